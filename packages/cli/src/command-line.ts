@@ -1,5 +1,6 @@
 import type { Command } from './command.ts'
 import { auditList, auditVerify } from './commands/audit.ts'
+import { chaos } from './commands/chaos.ts'
 import { doctor } from './commands/doctor.ts'
 import { connect, list, refresh, remove, show } from './commands/credentials.ts'
 import { exportCredentials } from './commands/export.ts'
@@ -70,11 +71,12 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
 export const single: ReadonlyMap<string, Command> = new Map([
   ['doctor', doctor],
   ['verify-provider', verifyProvider],
+  ['chaos', chaos],
 ])
 
 const PROGRAM = 'integration-host'
 
-const COMMON_HELP = `All commands (but no --url for doctor and verify-provider):
+const COMMON_HELP = `All commands (but no --url for doctor, verify-provider and chaos):
   --url URL    where the service is: token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217) or, for
                transactions, the coordinator (COORDINATOR_URL, default http://127.0.0.1:7219)
   --json       JSON on standard output, and nothing else

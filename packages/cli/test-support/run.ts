@@ -16,6 +16,8 @@ export interface Surroundings {
   readonly env?: Readonly<Record<string, string>>
   /** The user's input, one text for each prompt. Standard input is a terminal only if this member is set. */
   readonly typed?: readonly (string | (() => string))[]
+  /** The clock, in milliseconds. By default the time does not pass. */
+  readonly now?: () => number
   readonly stop?: AbortSignal & { readonly reason?: CommandFailed }
   /** Called with each chunk that is written to standard error. */
   readonly onErr?: (text: string) => void
@@ -24,7 +26,7 @@ export interface Surroundings {
 /** Runs the command line in this process. */
 export async function run(
   args: readonly string[],
-  { url, env = {}, typed, stop, onErr }: Surroundings = {},
+  { url, env = {}, typed, now = () => 0, stop, onErr }: Surroundings = {},
 ): Promise<Run> {
   const answers = [...(typed ?? [])]
   const stdin = Object.assign(new PassThrough(), { isTTY: typed !== undefined })
@@ -57,7 +59,7 @@ export async function run(
     stdin,
     stdout: out.stream,
     stderr: err.stream,
-    now: () => 0,
+    now,
     signal: stop ?? new AbortController().signal,
   })
   const text = out.chunks.join('')

@@ -1,0 +1,31 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Client } from './client.ts'
+
+const CONCURRENCY = 4
+const PAUSE_MS = 500
+
+/**
+ * Connects companies. Resolves with the realms that were connected before the deadline. A company that could not be
+ * connected is connected again under the same realm.
+ */
+export async function connectCompanies(
+  client: Client,
+  realms: readonly string[],
+  isOverdue: () => boolean,
+): Promise<readonly string[]> {
+  const connected: string[] = []
+  const next = realms[Symbol.iterator]()
+  const worker = async (): Promise<void> => {
+    for (const realm of next) {
+      while (!isOverdue()) {
+        if (await client.connect(realm)) {
+          connected.push(realm)
+          break
+        }
+        await delay(PAUSE_MS)
+      }
+    }
+  }
+  await Promise.all(Array.from({ length: CONCURRENCY }, worker))
+  return connected
+}

@@ -1,0 +1,45 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+
+export interface KillCommandOptions {
+  readonly env: Readonly<Record<string, string | undefined>>
+  /** Ends the command with SIGTERM when it is aborted. */
+  readonly signal: AbortSignal
+  /** Receives what the command writes to standard output and standard error. */
+  readonly onOutput: (text: string) => void
+}
+
+/**
+ * Runs a command of the user in a shell and waits until it has ended.
+ *
+ * @throws {Error} if the exit code is not 0, or the command was ended by a signal.
+ */
+export async function runKillCommand(
+  command: string,
+  { env, signal, onOutput }: KillCommandOptions,
+): Promise<void> {
+  const child = spawn(command, {
+    shell: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...env },
+    // The shell and what it started end together.
+    detached: true,
+  })
+  const end = (): void => {
+    if (child.pid !== undefined) process.kill(-child.pid, 'SIGTERM')
+  }
+  signal.addEventListener('abort', end, { once: true })
+  child.stdout.on('data', (chunk: Buffer) => onOutput(chunk.toString()))
+  child.stderr.on('data', (chunk: Buffer) => onOutput(chunk.toString()))
+  try {
+    const [code, name] = (await once(child, 'exit')) as [number | null, string | null]
+    if (code !== 0)
+      throw new Error(
+        code === null
+          ? `the kill command was ended by ${name ?? 'a signal'}`
+          : `the kill command exited with code ${code}`,
+      )
+  } finally {
+    signal.removeEventListener('abort', end)
+  }
+}

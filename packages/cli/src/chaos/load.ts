@@ -1,0 +1,135 @@
+/**
+ * The load of a chaos run. It behaves as an application does: an order is queued again until it is accepted, and a
+ * company whose token cannot be read is read again later.
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Random } from '@integration-host/shared/random'
+import { type Client, isGone } from './client.ts'
+
+/** Calls per second. */
+export interface Rates {
+  readonly orders: number
+  readonly reads: number
+  /** Connections of new companies: a company that is connected while a backend fails must exist afterwards. */
+  readonly connects: number
+}
+
+/** What the load has done. Times are those of `now`, in milliseconds. */
+export interface Ledger {
+  /** The numbers of the orders that were accepted. */
+  readonly accepted: readonly string[]
+  /** The realms that were connected by this load. */
+  readonly connected: readonly string[]
+  readonly calls: number
+  readonly failedCalls: number
+  /** When the last failed call ended; `null` if none has failed. */
+  readonly lastFailureAt: number | null
+}
+
+export interface Load {
+  readonly ledger: Ledger
+  /**
+   * Starts no further calls, and resolves when no call is in flight. Orders that are not yet accepted are queued again
+   * for at most `forMs` milliseconds; an order that was never accepted does not count.
+   */
+  stop(forMs: number): Promise<void>
+}
+
+export interface LoadOptions {
+  readonly client: Client
+  /** The realms whose tokens are read. */
+  readonly companies: readonly string[]
+  readonly rates: Rates
+  /** The first part of every order number and new realm. It must be unique for the installation. */
+  readonly prefix: string
+  readonly random: Random
+  readonly now: () => number
+}
+
+const RETRY_MS = 500
+/** Further reads are skipped while so many are in flight, so that a stalled service does not exhaust this process. */
+const MAX_READS_IN_FLIGHT = 200
+/** One of so many reads goes through the gateway instead of to token-service. */
+const READS_PER_GATEWAY_CALL = 5
+
+export function startLoad(options: LoadOptions): Load {
+  const { client, rates, prefix, random, now } = options
+  let readable = options.companies
+  const stopping = new AbortController()
+  const accepted: string[] = []
+  const connected: string[] = []
+  const inFlight = new Set<Promise<void>>()
+  let calls = 0
+  let failedCalls = 0
+  let lastFailureAt: number | null = null
+  let readsInFlight = 0
+  let retryUntil = Number.POSITIVE_INFINITY
+
+  function counted(isOk: boolean): boolean {
+    calls += 1
+    if (!isOk) {
+      failedCalls += 1
+      lastFailureAt = now()
+    }
+    return isOk
+  }
+
+  async function order(number: string): Promise<void> {
+    while (now() < retryUntil) {
+      if (counted(await client.queueOrder(number))) return void accepted.push(number)
+      await delay(RETRY_MS)
+    }
+  }
+  async function read(turn: number): Promise<void> {
+    const realm = readable[Math.floor(random() * readable.length)]
+    if (realm === undefined || readsInFlight >= MAX_READS_IN_FLIGHT) return
+    readsInFlight += 1
+    const isGatewayCall = turn % READS_PER_GATEWAY_CALL === 0
+    const status = await (isGatewayCall ? client.readCompany(realm) : client.readToken(realm))
+    readsInFlight -= 1
+    counted(status === 200)
+    // The check of the books reports this company. Further failures would hide when the other calls recovered.
+    if (isGone(status)) readable = readable.filter((other) => other !== realm)
+  }
+  // A failed connection is not repeated: its authorization code may be used up.
+  async function connect(realm: string): Promise<void> {
+    if (counted(await client.connect(realm))) connected.push(realm)
+  }
+
+  /** Starts `work` with increasing numbers, `perSecond` times a second. */
+  async function repeat(perSecond: number, work: (turn: number) => Promise<void>): Promise<void> {
+    const startedAt = now()
+    for (let turn = 0; perSecond > 0 && !stopping.signal.aborted; turn++) {
+      const task = work(turn).finally(() => inFlight.delete(task))
+      inFlight.add(task)
+      const pauseMs = Math.max(0, startedAt + ((turn + 1) / perSecond) * 1_000 - now())
+      await delay(pauseMs, undefined, { signal: stopping.signal }).catch(() => {})
+    }
+  }
+  const running = Promise.all([
+    repeat(rates.orders, (turn) => order(`${prefix}-${turn}`)),
+    repeat(rates.reads, read),
+    repeat(rates.connects, (turn) => connect(`${prefix}-${turn}`)),
+  ])
+  return {
+    ledger: {
+      accepted,
+      connected,
+      get calls() {
+        return calls
+      },
+      get failedCalls() {
+        return failedCalls
+      },
+      get lastFailureAt() {
+        return lastFailureAt
+      },
+    },
+    async stop(forMs) {
+      retryUntil = now() + forMs
+      stopping.abort()
+      await running
+      await Promise.all(inFlight)
+    },
+  }
+}

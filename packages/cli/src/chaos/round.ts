@@ -1,0 +1,84 @@
+/** One round of a chaos run: load, a fault, recovery, and the check of the books. */
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Random } from '@integration-host/shared/random'
+import { checkBooks } from './books.ts'
+import type { Client, Sandbox } from './client.ts'
+import { type Load, type Rates, startLoad } from './load.ts'
+import type { Round } from './verdict.ts'
+
+export interface RoundDeps {
+  readonly client: Client
+  readonly sandbox: Sandbox
+  readonly random: Random
+  readonly now: () => number
+  /** Ends the round without a result when it is aborted. */
+  readonly signal: AbortSignal
+}
+
+export interface RoundOptions {
+  readonly name: string
+  readonly companies: readonly string[]
+  readonly rates: Rates
+  /** The first part of the order numbers of this round; unique for the installation. */
+  readonly prefix: string
+  /** How long the load runs before the fault, in milliseconds. */
+  readonly warmUpMs: number
+  /** How long an order or a company may take to recover after the load has ended, in milliseconds. */
+  readonly recoveryMs: number
+  /** Causes the fault, and resolves when it has been repaired. */
+  readonly disturb: (load: Load) => Promise<void>
+}
+
+/** After the repair, the load goes on until no call has failed for so long. */
+const CALM_MS = 3_000
+
+/**
+ * Runs a round. An error of `disturb` is part of the result, and the books are checked nevertheless.
+ *
+ * @throws the reason of `signal` if it is aborted.
+ */
+export async function runRound(deps: RoundDeps, options: RoundOptions): Promise<Round> {
+  const { client, sandbox, now, signal } = deps
+  const { companies, rates, prefix, recoveryMs } = options
+  const reusesBefore = (await sandbox.tokenReuses()) ?? 0
+  const load = startLoad({ client, companies, rates, prefix, random: deps.random, now })
+  const { ledger } = load
+  let faultAt = now()
+  let error: string | null = null
+  try {
+    await delay(options.warmUpMs, undefined, { signal })
+    faultAt = now()
+    await options.disturb(load)
+    await calm(load, deps, recoveryMs)
+  } catch (failure) {
+    error = failure instanceof Error ? failure.message : String(failure)
+  } finally {
+    await load.stop(signal.aborted ? 0 : recoveryMs)
+  }
+  signal.throwIfAborted()
+  const realms = [...companies, ...ledger.connected]
+  const books = await checkBooks(
+    { orders: ledger.accepted, companies: realms },
+    { client, now, signal, deadlineMs: recoveryMs },
+  )
+  return {
+    ...books,
+    name: options.name,
+    orders: ledger.accepted.length,
+    companies: realms.length,
+    connected: ledger.connected,
+    tokenReuses: ((await sandbox.tokenReuses()) ?? reusesBefore) - reusesBefore,
+    calls: ledger.calls,
+    failedCalls: ledger.failedCalls,
+    recoverySeconds: Math.max(0, (ledger.lastFailureAt ?? faultAt) - faultAt) / 1_000,
+    error,
+  }
+}
+
+/** Resolves when no call has failed for some time, or after `forMs` milliseconds. */
+async function calm({ ledger }: Load, { now, signal }: RoundDeps, forMs: number): Promise<void> {
+  const startedAt = now()
+  const lastFailureAt = (): number => Math.max(startedAt, ledger.lastFailureAt ?? 0)
+  while (now() < lastFailureAt() + CALM_MS && now() < startedAt + forMs)
+    await delay(100, undefined, { signal })
+}

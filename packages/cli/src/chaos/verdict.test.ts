@@ -1,0 +1,78 @@
+import { describe, expect, it } from 'vitest'
+import { isKept, type Round, roundDocument, roundTable } from './verdict.ts'
+
+const round: Round = {
+  name: 'redis-killed',
+  orders: 120,
+  lost: [],
+  doubled: [],
+  stuck: [],
+  companies: 60,
+  connected: [],
+  lockedOut: [],
+  violations: 0,
+  tokenReuses: 0,
+  calls: 1_000,
+  failedCalls: 40,
+  recoverySeconds: 6.25,
+  error: null,
+}
+
+describe('the verdict on a round', () => {
+  it('is kept although calls failed', () => {
+    expect(isKept(round)).toBe(true)
+  })
+
+  it.each([
+    { lost: ['1'] },
+    { doubled: ['1'] },
+    { stuck: ['1'] },
+    { lockedOut: ['a'] },
+    { violations: 1 },
+    { violations: null },
+    { error: 'the kill command exited with code 1' },
+  ])('is broken with %j', (part) => {
+    expect(isKept({ ...round, ...part })).toBe(false)
+  })
+})
+
+describe('the table of rounds', () => {
+  it('has a line for each round', () => {
+    const [header, line, ...more] = roundTable([round])
+    expect(header).toMatch(/^VERDICT +ROUND +ORDERS +LOST +DOUBLED +STUCK +COMPANIES +LOCKED OUT/)
+    expect(line).toMatch(/^kept +redis-killed +120 +0 +0 +0 +60 +0 +0 +1000 +40 +6\.3 s$/)
+    expect(more).toEqual([])
+  })
+
+  it('names at most five of the lost orders below a broken round', () => {
+    const lost = ['1', '2', '3', '4', '5', '6', '7']
+    const lines = roundTable([{ ...round, lost, error: 'no failover' }, round])
+    expect(lines[1]).toMatch(/^BROKEN /)
+    expect(lines.slice(2, 4).map((line) => line.trim())).toEqual([
+      'no failover',
+      'lost: 1, 2, 3, 4, 5, and 2 more',
+    ])
+    expect(lines[4]).toMatch(/^kept /)
+  })
+})
+
+describe('the document of a round', () => {
+  it('holds the verdict, the lists and the counts', () => {
+    expect(roundDocument({ ...round, lost: ['7'] })).toEqual({
+      Round: 'redis-killed',
+      Verdict: 'broken',
+      Orders: 120,
+      Lost: ['7'],
+      Doubled: [],
+      Stuck: [],
+      Companies: 60,
+      LockedOut: [],
+      TokensReused: 0,
+      Violations: 0,
+      Calls: 1_000,
+      FailedCalls: 40,
+      RecoverySeconds: 6.25,
+      Error: null,
+    })
+  })
+})

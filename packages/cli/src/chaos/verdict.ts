@@ -1,0 +1,118 @@
+/** The verdict on one round of a chaos run, and the table of all rounds. */
+import { createTable } from '../terminal.ts'
+
+/** What the records of the installation show after a round. Lists hold order numbers or realms. */
+export interface Books {
+  /** Accepted orders of which the coordinator has no record. */
+  readonly lost: readonly string[]
+  /** Orders that were run twice, or of which a step was recorded as completed twice. */
+  readonly doubled: readonly string[]
+  /** Accepted orders that were not completed before the deadline. */
+  readonly stuck: readonly string[]
+  /** Connected companies whose credential could not be refreshed afterwards. */
+  readonly lockedOut: readonly string[]
+  /** Rows of the coordinator that contradict each other; `null` if it did not report them before the deadline. */
+  readonly violations: number | null
+}
+
+export interface Round extends Books {
+  readonly name: string
+  readonly orders: number
+  readonly companies: number
+  /** The realms of the companies that were connected during the round. */
+  readonly connected: readonly string[]
+  /** How often a refresh token was presented to the provider after it had been rotated. */
+  readonly tokenReuses: number
+  readonly calls: number
+  readonly failedCalls: number
+  /** Seconds from the start of the fault to the last failed call; 0 if no call failed. */
+  readonly recoverySeconds: number
+  /** Why the round could not be completed; `null` if it was. */
+  readonly error: string | null
+}
+
+/** Returns whether everything that was promised was kept. Failed calls alone break no promise. */
+export const isKept = (round: Round): boolean =>
+  round.error === null &&
+  round.violations === 0 &&
+  [round.lost, round.doubled, round.stuck, round.lockedOut].every((list) => list.length === 0)
+
+const HEADER = [
+  'VERDICT',
+  'ROUND',
+  'ORDERS',
+  'LOST',
+  'DOUBLED',
+  'STUCK',
+  'COMPANIES',
+  'LOCKED OUT',
+  'TOKENS REUSED',
+  'CALLS',
+  'FAILED',
+  'RECOVERY',
+]
+const SHOWN = 5
+
+/** Returns the rounds as a table. A broken round is followed by the orders and companies that it concerns. */
+export function roundTable(rounds: readonly Round[]): string[] {
+  const [header = '', ...rows] = createTable(HEADER)(rounds.map(rowOf))
+  return [
+    header,
+    ...rounds.flatMap((round, index) => [
+      rows[index] ?? '',
+      ...detailsOf(round).map((line) => `        ${line}`),
+    ]),
+  ]
+}
+
+const rowOf = (round: Round): string[] => [
+  isKept(round) ? 'kept' : 'BROKEN',
+  round.name,
+  String(round.orders),
+  String(round.lost.length),
+  String(round.doubled.length),
+  String(round.stuck.length),
+  String(round.companies),
+  String(round.lockedOut.length),
+  String(round.tokenReuses),
+  String(round.calls),
+  String(round.failedCalls),
+  `${round.recoverySeconds.toFixed(1)} s`,
+]
+
+const detailsOf = (round: Round): string[] => [
+  ...(round.error === null ? [] : [round.error]),
+  ...(round.violations === 0
+    ? []
+    : [
+        `rows that contradict each other: ${round.violations ?? 'the coordinator did not respond'}`,
+      ]),
+  ...named('lost', round.lost),
+  ...named('doubled', round.doubled),
+  ...named('stuck', round.stuck),
+  ...named('locked out', round.lockedOut),
+]
+
+function named(what: string, list: readonly string[]): string[] {
+  if (list.length === 0) return []
+  const more = list.length > SHOWN ? `, and ${list.length - SHOWN} more` : ''
+  return [`${what}: ${list.slice(0, SHOWN).join(', ')}${more}`]
+}
+
+/** Returns a round as the document of `--json`. The names of its members are stable. */
+export const roundDocument = (round: Round) => ({
+  Round: round.name,
+  Verdict: isKept(round) ? 'kept' : 'broken',
+  Orders: round.orders,
+  Lost: round.lost,
+  Doubled: round.doubled,
+  Stuck: round.stuck,
+  Companies: round.companies,
+  LockedOut: round.lockedOut,
+  TokensReused: round.tokenReuses,
+  Violations: round.violations,
+  Calls: round.calls,
+  FailedCalls: round.failedCalls,
+  RecoverySeconds: round.recoverySeconds,
+  Error: round.error,
+})

@@ -1,0 +1,59 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { parseJsonLines, runCli } from '../support/processes/cli.ts'
+import { startSystem, type System } from '../support/system.ts'
+
+/** One round of three seconds. */
+const SHORT = ['--minutes', '0.05', '--companies', '3', '--seed', '7', '--json']
+
+describe('chaos against a running system', () => {
+  let system: System
+  beforeAll(async () => {
+    system = await startSystem()
+  })
+  afterAll(() => system[Symbol.asyncDispose]())
+
+  async function chaos(...args: readonly string[]) {
+    const against = (['demo-api', 'token-service', 'accounting-gateway', 'coordinator'] as const)
+      .map((name) => `${name}=${system.url(name)}`)
+      .join(',')
+    const result = await runCli(['chaos', '--against', against, ...SHORT, ...args], {
+      cwd: system.dataDir,
+      env: { SERVICE_API_KEY: system.serviceKey },
+    })
+    expect(result.stdout + result.stderr).not.toContain(system.serviceKey)
+    return { ...result, rounds: parseJsonLines(result.stdout) }
+  }
+  const credentials = async (): Promise<readonly unknown[]> => {
+    const response = await system.call(`${system.url('token-service')}/credentials`)
+    return ((await response.json()) as { items: unknown[] }).items
+  }
+  const settings = async (): Promise<unknown> =>
+    (await fetch(`${system.url('sandbox-provider')}/sandbox/settings`)).json()
+
+  it('keeps every promise without a fault, restores the settings of the sandbox and removes its companies', async () => {
+    const before = await settings()
+    const { code, stderr, rounds } = await chaos()
+    expect(rounds).toMatchObject([{ Round: '1', Verdict: 'kept', Lost: [], LockedOut: [] }])
+    expect(rounds[0]?.['Orders']).toBeGreaterThan(0)
+    expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringContaining('Seed 7.') })
+    expect(await settings()).toEqual(before)
+    expect(await credentials()).toEqual([])
+  })
+
+  it('reports the companies that are locked out after the kill command has deleted all grants', async () => {
+    const reset = `node -e "fetch('${system.url('sandbox-provider')}/sandbox/reset', { method: 'POST', headers: { 'Content-Type': 'application/json' } }).then((r) => console.log('reset', r.status))"`
+    const { code, stderr, rounds } = await chaos('--kill-command', reset)
+    expect(code).toBe(1)
+    expect(stderr).toContain('reset 204')
+    expect(rounds).toMatchObject([{ Verdict: 'broken', Lost: [], Stuck: [] }])
+    expect(rounds[0]?.['LockedOut']).toHaveLength(3)
+  })
+
+  it('reports a kill command that fails', async () => {
+    const { code, rounds } = await chaos('--kill-command', 'exit 3')
+    expect(code).toBe(1)
+    expect(rounds).toMatchObject([
+      { Verdict: 'broken', Error: 'the kill command exited with code 3', Lost: [] },
+    ])
+  })
+})
