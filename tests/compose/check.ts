@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Output } from './stack.ts'
+import type { Output } from './docker.ts'
 
 /**
  * Fails unless the condition holds.

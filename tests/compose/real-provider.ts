@@ -5,7 +5,8 @@
 import { tellStory } from '../../host/src/story.ts'
 import { expect, failureReport } from './check.ts'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
-import { type Environment, type Stack, words } from './stack.ts'
+import type { Environment } from './docker.ts'
+import { type Stack, words } from './stack.ts'
 
 /** The settings that an operator would write into .env. */
 const OPERATOR_ENV = {

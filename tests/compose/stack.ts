@@ -1,9 +1,6 @@
-import { execFile } from 'node:child_process'
-import { join } from 'node:path'
 import { freePorts } from '@integration-host/shared/test-support/free-ports'
 import type { Installation } from '../../host/src/story.ts'
-
-const ROOT = join(import.meta.dirname, '../..')
+import { type Environment, type Output, runDocker } from './docker.ts'
 
 /** The variables of .env.example that select the published ports. */
 const portNames = [
@@ -21,12 +18,6 @@ export const ONE_SHOTS: readonly string[] = ['init', 'real-provider']
 
 /** Splits a command line into words at its whitespace. Quotes are not supported. */
 export const words = (text: string): string[] => text.trim().split(/\s+/)
-
-export interface Output {
-  readonly code: number
-  /** Standard output followed by standard error. */
-  readonly text: string
-}
 
 /** The members of `docker inspect` that the checks read. */
 export interface Container {
@@ -128,27 +119,7 @@ export class Stack {
 
   #run(args: readonly string[], env: Environment, signal: AbortSignal): Promise<Output> {
     const ports = Object.fromEntries(portNames.map((name) => [name, String(this.ports[name])]))
-    const options = {
-      cwd: ROOT,
-      env: {
-        ...process.env,
-        COMPOSE_PROFILES: '',
-        COMPOSE_FILE: 'docker-compose.yml',
-        ...ports,
-        ...env,
-      },
-      maxBuffer: 64 * 1024 * 1024,
-      signal,
-    }
-    return new Promise((resolve, reject) => {
-      const child = execFile('docker', args, options, (error, stdout, stderr) => {
-        if (signal.aborted) return reject(signal.reason as Error)
-        // A shell also returns 127 if the program does not exist.
-        const code = error === null ? 0 : typeof error.code === 'number' ? error.code : 127
-        return resolve({ code, text: stdout + stderr })
-      })
-      child.stdin?.end()
-    })
+    return runDocker(args, { COMPOSE_FILE: 'docker-compose.yml', ...ports, ...env }, signal)
   }
 
   /** Runs the `init` container with its own command or with another command. */
@@ -191,5 +162,3 @@ export class Stack {
     return { text, containers: JSON.parse(text) as readonly Container[] }
   }
 }
-
-export type Environment = Readonly<Record<string, string>>
