@@ -1,0 +1,20 @@
+#!/bin/sh
+# Runs a Redis server. Usage: redis.sh <own address> <address of the first primary>
+# Sentinel writes changes of the role into the configuration file, which a restarted container keeps.
+set -eu
+if [ ! -f /data/redis.conf ]; then
+  cat >/data/redis.conf <<END
+bind 0.0.0.0
+protected-mode no
+dir /data
+appendonly yes
+appendfsync everysec
+maxmemory-policy noeviction
+min-replicas-to-write 1
+min-replicas-max-lag 2
+repl-diskless-sync-delay 0
+replica-announce-ip $1
+END
+  [ "$1" = "$2" ] || echo "replicaof $2 6379" >>/data/redis.conf
+fi
+exec redis-server /data/redis.conf

@@ -1,0 +1,286 @@
+import { randomBytes } from 'node:crypto'
+import { Secret } from '@integration-host/shared/secrets/secret'
+import { freePorts } from '@integration-host/shared/test-support/free-ports'
+import type { Installation } from '../../packages/cli/src/chaos/client.ts'
+import { expect, until } from '../compose/check.ts'
+import { type Output, runDocker } from '../compose/docker.ts'
+
+export type Machine = 1 | 2 | 3
+export const machines: readonly Machine[] = [1, 2, 3]
+
+/** The port of each service, on which `container-health.sh` queries its readiness. */
+const services = {
+  'demo-api': 7216,
+  'token-service': 7217,
+  'accounting-gateway': 7218,
+  coordinator: 7219,
+} as const
+const serviceNames = Object.keys(services) as (keyof typeof services)[]
+
+const portNames = [
+  'DEMO_API_PORT',
+  'TOKEN_SERVICE_PORT',
+  'ACCOUNTING_GATEWAY_PORT',
+  'COORDINATOR_PORT',
+  'SANDBOX_PROVIDER_PORT',
+] as const
+
+/** The last part of the address of node 1 minus 1; node 2 and node 3 follow (compose.yaml). */
+const firstHost = { redis: 10, sentinel: 20, rabbitmq: 30, postgres: 40 } as const
+type Server = keyof typeof firstHost
+
+/**
+ * The containers of compose.yaml, with a project name, ports and a network of their own. It records which faults it has
+ * caused, so that `repair` can end them.
+ */
+export class Cluster {
+  readonly project = `integration-host-cluster-${process.pid}`
+  readonly #env: Readonly<Record<string, string>>
+  readonly #network: string
+  readonly #signal: AbortSignal
+  readonly #stopped = new Set<string>()
+  readonly #paused = new Set<string>()
+  readonly #filtered = new Set<string>()
+
+  private constructor(ports: readonly number[], signal: AbortSignal) {
+    this.#signal = signal
+    this.#network = `10.${200 + (process.pid % 50)}.${Math.floor(process.pid / 50) % 250}`
+    this.#env = {
+      COMPOSE_FILE: 'tests/cluster/compose.yaml',
+      NETWORK: this.#network,
+      SERVICE_API_KEY: randomBytes(32).toString('hex'),
+      CLIENT_SECRET: randomBytes(32).toString('hex'),
+      CREDENTIAL_KEYS: `k1:${randomBytes(32).toString('base64')}`,
+      REDIS_URL: 'redis://redis-address:6379',
+      AMQP_URL: 'amqp://guest:guest@rabbitmq:5672',
+      DATABASE_URL: `postgres://postgres@${this.#network}.41:5432/integration`,
+      ...Object.fromEntries(portNames.map((name, index) => [name, String(ports[index])])),
+    }
+  }
+
+  /** Creates a cluster on free ports. Aborting `signal` aborts every command of this cluster except `logs` and `remove`. */
+  static async create(signal: AbortSignal): Promise<Cluster> {
+    return new Cluster(await freePorts(portNames.length), signal)
+  }
+
+  get installation(): Installation {
+    const at = (name: (typeof portNames)[number]) => `http://127.0.0.1:${this.#env[name]}`
+    return {
+      demoApi: at('DEMO_API_PORT'),
+      tokenService: at('TOKEN_SERVICE_PORT'),
+      accountingGateway: at('ACCOUNTING_GATEWAY_PORT'),
+      coordinator: at('COORDINATOR_PORT'),
+      serviceKey: new Secret(this.#env['SERVICE_API_KEY'] ?? ''),
+    }
+  }
+
+  /** Returns whether a Docker engine and Compose respond. */
+  async isEngineAvailable(): Promise<boolean> {
+    const outputs = [await this.#run(['version']), await this.#run(['compose', 'version'])]
+    return outputs.every(({ code }) => code === 0)
+  }
+
+  async build(): Promise<void> {
+    await this.compose('build', '--quiet', 'token-service-1', 'packet-filter')
+  }
+
+  /**
+   * Starts the backends, and the services when the backends are complete: queues get a member on each node only if all
+   * nodes are there.
+   */
+  async up(): Promise<void> {
+    const outside = ['packet-filter', 'ingress', 'sandbox-provider', 'redis-address']
+    const backends = machines.flatMap((n) =>
+      Object.keys(firstHost).map((server) => `${server}-${n}`),
+    )
+    await this.compose('up', '--detach', '--no-build', ...backends, ...outside)
+    await this.untilBackendsComplete()
+    await this.compose('up', '--detach', '--no-build')
+    await this.untilServicesReady()
+  }
+
+  /** Removes the containers, networks and volumes. Also works after the signal was aborted. */
+  async remove(): Promise<void> {
+    const args = ['--profile', 'ahead', 'down', '--volumes', '--remove-orphans', '--timeout', '1']
+    await runDocker([...this.#base, ...args], this.#env, AbortSignal.timeout(120_000))
+  }
+
+  /** Returns the last log lines of every container. Also works after the signal was aborted. */
+  async logs(): Promise<string> {
+    const args = [...this.#base, 'logs', '--no-color', '--tail', '5']
+    return (await runDocker(args, this.#env, AbortSignal.timeout(60_000))).text
+  }
+
+  /** Kills containers at once, as a loss of power does. */
+  async kill(...names: readonly string[]): Promise<void> {
+    for (const name of names) this.#stopped.add(name)
+    await this.docker('kill', ...this.#containers(names))
+  }
+
+  /** Stops containers with SIGTERM, as an upgrade does. */
+  async stop(...names: readonly string[]): Promise<void> {
+    for (const name of names) this.#stopped.add(name)
+    await this.docker('stop', ...this.#containers(names))
+  }
+
+  async start(...names: readonly string[]): Promise<void> {
+    await this.docker('start', ...this.#containers(names))
+    for (const name of names) this.#stopped.delete(name)
+  }
+
+  /** Freezes the processes of containers. Their connections stay open and unresponsive. */
+  async pause(...names: readonly string[]): Promise<void> {
+    for (const name of names) this.#paused.add(name)
+    await this.docker('pause', ...this.#containers(names))
+  }
+
+  /**
+   * Drops packets between a server and other addresses; `to` drops only those that the server would receive. Without
+   * `peers`, all packets are dropped.
+   */
+  async cut(name: string, peers?: readonly string[], direction: 'both' | 'to' = 'both') {
+    const rules =
+      peers === undefined
+        ? ['INPUT ! -i lo', 'OUTPUT ! -o lo']
+        : peers.flatMap((peer) => [
+            `INPUT -s ${peer}`,
+            ...(direction === 'both' ? [`OUTPUT -d ${peer}`] : []),
+          ])
+    this.#filtered.add(name)
+    await this.#filter(name, rules.map((rule) => `iptables -A ${rule} -j DROP`).join(' && '))
+  }
+
+  /** Ends all partitions. */
+  async join(): Promise<void> {
+    await Promise.all(
+      [...this.#filtered]
+        .filter((name) => !this.#stopped.has(name))
+        .map((name) => this.#filter(name, 'iptables -F')),
+    )
+    this.#filtered.clear()
+  }
+
+  /** Ends all faults, and waits until every backend and every service is complete. */
+  async repair(): Promise<void> {
+    await this.join()
+    if (this.#paused.size > 0) await this.docker('unpause', ...this.#containers(this.#paused))
+    this.#paused.clear()
+    if (this.#stopped.size > 0) await this.start(...this.#stopped)
+    await this.untilBackendsComplete()
+    await this.untilServicesReady()
+  }
+
+  /** Returns the address of a server in the network of the cluster. */
+  address(server: Server, machine: Machine): string {
+    return `${this.#network}.${firstHost[server] + machine}`
+  }
+
+  /** Returns the addresses of a server's other nodes. */
+  peers(server: Server, machine: Machine): readonly string[] {
+    return machines.filter((n) => n !== machine).map((n) => this.address(server, n))
+  }
+
+  /** Returns the machine whose Redis server Sentinel names as the primary; `null` while the Sentinels do not agree. */
+  async redisPrimary(): Promise<Machine | null> {
+    const replies = await Promise.all(
+      machines.map((n) =>
+        this.exec(`sentinel-${n}`, 'redis-cli', '-p', '26379', 'SENTINEL', 'MASTER', 'main'),
+      ),
+    )
+    const names = replies
+      .filter(({ code }) => code === 0)
+      .map(({ text }) => /^ip\n(\S+)$/m.exec(text)?.[1])
+    const [first] = names
+    const isAgreed = names.length >= 2 && names.every((name) => name === first)
+    return (isAgreed && machines.find((n) => this.address('redis', n) === first)) || null
+  }
+
+  /** Returns the machine whose PostgreSQL server accepts writes; `null` if there is none or more than one. */
+  async postgresPrimary(): Promise<Machine | null> {
+    const replies = await Promise.all(
+      machines.map((n) => this.query(n, 'SELECT pg_is_in_recovery()')),
+    )
+    const primaries = machines.filter((_, index) => replies[index] === 'f')
+    return primaries.length === 1 ? (primaries[0] ?? null) : null
+  }
+
+  /** Runs a query on a PostgreSQL server; `null` if it fails. */
+  async query(machine: Machine, sql: string): Promise<string | null> {
+    const psql = ['timeout', '5', 'psql', '-U', 'postgres', '-h', '127.0.0.1', '-Atc', sql]
+    const { code, text } = await this.exec(`postgres-${machine}`, ...psql)
+    return code === 0 ? text.trim() : null
+  }
+
+  untilBackendsComplete(): Promise<void> {
+    return until('every backend is complete', () => this.#areBackendsComplete(), 120)
+  }
+
+  untilServicesReady(): Promise<void> {
+    return until('every service is ready', () => this.#areServicesReady(), 90)
+  }
+
+  async #areBackendsComplete(): Promise<boolean> {
+    const redis = await this.redisPrimary()
+    if (redis === null) return false
+    const replication = await this.exec(`redis-${redis}`, 'redis-cli', 'INFO', 'replication')
+    if (replication.text.match(/^slave\d:.*state=online/gm)?.length !== 2) return false
+    const postgres = await this.postgresPrimary()
+    if (postgres === null) return false
+    const standbys = `SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'`
+    if ((await this.query(postgres, standbys)) !== '2') return false
+    // A node that is not yet part of the cluster, or belongs to a minority, does not listen.
+    const listening = await Promise.all(
+      machines.map((n) =>
+        this.exec(`rabbitmq-${n}`, 'bash', '-c', 'exec 3<>/dev/tcp/127.0.0.1/5672'),
+      ),
+    )
+    return listening.every(({ code }) => code === 0)
+  }
+
+  async #areServicesReady(): Promise<boolean> {
+    const checks = serviceNames.flatMap((name) =>
+      [1, 2].map((n) =>
+        this.exec(`${name}-${n}`, 'scripts/container-health.sh', String(services[name])),
+      ),
+    )
+    return (await Promise.all(checks)).every(({ code }) => code === 0)
+  }
+
+  /** Runs a command in a container. */
+  exec(name: string, ...command: readonly string[]): Promise<Output> {
+    return this.#run(['exec', this.#container(name), ...command])
+  }
+
+  /** @throws {Error} with the output unless the exit code is 0 */
+  async docker(...args: readonly string[]): Promise<string> {
+    const { code, text } = await this.#run(args)
+    expect(code === 0, `docker ${args.join(' ')} (exit code ${code})\n${text}`)
+    return text
+  }
+
+  compose(...args: readonly string[]): Promise<string> {
+    return this.docker(...this.#base, ...args)
+  }
+
+  async #filter(name: string, commands: string): Promise<void> {
+    const pid = await this.docker('inspect', '--format', '{{.State.Pid}}', this.#container(name))
+    const enter = ['nsenter', '--target', pid.trim(), '--net', 'sh', '-c', commands]
+    await this.docker('exec', this.#container('packet-filter'), ...enter)
+  }
+
+  #run(args: readonly string[]): Promise<Output> {
+    return runDocker(args, this.#env, this.#signal)
+  }
+
+  get #base(): readonly string[] {
+    return ['compose', '--env-file', '/dev/null', '--project-name', this.project]
+  }
+
+  #container(name: string): string {
+    return `${this.project}-${name}-1`
+  }
+
+  #containers(names: Iterable<string>): readonly string[] {
+    return [...names].map((name) => this.#container(name))
+  }
+}

@@ -1,0 +1,68 @@
+import { randomOf } from '@integration-host/shared/random'
+import { createClient } from '../../packages/cli/src/chaos/client.ts'
+import { connectCompanies } from '../../packages/cli/src/chaos/companies.ts'
+import { type RoundDeps, runRound } from '../../packages/cli/src/chaos/round.ts'
+import type { Round } from '../../packages/cli/src/chaos/verdict.ts'
+import { expect } from '../compose/check.ts'
+import type { Cluster } from './cluster.ts'
+import type { Fault } from './faults.ts'
+
+const COMPANIES = 60
+const RATES = { orders: 8, reads: 30, connects: 0.5 }
+/** Every company is due for a refresh several times during a fault. */
+const ACCESS_TOKEN_SECONDS = 8
+const CALL_DEADLINE_MS = 15_000
+const WARM_UP_MS = 4_000
+const RECOVERY_MS = 60_000
+
+export interface RunOptions {
+  readonly seed: number
+  readonly signal: AbortSignal
+  readonly onRound: (round: Round) => void
+}
+
+/**
+ * Causes the faults one after the other, each under load.
+ *
+ * @throws {Error} if companies cannot be connected before a fault, or `signal` is aborted.
+ */
+export async function runFaults(
+  cluster: Cluster,
+  chosen: readonly Fault[],
+  { seed, signal, onRound }: RunOptions,
+): Promise<void> {
+  const now = (): number => performance.now()
+  const client = createClient({ at: cluster.installation, signal, deadlineMs: CALL_DEADLINE_MS })
+  const sandbox = await client.sandbox()
+  expect(typeof sandbox !== 'string', 'the sandbox provider does not respond')
+  let companies: readonly string[] = []
+  for (const [index, fault] of chosen.entries()) {
+    const { graceSeconds } = fault
+    await sandbox.change({ accessTokenSeconds: ACCESS_TOKEN_SECONDS, graceSeconds })
+    const missing = Array.from({ length: COMPANIES - companies.length }, (_, n) => `c${index}-${n}`)
+    const deadline = now() + RECOVERY_MS
+    const added = await connectCompanies(client, missing, () => now() > deadline)
+    expect(added.length === missing.length, 'not every company could be connected')
+    companies = [...companies, ...added]
+    const random = randomOf(seed + index)
+    const deps: RoundDeps = { client, sandbox, random, now, signal }
+    const round = await runRound(deps, {
+      name: fault.name,
+      companies,
+      rates: RATES,
+      prefix: `r${index}`,
+      // The fault begins at another moment of the tokens' lives with each seed.
+      warmUpMs: WARM_UP_MS + random() * ACCESS_TOKEN_SECONDS * 500,
+      recoveryMs: RECOVERY_MS,
+      disturb: async () => {
+        try {
+          await fault.cause(cluster, random)
+        } finally {
+          await cluster.repair()
+        }
+      },
+    })
+    onRound(round)
+    companies = companies.filter((realm) => !round.lockedOut.includes(realm))
+  }
+}
