@@ -66,17 +66,23 @@ export async function steady(
   const inFlight: Promise<void>[] = []
   const startedAt = performance.now()
   const gapMs = 1_000 / perSecond
-  for (let n = 0; n < perSecond * seconds;) {
+  // A failed request must not reject unobserved: that would end the process at once, and the servers would keep running.
+  const failures: unknown[] = []
+  for (let n = 0; n < perSecond * seconds && failures.length === 0;) {
     const dueAt = startedAt + n * gapMs
     if (performance.now() < dueAt) {
       await delay(1)
       continue
     }
     inFlight.push(
-      send(pool, target, n++).then(() => void latenciesMs.push(performance.now() - dueAt)),
+      send(pool, target, n++).then(
+        () => void latenciesMs.push(performance.now() - dueAt),
+        (error: unknown) => void failures.push(error),
+      ),
     )
   }
   await Promise.all(inFlight)
+  if (failures.length > 0) throw failures[0]
   return resultOf(latenciesMs, performance.now() - startedAt)
 }
 

@@ -18,7 +18,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
 /** How long an unauthenticated connection may be idle after a response. */
-export const KEYLESS_IDLE_MS = 5_000
+export const UNAUTHENTICATED_IDLE_MS = 5_000
 /**
  * How long an unauthenticated connection may be open before its first request. This time is longer than `node:http` and
  * the gateway's fast path together wait for the head of a request, so it ends only connections that neither of the two
@@ -26,9 +26,9 @@ export const KEYLESS_IDLE_MS = 5_000
  * malformed request, the 417 to an unknown `Expect`, and the response to CONNECT. Without this time, a client that does
  * not close its side could keep the connection open forever.
  */
-const KEYLESS_FIRST_REQUEST_MS = 30_000
-const KEYED_MIN_IDLE_MS = 1_000
-const KEYLESS_MAX_BUSY_MS = 10_000
+const UNAUTHENTICATED_FIRST_REQUEST_MS = 30_000
+const AUTHENTICATED_MIN_IDLE_MS = 1_000
+const UNAUTHENTICATED_MAX_BUSY_MS = 10_000
 
 const STATE = Symbol('ConnectionState')
 
@@ -69,7 +69,7 @@ export class ConnectionState {
    * @param now milliseconds of the monotonic clock
    */
   hasExpired(socket: Socket, now: number): boolean {
-    const maxIdleMs = this.#hasServed ? KEYLESS_IDLE_MS : KEYLESS_FIRST_REQUEST_MS
+    const maxIdleMs = this.#hasServed ? UNAUTHENTICATED_IDLE_MS : UNAUTHENTICATED_FIRST_REQUEST_MS
     return !this.isAuthenticated && !this.#isBusy(socket) && now - this.#since >= maxIdleMs
   }
 
@@ -81,10 +81,12 @@ export class ConnectionState {
     const elapsedMs = now - this.#since
     const isBusy = this.#isBusy(socket)
     if (this.isAuthenticated)
-      return !isBusy && elapsedMs >= KEYED_MIN_IDLE_MS ? KEYED_IDLE - elapsedMs : null
+      return !isBusy && elapsedMs >= AUTHENTICATED_MIN_IDLE_MS
+        ? AUTHENTICATED_IDLE - elapsedMs
+        : null
     const isWaitingForClient = !isBusy || this.#request?.complete === false
-    if (isWaitingForClient) return KEYLESS_WAITING - elapsedMs
-    return elapsedMs >= KEYLESS_MAX_BUSY_MS ? KEYLESS_BUSY - elapsedMs : null
+    if (isWaitingForClient) return UNAUTHENTICATED_WAITING - elapsedMs
+    return elapsedMs >= UNAUTHENTICATED_MAX_BUSY_MS ? UNAUTHENTICATED_BUSY - elapsedMs : null
   }
 
   #isBusy(socket: Socket): boolean {
@@ -94,9 +96,9 @@ export class ConnectionState {
 
 // The ranks of the three choices of rule C2. They are further apart than the milliseconds of any idle time, so that
 // within each choice the connection with the longest wait has the lowest rank.
-const KEYLESS_WAITING = 0
-const KEYED_IDLE = 1e12
-const KEYLESS_BUSY = 2e12
+const UNAUTHENTICATED_WAITING = 0
+const AUTHENTICATED_IDLE = 1e12
+const UNAUTHENTICATED_BUSY = 2e12
 
 /** Returns the state of a connection. The state is stored as a property of the connection's socket. */
 export function connectionState(socket: Socket): ConnectionState {

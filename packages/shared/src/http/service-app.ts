@@ -7,7 +7,7 @@ import { IntegrationError } from '../errors.ts'
 import { type Health, HealthReport } from '../observability/health.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Metrics } from '../observability/metrics.ts'
-import { type ConnectionState, connectionState, KEYLESS_IDLE_MS } from './connections.ts'
+import { type ConnectionState, connectionState, UNAUTHENTICATED_IDLE_MS } from './connections.ts'
 import { type Content, documentRoutes, PROBLEM_CONTENT } from './openapi.ts'
 import { notFoundHandler, problemResponse } from './problem.ts'
 import type { HttpBindings } from '@hono/node-server'
@@ -250,7 +250,7 @@ function connectionOf(c: Context): ConnectionState | null {
 function limitKeepAlive(c: Context, hasKeys: boolean): void {
   if (hasKeys) c.res.headers.set('Connection', 'close')
   else if (bindingsOf(c).outgoing?.shouldKeepAlive === true)
-    c.res.headers.set('Keep-Alive', `timeout=${KEYLESS_IDLE_MS / 1_000}`)
+    c.res.headers.set('Keep-Alive', `timeout=${UNAUTHENTICATED_IDLE_MS / 1_000}`)
 }
 
 /** Returns whether an `Authorization` header contains one of the keys. All keys are compared, each in constant time. */
