@@ -8,7 +8,12 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type { BackendKind } from './backend.ts'
 import { serverFolders } from './server-binaries.ts'
-import { type ServerSetup, setUpServer, startServer } from './server-commands.ts'
+import {
+  type RabbitMqConfig,
+  type ServerSetup,
+  setUpServer,
+  startServer,
+} from './server-commands.ts'
 import { ServerGroup } from './server-group.ts'
 
 const run = promisify(execFile)
@@ -44,8 +49,10 @@ export async function startRestartableServer(
  *
  * @throws {Error} if RabbitMQ is not installed or does not start
  */
-export async function startRestartableRabbitMq(): Promise<RestartableRabbitMq> {
-  const { server, programs, setup } = await start('rabbitmq')
+export async function startRestartableRabbitMq(
+  config?: RabbitMqConfig,
+): Promise<RestartableRabbitMq> {
+  const { server, programs, setup } = await start('rabbitmq', config)
   const control = async (...args: readonly string[]): Promise<string> =>
     (await run(join(programs, 'rabbitmqctl'), args, { env: setup.command.env })).stdout
   return {
@@ -59,11 +66,12 @@ export async function startRestartableRabbitMq(): Promise<RestartableRabbitMq> {
 
 async function start(
   kind: BackendKind,
+  config?: RabbitMqConfig,
 ): Promise<{ server: RestartableServer; programs: string; setup: ServerSetup }> {
   const programs = (await serverFolders([kind])).get(kind) ?? ''
   const group = new ServerGroup()
   try {
-    const setup = await setUpServer(kind, programs, group)
+    const setup = await setUpServer(kind, programs, group, config)
     let running = await startServer(kind, setup, group)
     const server: RestartableServer = {
       url: setup.url,

@@ -23,6 +23,12 @@ export interface ServerSetup {
   readonly pidFile?: string
 }
 
+/** Additions to the configuration of a RabbitMQ server. */
+export interface RabbitMqConfig {
+  readonly lines: readonly string[]
+  readonly plugins: readonly string[]
+}
+
 interface ServerFiles {
   /** A folder for this server only, empty at first. */
   readonly folder: string
@@ -30,6 +36,7 @@ interface ServerFiles {
   readonly programs: string
   /** A random password for each server, so that no other user of the machine can connect. */
   readonly password: string
+  readonly rabbitMq: RabbitMqConfig
 }
 
 /**
@@ -41,11 +48,12 @@ export async function setUpServer(
   kind: BackendKind,
   programs: string,
   group: ServerGroup,
+  rabbitMq: RabbitMqConfig = { lines: [], plugins: [] },
 ): Promise<ServerSetup> {
   const folder = join(group.folder, kind)
   await mkdir(folder, { mode: 0o700 })
   const password = randomBytes(16).toString('hex')
-  const setup = await setups[kind]({ folder, programs, password })
+  const setup = await setups[kind]({ folder, programs, password, rabbitMq })
   if (setup.companion !== undefined) group.start(setup.companion)
   return setup
 }
@@ -141,7 +149,7 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
     }
   },
 
-  async rabbitmq({ folder, programs, password }) {
+  async rabbitmq({ folder, programs, password, rabbitMq }) {
     const [port, distributionPort, epmdPort] = await freePorts(3)
     const file = async (name: string, content: string): Promise<string> => {
       const path = join(folder, name)
@@ -149,7 +157,13 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
       return path
     }
     const pidFile = join(folder, 'pid')
-    const config = `default_user = tests\ndefault_pass = ${password}\nlog.console = true\n`
+    const config = [
+      'default_user = tests',
+      `default_pass = ${password}`,
+      'log.console = true',
+      ...rabbitMq.lines,
+      '',
+    ].join('\n')
     const env = {
       ...process.env,
       // This folder contains the Erlang cookie of the node. No other node uses this cookie.
@@ -169,7 +183,10 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
       RABBITMQ_CONF_ENV_FILE: await file('rabbitmq-env.conf', ''),
       RABBITMQ_CONFIG_FILE: await file('rabbitmq.conf', config),
       RABBITMQ_ADVANCED_CONFIG_FILE: await file('advanced.config', '[].\n'),
-      RABBITMQ_ENABLED_PLUGINS_FILE: await file('enabled_plugins', '[].\n'),
+      RABBITMQ_ENABLED_PLUGINS_FILE: await file(
+        'enabled_plugins',
+        `[${rabbitMq.plugins.join()}].\n`,
+      ),
     }
     const stopSignal = 'TERM'
     return {

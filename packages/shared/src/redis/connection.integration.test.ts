@@ -3,23 +3,12 @@ import { Redis } from 'ioredis'
 import { describe, expect, it } from 'vitest'
 import { eventually } from '../../test-support/eventually.ts'
 import { edited, startRelay } from '../../test-support/relay.ts'
-import { createHealth } from '../observability/health.ts'
-import { createLogger } from '../observability/logger.ts'
-import { Secret } from '../secrets/secret.ts'
-import { connectRedis } from './connection.ts'
+import { openRedis } from '../../test-support/redis-client.ts'
 
 function connect({ url }: { readonly url: string }) {
-  const lines: Record<string, unknown>[] = []
-  const write = (line: string): void => void lines.push(JSON.parse(line) as Record<string, unknown>)
-  const health = createHealth(createLogger('test', 'info', { write }))
-  const dependency = health.dependency('redis')
-  const connection = connectRedis(new Secret(url), { name: 'test', dependency })
-  return {
-    redis: connection.redis,
-    state: () => health.report().dependencies['redis'],
-    remarks: () => lines.filter(({ msg }) => msg === 'dependency degraded'),
-    [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
-  }
+  const connection = openRedis(url)
+  const remarks = () => connection.lines.filter(({ msg }) => msg === 'dependency degraded')
+  return Object.assign(connection, { remarks })
 }
 const redisRelay = () => startRelay(process.env['TEST_REDIS_URL'] ?? '', 6_379)
 
@@ -82,6 +71,7 @@ describe('a connection to Redis', () => {
     "-READONLY You can't write against a read only replica.",
     "-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
     "-ERR Error running script: -READONLY You can't write against a read only replica.",
+    '-NOREPLICAS Not enough good replicas to write.',
   ])(
     'reconnects when a command fails because the server is no longer the primary: %s',
     async (refusal) => {

@@ -52,7 +52,7 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
     return true
   }
   const redis = new Redis({
-    ...clientOptions(address, { ...attempts, tls }),
+    ...clientOptions(address, { ...attempts, tls, timeoutMs: CONNECT_TIMEOUT_MS }),
     connectionName: options.name,
     keyPrefix: options.keyPrefix ?? '',
     commandTimeout: options.commandTimeoutMs ?? 2_000,
@@ -63,7 +63,6 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
     // every 5 s, so that reads on the old one keep working between the attempts.
     reconnectOnError: ({ message }) =>
       /\b(READONLY|MASTERDOWN|NOREPLICAS)\b/.test(message) && mayReconnect(),
-    connectTimeout: 3_000,
     maxRetriesPerRequest: 0,
     enableOfflineQueue: false,
     // The driver must not repeat a write if the reply was lost, because the write may have been executed.
@@ -114,6 +113,7 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
   }
 }
 
+const CONNECT_TIMEOUT_MS = 3_000
 const CHECK_INTERVAL_MS = 1_000
 const RESPONSE_TIMEOUT_MS = 4_000
 const RECONNECT_INTERVAL_MS = 5_000

@@ -15,6 +15,8 @@ export interface ConnectorDeps {
   readonly next: () => Server | Promise<Server>
   readonly usesTls: boolean
   readonly tls: TlsFiles | undefined
+  /** How long a connection may take until it is established, including the TLS handshake. */
+  readonly timeoutMs: number
   /** Decides whether a new connection is used. If not, the client closes it and makes another attempt. */
   readonly accepts?: (info: ServerInfo) => boolean
 }
@@ -51,11 +53,22 @@ export function connectorOptions(deps: ConnectorDeps): ClientOptions {
     }
   }
   // With the option `tls` ioredis waits for the end of the TLS handshake. The files are not its content: see `open`.
-  return { Connector, ...(deps.usesTls && { tls: {} }) }
+  // ioredis's own timeout is disabled, because its error does not say whether the server or the handshake is missing.
+  return { Connector, connectTimeout: 0, ...(deps.usesTls && { tls: {} }) }
 }
 
-const open = ({ host, port }: Server, { usesTls, tls }: ConnectorDeps): Socket =>
-  usesTls ? connectTls({ host, port, ...tls?.read() }) : connectTcp({ host, port })
+function open({ host, port }: Server, { usesTls, tls, timeoutMs }: ConnectorDeps): Socket {
+  const socket = usesTls ? connectTls({ host, port, ...tls?.read() }) : connectTcp({ host, port })
+  let code = 'ETIMEDOUT'
+  socket.once('connect', () => (code = 'ERR_TLS_HANDSHAKE_TIMEOUT'))
+  const timeout = setTimeout(
+    () => socket.destroy(Object.assign(new Error(code), { code, syscall: 'connect' })),
+    timeoutMs,
+  )
+  for (const event of [usesTls ? 'secureConnect' : 'connect', 'close'])
+    socket.once(event, () => clearTimeout(timeout))
+  return socket
+}
 
 // ioredis makes another attempt after it was given a closed socket. If `connect` rejects, ioredis makes none.
 const closedSocket = (): Socket => new Socket().destroy()

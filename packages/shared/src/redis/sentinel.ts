@@ -94,11 +94,10 @@ const clientOptions = (
   { username, password, usesTls }: SentinelAddress,
   tls: TlsFiles | undefined,
 ): ClientOptions => ({
-  ...connectorOptions({ next: () => server, usesTls, tls }),
+  ...connectorOptions({ next: () => server, usesTls, tls, timeoutMs: TIMEOUT_MS }),
   ...(username !== undefined && { username }),
   ...(password !== undefined && { password }),
   lazyConnect: true,
   enableReadyCheck: false,
   disableClientInfo: true,
-  connectTimeout: TIMEOUT_MS,
 })

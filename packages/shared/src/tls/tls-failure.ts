@@ -83,6 +83,13 @@ const failures: readonly (readonly [RegExp, TlsFailure])[] = [
     },
   ],
   [
+    /^err tls handshake timeout/,
+    {
+      reason: 'the server does not respond to the TLS handshake: it may not speak TLS on this port',
+      remediation: 'Use the TLS port of the server, or a URL without TLS.',
+    },
+  ],
+  [
     /before secure tls connection was established/,
     {
       reason: 'the server ended the TLS handshake',

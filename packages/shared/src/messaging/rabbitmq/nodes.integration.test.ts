@@ -1,0 +1,64 @@
+import { describe, expect, it } from 'vitest'
+import { eventually } from '../../../test-support/eventually.ts'
+import { type Relay, startRelay } from '../../../test-support/relay.ts'
+import { openBus } from '../../../test-support/rabbitmq-client.ts'
+
+/** Ports on which no server listens. */
+const DEAD = '127.0.0.1:1'
+const ALSO_DEAD = '127.0.0.1:2'
+
+const startNode = (): Promise<Relay> => startRelay(process.env['TEST_AMQP_URL'] ?? '', 5_672)
+
+/** Returns the broker's URL with these nodes in place of its host. */
+const listed = (...nodes: readonly (Relay | string)[]): string => {
+  const broker = new URL(process.env['TEST_AMQP_URL'] ?? '')
+  const hosts = nodes.map((node) => (typeof node === 'string' ? node : new URL(node.url).host))
+  return broker.href.replace(broker.host, hosts.join())
+}
+
+describe('a list of RabbitMQ nodes', () => {
+  it('leads to a node that is alive, although the others are dead', async () => {
+    await using node = await startNode()
+    await using connection = openBus(listed(DEAD, node, ALSO_DEAD))
+    await connection.bus.ready()
+    expect(connection.reason()).toBe('')
+  })
+
+  it('leads to a node that responds, although another one accepts connections and is unresponsive', async () => {
+    await using frozen = await startNode()
+    frozen.stall()
+    await using node = await startNode()
+    await using connection = openBus(listed(frozen, node))
+    await connection.bus.ready()
+  })
+
+  it('leads to another node when the connected one dies, and publishes there', async () => {
+    await using one = await startNode()
+    await using other = await startNode()
+    await using connection = openBus(listed(one, other))
+    await connection.bus.ready()
+    const [connected, next] = one.connections > 0 ? [one, other] : [other, one]
+    connected.away()
+    await eventually(() => connection.publish())
+    expect(next.connections).toBe(1)
+    // The same in the other direction: a node that was dead is used again.
+    connected.restore()
+    next.away()
+    await eventually(() => connection.publish())
+  })
+
+  it('reports why no node can be used, once for all attempts', async () => {
+    await using refusing = await startNode()
+    refusing.away('end')
+    await using connection = openBus(listed(DEAD, refusing))
+    const { host } = new URL(refusing.url)
+    await eventually(() =>
+      expect(connection.reason()).toBe(`${DEAD}: ECONNREFUSED; ${host}: ended the handshake`),
+    )
+    const { connections } = refusing
+    await eventually(() => expect(refusing.connections).toBeGreaterThan(connections + 2))
+    expect(connection.lines.filter(({ msg }) => msg === 'waiting for dependency')).toHaveLength(1)
+    const { password } = new URL(refusing.url)
+    if (password !== 'guest') expect(JSON.stringify(connection.lines)).not.toContain(password)
+  })
+})

@@ -1,0 +1,239 @@
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  createRedisServers,
+  type RedisServer,
+  type RedisServers,
+} from '../../../../tests/support/backends/redis-servers.ts'
+import { eventually } from '../../test-support/eventually.ts'
+import { openRedis, type TestConnection } from '../../test-support/redis-client.ts'
+import { findPrimary } from './sentinel.ts'
+
+/** A port on which no server listens. */
+const DEAD = '127.0.0.1:1'
+
+let servers: RedisServers
+beforeAll(async () => {
+  servers = await createRedisServers()
+})
+afterAll(() => servers[Symbol.asyncDispose]())
+
+const listed = (...all: readonly (RedisServer | string)[]): string =>
+  `redis://:${servers.password}@${all.map((one) => (typeof one === 'string' ? one : one.address)).join()}`
+
+/** Runs one command on a server. */
+async function run(server: RedisServer, ...command: [string, ...string[]]): Promise<unknown> {
+  const client = new Redis(server.port, '127.0.0.1', { password: servers.password })
+  try {
+    return await client.call(...command)
+  } finally {
+    client.disconnect()
+  }
+}
+
+const replicaOf = (primary: RedisServer): Promise<RedisServer> =>
+  servers.start(`replicaof 127.0.0.1 ${primary.port}`)
+
+const isUp = (connection: TestConnection) =>
+  eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
+
+/** Waits until the connection leads to the server and writes succeed there. */
+const writesTo = (connection: TestConnection, server: RedisServer) =>
+  eventually(
+    async () => {
+      await connection.redis.set('key', 'value')
+      expect(await connection.redis.info('server')).toContain(`tcp_port:${server.port}\r`)
+    },
+    { everyMs: 50 },
+  )
+
+describe('a list of Redis servers', () => {
+  it('leads to the primary, although the first server is dead and the second one is a replica', async () => {
+    const primary = await servers.start()
+    const replica = await replicaOf(primary)
+    await using connection = openRedis(listed(DEAD, replica, primary))
+    await isUp(connection)
+    await writesTo(connection, primary)
+  })
+
+  it('leads to the new primary after the previous one has become a replica', async () => {
+    const first = await servers.start()
+    const second = await replicaOf(first)
+    await using connection = openRedis(listed(first, second))
+    await isUp(connection)
+    await run(second, 'REPLICAOF', 'NO', 'ONE')
+    await run(first, 'REPLICAOF', '127.0.0.1', String(second.port))
+    await writesTo(connection, second)
+  })
+
+  it('leads to the new primary while the previous one rejects writes because it lost its replicas', async () => {
+    const isolated = await servers.start()
+    const promoted = await replicaOf(isolated)
+    await using connection = openRedis(listed(isolated, promoted))
+    await isUp(connection)
+    await run(promoted, 'REPLICAOF', 'NO', 'ONE')
+    await run(isolated, 'CONFIG', 'SET', 'min-replicas-to-write', '1')
+    await writesTo(connection, promoted)
+    await isUp(connection)
+  })
+
+  it('leads to a primary with too few replicas if no other server is one, so that reads work', async () => {
+    const primary = await servers.start('min-replicas-to-write 1')
+    await run(primary, 'CONFIG', 'SET', 'min-replicas-to-write', '0')
+    await run(primary, 'SET', 'key', 'stored')
+    await run(primary, 'CONFIG', 'SET', 'min-replicas-to-write', '1')
+    await using connection = openRedis(listed(primary, DEAD))
+    await eventually(() => expect(connection.reason()).toContain('too few replicas'))
+    await eventually(async () => expect(await connection.redis.get('key')).toBe('stored'))
+    await run(primary, 'CONFIG', 'SET', 'min-replicas-to-write', '0')
+    await isUp(connection)
+  })
+
+  it('reports why no server can be used, once for all attempts', async () => {
+    const primary = await servers.start()
+    const replica = await replicaOf(primary)
+    const url = listed(DEAD, replica)
+    await using connection = openRedis(url)
+    const reason = `${DEAD}: ECONNREFUSED; ${replica.address}: the server is a replica and rejects writes`
+    await eventually(() => expect(connection.reason()).toBe(reason))
+    // Wait for further rounds of attempts.
+    let closes = 0
+    connection.redis.on('close', () => (closes += 1))
+    await eventually(() => expect(closes).toBeGreaterThan(5))
+    expect(connection.lines.filter(({ msg }) => msg === 'waiting for dependency')).toHaveLength(1)
+    expect(JSON.stringify(connection.lines)).not.toContain(servers.password)
+  })
+})
+
+describe('a server that cannot be used', () => {
+  it('is reported as a replica in words, serves reads, and is used once it is the primary', async () => {
+    const primary = await servers.start()
+    const replica = await replicaOf(primary)
+    await using connection = openRedis(listed(replica))
+    await eventually(() =>
+      expect(connection.reason()).toMatch(/^role: the server is a replica and rejects writes\./),
+    )
+    await eventually(async () => expect(await connection.redis.get('none')).toBeNull())
+    await run(replica, 'REPLICAOF', 'NO', 'ONE')
+    await isUp(connection)
+  })
+
+  it('is reported as a node of a Redis Cluster', async () => {
+    const node = await servers.start('cluster-enabled yes')
+    await using connection = openRedis(listed(node))
+    await eventually(() =>
+      expect(connection.reason()).toContain(
+        'Redis Cluster is not supported; use Sentinel or a single primary',
+      ),
+    )
+  })
+
+  it('is reported as a Sentinel, with the address to set', async () => {
+    const sentinel = await servers.startSentinel()
+    await using connection = openRedis(listed(sentinel))
+    await eventually(() =>
+      expect(connection.reason()).toBe(
+        'kind: the server is a Sentinel. Set REDIS_URL to redis+sentinel://host:26379/name.',
+      ),
+    )
+  })
+
+  it.each(['wrong', ''])('is reported with the reason if the password is %j', async (password) => {
+    const server = await servers.start()
+    await using connection = openRedis(`redis://:${password}@${server.address}`)
+    await eventually(() =>
+      expect(connection.reason()).toBe(
+        password === '' ? 'needs a password' : 'rejects the user or the password',
+      ),
+    )
+  })
+})
+
+describe('Sentinels', () => {
+  const sentinelOf = (primary: RedisServer, ...lines: string[]) =>
+    servers.startSentinel(
+      `sentinel monitor main 127.0.0.1 ${primary.port} ${lines.length > 0 ? '1' : '2'}`,
+      `sentinel auth-pass main ${servers.password}`,
+      'sentinel down-after-milliseconds main 1000',
+      'sentinel failover-timeout main 10000',
+      ...lines,
+    )
+  const addressOf = (sentinels: readonly (RedisServer | string)[], name = 'main') =>
+    `${listed(...sentinels).replace('redis:', 'redis+sentinel:')}/${name}?sentinel_password=${servers.password}`
+
+  it('lead to the primary, and after its death to the one that they promote, although one of them is dead', async () => {
+    const primary = await servers.start()
+    const replicas = [await replicaOf(primary), await replicaOf(primary)]
+    const sentinels = [
+      DEAD,
+      await sentinelOf(primary),
+      await sentinelOf(primary),
+      await sentinelOf(primary),
+    ]
+    await using connection = openRedis(addressOf(sentinels))
+    await isUp(connection)
+    await writesTo(connection, primary)
+    // A failover needs Sentinels that know each other and the replicas.
+    await eventually(async () => {
+      for (const sentinel of sentinels.filter((one) => typeof one !== 'string')) {
+        const reply = (await run(sentinel, 'SENTINEL', 'MASTER', 'main')) as string[]
+        expect(reply[reply.indexOf('num-slaves') + 1]).toBe('2')
+        expect(reply[reply.indexOf('num-other-sentinels') + 1]).toBe('2')
+      }
+    })
+    await primary.kill()
+    await eventually(() => connection.redis.set('after', 'failover'), { everyMs: 50, seconds: 60 })
+    const info = await connection.redis.info('server')
+    expect(replicas.some(({ port }) => info.includes(`tcp_port:${port}\r`))).toBe(true)
+    await isUp(connection)
+  })
+
+  it('lead away from a primary that still serves its clients as soon as one of them announces another', async () => {
+    const [previous, next] = [await servers.start(), await servers.start()]
+    const sentinel = await sentinelOf(previous, 'sentinel config-epoch main 0')
+    await using connection = openRedis(addressOf([sentinel]))
+    await writesTo(connection, previous)
+    // Sentinels that performed a failover inform the others by such a message.
+    const id = 'a'.repeat(40)
+    const hello = ['127.0.0.1', '2', id, '9', 'main', '127.0.0.1', String(next.port), '9'].join()
+    await run(sentinel, 'PUBLISH', '__sentinel__:hello', hello)
+    await writesTo(connection, next)
+    // The Sentinel demotes the previous primary after ten seconds, which would end the connection as well.
+    expect(await run(previous, 'ROLE')).toContain('master')
+  })
+
+  it('lead to the primary of the newest configuration if they disagree', async () => {
+    const [previous, next] = [await servers.start(), await servers.start()]
+    const stale = await sentinelOf(previous, 'sentinel config-epoch main 3')
+    const current = await sentinelOf(next, 'sentinel config-epoch main 4')
+    const primary = await findPrimary(
+      {
+        servers: [stale, current].map(({ port }) => ({ host: '127.0.0.1', port })) as never,
+        password: servers.password,
+        name: 'main',
+        usesTls: false,
+      },
+      undefined,
+    )
+    expect(primary).toMatchObject({ port: next.port })
+  })
+
+  it('are reported with the reason for each if none names the primary', async () => {
+    const server = await servers.start()
+    const sentinel = await sentinelOf(server)
+    await using unknown = openRedis(addressOf([sentinel, server, DEAD], 'other'))
+    await eventually(() =>
+      expect(unknown.reason()).toBe(
+        [
+          `Sentinel ${sentinel.address}: knows no primary of this name`,
+          `Sentinel ${server.address}: is not a Sentinel`,
+          `Sentinel ${DEAD}: ECONNREFUSED`,
+        ].join('; '),
+      ),
+    )
+    await using anonymous = openRedis(addressOf([sentinel]).split('?')[0] ?? '')
+    await eventually(() =>
+      expect(anonymous.reason()).toBe(`Sentinel ${sentinel.address}: needs a password`),
+    )
+  })
+})

@@ -1,0 +1,152 @@
+import { copyFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  createRedisServers,
+  type RedisServer,
+  type RedisServers,
+} from '../../../../tests/support/backends/redis-servers.ts'
+import {
+  type Authority,
+  type Certificate,
+  createAuthority,
+  LOOPBACK_NAMES,
+} from '../../test-support/certificates.ts'
+import { eventually } from '../../test-support/eventually.ts'
+import { openRedis, type TestConnection } from '../../test-support/redis-client.ts'
+import { tlsFiles } from '../tls/tls-files.ts'
+
+let servers: RedisServers
+let authority: Authority
+let stranger: Authority
+/** A server that requires a client certificate of `authority`. */
+let server: RedisServer
+let client: Certificate
+let strangersClient: Certificate
+beforeAll(async () => {
+  ;[servers, authority, stranger] = await Promise.all([
+    createRedisServers(),
+    createAuthority(),
+    createAuthority(),
+  ])
+  client = await authority.issue('client')
+  strangersClient = await stranger.issue('client')
+  server = await servers.start(...tlsLines(await authority.issue('server')))
+})
+afterAll(async () => {
+  for (const one of [servers, authority, stranger]) await one[Symbol.asyncDispose]()
+})
+
+const tlsLines = ({ certFile, keyFile }: Certificate): string[] => [
+  `tls-cert-file ${certFile}`,
+  `tls-key-file ${keyFile}`,
+  `tls-ca-cert-file ${authority.caFile}`,
+  'tls-replication yes',
+]
+
+const addressOf = ({ port }: RedisServer, host = '127.0.0.1'): string =>
+  `rediss://:${servers.password}@${host}:${port}`
+
+const filesOf = (ca: Authority, own?: Certificate) =>
+  tlsFiles('REDIS', {
+    REDIS_CA_FILE: ca.caFile,
+    REDIS_CERT_FILE: own?.certFile,
+    REDIS_KEY_FILE: own?.keyFile,
+  })
+
+const isUp = (connection: TestConnection) =>
+  eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
+const isDown = (connection: TestConnection, reason: string) =>
+  eventually(() => expect(connection.reason()).toBe(reason))
+
+describe('a connection to Redis with TLS', () => {
+  it('is established with a private authority and a client certificate', async () => {
+    await using connection = openRedis(addressOf(server), filesOf(authority, client))
+    await isUp(connection)
+    await connection.redis.set('key', 'value')
+  })
+
+  it('is established to the primary among several servers', async () => {
+    const own = tlsLines(await authority.issue('replica'))
+    const replica = await servers.start(...own, `replicaof 127.0.0.1 ${server.port}`)
+    const url = addressOf(replica).replace(/$/, `,${server.address}`)
+    await using connection = openRedis(url, filesOf(authority, client))
+    await isUp(connection)
+  })
+
+  it('is established by Sentinels that use TLS as well', async () => {
+    const sentinel = await servers.startSentinel(
+      ...tlsLines(await authority.issue('sentinel')),
+      `sentinel monitor main 127.0.0.1 ${server.port} 1`,
+      `sentinel auth-pass main ${servers.password}`,
+    )
+    const url = `rediss+sentinel://:${servers.password}@${sentinel.address}/main?sentinel_password=${servers.password}`
+    await using connection = openRedis(url, filesOf(authority, client))
+    await isUp(connection)
+    await using wrong = openRedis(url, filesOf(stranger, client))
+    await isDown(
+      wrong,
+      `Sentinel ${sentinel.address}: the server's certificate is from an unknown authority`,
+    )
+  })
+
+  it('fails with the reason if the authority is another one', async () => {
+    await using connection = openRedis(addressOf(server), filesOf(stranger, client))
+    await isDown(connection, "the server's certificate is from an unknown authority")
+  })
+
+  it('fails with the reason without a client certificate', async () => {
+    await using connection = openRedis(addressOf(server), filesOf(authority))
+    await isDown(connection, 'the server requires a client certificate')
+  })
+
+  it('fails with the reason if the server does not know the authority of the client certificate', async () => {
+    await using connection = openRedis(addressOf(server), filesOf(authority, strangersClient))
+    await isDown(connection, 'the server does not know the authority of the client certificate')
+  })
+
+  it('fails with the reason if the client certificate has expired', async () => {
+    const expired = await authority.issue('expired-client', LOOPBACK_NAMES, 'expired')
+    await using connection = openRedis(addressOf(server), filesOf(authority, expired))
+    await isDown(connection, 'the client certificate has expired')
+  })
+
+  it("fails with the reason if the server's certificate has expired", async () => {
+    const lines = tlsLines(await authority.issue('expired-server', LOOPBACK_NAMES, 'expired'))
+    const expired = await servers.start(...lines)
+    await using connection = openRedis(addressOf(expired), filesOf(authority, client))
+    await isDown(connection, "the server's certificate has expired")
+  })
+
+  it('fails with the reason if the certificate has another host name', async () => {
+    const lines = tlsLines(await authority.issue('elsewhere', 'DNS:elsewhere.test'))
+    const elsewhere = await servers.start(...lines)
+    await using connection = openRedis(addressOf(elsewhere), filesOf(authority, client))
+    await isDown(connection, "the host name does not match the server's certificate")
+  })
+
+  it('fails with the reason if the server does not speak TLS', async () => {
+    const plain = await servers.start()
+    await using connection = openRedis(addressOf(plain), filesOf(authority, client))
+    await isDown(
+      connection,
+      'the server does not respond to the TLS handshake: it may not speak TLS on this port',
+    )
+  })
+
+  it('is established with the new files after a rotation, without a restart', async () => {
+    const files = {
+      certFile: join(authority.folder, 'r.pem'),
+      keyFile: join(authority.folder, 'r.key'),
+    }
+    const rotate = async ({ certFile, keyFile }: Certificate) => {
+      await copyFile(certFile, files.certFile)
+      await copyFile(keyFile, files.keyFile)
+    }
+    await rotate(strangersClient)
+    await using connection = openRedis(addressOf(server), filesOf(authority, files))
+    await isDown(connection, 'the server does not know the authority of the client certificate')
+    await rotate(client)
+    await isUp(connection)
+  })
+})

@@ -1,0 +1,39 @@
+import type { MessageBus } from '../src/messaging/message-bus.ts'
+import { connectRabbitMq } from '../src/messaging/rabbitmq/message-bus.ts'
+import { createHealth } from '../src/observability/health.ts'
+import { createLogger } from '../src/observability/logger.ts'
+import { Secret } from '../src/secrets/secret.ts'
+import type { TlsFiles } from '../src/tls/tls-files.ts'
+
+export interface TestBus extends AsyncDisposable {
+  readonly bus: MessageBus
+  /** Publishes a message to an exclusive queue of this connection. */
+  publish(): Promise<void>
+  /** Returns the reason for which the dependency is down; empty while it is not down. */
+  reason(): string
+  /** The log lines so far. */
+  readonly lines: readonly Record<string, unknown>[]
+}
+
+/** Opens a message bus as a service does. It leaves nothing on the broker: its queue is exclusive. */
+export function openBus(url: string, tls?: TlsFiles): TestBus {
+  const lines: Record<string, unknown>[] = []
+  const write = (line: string): void => void lines.push(JSON.parse(line) as Record<string, unknown>)
+  const logger = createLogger('test', 'info', { write })
+  const dependency = createHealth(logger).dependency('rabbitmq')
+  const bus = connectRabbitMq(new Secret(url), { name: 'test', dependency, logger, tls })
+  // Every broker has this exchange.
+  const binding = { exchange: 'amq.direct', routingKey: `test-${crypto.randomUUID()}` }
+  void bus.declare({
+    exchanges: [],
+    queues: [{ name: binding.routingKey, exclusive: true, bindings: [binding] }],
+  })
+  return {
+    bus,
+    lines,
+    publish: () =>
+      bus.publish({ ...binding, messageId: '1', type: 'test', body: {}, mandatory: true }),
+    reason: () => (dependency.state.status === 'down' ? dependency.state.reason : ''),
+    [Symbol.asyncDispose]: () => bus[Symbol.asyncDispose](),
+  }
+}
