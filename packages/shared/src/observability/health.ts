@@ -2,22 +2,25 @@ import { z } from 'zod'
 import { UnsupportedBackend, type CheckResult } from './checks/check-result.ts'
 import type { Logger } from './logger.ts'
 
-const DependencyState = z.discriminatedUnion('status', [
-  z.object({ status: z.literal('up'), since: z.iso.datetime() }).readonly(),
-  z
-    .object({
-      status: z.enum(['connecting', 'down']),
-      since: z.iso.datetime(),
-      reason: z.string(),
-    })
-    .readonly(),
-])
+const UpState = z.object({ status: z.literal('up'), since: z.iso.datetime() })
+const DownState = z.object({
+  status: z.enum(['connecting', 'down']),
+  since: z.iso.datetime(),
+  reason: z.string(),
+})
+const DependencyState = z.discriminatedUnion('status', [UpState.readonly(), DownState.readonly()])
 export type DependencyState = z.output<typeof DependencyState>
+
+/** Each check result that is a warning or a problem, in one line. Absent if there is none. */
+const notes = z.array(z.string()).optional()
 
 /** The body of `/health/ready`. */
 export const HealthReport = z.object({
   status: z.enum(['ready', 'waiting']),
-  dependencies: z.record(z.string(), DependencyState),
+  dependencies: z.record(
+    z.string(),
+    z.discriminatedUnion('status', [UpState.extend({ notes }), DownState.extend({ notes })]),
+  ),
 })
 export type HealthReport = z.output<typeof HealthReport>
 
@@ -32,8 +35,8 @@ export interface Dependency {
    */
   down(reason: string): void
   /**
-   * Logs a check result that is not `ok`. The result of the same check is logged again only after the verdict has
-   * changed.
+   * Logs a check result that is not `ok`, and reports it as a note of the dependency. The result of the same check is
+   * logged again only after the verdict has changed.
    */
   logCheck(result: CheckResult): void
 }
@@ -49,7 +52,10 @@ export interface Health {
 
 /** Tracks the dependencies of a service, and logs each change of a dependency's state in one line. */
 export function createHealth(logger: Logger, now: () => Date = () => new Date()): Health {
-  const dependencies = new Map<string, Dependency>()
+  const dependencies = new Map<
+    string,
+    { readonly dependency: Dependency; readonly notes: ReadonlyMap<string, string> }
+  >()
   const optional = new Set<string>()
   return {
     dependency(name, need = 'required') {
@@ -60,6 +66,7 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
         reason: 'not connected yet',
       }
       const logged = new Map<string, CheckResult['verdict']>()
+      const notesByCheck = new Map<string, string>()
       const dependency: Dependency = {
         name,
         get state() {
@@ -71,9 +78,12 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
           logger.info({ dependency: name }, 'dependency is up')
         },
         logCheck({ check, verdict, found, remediation }) {
+          const isNoted = verdict === 'warning' || verdict === 'problem'
+          if (isNoted) notesByCheck.set(check, `${check}: ${found}. ${remediation ?? ''}`.trimEnd())
+          else notesByCheck.delete(check)
           if (logged.get(check) === verdict) return
           logged.set(check, verdict)
-          if (verdict !== 'warning' && verdict !== 'problem') return
+          if (!isNoted) return
           logger.warn({ dependency: name, check, found, remediation }, 'dependency degraded')
         },
         down(reason) {
@@ -83,11 +93,16 @@ export function createHealth(logger: Logger, now: () => Date = () => new Date())
           logger.warn({ dependency: name, reason }, 'waiting for dependency')
         },
       }
-      dependencies.set(name, dependency)
+      dependencies.set(name, { dependency, notes: notesByCheck })
       return dependency
     },
     report() {
-      const states = Object.fromEntries([...dependencies].map(([name, { state }]) => [name, state]))
+      const states = Object.fromEntries(
+        [...dependencies].map(([name, { dependency, notes: found }]) => [
+          name,
+          { ...dependency.state, ...(found.size > 0 && { notes: [...found.values()] }) },
+        ]),
+      )
       const isReady = Object.entries(states).every(
         ([name, { status }]) => status === 'up' || optional.has(name),
       )
