@@ -1,0 +1,177 @@
+import { EventEmitter } from 'node:events'
+import type { Socket } from 'node:net'
+import { type Backend, type Session, SessionRejected } from './startup.ts'
+
+/** A session on the socket that it uses. */
+export interface OpenedSession {
+  readonly socket: Socket
+  readonly session: Session
+}
+
+/** Opens a session at one of the servers; see `ServerSockets`. */
+export type OpenSession = (
+  startupMessage: Buffer,
+  driver: {
+    /** Passes a message of the server to the driver. */
+    readonly forward: (message: Buffer) => void
+    /** Called at the beginning of each attempt, with the function for the driver's replies in it. */
+    readonly onAttempt: (reply: (message: Buffer) => void) => void
+    readonly signal: AbortSignal
+  },
+) => Promise<OpenedSession>
+
+/** No server can be used. There is one failure per server. */
+export class NoUsableServer extends Error {
+  override readonly name = 'NoUsableServer'
+  readonly code = 'NO_USABLE_SERVER'
+  readonly failures: readonly unknown[]
+
+  constructor(failures: readonly unknown[]) {
+    super('no server can be used', { cause: failures[0] })
+    this.failures = failures
+  }
+}
+
+type Phase =
+  | { readonly kind: 'new' }
+  | { readonly kind: 'opening'; readonly abort: AbortController; reply: (message: Buffer) => void }
+  | ({ readonly kind: 'open' } & OpenedSession)
+  | { readonly kind: 'closed' }
+
+/**
+ * The socket that is given to the driver. It selects a server, encrypts the connection and sets the session's settings
+ * while the driver believes that it is connecting to one server. After that it only passes data on.
+ *
+ * It has those members of `net.Socket` that the driver uses.
+ */
+export class ServerSocket extends EventEmitter {
+  readonly #open: OpenSession
+  readonly #onUnresponsive: (socket: ServerSocket) => void
+  #phase: Phase = { kind: 'new' }
+  #isOverdue = false
+  #openedAt = Infinity
+
+  /** @param onUnresponsive called when the server has not responded to a statement within the driver's timeout. */
+  constructor(open: OpenSession, onUnresponsive: (socket: ServerSocket) => void) {
+    super()
+    this.#open = open
+    this.#onUnresponsive = onUnresponsive
+  }
+
+  get readyState(): 'open' | 'closed' {
+    return this.#phase.kind === 'closed' ? 'closed' : 'open'
+  }
+
+  /** The server process of the session; `null` if the session is not open. */
+  get backend(): Backend | null {
+    return this.#phase.kind === 'open' ? this.#phase.session.backend : null
+  }
+
+  get isPooled(): boolean {
+    return this.#phase.kind === 'open' && this.#phase.session.isPooled
+  }
+
+  /** Whether a statement has been without a response for longer than the driver's timeout. */
+  get isOverdue(): boolean {
+    return this.#isOverdue
+  }
+
+  /** The time of `performance.now()` at which the session was open; `Infinity` before. */
+  get openedAt(): number {
+    return this.#openedAt
+  }
+
+  write(data: Buffer, written?: () => void): boolean {
+    switch (this.#phase.kind) {
+      case 'new':
+        // The driver writes the startup message first, and then waits for the server.
+        void this.#start(Buffer.from(data))
+        return true
+      case 'opening':
+        this.#phase.reply(Buffer.from(data))
+        return true
+      case 'open':
+        return this.#phase.socket.write(data, written)
+      case 'closed':
+        return false
+    }
+  }
+
+  /** Ends the connection after `data`, the driver's Terminate message. */
+  end(data: Buffer): void {
+    if (this.#phase.kind === 'open') this.#phase.socket.end(data)
+    else this.close()
+  }
+
+  /** The driver calls this when the response to a statement has not come in time. */
+  destroy(): void {
+    if (this.#phase.kind !== 'open') return this.close()
+    this.#isOverdue = true
+    this.#onUnresponsive(this)
+  }
+
+  /** Closes the connection. Statements in flight fail with the driver's CONNECTION_CLOSED. */
+  close(): void {
+    const phase = this.#phase
+    if (phase.kind === 'open') phase.socket.destroy()
+    if (phase.kind === 'opening') phase.abort.abort()
+    this.#finish(true)
+  }
+
+  /** Closes the connection for the driver, and returns the socket, which stays open; `null` if it is not open. */
+  release(): Socket | null {
+    if (this.#phase.kind !== 'open') return null
+    const { socket } = this.#phase
+    this.#finish(true)
+    return socket
+  }
+
+  async #start(startupMessage: Buffer): Promise<void> {
+    const opening: Phase = { kind: 'opening', abort: new AbortController(), reply: () => {} }
+    this.#phase = opening
+    try {
+      const opened = await this.#open(startupMessage, {
+        forward: (message) => void this.emit('data', message),
+        onAttempt: (reply) => (opening.reply = reply),
+        signal: opening.abort.signal,
+      })
+      // While the session was opened, the driver may have closed the connection.
+      if (this.#phase === opening) this.#pass(opened)
+      else opened.socket.destroy()
+    } catch (error) {
+      this.#fail(error)
+    }
+  }
+
+  #pass(opened: OpenedSession): void {
+    const { socket, session } = opened
+    this.#phase = { kind: 'open', ...opened }
+    this.#openedAt = performance.now()
+    const pass = (event: 'data' | 'drain' | 'error', value?: unknown): void => {
+      if (this.#phase.kind === 'open') this.emit(event, value)
+    }
+    socket.on('data', (data) => {
+      this.#isOverdue = false
+      pass('data', data)
+    })
+    socket.on('drain', () => pass('drain'))
+    socket.on('error', (error) => pass('error', error))
+    socket.on('close', (hadError) => this.#finish(hadError))
+    this.emit('data', session.ready)
+  }
+
+  #fail(error: unknown): void {
+    if (this.#phase.kind === 'closed') return
+    // The driver makes its own error of the server's response.
+    if (error instanceof SessionRejected) this.emit('data', error.response)
+    else this.emit('error', error)
+    this.#finish(true)
+  }
+
+  #finish(hadError: boolean): void {
+    if (this.#phase.kind === 'closed') return
+    this.#phase = { kind: 'closed' }
+    this.#isOverdue = false
+    this.emit('close', hadError)
+  }
+}

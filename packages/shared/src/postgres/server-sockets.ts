@@ -1,0 +1,255 @@
+/**
+ * The connections of one process to the servers of one address.
+ *
+ * - I1: There are never more than `limit` sockets, so that a database that accepts connections and then hangs does not
+ *   get one more with each timeout.
+ * - I2: A socket is not closed while the server may still be executing a statement for it, because the server does not
+ *   notice the close, and its process would remain in addition to the next one. Such a socket stays open until the
+ *   server responds, has ended its process, or is found to have no such process any more.
+ * - I3: A statement is never cancelled. Cancelling a commit that waits for a synchronous standby commits it locally.
+ */
+import type { Socket } from 'node:net'
+import { tlsFailure } from '../tls/tls-failure.ts'
+import { tlsFiles } from '../tls/tls-files.ts'
+import type { PostgresAddress, TlsPaths } from './address.ts'
+import {
+  NoUsableServer,
+  type OpenedSession,
+  type OpenSession,
+  ServerSocket,
+} from './server-socket.ts'
+import { NotWritable, SessionRejected, startSession } from './startup.ts'
+import {
+  addressesOf,
+  type Choice,
+  choices,
+  type Encryption,
+  openTransport,
+  type ServerAddress,
+  TlsNotOffered,
+} from './transport.ts'
+
+export interface ServerSocketsOptions {
+  /** The settings `DATABASE_CA_FILE` and so on. The parameters of the URL take precedence. */
+  readonly tls?: TlsPaths
+  /** Settings of PostgreSQL for each session. Those in the URL take precedence. */
+  readonly session?: Readonly<Record<string, string>>
+  readonly limit: number
+  /** Called when a new session shares its server process with another open one, so that it is no session. */
+  readonly onSharedProcess?: () => void
+}
+
+/** A row of `pg_stat_activity`. */
+export interface Activity {
+  readonly pid: number
+  readonly startedAt: string | null
+  readonly state: string | null
+  readonly waitType: string | null
+  readonly waitEvent: string | null
+}
+
+/** `keep`: an unresponsive connection stays until {@link ServerSockets.review}; `release`: it is replaced at once. */
+export type Unresponsive = 'keep' | 'release'
+
+export interface ServerSockets {
+  /** Returns a socket for the driver. */
+  readonly create: (unresponsive: Unresponsive) => ServerSocket
+  readonly hasOverdue: () => boolean
+  /**
+   * Closes the connections whose process the server does not have, and those that are overdue although the server is
+   * not executing anything for them. Returns whether commits wait for a synchronous standby.
+   *
+   * @param queriedAt the time of `performance.now()` before `activities` was queried.
+   */
+  readonly review: (activities: readonly Activity[], queriedAt: number) => boolean
+  readonly closeAll: () => void
+}
+
+export function createServerSockets(
+  address: PostgresAddress,
+  { tls = {}, session = {}, limit, onSharedProcess = () => {} }: ServerSocketsOptions,
+): ServerSockets {
+  const encryption = encryptionOf(address, tls)
+  const settings = { ...session, ...address.session }
+  const created = new Set<ServerSocket>()
+  /** All sockets, also those that the driver does not use any more (I2). */
+  const sockets = new Set<Socket>()
+  const released = new Set<Socket>()
+  let opening = 0
+  /** The address that was used last. It is tried first, because each dead one before it costs a timeout. */
+  let last: ServerAddress | undefined
+
+  const track = (socket: Socket): void => {
+    sockets.add(socket)
+    socket.once('close', () => sockets.delete(socket))
+  }
+  const release = (socket: Socket): void => {
+    released.add(socket)
+    socket.once('close', () => released.delete(socket))
+    // The server has finished. Its response is of no use to anyone.
+    socket.on('data', () => socket.destroy())
+  }
+
+  const openSession: OpenSession = async (startupMessage, driver) => {
+    const failures: unknown[] = []
+    const servers = last === undefined ? address.servers : withFirst(address.servers, last.server)
+    for (const server of servers) {
+      const attempts: unknown[] = []
+      try {
+        const found = await addressesOf(server)
+        const preferred = found.find(({ ip }) => ip === last?.ip)
+        for (const one of preferred === undefined ? found : withFirst(found, preferred)) {
+          const opened = await attemptAll(one, attempts)
+          if (opened !== null) return opened
+        }
+      } catch (error) {
+        attempts.push(error)
+      }
+      failures.push(attempts.find(isOfServer) ?? attempts.at(-1))
+      driver.signal.throwIfAborted()
+    }
+    throw failures.length === 1 ? failures[0] : new NoUsableServer(failures)
+
+    async function attemptAll(
+      target: ServerAddress,
+      attempts: unknown[],
+    ): Promise<OpenedSession | null> {
+      for (const choice of choices[encryption.mode]) {
+        if (choice === undefined) break
+        driver.signal.throwIfAborted()
+        try {
+          return await attempt(target, choice)
+        } catch (error) {
+          attempts.push(isTimeout(error) ? timedOut() : error)
+          if (!allowsOther(encryption.mode, error)) break
+        }
+      }
+      return null
+    }
+
+    async function attempt(target: ServerAddress, choice: Choice): Promise<OpenedSession> {
+      if (sockets.size + opening >= limit) throw timedOut()
+      const signal = AbortSignal.any([driver.signal, AbortSignal.timeout(address.connectTimeoutMs)])
+      opening += 1
+      const socket = await openTransport(target, choice, encryption, signal).finally(() => {
+        opening -= 1
+      })
+      track(socket)
+      const startup = startSession(socket, startupMessage, {
+        needsWrites: address.needsWrites,
+        settings,
+        forward: driver.forward,
+        signal,
+      })
+      driver.onAttempt(startup.reply)
+      try {
+        const opened = { socket, session: await startup.session }
+        last = target
+        // The server responds, so it has ended the processes of connections that were given up, or is about to.
+        for (const each of released) each.destroy()
+        noticeSharedProcess(opened)
+        return opened
+      } catch (error) {
+        if (startup.isAuthenticated && isTimeout(error)) release(socket)
+        else socket.destroy()
+        throw error
+      } finally {
+        driver.onAttempt(() => {})
+      }
+    }
+  }
+
+  function noticeSharedProcess({ session: { backend, isPooled } }: OpenedSession): void {
+    if (isPooled && [...created].some((each) => each.backend?.pid === backend.pid))
+      onSharedProcess()
+  }
+
+  return {
+    create(unresponsive) {
+      const socket = new ServerSocket(openSession, (each) => {
+        if (unresponsive === 'keep') return
+        const raw = each.release()
+        if (raw !== null) release(raw)
+      })
+      created.add(socket)
+      socket.once('close', () => created.delete(socket))
+      return socket
+    },
+    hasOverdue: () => [...created].some((each) => each.isOverdue),
+    review(activities, queriedAt) {
+      const byPid = new Map(activities.map((each) => [each.pid, each]))
+      const isWaiting = activities.some(waitsForStandby)
+      let isBlocked = false
+      for (const each of created) {
+        const { backend, isOverdue, isPooled } = each
+        if (backend === null || each.openedAt > queriedAt) continue
+        const found = byPid.get(backend.pid)
+        const activity =
+          found?.startedAt === null || found?.startedAt === backend.startedAt ? found : undefined
+        // Behind a pooler that shares processes, the process at the start of the session says nothing.
+        const isExecuting = isPooled
+          ? isWaiting || isActive(activity)
+          : activity !== undefined && isActive(activity)
+        if (isOverdue && !isExecuting) each.close()
+        else if (isOverdue)
+          isBlocked ||= isPooled ? isWaiting : activity !== undefined && waitsForStandby(activity)
+        else if (!isPooled && activity === undefined) each.close()
+      }
+      return isBlocked
+    },
+    closeAll() {
+      for (const each of created) each.close()
+      for (const each of sockets) each.destroy()
+    },
+  }
+}
+
+/** A process that waits for its client is not executing anything: the connection to it is lost. */
+const isActive = (activity: Activity | undefined): boolean =>
+  activity?.state === 'active' && activity.waitType !== 'Client'
+const waitsForStandby = ({ waitEvent }: Activity): boolean => waitEvent === 'SyncRep'
+
+const timedOut = (): Error =>
+  Object.assign(new Error('the server does not respond'), { code: 'CONNECT_TIMEOUT' })
+const isTimeout = (error: unknown): boolean =>
+  error instanceof DOMException && error.name === 'TimeoutError'
+
+/** Whether the failure says something about the server itself, and not only about one of its addresses. */
+const isOfServer = (error: unknown): boolean =>
+  error instanceof SessionRejected ||
+  error instanceof NotWritable ||
+  error instanceof TlsNotOffered ||
+  tlsFailure(error) !== null
+
+/** Whether libpq would continue with the second way of encryption (see `choices`). */
+const allowsOther = (mode: Encryption['mode'], error: unknown): boolean =>
+  mode === 'prefer'
+    ? tlsFailure(error) !== null || error instanceof TlsNotOffered
+    : error instanceof SessionRejected && error.code.startsWith('28')
+
+const withFirst = <Item>(items: readonly Item[], first: Item): readonly Item[] => [
+  first,
+  ...items.filter((item) => item !== first),
+]
+
+/**
+ * Without `sslmode` a connection is verified in full if any file for TLS is configured, and not encrypted otherwise.
+ * libpq's own default would encrypt if the server offers it, but verify nothing.
+ */
+function encryptionOf(address: PostgresAddress, settings: TlsPaths): Encryption {
+  const { DATABASE_CA_FILE, DATABASE_CERT_FILE, DATABASE_KEY_FILE } = address.files
+  const paths = {
+    DATABASE_CA_FILE: address.usesSystemRoots
+      ? undefined
+      : (DATABASE_CA_FILE ?? settings.DATABASE_CA_FILE),
+    DATABASE_CERT_FILE: DATABASE_CERT_FILE ?? settings.DATABASE_CERT_FILE,
+    DATABASE_KEY_FILE: DATABASE_KEY_FILE ?? settings.DATABASE_KEY_FILE,
+  }
+  const files = tlsFiles('DATABASE', paths)
+  const isConfigured = files !== undefined || address.usesSystemRoots
+  return {
+    mode: address.sslMode ?? (isConfigured ? 'verify-full' : 'disable'),
+    read: () => files?.read() ?? {},
+    hasRoots: paths.DATABASE_CA_FILE !== undefined || address.usesSystemRoots,
+  }
+}

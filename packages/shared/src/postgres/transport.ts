@@ -1,0 +1,113 @@
+/** Opens the TCP connection to one address of a PostgreSQL server, and encrypts it as `sslmode` demands. */
+import { lookup } from 'node:dns/promises'
+import { connect as connectTcp, isIP, type Socket } from 'node:net'
+import { connect as connectTls, type ConnectionOptions } from 'node:tls'
+import type { TlsContent } from '../tls/tls-files.ts'
+import type { SslMode } from './address.ts'
+import type { Server } from '../process/server-list.ts'
+
+/** One of the IP addresses of a server. */
+export interface ServerAddress {
+  readonly server: Server
+  readonly ip: string
+}
+
+export interface Encryption {
+  readonly mode: SslMode
+  /** Called for each connection, so that rotated files are used. */
+  readonly read: () => TlsContent
+  /** Whether the root certificates are in a file, and not those that Node knows. */
+  readonly hasRoots: boolean
+}
+
+/** Returns the addresses of a server in the order in which they are tried. */
+export async function addressesOf(server: Server): Promise<ServerAddress[]> {
+  const found = await lookup(server.host, { all: true })
+  return found.map(({ address }) => ({ server, ip: address }))
+}
+
+/** The server offers no TLS, although the mode requires it. */
+export class TlsNotOffered extends Error {
+  override readonly name = 'TlsNotOffered'
+  readonly code = 'TLS_NOT_OFFERED'
+}
+
+/**
+ * Whether TLS is used: `offered` uses it if the server offers it. `prefer` and `allow` continue with the second
+ * element if the first one fails.
+ */
+export type Choice = 'plain' | 'offered' | 'tls'
+export const choices: Readonly<Record<SslMode, readonly [Choice, Choice?]>> = {
+  disable: ['plain'],
+  allow: ['plain', 'tls'],
+  prefer: ['offered', 'plain'],
+  require: ['tls'],
+  'verify-ca': ['tls'],
+  'verify-full': ['tls'],
+}
+
+/** A dead server must be noticed although no statement runs. */
+const KEEP_ALIVE_MS = 10_000
+/** The message SSLRequest (PostgreSQL manual, section 53.7). */
+const SSL_REQUEST = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f])
+
+/**
+ * Opens a connection, on which the startup message can be sent.
+ *
+ * @throws the error of the socket or of TLS, {@link TlsNotOffered}, or the reason of `signal`.
+ */
+export async function openTransport(
+  { server, ip }: ServerAddress,
+  choice: Choice,
+  encryption: Encryption,
+  signal: AbortSignal,
+): Promise<Socket> {
+  signal.throwIfAborted()
+  const tcp = connectTcp({ host: ip, port: server.port })
+  // The error is reported by `next`. An error without a listener would end the process.
+  tcp.on('error', () => {})
+  const abort = (): void => void tcp.destroy(signal.reason as Error)
+  signal.addEventListener('abort', abort, { once: true })
+  try {
+    await next(tcp, 'connect')
+    tcp.setKeepAlive(true, KEEP_ALIVE_MS)
+    if (choice === 'plain') return tcp
+    tcp.write(SSL_REQUEST)
+    const reply = (await next(tcp, 'data')) as Buffer
+    // Further bytes would be unencrypted data that an attacker wants to be read as part of the encrypted session.
+    if (reply.toString('latin1') !== 'S') {
+      if (choice === 'offered' && reply.toString('latin1') === 'N') return tcp
+      throw new TlsNotOffered('the server does not offer TLS')
+    }
+    const encrypted = connectTls({ socket: tcp, ...tlsOptions(server.host, encryption) })
+    encrypted.on('error', () => {})
+    await next(encrypted, 'secureConnect')
+    return encrypted
+  } catch (error) {
+    tcp.destroy()
+    throw error
+  } finally {
+    signal.removeEventListener('abort', abort)
+  }
+}
+
+/** Returns what is verified, which is what libpq verifies in the same mode. */
+function tlsOptions(host: string, { mode, read, hasRoots }: Encryption): ConnectionOptions {
+  const common = { ...read(), host, ...(isIP(host) === 0 && { servername: host }) }
+  if (mode === 'verify-full') return common
+  const verifiesChain = mode === 'verify-ca' || (mode === 'require' && hasRoots)
+  return verifiesChain
+    ? { ...common, checkServerIdentity: () => undefined }
+    : { ...common, rejectUnauthorized: false }
+}
+
+/** Resolves with the argument of the next event. @throws if the socket fails or ends first. */
+function next(socket: Socket, event: 'connect' | 'data' | 'secureConnect'): Promise<unknown> {
+  const { promise, resolve, reject } = Promise.withResolvers<unknown>()
+  const closed = (): void =>
+    reject(Object.assign(new Error('the server ended the connection'), { code: 'ECONNRESET' }))
+  socket.once(event, resolve).once('error', reject).once('close', closed)
+  return promise.finally(() => {
+    socket.off(event, resolve).off('error', reject).off('close', closed)
+  })
+}
