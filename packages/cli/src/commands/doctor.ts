@@ -4,6 +4,7 @@ import {
   problem,
   skipped,
 } from '@integration-host/shared/observability/checks/check-result'
+import { postgresUrl } from '@integration-host/shared/postgres/address'
 import {
   backendUrl,
   httpUrl,
@@ -12,6 +13,7 @@ import {
   secret,
 } from '@integration-host/shared/process/config'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
+import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { z } from 'zod'
 import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
 import { examineBroker } from '../doctor/broker.ts'
@@ -33,10 +35,8 @@ import { type Colour, counted, createTable, painter, plain, print, notify } from
 const Settings = z.object({
   REDIS_URL: backendUrl(/^rediss?$/, 'redis://localhost:6379').optional(),
   REDIS_REPLICAS: integer(0, 9).optional(),
-  DATABASE_URL: backendUrl(
-    /^postgres(ql)?$/,
-    'postgresql://user:password@host:5432/database',
-  ).optional(),
+  DATABASE_URL: postgresUrl().optional(),
+  ...tlsSettings('DATABASE'),
   AMQP_URL: backendUrl(/^amqps?$/, 'amqp://user:password@host:5672').optional(),
   AMQP_PREFIX: z.string().default(''),
   AMQP_MANAGEMENT_URL: backendUrl(/^https?$/, 'http://user:password@host:15672').optional(),
@@ -113,7 +113,9 @@ Examples:
       redis: given(settings.REDIS_URL, 'REDIS_URL', (url) =>
         examineRedis(url, settings.REDIS_REPLICAS, signal),
       ),
-      postgres: given(settings.DATABASE_URL, 'DATABASE_URL', (url) => examinePostgres(url, signal)),
+      postgres: given(settings.DATABASE_URL, 'DATABASE_URL', (url) =>
+        examinePostgres(url, settings, signal),
+      ),
       rabbitmq: given(settings.AMQP_URL, 'AMQP_URL', async (url) =>
         examineBroker(url, settings, (await coordinator).processes, signal),
       ),

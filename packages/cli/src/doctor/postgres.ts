@@ -14,6 +14,9 @@ import {
   checkPostgresStandbys,
   readPostgresReplication,
 } from '@integration-host/shared/observability/checks/postgres-standbys'
+import { parsePostgresUrl, type TlsPaths } from '@integration-host/shared/postgres/address'
+import { driverOptions } from '@integration-host/shared/postgres/driver-options'
+import { createServerSockets } from '@integration-host/shared/postgres/server-sockets'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { hostOf, DeadlinePassed, reached, unreachable } from './reach.ts'
 
@@ -26,16 +29,23 @@ const MIGRATIONS = {
 /** Checks whether a Postgres server stores data durably and has the coordinator's tables. The check writes nothing. */
 export async function examinePostgres(
   url: Secret,
+  tls: TlsPaths,
   signal: AbortSignal,
 ): Promise<readonly CheckResult[]> {
   const host = hostOf(url)
   const { default: connect } = await import('postgres')
-  const sql = connect(url.reveal(), {
-    max: 1,
-    connect_timeout: TIMEOUT_S,
-    onnotice: () => {},
-    connection: { application_name: 'doctor', statement_timeout: TIMEOUT_S * 1_000 },
-  })
+  const parsed = parsePostgresUrl(url.reveal())
+  const address = {
+    ...parsed,
+    connectTimeoutMs: TIMEOUT_S * 1_000,
+    // The role of a single server has a check of its own.
+    needsWrites: parsed.needsWrites && parsed.servers.length > 1,
+  }
+  const session = { statement_timeout: String(TIMEOUT_S * 1_000) }
+  const sockets = createServerSockets(address, { tls, session, limit: 1 })
+  const sql = connect(
+    driverOptions(address, sockets, { max: 1, startup: { application_name: 'doctor' } }),
+  )
   const stop = (): void => void sql.end({ timeout: 0 })
   signal.addEventListener('abort', stop, { once: true })
   try {
@@ -66,6 +76,7 @@ export async function examinePostgres(
   } finally {
     signal.removeEventListener('abort', stop)
     await sql.end({ timeout: 1 })
+    sockets.closeAll()
   }
 }
 

@@ -90,6 +90,8 @@ const meanings: Readonly<Record<string, readonly [found: string, remediation: st
   '3D000': ['has no such database', 'Create it, or set the right name.'],
   '53300': ['has no free connection', 'Raise max_connections, or end other connections.'],
   '57P03': ['is starting up or shutting down', 'Wait.'],
+  NOT_WRITABLE: ['is a standby (read-only)', 'Add the primary to the address, or promote one.'],
+  TLS_NOT_OFFERED: ['does not offer TLS', 'Set ssl = on there, or another sslmode in the address.'],
   '42501': ['denies this user a needed permission', 'Make it the owner of the database.'],
   DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
   SELF_SIGNED_CERT_IN_CHAIN: UNTRUSTED,
