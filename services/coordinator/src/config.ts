@@ -1,6 +1,5 @@
 import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
-  backendUrl,
   type Environment,
   httpUrl,
   integer,
@@ -9,6 +8,7 @@ import {
   seconds,
   serviceKeys,
 } from '@integration-host/shared/process/config'
+import { postgresUrl } from '@integration-host/shared/postgres/address'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { z } from 'zod'
@@ -67,7 +67,9 @@ const backends = {
 const OnPostgres = Embedded.extend({
   ...backends,
   TRANSACTION_SOURCE: z.literal('postgres', 'must be postgres or memory').default('postgres'),
-  DATABASE_URL: backendUrl(/^postgres(ql)?$/, 'postgresql://user:password@host:5432/database'),
+  DATABASE_URL: postgresUrl(),
+  DATABASE_LISTEN_URL: postgresUrl().optional(),
+  ...tlsSettings('DATABASE'),
 })
 /** Every setting of the service, for the reference in docs/settings.md. */
 export const reference = OnPostgres.extend({

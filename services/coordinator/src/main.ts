@@ -44,7 +44,13 @@ await runService('coordinator', async () => {
       await import('./adapters/postgres/transaction-source.ts')
     const dependency = health.dependency('postgres')
     const postgres = createPostgresTransactionSource(
-      connectPostgres(settings.DATABASE_URL, { name: 'coordinator', dependency, logger }),
+      connectPostgres(settings.DATABASE_URL, {
+        name: 'coordinator',
+        dependency,
+        logger,
+        listenUrl: settings.DATABASE_LISTEN_URL,
+        tls: settings,
+      }),
       { sweepMs },
     )
     return tracedStore('postgresql', postgres, TRACED)

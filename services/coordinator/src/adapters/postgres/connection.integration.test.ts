@@ -6,7 +6,8 @@ import { edited, startRelay } from '@integration-host/shared/test-support/relay'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDatabase, type TestDatabase } from '../../../test-support/database.ts'
 import { MIGRATION_LOCK } from './migrate.ts'
-import { connectPostgres, isoTime, type PostgresConnection } from './connection.ts'
+import { isoTime } from './client.ts'
+import { connectPostgres, type PostgresConnection } from './connection.ts'
 
 const logger = createLogger('test', 'silent')
 

@@ -1,26 +1,49 @@
-import { backoffMs } from '@integration-host/shared/process/backoff'
 import { setTimeout as delay } from 'node:timers/promises'
 import { checkClock } from '@integration-host/shared/observability/checks/clock'
 import {
   UnsupportedBackend,
   throwOnProblem,
   checkVersion,
+  ok,
+  warning,
 } from '@integration-host/shared/observability/checks/check-result'
+import {
+  checkPostgresStandbys,
+  readPostgresReplication,
+} from '@integration-host/shared/observability/checks/postgres-standbys'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
+import type { Dependency } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import {
+  parsePostgresUrl,
+  type PostgresAddress,
+  type TlsPaths,
+} from '@integration-host/shared/postgres/address'
+import { postgresReason } from '@integration-host/shared/postgres/reason'
+import {
+  createServerSockets,
+  type ServerSockets,
+} from '@integration-host/shared/postgres/server-sockets'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import postgres from 'postgres'
+import { createClient } from './client.ts'
 import { migrate } from './migrate.ts'
+import { type MonitorDeps, startMonitor } from './monitor.ts'
+import { checkPooling } from './pooling.ts'
 
 export interface PostgresOptions {
   /** The application name that `pg_stat_activity` shows. */
   readonly name: string
   readonly dependency: Dependency
   readonly logger: Logger
+  /** The address for LISTEN, if it is not the same. */
+  readonly listenUrl?: Secret | undefined
+  /** The settings `DATABASE_CA_FILE`, `DATABASE_CERT_FILE` and `DATABASE_KEY_FILE`. */
+  readonly tls?: TlsPaths
   /**
    * The time limit of a statement in milliseconds. A connection that stays unresponsive for another second is
-   * closed.
+   * closed, unless the server is still executing the statement: a commit that waits for a synchronous standby has no
+   * time limit.
    */
   readonly statementTimeoutMs?: number
 }
@@ -48,49 +71,86 @@ const LOOKUP_BY_KEY = {
   // spend time on JIT compilation.
   jit: 'off',
 }
-/** The time format that `isoTime` parses, whatever the settings of the database are. */
-const TIMES = { TimeZone: 'UTC', DateStyle: 'ISO' }
 const CONNECTIONS = 10
+/** The pool, the migrations and the monitor. */
+const MAX_SOCKETS = CONNECTIONS + 2
 const CHECK_MS = 1_000
 const STATEMENT_TIMEOUT_MS = 10_000
-const TIMESTAMPTZ = 1184
+/** The monitor's queries read nothing from the disk. */
+const MONITOR_TIMEOUT_MS = 3_000
+const LISTEN_CHECK = 'notifications'
+const NO_STANDBY = 'no synchronous standby acknowledges commits'
 
 /** Connects in the background, and applies the migrations before any other statement runs. */
 export function connectPostgres(url: Secret, options: PostgresOptions): PostgresConnection {
   const { dependency, logger, name, statementTimeoutMs = STATEMENT_TIMEOUT_MS } = options
+  const { listenUrl, tls = {} } = options
   const shutdown = new AbortController()
   let isMigrated = false
+  let isPoolingTransactions = false
   const responseTimeoutMs = statementTimeoutMs + 1_000
-  const client = (own: { max: number; answer_timeout?: number; idle_timeout?: number }) =>
-    postgres(url.reveal(), {
-      ...own,
-      connect_timeout: 5,
-      // The driver's own back-off between reconnects grows to 20 s, and queries would wait that long.
-      backoff: (attempt: number) =>
-        backoffMs(attempt + 1, { baseMs: 50, capMs: 1_000, random: 1 }) / 1_000, // in seconds
-      max_lifetime: 1_800,
-      // The driver would query the types on each new connection. It does not handle a failure of that query,
-      // and the process would end.
-      fetch_types: false,
-      onnotice: () => {},
-      connection: {
-        application_name: name,
-        ...TIMES,
-        statement_timeout: statementTimeoutMs,
-        ...LOOKUP_BY_KEY,
-      },
-      types: {
-        isoTime: {
-          to: TIMESTAMPTZ,
-          from: [TIMESTAMPTZ],
-          serialize: (value: string) => value,
-          parse: isoTime,
-        },
-      },
-    }) as unknown as postgres.Sql // without the cast its type would include the custom time type
-  const sql = client({ max: CONNECTIONS, answer_timeout: responseTimeoutMs / 1_000 })
+  const session = { statement_timeout: String(statementTimeoutMs), ...LOOKUP_BY_KEY }
+  const open = (address: PostgresAddress): { address: PostgresAddress; sockets: ServerSockets } => {
+    const sockets = createServerSockets(address, {
+      tls,
+      session,
+      limit: MAX_SOCKETS,
+      onSharedProcess: () => (isPoolingTransactions = true),
+    })
+    return { address, sockets }
+  }
+  const database = open(parsePostgresUrl(url.reveal()))
+  const listenDatabase =
+    listenUrl === undefined ? database : open(parsePostgresUrl(listenUrl.reveal()))
+
+  const sql = createClient(database, name, {
+    max: CONNECTIONS,
+    max_lifetime: 1_800,
+    answer_timeout: responseTimeoutMs / 1_000,
+  })
   // A migration may take longer than any other statement.
-  const migrating = client({ max: 1, idle_timeout: 1 })
+  const migrating = createClient(database, name, { max: 1, idle_timeout: 1, prepare: false })
+  const monitorOf = (
+    target: typeof database,
+    rest: Pick<MonitorDeps, 'inspect' | 'onBlocked' | 'onFailure'>,
+  ) =>
+    startMonitor({
+      connect: (events) =>
+        createClient(target, name, {
+          ...events,
+          unresponsive: 'release',
+          max: 1,
+          max_lifetime: null,
+          answer_timeout: MONITOR_TIMEOUT_MS / 1_000,
+          prepare: false,
+        }),
+      sockets: target.sockets,
+      needsWrites: target.address.needsWrites,
+      signal: shutdown.signal,
+      ...rest,
+    })
+  const monitor = monitorOf(database, {
+    async inspect(own) {
+      dependency.logCheck(checkPostgresStandbys(await readPostgresReplication(own)))
+      if (isPoolingTransactions)
+        dependency.logCheck(await checkPooling(own, session, listenUrl !== undefined))
+    },
+    onBlocked: () => dependency.down(NO_STANDBY),
+    onFailure: (error) => logger.debug({ err: error }, 'the database could not be checked'),
+  })
+  const listener =
+    listenUrl === undefined
+      ? monitor
+      : monitorOf(listenDatabase, {
+          inspect: async () => dependency.logCheck(ok(LISTEN_CHECK, 'connected')),
+          onBlocked: () => {},
+          onFailure: (error) =>
+            dependency.logCheck(
+              warning(LISTEN_CHECK, postgresReason(error), 'Check DATABASE_LISTEN_URL.'),
+            ),
+        })
+  const reportDown = (error: unknown): void =>
+    dependency.down(monitor.isBlocked ? NO_STANDBY : postgresReason(error))
 
   // This timeout also covers the time that a statement waits for a free connection, which the driver does not limit.
   const within = <Result>(work: Promise<Result>): Promise<Result> =>
@@ -104,10 +164,10 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
           await migrate(migrating)
         }
         isMigrated = true
-        await within(sql`select 1`)
-        dependency.up()
+        await within(sql`select 1`.simple())
+        if (!monitor.isBlocked) dependency.up()
       } catch (error) {
-        dependency.down(reasonOf(error))
+        reportDown(error)
         if (!isMigrated && !(error instanceof UnsupportedBackend))
           logger.debug({ err: error }, 'database schema is not migrated yet')
       }
@@ -118,7 +178,8 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
 
   return {
     async run(work) {
-      if (!isMigrated) throw unavailable()
+      // Further statements would only wait with the others, and be executed when their callers have gone.
+      if (!isMigrated || monitor.isBlocked) throw unavailable()
       for (let tries = 1; ; tries += 1) {
         try {
           return await within(work(sql))
@@ -128,9 +189,13 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
           if ((code === DEADLOCK || code === SERIALIZATION) && tries < MAX_TRIES) continue
           // Each connection has prepared statements of its own. Any of them may be older than a migration, or
           // lost, so each connection may need one repetition.
-          if (STALE_STATEMENT.has(routine) && tries <= CONNECTIONS) continue
+          if (STALE_STATEMENT.has(routine) && tries <= CONNECTIONS) {
+            // Only a pooler drops statements. Preparing others again and again would cost more than not preparing.
+            if (routine === LOST_STATEMENT) sql.options.prepare = false
+            continue
+          }
           if (isConnectionLoss(error)) {
-            dependency.down(reasonOf(error))
+            reportDown(error)
             throw unavailable(error)
           }
           if (typeof code === 'string' && code.startsWith(DATA_EXCEPTION))
@@ -145,14 +210,14 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
         }
       }
     },
-    listen(channel, onNotice) {
-      // The driver reconnects this dedicated connection by itself, so a failure of the first attempt needs no
-      // other handling.
-      sql.listen(channel, onNotice, onNotice).catch(() => {})
-    },
+    listen: listener.listen,
     async [Symbol.asyncDispose]() {
       shutdown.abort()
-      await Promise.all([sql, migrating].map((each) => each.end({ timeout: 2 })))
+      await Promise.all([
+        ...[sql, migrating].map((each) => each.end({ timeout: 2 })),
+        ...new Set([monitor, listener]).values().map((each) => each.end()),
+      ])
+      for (const { sockets } of [database, listenDatabase]) sockets.closeAll()
       // `watch` may be waiting for the migration lock that another replica holds, so closing does not wait for it.
       await Promise.race([watching, delay(0)])
     },
@@ -168,37 +233,21 @@ async function examine(sql: postgres.Sql, dependency: Dependency): Promise<void>
   const requestedAt = Date.now()
   const [server] = await sql<{ version: string; ms: number }[]>`
     select current_setting('server_version') as version,
-           (extract(epoch from clock_timestamp()) * 1000)::float8 as ms`
+           (extract(epoch from clock_timestamp()) * 1000)::float8 as ms`.simple()
   const respondedAt = Date.now()
   throwOnProblem([checkVersion('postgres', server?.version ?? 'unknown')])
   if (server !== undefined)
     dependency.logCheck(checkClock({ remoteAt: server.ms, requestedAt, respondedAt }))
 }
 
-/**
- * Returns a time in ISO 8601 with milliseconds, in the format of `toISOString`. The input is a time as
- * PostgreSQL prints it in UTC: `2026-11-20 09:30:00.25+00`, or in JSON `2026-11-20T09:30:00.25+00:00`. Parsed
- * by character index, because this runs several times per transaction.
- */
-export function isoTime(value: string): string {
-  let digits = 0
-  if (value[19] === '.') while (digits < 3 && isDigit(value.charCodeAt(20 + digits))) digits += 1
-  const fraction = value.slice(20, 20 + digits).padEnd(3, '0')
-  return `${value.slice(0, 10)}T${value.slice(11, 19)}.${fraction}Z`
-}
-
-const isDigit = (code: number): boolean => code >= 48 && code <= 57
-
 // Codes and one class of SQLSTATE (PostgreSQL manual, appendix A).
 const DEADLOCK = '40P01'
 const SERIALIZATION = '40001'
 const DATA_EXCEPTION = '22'
 const MAX_TRIES = 5
+const LOST_STATEMENT = 'FetchPreparedStatement'
 /** The PostgreSQL routines that report that a prepared statement has a new result type (0A000) or is missing (26000). */
-const STALE_STATEMENT: ReadonlySet<unknown> = new Set([
-  'RevalidateCachedQuery',
-  'FetchPreparedStatement',
-])
+const STALE_STATEMENT: ReadonlySet<unknown> = new Set(['RevalidateCachedQuery', LOST_STATEMENT])
 
 const unavailable = (cause?: unknown): IntegrationError =>
   new IntegrationError('store_unavailable', 'the database cannot be reached now', {

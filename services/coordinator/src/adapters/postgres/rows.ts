@@ -4,7 +4,7 @@ import type { Attempt, FinishedItem, Item } from '../../transaction/item.ts'
 import type { Run } from '../../transaction/run.ts'
 import { isOver } from '../../transaction/status.ts'
 import type { Claim, ClaimRequest, Lease, RunState } from '../../transaction/transaction-source.ts'
-import { isoTime } from './connection.ts'
+import { isoTime } from './client.ts'
 import type { orderAttempt, orderHeader, orderItem } from './schema.ts'
 
 export type RunRow = typeof orderHeader.$inferSelect

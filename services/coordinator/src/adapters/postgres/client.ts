@@ -1,0 +1,63 @@
+import { backoffMs } from '@integration-host/shared/process/backoff'
+import type { PostgresAddress } from '@integration-host/shared/postgres/address'
+import { driverOptions } from '@integration-host/shared/postgres/driver-options'
+import type { ServerSockets, Unresponsive } from '@integration-host/shared/postgres/server-sockets'
+import postgres from 'postgres'
+
+/** The time format that `isoTime` parses, whatever the settings of the database are. */
+const TIMES = { TimeZone: 'UTC', DateStyle: 'ISO' }
+const TIMESTAMPTZ = 1184
+
+interface ClientOptions {
+  readonly max: number
+  /** What becomes of a connection without a response for `answer_timeout` seconds; `keep` by default. */
+  readonly unresponsive?: Unresponsive
+  readonly prepare?: boolean
+  readonly idle_timeout?: number
+  readonly max_lifetime?: number | null
+  readonly answer_timeout?: number
+  readonly onnotify?: (channel: string) => void
+  readonly onclose?: () => void
+}
+
+/** Creates a client of the driver, whose connections are opened by `sockets`. */
+export function createClient(
+  { address, sockets }: { readonly address: PostgresAddress; readonly sockets: ServerSockets },
+  name: string,
+  own: ClientOptions,
+): postgres.Sql {
+  const options = driverOptions(address, sockets, {
+    ...own,
+    startup: { application_name: name, ...TIMES },
+    // The driver's own back-off between reconnects grows to 20 s, and queries would wait that long.
+    backoff: (attempt: number) =>
+      backoffMs(attempt + 1, { baseMs: 50, capMs: 1_000, random: 1 }) / 1_000, // in seconds
+    // The driver would query the types on each new connection. It does not handle a failure of that query,
+    // and the process would end.
+    fetch_types: false,
+    types: {
+      isoTime: {
+        to: TIMESTAMPTZ,
+        from: [TIMESTAMPTZ],
+        serialize: (value: string) => value,
+        parse: isoTime,
+      },
+    },
+  })
+  // Without the cast its type would include the custom time type.
+  return postgres(options) as unknown as postgres.Sql
+}
+
+/**
+ * Returns a time in ISO 8601 with milliseconds, in the format of `toISOString`. The input is a time as
+ * PostgreSQL prints it in UTC: `2026-11-20 09:30:00.25+00`, or in JSON `2026-11-20T09:30:00.25+00:00`. Parsed
+ * by character index, because this runs several times per transaction.
+ */
+export function isoTime(value: string): string {
+  let digits = 0
+  if (value[19] === '.') while (digits < 3 && isDigit(value.charCodeAt(20 + digits))) digits += 1
+  const fraction = value.slice(20, 20 + digits).padEnd(3, '0')
+  return `${value.slice(0, 10)}T${value.slice(11, 19)}.${fraction}Z`
+}
+
+const isDigit = (code: number): boolean => code >= 48 && code <= 57

@@ -1,0 +1,119 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Activity, ServerSockets } from '@integration-host/shared/postgres/server-sockets'
+import type postgres from 'postgres'
+
+export interface MonitorDeps {
+  /** Creates the client of the monitor, which has one connection. */
+  readonly connect: (events: {
+    readonly onnotify: (channel: string) => void
+    readonly onclose: () => void
+  }) => postgres.Sql
+  /** All connections that are opened to the same address, including the monitor's. */
+  readonly sockets: ServerSockets
+  /** Whether a server that became a standby is of no use. */
+  readonly needsWrites: boolean
+  /** Makes slow checks: on each new connection, and regularly after that. */
+  readonly inspect: (sql: postgres.Sql) => Promise<void>
+  /** Called when commits wait for a synchronous standby, and no longer only for a moment. */
+  readonly onBlocked: () => void
+  readonly onFailure: (error: unknown) => void
+  readonly signal: AbortSignal
+}
+
+/**
+ * A connection that is queried every second. It shows whether the server still responds, what it does for the other
+ * connections, and whether it is still the primary. It also receives the notifications.
+ */
+export interface Monitor {
+  /** Whether commits wait for a synchronous standby that does not respond. */
+  readonly isBlocked: boolean
+  /**
+   * Calls `onNotice` for each notification on a channel, and after each reconnect, because notifications sent while
+   * the connection was down are not repeated.
+   */
+  readonly listen: (channel: string, onNotice: () => void) => void
+  readonly end: () => Promise<void>
+}
+
+const CHECK_MS = 1_000
+const INSPECT_MS = 15_000
+
+export function startMonitor(deps: MonitorDeps): Monitor {
+  const { sockets, signal } = deps
+  const channels = new Map<string, () => void>()
+  /** The channels to which the current connection listens. */
+  const listening = new Set<string>()
+  let isNew = true
+  let isBlocked = false
+  let inspectAt = 0
+  let wake = new AbortController()
+
+  const sql = deps.connect({
+    onnotify: (channel) => channels.get(channel)?.(),
+    onclose() {
+      isNew = true
+      listening.clear()
+      wake.abort()
+    },
+  })
+
+  async function check(): Promise<void> {
+    const wasNew = isNew
+    isNew = false
+    if (wasNew || sockets.hasOverdue()) {
+      const queriedAt = performance.now()
+      const waits = sockets.review(await readActivities(sql), queriedAt)
+      if (waits && !isBlocked) deps.onBlocked()
+      isBlocked = waits
+    } else {
+      const [server] = await sql<{ isStandby: boolean }[]>`
+        select pg_is_in_recovery() as "isStandby"`
+      // A proxy or a pooler can lead existing connections to another server.
+      if (server?.isStandby === true && deps.needsWrites) sockets.closeAll()
+    }
+    for (const [channel, onNotice] of channels) {
+      if (listening.has(channel)) continue
+      await sql`listen ${sql(channel)}`
+      listening.add(channel)
+      onNotice()
+    }
+    if (!wasNew && performance.now() < inspectAt) return
+    inspectAt = performance.now() + INSPECT_MS
+    await deps.inspect(sql)
+  }
+
+  async function keepChecking(): Promise<void> {
+    while (!signal.aborted) {
+      wake = new AbortController()
+      try {
+        await check()
+      } catch (error) {
+        isNew = true
+        deps.onFailure(error)
+      }
+      await delay(CHECK_MS, null, { signal: AbortSignal.any([signal, wake.signal]) }).catch(
+        () => {},
+      )
+    }
+  }
+  const checking = keepChecking()
+
+  return {
+    get isBlocked() {
+      return isBlocked && sockets.hasOverdue()
+    },
+    listen(channel, onNotice) {
+      channels.set(channel, onNotice)
+      wake.abort()
+    },
+    async end() {
+      await sql.end({ timeout: 2 })
+      await checking
+    },
+  }
+}
+
+const readActivities = (sql: postgres.Sql): Promise<Activity[]> => sql<Activity[]>`
+  select pid, extract(epoch from backend_start)::text as "startedAt", state,
+    wait_event_type as "waitType", wait_event as "waitEvent"
+  from pg_stat_activity where datname = current_database()`

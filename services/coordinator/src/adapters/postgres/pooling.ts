@@ -1,0 +1,39 @@
+import {
+  type CheckResult,
+  ok,
+  warning,
+} from '@integration-host/shared/observability/checks/check-result'
+import type postgres from 'postgres'
+
+const CHECK = 'connection pooler'
+
+/**
+ * Checks what does not work behind a pooler that lends a server session for one transaction only, such as PgBouncer
+ * with `pool_mode = transaction`: settings of the session, unless the role has them, and LISTEN.
+ */
+export async function checkPooling(
+  sql: postgres.Sql,
+  settings: Readonly<Record<string, string>>,
+  canListen: boolean,
+): Promise<CheckResult> {
+  const rows = await sql<{ name: string; value: string }[]>`
+    select name, reset_val as value from pg_settings where name in ${sql(Object.keys(settings))}`
+  const missing = rows.filter(({ name, value }) => settings[name] !== value)
+  const remediations = [
+    ...(missing.length === 0
+      ? []
+      : [
+          `Set for the role of DATABASE_URL by ALTER ROLE … SET: ${missing
+            .map(({ name }) => `${name} = ${settings[name]}`)
+            .join(', ')}.`,
+        ]),
+    ...(canListen ? [] : ['Set DATABASE_LISTEN_URL to an address that is not pooled.']),
+  ]
+  return remediations.length === 0
+    ? ok(CHECK, 'pools transactions')
+    : warning(
+        CHECK,
+        'pools transactions, so that settings and LISTEN of a session have no lasting effect',
+        remediations.join(' '),
+      )
+}
