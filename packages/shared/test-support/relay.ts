@@ -23,12 +23,14 @@ export interface Relay extends AsyncDisposable {
   silence(): void
   /** Keeps connections open, but forwards nothing in either direction until `restore`. */
   stall(): void
+  /** Forwards new connections to another backend. Existing connections stay where they are. */
+  redirect(backendUrl: string): void
   /** Forwards again. Bytes that arrived in the meantime were discarded, so the affected connections are closed. */
   restore(): void
 }
 
 export async function startRelay(backendUrl: string, defaultPort: number): Promise<Relay> {
-  const target = new URL(backendUrl)
+  let target = new URL(backendUrl)
   const sockets = new Set<Socket>()
   const clients = new Set<Socket>()
   const silent = new Set<Socket>()
@@ -88,6 +90,7 @@ export async function startRelay(backendUrl: string, defaultPort: number): Promi
       for (const client of clients) silent.add(client)
     },
     stall: () => void (state = 'stalled'),
+    redirect: (otherUrl) => void (target = new URL(otherUrl)),
     restore() {
       if (state === 'stalled') cut()
       state = 'open'
