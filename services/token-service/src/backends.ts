@@ -5,9 +5,12 @@ import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/mes
 import { connectRedis } from '@integration-host/shared/redis/connection'
 import { tlsFiles } from '@integration-host/shared/tls/tls-files'
 import { tracedStore } from '@integration-host/shared/observability/telemetry'
+import { openRescueFolder } from './adapters/file/rescue-folder.ts'
 import { createRedisAuthorizationStore } from './adapters/redis/authorization-store.ts'
 import { createRedisCredentialStore } from './adapters/redis/credential-store.ts'
 import { watchKeys } from './adapters/redis/key-check-value.ts'
+import { createReplicatedWrites } from './adapters/redis/replicated-writes.ts'
+import { watchServer } from './adapters/redis/server-watch.ts'
 import { watchWrites } from './adapters/redis/write-check.ts'
 import type { Config } from './config.ts'
 import { countDecryptionFailures } from './metrics.ts'
@@ -16,19 +19,30 @@ import type { TokenServiceAdapters } from './service.ts'
 /** The store operations that are traced with a span: those of a token issuance, a refresh and a code exchange. */
 const TRACED = ['get', 'put', 'acquire', 'recordIntent', 'commit', 'settle', 'release'] as const
 
-/** Connects to Redis and RabbitMQ in the background. Resolves at once, whether or not they are available. */
+/**
+ * Connects to Redis and RabbitMQ in the background. Resolves at once, whether or not they are available.
+ *
+ * @throws {StartupError} if `RESCUE_DIR` cannot be written.
+ */
 export async function openBackends(
   config: Config,
 ): Promise<TokenServiceAdapters & AsyncDisposable> {
   const logger = createLogger('token-service', config.LOG_LEVEL)
   const health = createHealth(logger)
   await using opened = new AsyncDisposableStack()
-  const { redis } = opened.use(
+  const connect = (name: string, dependency: string) =>
     connectRedis(config.REDIS_URL, {
-      name: 'token-service',
-      dependency: health.dependency('redis'),
+      name,
+      dependency: health.dependency(dependency),
       tls: tlsFiles('REDIS', config),
       keyPrefix: config.REDIS_KEY_PREFIX,
+    })
+  const { redis } = opened.use(connect('token-service', 'redis'))
+  const writes = opened.use(
+    createReplicatedWrites({
+      redis,
+      setting: config.REDIS_REPLICAS,
+      connect: () => connect('token-service-replicated', 'redis-replicated'),
     }),
   )
   const metrics = createMetrics('token-service')
@@ -36,7 +50,8 @@ export async function openBackends(
   const { ensureUsable } = opened.use(
     watchKeys({ redis, keys, dependency: health.dependency('credential-keys'), logger }),
   )
-  opened.use(watchWrites(redis, health.dependency('redis-writes')))
+  opened.use(watchWrites(redis, writes, health.dependency('redis-writes')))
+  const connection = opened.use(watchServer({ redis, writes, logger }))
   const bus = opened.use(
     connectRabbitMq(config.AMQP_URL, {
       name: 'token-service',
@@ -48,10 +63,15 @@ export async function openBackends(
   )
   const store = createRedisCredentialStore({
     redis,
+    writes,
     keys,
     ensureUsable,
     auditEntries: config.AUDIT_ENTRIES,
   })
+  const rescue =
+    config.RESCUE_DIR === undefined
+      ? null
+      : await openRescueFolder(config.RESCUE_DIR, { keys, logger })
   const open = opened.move()
   return {
     logger,
@@ -59,6 +79,8 @@ export async function openBackends(
     bus,
     metrics,
     store: tracedStore('redis', store, TRACED),
+    connection,
+    rescue,
     authorizations: createRedisAuthorizationStore({ redis, ensureUsable }),
     [Symbol.asyncDispose]: () => open.disposeAsync(),
   }

@@ -64,6 +64,8 @@ describe('the settings of token-service', () => {
     ['PORT', '7216canary'],
     ['SERVICE_API_KEY', 'canary'],
     ['REDIS_URL', 'http://canary'],
+    ['REDIS_REPLICAS', 'canary'],
+    ['REDIS_REPLICAS', '10'],
     ['AMQP_URL', 'canary'],
     ['RETURN_TO_ORIGINS', 'https://canary.example.com/path'],
   ])('rejects an invalid %s without its value in the error', (name, value) => {

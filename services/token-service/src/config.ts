@@ -93,8 +93,11 @@ const Config = EmbeddedConfig.extend({
   ...tlsSettings('REDIS'),
   AMQP_URL: amqpUrl(),
   ...tlsSettings('AMQP'),
+  /** The default value is `min-replicas-to-write` of the server; 0 if it cannot be read. */
+  REDIS_REPLICAS: integer(0, 9).optional(),
   REDIS_KEY_PREFIX: z.string().max(64, 'must have at most 64 characters').default(''),
   AUDIT_ENTRIES: integer(1_000, 100_000_000).default(100_000),
+  RESCUE_DIR: z.string().optional(),
   AMQP_PREFIX: z.string().max(64, 'must have at most 64 characters').default(''),
 })
 

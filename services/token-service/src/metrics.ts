@@ -2,10 +2,12 @@
 import { type KeyRing, watchDecryptionFailures } from '@integration-host/shared/secrets/envelope'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { CredentialStore } from './credential/credential-store.ts'
+import type { RestorationReport } from './credential/recent-pairs.ts'
 import type { RefreshReport } from './credential/refresh.ts'
 
 export interface TokenServiceMetrics {
   countRefresh(report: RefreshReport): void
+  countRestoration(report: RestorationReport): void
   countRejectedIdToken(): void
   /** `durationMs` is in milliseconds; the metric is in seconds. */
   observeProviderRequest(call: string, outcome: string, durationMs: number): void
@@ -19,8 +21,13 @@ export function createTokenServiceMetrics(
 ): TokenServiceMetrics {
   const refreshes = metrics.counter(
     'credential_refreshes_total',
-    'Refreshes by outcome (refreshed, failed, superseded, rotation_dropped) and, of those that failed, class',
+    'Refreshes by outcome (refreshed, failed, superseded, rotation_rescued, rotation_dropped) and, of those that failed, class',
     byRealm ? ['outcome', 'class', 'realm'] : ['outcome', 'class'],
+  )
+  const restored = metrics.counter(
+    'credential_pairs_restored_total',
+    'Token pairs that the store lacked and that were stored again, from memory or from a file of RESCUE_DIR',
+    ['source'],
   )
   const rejectedIdTokens = metrics.counter(
     'id_tokens_refused_total',
@@ -42,6 +49,9 @@ export function createTokenServiceMetrics(
         ...(byRealm && { realm: report.name.slice('ACC-'.length) }),
       })
     },
+    countRestoration({ source, outcome }) {
+      if (outcome === 'restored') restored.inc({ source })
+    },
     countRejectedIdToken: () => rejectedIdTokens.inc(),
     observeProviderRequest: (call, outcome, durationMs) =>
       latency.observe({ call, outcome }, durationMs / 1_000),
@@ -49,12 +59,16 @@ export function createTokenServiceMetrics(
   }
 }
 
+const NOT_FAILED: readonly string[] = [
+  'refreshed',
+  'superseded',
+  'rotation_rescued',
+  'rotation_dropped',
+] satisfies RefreshReport['outcome'][]
+
 /** The labels of a refresh. `class` is the class of the failure; it is empty unless the refresh failed. */
-function refreshLabels({ outcome }: RefreshReport): { outcome: string; class: string } {
-  if (outcome === 'refreshed' || outcome === 'superseded' || outcome === 'rotation_dropped')
-    return { outcome, class: '' }
-  return { outcome: 'failed', class: outcome }
-}
+const refreshLabels = ({ outcome }: RefreshReport): { outcome: string; class: string } =>
+  NOT_FAILED.includes(outcome) ? { outcome, class: '' } : { outcome: 'failed', class: outcome }
 
 const COUNT_INTERVAL_MS = 10_000
 

@@ -22,7 +22,7 @@ import { createExchangeAdmission } from './authorization/exchange-admission.ts'
 import { createRequestSeal } from './authorization/sealed-request.ts'
 import type { TokenServiceConfig } from './config.ts'
 import { createAccessTokens } from './credential/access-token.ts'
-import type { CredentialStore } from './credential/credential-store.ts'
+import type { CredentialStore, StoreConnection } from './credential/credential-store.ts'
 import {
   createRefreshRoutine,
   type Failpoint,
@@ -32,7 +32,9 @@ import {
 } from './credential/refresh.ts'
 import { createAuditCounter } from './credential/audit-counter.ts'
 import { createKeyRotation } from './credential/key-rotation.ts'
+import { createRecentPairs, type RestorationReport } from './credential/recent-pairs.ts'
 import { createRemoval } from './credential/removal.ts'
+import type { RescueFolder } from './credential/restoration.ts'
 import { startSchedule } from './credential/schedule.ts'
 import { createTransfers } from './credential/transfer.ts'
 import { createTokenServiceMetrics, watchCredentials } from './metrics.ts'
@@ -42,6 +44,10 @@ export interface TokenServiceAdapters {
   readonly logger: Logger
   readonly health: Health
   readonly store: CredentialStore
+  /** The connection to `store`, if that may lose its newest writes in a failover. */
+  readonly connection?: StoreConnection
+  /** `RESCUE_DIR`; `null` if it is not set. */
+  readonly rescue?: RescueFolder | null
   readonly bus: MessageBus
   readonly metrics?: Metrics
   /** The default store is in memory, which is correct only for a single replica. */
@@ -62,7 +68,8 @@ export async function startTokenService(
   config: TokenServiceConfig,
   adapters: TokenServiceAdapters,
 ): Promise<RunningService> {
-  const { logger, health, store, bus, authorizations = createMemoryAuthorizationStore() } = adapters
+  const { logger, health, bus, connection, rescue = null } = adapters
+  const { authorizations = createMemoryAuthorizationStore() } = adapters
   const metrics = adapters.metrics ?? createMetrics('token-service')
   const counted = createTokenServiceMetrics(metrics, { byRealm: config.METRICS_BY_REALM })
 
@@ -127,8 +134,30 @@ export async function startTokenService(
       },
     },
   )
-  const events = opened.use(relayCredentialEvents({ bus, store, owner, sleep, onError }))
+  const events = opened.use(
+    relayCredentialEvents({ bus, store: adapters.store, owner, sleep, onError }),
+  )
   const notifyOutbox = (): void => events.wake()
+  const recentPairs =
+    connection &&
+    opened.use(
+      createRecentPairs({
+        store: adapters.store,
+        connection,
+        rescue,
+        owner,
+        sleep,
+        notifyOutbox,
+        report(report) {
+          counted.countRestoration(report)
+          logRestoration(logger, report)
+        },
+        onError,
+      }),
+    )
+  // The pairs of the last process are compared with the store before any refresh can start.
+  await recentPairs?.restoreFiles()
+  const store = recentPairs?.store ?? adapters.store
   const refreshRoutine = opened.use(
     createRefreshRoutine({
       store,
@@ -148,6 +177,8 @@ export async function startTokenService(
       random: Math.random,
       sleep,
       notifyOutbox,
+      rescue: async (pair) => (await recentPairs?.rescue(pair)) ?? false,
+      storeChangedAt: () => connection?.serverChangedAt() ?? null,
       report(report) {
         counted.countRefresh(report)
         logRefresh(logger, report)
@@ -242,5 +273,15 @@ function logRefresh(logger: Logger, report: RefreshReport): void {
   if (report.outcome === 'rotation_dropped') {
     const remediation = `Reconnect ${report.name} unless its next refresh succeeds: the provider has rotated the refresh token, and the new one is lost.`
     logger.error({ ...report, remediation }, 'rotated token pair dropped: the store is unavailable')
+  } else if (report.outcome === 'rotation_rescued') {
+    const remediation =
+      'Start token-service again with the same RESCUE_DIR and CREDENTIAL_KEYS. Until then the only copy of the pair is the file.'
+    logger.error({ ...report, remediation }, 'rotated token pair written to RESCUE_DIR')
   } else logger[report.outcome === 'refreshed' ? 'info' : 'warn'](report, 'refresh')
+}
+
+function logRestoration(logger: Logger, report: RestorationReport): void {
+  if (report.outcome === 'restored')
+    logger.warn(report, 'token pair that the store lacked is stored again')
+  else logger.info(report, 'rescued token pair deleted: the store needs it no more')
 }

@@ -21,10 +21,14 @@ import { createFileCredentialStore } from '../src/adapters/file/credential-store
 import { createRedisAuthorizationStore } from '../src/adapters/redis/authorization-store.ts'
 import { createRedisCredentialStore } from '../src/adapters/redis/credential-store.ts'
 import { watchKeys } from '../src/adapters/redis/key-check-value.ts'
+import { createReplicatedWrites } from '../src/adapters/redis/replicated-writes.ts'
+import { watchServer } from '../src/adapters/redis/server-watch.ts'
+import { watchWrites } from '../src/adapters/redis/write-check.ts'
 import type { AuthorizationStore } from '../src/authorization/authorization-store.ts'
 import { readEmbeddedConfig } from '../src/config.ts'
-import type { CredentialStore } from '../src/credential/credential-store.ts'
+import type { CredentialStore, StoreConnection } from '../src/credential/credential-store.ts'
 import type { Failpoint, RefreshTiming } from '../src/credential/refresh.ts'
+import type { RescueFolder } from '../src/credential/restoration.ts'
 import { startTokenService } from '../src/service.ts'
 import { CLIENT_ID, CLIENT_SECRET, type ScriptedProvider } from './scripted-provider.ts'
 
@@ -38,6 +42,7 @@ export interface TestRedis extends AsyncDisposable {
   readonly redis: Redis
   readonly health: Health
   readonly store: CredentialStore
+  readonly connection: StoreConnection
   readonly authorizations: AuthorizationStore
 }
 
@@ -46,31 +51,46 @@ export async function openTestRedis(options: {
   readonly prefix?: string
   readonly url?: string
   readonly logger?: Logger
+  /** `REDIS_REPLICAS`; the default value is 0. */
+  readonly replicas?: number
 }): Promise<TestRedis> {
   const { keys, prefix = `test-${randomBytes(5).toString('hex')}:`, logger = silent } = options
   const health = createHealth(logger)
-  const connection = connectRedis(new Secret(options.url ?? process.env['TEST_REDIS_URL'] ?? ''), {
-    name: 'token-service test',
-    dependency: health.dependency('redis'),
-    keyPrefix: prefix,
-  })
-  const { redis } = connection
-  const check = watchKeys({ redis, keys, dependency: health.dependency('credential-keys'), logger })
+  await using opened = new AsyncDisposableStack()
+  const connect = (dependency: string) =>
+    connectRedis(new Secret(options.url ?? process.env['TEST_REDIS_URL'] ?? ''), {
+      name: 'token-service-test',
+      dependency: health.dependency(dependency),
+      keyPrefix: prefix,
+    })
+  const { redis } = opened.use(connect('redis'))
+  const writes = opened.use(
+    createReplicatedWrites({
+      redis,
+      setting: options.replicas ?? 0,
+      connect: () => connect('redis-replicated'),
+    }),
+  )
+  const check = opened.use(
+    watchKeys({ redis, keys, dependency: health.dependency('credential-keys'), logger }),
+  )
+  opened.use(watchWrites(redis, writes, health.dependency('redis-writes')))
+  const connection = opened.use(watchServer({ redis, writes, logger }))
+  const open = opened.move()
   return {
     prefix,
     redis,
     health,
     store: createRedisCredentialStore({
       redis,
+      writes,
       keys,
       ensureUsable: check.ensureUsable,
       auditEntries: 1_000,
     }),
     authorizations: createRedisAuthorizationStore({ redis, ensureUsable: check.ensureUsable }),
-    async [Symbol.asyncDispose]() {
-      check[Symbol.dispose]()
-      await connection[Symbol.asyncDispose]()
-    },
+    connection,
+    [Symbol.asyncDispose]: () => open.disposeAsync(),
   }
 }
 
@@ -105,6 +125,8 @@ const quickTiming: Partial<RefreshTiming> = {
 export interface ServiceOptions {
   readonly provider: ScriptedProvider
   readonly store: CredentialStore
+  readonly connection?: StoreConnection
+  readonly rescue?: RescueFolder
   readonly authorizations?: AuthorizationStore
   readonly bus?: MessageBus
   readonly metrics?: Metrics
@@ -149,6 +171,8 @@ export async function startTestService(options: ServiceOptions): Promise<TestSer
       bus: options.bus ?? createInProcessBus(logger),
       timing: { ...quickTiming, ...options.timing },
       ...(options.metrics !== undefined && { metrics: options.metrics }),
+      ...(options.connection !== undefined && { connection: options.connection }),
+      ...(options.rescue !== undefined && { rescue: options.rescue }),
       ...(options.authorizations !== undefined && { authorizations: options.authorizations }),
       ...(options.failpoint !== undefined && { failpoint: options.failpoint }),
     },

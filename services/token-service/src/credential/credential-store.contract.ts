@@ -118,7 +118,10 @@ export function credentialStoreContract(
       })
 
     it('grants one lease of a credential at a time, with increasing fencing tokens', async () => {
-      expect(await store.acquire('ACC-1', 'a', 1_000)).toEqual({ kind: 'absent' })
+      expect(await store.acquire('ACC-1', 'a', 1_000)).toEqual({
+        kind: 'absent',
+        wasRemoved: false,
+      })
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const first = await held('ACC-1')
       expect(first.lease).toMatchObject({ name: 'ACC-1', owner: 'a', version: 1 })
@@ -430,7 +433,7 @@ export function credentialStoreContract(
       const { lease, credential } = await held('ACC-1')
       expect(credential).toMatchObject({ ...limits, expiryNoticeDays: null })
       const noticed = grantOf('ACC-1', 'two', { ...limits, expiryNoticeDays: 30 })
-      await store.commit(lease, noticed, START, auditContextOf('refreshed'), true)
+      await store.commit(lease, noticed, START, auditContextOf('refreshed'), { isNoticeNew: true })
       expect(await store.get('ACC-1')).toMatchObject({ ...limits, expiryNoticeDays: 30 })
       expect(await events()).toEqual(['stored 1', 'refreshed 2', 'expiring 2'])
       expect((await outbox())[1]?.events[1]?.event.HardExpiry).toBe('2026-01-30T00:00:00.000Z')

@@ -7,7 +7,8 @@
  * moved into the audit log first, and then its events are published to the broker.
  *
  * All methods throw `IntegrationError` `store_unavailable` if the store cannot be used. The write may nevertheless
- * have succeeded if only the reply was lost. Methods that decrypt secrets throw `DecryptionError` for a record that
+ * have succeeded if only the reply was lost. `put`, `recordIntent`, `commit`, `settle` and `remove` also throw it if
+ * fewer replicas of the store than required have acknowledged the write (`REDIS_REPLICAS`). Methods that decrypt secrets throw `DecryptionError` for a record that
  * was changed by another program, copied, or encrypted with a key that the key ring does not have.
  */
 import type { AuditEntry, AuditFact, AuditHead } from '@integration-host/shared/contracts/audit'
@@ -59,15 +60,14 @@ export interface CredentialStore {
   /**
    * Replaces the token pair of `lease.version` by the next one and clears intent, fault and lease. A repeated call
    * returns `committed` again. `fenced`: another process has acquired the lease in the meantime and may be using the
-   * same refresh token. `superseded`: a newer version is stored, or the credential was removed. With `isNoticeNew`
-   * the expiry notice of the grant is published as well.
+   * same refresh token. `superseded`: a newer version is stored, or the credential was removed.
    */
   commit(
     lease: Lease,
     grant: Grant,
     dueAt: number,
     context: AuditContext,
-    isNoticeNew?: boolean,
+    options?: CommitOptions,
   ): Promise<'committed' | 'fenced' | 'superseded'>
 
   /**
@@ -118,7 +118,8 @@ export interface CredentialStore {
 
   /**
    * Returns the oldest outbox entries whose audit entries are in the audit log; `null` while another replica has the
-   * relay lease. Only one replica publishes at a time, so that the events stay in order.
+   * relay lease. Only one replica publishes at a time, so that the events stay in order. Like the writes above, the
+   * entries have been acknowledged by replicas of the store.
    */
   readOutbox(
     owner: string,
@@ -148,6 +149,17 @@ export interface CredentialStore {
   retireKeys(): Promise<readonly string[]>
 }
 
+/** The connection to a store that may lose its newest writes in a failover. */
+export interface StoreConnection {
+  /** Calls `listener` with `true` when the connection was established, and with `false` when it was lost. */
+  watch(listener: (isEstablished: boolean) => void): Disposable
+  /**
+   * When the store was last seen to be on another server than before, or on a restarted one, in epoch ms; `null` if
+   * never. Writes from before that time may have been lost.
+   */
+  serverChangedAt(): number | null
+}
+
 export interface PutOptions {
   /** The version of the stored grant will be greater than this number. */
   readonly atLeast?: number
@@ -158,6 +170,16 @@ export interface PutOptions {
    * anything else, `put` throws {@link VersionConflict}.
    */
   readonly over?: number | null
+}
+
+export interface CommitOptions {
+  /** Whether the expiry notice of the grant is published as well. The default value is `false`. */
+  readonly isNoticeNew?: boolean
+  /**
+   * The version of the committed pair. The default value is `lease.version + 1`. A pair that was committed before and
+   * lost by the store keeps its version.
+   */
+  readonly version?: number
 }
 
 /** Another process has written since the version was read; nothing was stored. */
@@ -172,10 +194,13 @@ export interface Lease {
   /** The fencing token. It grows with each lease, so that the store can reject the writes of an older holder. */
   readonly fence: number
   readonly version: number
+  /** The `id` of the `put` that stored the grant; refreshes keep it. Empty if that `put` had none. */
+  readonly grantId: string
 }
 
 export type Acquired =
-  | { readonly kind: 'absent' }
+  /** `wasRemoved`: the store had a credential of this name, and it was removed. */
+  | { readonly kind: 'absent'; readonly wasRemoved: boolean }
   | { readonly kind: 'busy' }
   | { readonly kind: 'acquired'; readonly leased: LeasedCredential }
 

@@ -23,7 +23,7 @@ const secret = z
  */
 const time = z.number().min(0).max(253_402_300_799_999)
 
-const ExportedCredential = z.object({
+export const ExportedCredential = z.object({
   name: CredentialName,
   environment: z.string(),
   // Later versions count up from this version and must remain exact integers in Redis and in JSON.
@@ -106,7 +106,8 @@ export async function sealDocument(
   return { ...open, Nonce: nonce.toString('base64'), Ciphertext: sealed.toString('base64') }
 }
 
-const revealed = ({
+/** Returns a credential in the form that `ExportedCredential` parses, with its secrets as text. */
+export const revealed = ({
   accessToken,
   refreshToken,
   idToken,

@@ -65,6 +65,13 @@ export type FaultClass = keyof typeof faultClasses
 const PROVISIONAL_REMEDY =
   'Wait: the provider rejected the refresh token, which it may also do in an outage, so the token is tried again at NextTryAt. If the owner of the company disconnected the application, or another program uses this grant, reconnect the company.'
 
+/** The remedy of `invalid_grant` if the store may have lost a newer pair. */
+const SUPERSEDED_REMEDY =
+  'Reconnect the company. Either Redis lost a newer token pair of this company when it changed its primary or was restarted, and the provider accepts only that pair. Or the provider has ended the grant: its owner disconnected the application, or another program used the grant.'
+
+const PROVISIONAL_SUPERSEDED_REMEDY =
+  'Reconnect the company, or wait: Redis changed its primary or was restarted after this token pair was stored. If it lost a newer token pair of this company then, waiting does not help. If not, the provider may have rejected the token because of an outage: the token is tried again at NextTryAt.'
+
 /** Returns whether this fault means that the provider rejects the grant, finally or provisionally. */
 export const isGrantRejected = (fault: Fault | null): boolean =>
   fault !== null && fault.Code in faultClasses && faultClasses[fault.Code as FaultClass].endsGrant
@@ -86,6 +93,8 @@ export interface FaultContext {
   readonly rejections?: number
   /** When a rejected refresh token is tried again, in epoch ms; `null` if it is not tried again. */
   readonly retryAt?: number | null
+  /** Whether the store may have lost a newer pair, which invalidated the rejected refresh token. */
+  readonly isPossiblySuperseded?: boolean
 }
 
 /**
@@ -95,15 +104,18 @@ export function faultOf(
   name: string,
   faultClass: FaultClass,
   response: Pick<ProviderResponse, 'body' | 'traceId'>,
-  { at, attempts, rejections = 0, retryAt = null }: FaultContext,
+  { at, attempts, rejections = 0, retryAt = null, isPossiblySuperseded = false }: FaultContext,
 ): Fault {
+  const hasTwoCauses = faultClass === 'invalid_grant' && isPossiblySuperseded
+  const finalRemedy = hasTwoCauses ? SUPERSEDED_REMEDY : faultClasses[faultClass].remedy
+  const provisionalRemedy = hasTwoCauses ? PROVISIONAL_SUPERSEDED_REMEDY : PROVISIONAL_REMEDY
   return {
     Code: faultClass,
     Message: `Couldn't refresh token for realm ${name}, ${response.body}`,
     At: new Date(at).toISOString(),
     Attempts: attempts,
     ...(response.traceId !== null && { TraceId: response.traceId }),
-    Remedy: retryAt === null ? faultClasses[faultClass].remedy : PROVISIONAL_REMEDY,
+    Remedy: retryAt === null ? finalRemedy : provisionalRemedy,
     ...(faultClasses[faultClass].endsGrant && { Final: retryAt === null }),
     ...(rejections > 0 && { Rejections: rejections }),
     ...(retryAt !== null && { NextTryAt: new Date(retryAt).toISOString() }),

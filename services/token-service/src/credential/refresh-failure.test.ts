@@ -19,10 +19,11 @@ const context: RefreshFailureContext = {
   random: 0,
   isTokenNeeded: true,
   rejectedGrantRetryDelaysMs: [300_000, 3_600_000],
+  storeChangedAt: null,
 }
-const healthy = { name: 'ACC-1', attempts: 0, fault: null }
+const healthy = { name: 'ACC-1', attempts: 0, fault: null, refreshedAt: START - 3_600_000 }
 const provisional = {
-  name: 'ACC-1',
+  ...healthy,
   attempts: 1,
   fault: faultOf('ACC-1', 'invalid_grant', response, {
     at: START - 1,
@@ -162,4 +163,21 @@ describe('settlement of a failed refresh', () => {
     const failure = failureOf('provider_unavailable', { isAmbiguous: true })
     expect(settlementOf(healthy, failure, context).keepsIntent).toBe(true)
   })
+
+  it.each([
+    ['after', healthy.refreshedAt + 1, true],
+    ['before', healthy.refreshedAt, false],
+  ])(
+    'names a lost newer pair as a cause of invalid_grant only if the store changed its server %s the pair was stored',
+    (_, storeChangedAt, isNamed) => {
+      for (const rejectedGrantRetryDelaysMs of [[], [300_000]]) {
+        const { fault } = settlementOf(healthy, failureOf('invalid_grant'), {
+          ...context,
+          rejectedGrantRetryDelaysMs,
+          storeChangedAt,
+        })
+        expect(/lost a newer/.test(fault?.Remedy ?? '')).toBe(isNamed)
+      }
+    },
+  )
 })

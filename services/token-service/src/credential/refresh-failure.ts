@@ -40,6 +40,8 @@ export interface RefreshFailureContext {
   readonly isTokenNeeded: boolean
   /** I10 of refresh.ts: the delays before each further try of a rejected refresh token. */
   readonly rejectedGrantRetryDelaysMs: readonly number[]
+  /** When the store may last have lost writes, in epoch ms; `null` if never. */
+  readonly storeChangedAt: number | null
 }
 
 /** Returns whether a failure means that the grant has ended, finally or provisionally. */
@@ -51,7 +53,7 @@ export const endsGrant = (failureClass: RefreshFailureClass): boolean =>
  * event.
  */
 export function settlementOf(
-  credential: Pick<CredentialSummary, 'name' | 'attempts' | 'fault'>,
+  credential: Pick<CredentialSummary, 'name' | 'attempts' | 'fault' | 'refreshedAt'>,
   failure: RefreshFailure,
   context: RefreshFailureContext,
 ): Settlement {
@@ -96,6 +98,9 @@ export function settlementOf(
       attempts,
       rejections,
       retryAt,
+      // A rotation of this pair may be among the writes that the store has lost.
+      isPossiblySuperseded:
+        context.storeChangedAt !== null && credential.refreshedAt < context.storeChangedAt,
     })
   } else if (isProvisional(standing) && nextTryAt !== null) {
     fault = { ...standing, NextTryAt: new Date(nextTryAt).toISOString() }

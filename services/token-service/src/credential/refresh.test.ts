@@ -23,7 +23,7 @@ type RefreshStore = RefreshDeps['store']
 function storeOf(commit: () => Promise<'committed'>): RefreshStore {
   const grant = grantOf(NAME, 'one', { expiresAt: 1, refreshedAt: 0 })
   const credential = credentialOf(grant, 1)
-  const lease = { name: NAME, owner: 'test', fence: 1, version: 1 }
+  const lease = { name: NAME, owner: 'test', fence: 1, version: 1, grantId: 'grant one' }
   const { refreshToken, idToken, previous } = grant
   return {
     get: async () => credential,
@@ -71,6 +71,8 @@ function startRoutine(store: RefreshStore, overrides: Partial<RefreshDeps> = {})
         signal.addEventListener('abort', () => resolve())
       }),
     notifyOutbox: () => {},
+    rescue: async () => false,
+    storeChangedAt: () => null,
     report: (report) => void reports.push(report),
     onError: (error) => {
       throw error
@@ -93,6 +95,22 @@ describe('shutdown with a rotated token pair that is not stored (I6)', () => {
     await vi.advanceTimersByTimeAsync(10_000)
     await disposed
     expect(reports).toEqual([{ name: NAME, outcome: 'rotation_dropped', calls: 1, traceId: null }])
+  })
+
+  it('hands the token pair over for a file at the commit deadline, and reports rotation_rescued', async () => {
+    const rescued: string[] = []
+    const { routine, reports } = startRoutine(storeOf(unavailable), {
+      rescue: async ({ name, version, grantId, grant }) => {
+        rescued.push(`${name} ${version} of ${grantId}: ${grant.refreshToken?.reveal()}`)
+        return true
+      },
+    })
+    await routine.refresh(NAME, { kind: 'fresh' }, 'routine')
+    const disposed = routine[Symbol.asyncDispose]()
+    await vi.advanceTimersByTimeAsync(10_000)
+    await disposed
+    expect(rescued).toEqual([`${NAME} 2 of grant one: refresh two`])
+    expect(reports).toMatchObject([{ name: NAME, outcome: 'rotation_rescued' }])
   })
 
   it('commits the token pair if the store becomes available before the commit deadline', async () => {

@@ -12,14 +12,17 @@
  *     because there is no queue for the lease.
  * I2  The record is read again under the lease. If it already satisfies the goal, nothing is sent.
  * I3  No request is sent before the intent is stored. The intent names the version whose refresh token will be sent,
- *     and storing it proves that the store accepts writes. If storing it fails, no token was used.
+ *     and storing it proves that the store accepts writes. If storing it fails, no token was used. In a replicated
+ *     store, "stored" means that the required number of replicas has acknowledged the write (`REDIS_REPLICAS`). An
+ *     intent that they have not acknowledged is withdrawn.
  * I4  Two requests never overlap: a second request starts only after the first is closed and `ambiguousRetryDelayMs`
  *     has passed. A request is retried once if it was not sent or its outcome is unknown, and never after a response.
  * I5  Only a response clears an intent. A process that finds the intent of another process waits until that request
  *     can no longer be in flight (`foreignIntentMaxAgeMs`), and then sends the same refresh token again.
- * I6  A received pair stays in memory until it is stored. While the store is unavailable, its access token is issued
- *     and the commit is retried until it succeeds or is superseded. During shutdown it is retried for
- *     `commitDeadlineMs`; after that the pair is dropped and reported as `rotation_dropped`.
+ * I6  A received pair stays in memory until it is stored, which in a replicated store means the same as in I3. Until
+ *     then its access token is issued and the commit is retried, at whichever server is the primary, until it succeeds
+ *     or is superseded. During shutdown it is retried for `commitDeadlineMs`. After that the pair is written to a file
+ *     (`RESCUE_DIR`, `rotation_rescued`); otherwise it is dropped and reported as `rotation_dropped`.
  * I7  A commit compares version and fence. A newer fence means that another process may be sending the same refresh
  *     token. The pair is not discarded then; it is committed under a new lease if the version is still the same.
  * I8  A new grant advances the version, so the commit of a refresh in flight is rejected.
@@ -58,6 +61,7 @@ import {
   type RefreshFailureClass,
   settlementOf,
 } from './refresh-failure.ts'
+import type { KeptPair } from './restoration.ts'
 import { createSemaphore } from './semaphore.ts'
 
 /** The state of the credential that the caller of a refresh needs. */
@@ -133,6 +137,8 @@ export interface RefreshReport {
     | RefreshFailureClass
     /** Another write advanced the version during the request, so a newer pair is stored. */
     | 'superseded'
+    /** The provider rotated the refresh token, and the new pair was written to a file instead of the store. */
+    | 'rotation_rescued'
     /** The provider rotated the refresh token, and the new pair was lost with this process. */
     | 'rotation_dropped'
   /** Requests sent to the token endpoint. */
@@ -164,6 +170,10 @@ export interface RefreshDeps {
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
   /** Called when the outbox has a new entry to relay. */
   readonly notifyOutbox: () => void
+  /** Writes a pair that could not be committed to a file; `false` if that is not possible (I6). */
+  readonly rescue: (pair: KeptPair) => Promise<boolean>
+  /** When the store may have lost writes, in epoch ms (`StoreConnection.serverChangedAt`); `null` if never. */
+  readonly storeChangedAt: () => number | null
   readonly report: (report: RefreshReport) => void
   /** Receives an unexpected error while a received pair is being committed; the commit is retried. */
   readonly onError: (error: unknown) => void
@@ -183,13 +193,14 @@ export interface RefreshRoutine extends AsyncDisposable {
 /** A pair that the provider has issued and the store has not accepted yet (I6). */
 interface UncommittedRotation {
   readonly credential: Credential
-  /** Resolves when the pair is committed, superseded or dropped. */
+  /** Resolves when the pair is committed, superseded, rescued or dropped. */
   readonly done: Promise<void>
 }
 
 const REPORTED_OUTCOMES = {
   committed: 'refreshed',
   superseded: 'superseded',
+  rescued: 'rotation_rescued',
   dropped: 'rotation_dropped',
 } as const satisfies Record<string, RefreshReport['outcome']>
 
@@ -454,7 +465,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     /** Returns `null` if the pair was not committed and the commit must be tried again. */
     const tryCommit = async (): Promise<'committed' | 'superseded' | null> => {
       try {
-        const outcome = await store.commit(fenced, grant, dueAt, context, isNoticeNew)
+        const outcome = await store.commit(fenced, grant, dueAt, context, { isNoticeNew })
         if (outcome !== 'fenced') return outcome
         const acquired = await store.acquire(name, owner, timing.leaseMs)
         if (acquired.kind === 'absent') return 'superseded'
@@ -483,7 +494,20 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         await sleep(backoffMs(attempt, { baseMs: 100, capMs: 1_000, random: 1 }), neverAborted)
         const outcome = await tryCommit()
         if (outcome !== null) return finish(outcome)
-        if (performance.now() > commitDeadlineAt) return finish('dropped')
+        if (performance.now() <= commitDeadlineAt) continue
+        const { version } = credential
+        const { grantId } = lease
+        const pair = {
+          name,
+          version,
+          grantId,
+          isNewGrant: false,
+          grant,
+          dueAt,
+          context,
+          isNoticeNew,
+        }
+        return finish((await deps.rescue(pair)) ? 'rescued' : 'dropped')
       }
     }
     const outcome = await tryCommit()
@@ -514,6 +538,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       isTokenNeeded:
         goal.kind === 'newer' || freshness(credential, at, deps.refreshAheadMs) === 'expired',
       rejectedGrantRetryDelaysMs: timing.rejectedGrantRetryDelaysMs,
+      storeChangedAt: deps.storeChangedAt(),
     })
     const { attempts, nextTryAt, fault, isPublished } = settlement
     const { traceId } = response

@@ -8,6 +8,7 @@
  * X3  An import replaces a usable credential, or a newer version of the same grant, only if the caller requests to
  *     overwrite.
  */
+import { randomUUID } from 'node:crypto'
 import type { ExportDocument, ImportReport } from '@integration-host/shared/contracts/custody'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { notFound } from './access-token.ts'
@@ -131,7 +132,7 @@ export function createTransfers(deps: TransferDeps): Transfers {
     }
     const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
     const context = { at: now(), who, what: 'imported' } as const
-    const options = { atLeast: version, ...(over !== undefined && { over }) }
+    const options = { atLeast: version, id: randomUUID(), ...(over !== undefined && { over }) }
     return (await store.put(grant, dueAt, context, options)).version
   }
 

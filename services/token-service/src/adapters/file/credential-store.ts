@@ -129,10 +129,10 @@ function openStore(
       change((current) => {
         const { name } = grant
         const here = current.credentials[name]
-        if (over !== undefined && here?.['Version'] !== over?.toString())
-          throw new VersionConflict()
         if (here !== undefined && id !== '' && here['PutId'] === id)
           return unchanged(openCredential(keys, name, here))
+        if (over !== undefined && here?.['Version'] !== over?.toString())
+          throw new VersionConflict()
         const last = Number(current.credentials[name]?.['Version'] ?? current.removed[name] ?? 0)
         const version = Math.max(last, atLeast) + 1
         const credential = credentialOf(grant, version)
@@ -159,11 +159,13 @@ function openStore(
       try {
         return await change<Acquired>((current) => {
           const fields = current.credentials[name]
-          if (fields === undefined) return unchanged({ kind: 'absent' })
+          if (fields === undefined)
+            return unchanged({ kind: 'absent', wasRemoved: Object.hasOwn(current.removed, name) })
           if ((leases.get(name)?.until ?? 0) > now()) return unchanged({ kind: 'busy' })
           const credential = openCredential(keys, name, fields)
           const fence = current.fence + 1
-          const lease: Lease = { name, owner, fence, version: credential.version }
+          const grantId = fields['PutId'] ?? ''
+          const lease: Lease = { name, owner, fence, version: credential.version, grantId }
           const leased = {
             lease,
             credential,
@@ -206,23 +208,24 @@ function openStore(
         return { next: { ...current, credentials }, result: 'recorded' }
       }),
 
-    commit: (lease, grant, dueAt, context, isNoticeNew) =>
+    commit: (lease, grant, dueAt, context, { isNoticeNew = false, version } = {}) =>
       change<'committed' | 'fenced' | 'superseded'>((current) => {
         const fields = current.credentials[lease.name]
-        const version = Number(fields?.['Version'])
-        if (fields?.['Fence'] === String(lease.fence) && version === lease.version + 1)
+        const storedVersion = Number(fields?.['Version'])
+        const newVersion = version ?? lease.version + 1
+        if (fields?.['Fence'] === String(lease.fence) && storedVersion === newVersion)
           return unchanged('committed')
-        if (fields === undefined || version !== lease.version) return unchanged('superseded')
+        if (fields === undefined || storedVersion !== lease.version) return unchanged('superseded')
         if (fields['Fence'] !== String(lease.fence)) return unchanged('fenced')
         if (isHeld(lease)) leases.delete(lease.name)
         const renewed: Record<string, string> = {
           ...fields,
-          ...sealGrant(keys, grant, version + 1),
+          ...sealGrant(keys, grant, newVersion),
         }
         for (const field of overlayFields) delete renewed[field]
         const stored = withCredential(current, lease.name, renewed, dueAt)
         const entry = outboxEntryOf(
-          credentialOf(grant, version + 1),
+          credentialOf(grant, newVersion),
           context,
           'refreshed',
           isNoticeNew,

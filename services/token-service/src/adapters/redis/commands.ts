@@ -2,7 +2,14 @@
 import type { Redis } from 'ioredis'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
-import { defineScripts, type RunScript } from './scripts.ts'
+import type { ReplicatedWrites } from './replicated-writes.ts'
+import {
+  defineScripts,
+  type KeyOf,
+  type RunScript,
+  type ScriptArguments,
+  type ScriptName,
+} from './scripts.ts'
 
 /** Every function throws `IntegrationError` `store_unavailable` if Redis did not execute the command. */
 export interface StoreCommands {
@@ -10,13 +17,34 @@ export interface StoreCommands {
   /** Runs `call`, a function that sends commands with `redis`. */
   readonly using: <T>(call: () => Promise<T>) => Promise<T>
   readonly script: RunScript
+  /**
+   * Runs a script, and resolves once enough replicas have acknowledged its writes (replicated-writes.ts). If they do
+   * not, `undo` is called with the reply and a function that runs scripts, and then the promise is rejected.
+   */
+  readonly replicated: <Name extends ScriptName>(
+    name: Name,
+    keys: Readonly<Record<KeyOf<Name>, string>>,
+    args: ScriptArguments,
+    undo?: (reply: unknown, script: RunScript) => Promise<unknown>,
+  ) => Promise<unknown>
   /** Sends several commands in one round trip; resolves with their replies in order. */
   pipelined(commands: ReturnType<Redis['pipeline']>): Promise<readonly unknown[]>
 }
 
 /** `ensureUsable` throws while the store must not be used. */
-export function createStoreCommands(redis: Redis, ensureUsable: () => void): StoreCommands {
-  const runScript = defineScripts(redis)
+export function createStoreCommands(
+  redis: Redis,
+  writes: ReplicatedWrites,
+  ensureUsable: () => void,
+): StoreCommands {
+  /** The scripts are registered once for each of the two connections. */
+  const runners = new Map<Redis, RunScript>()
+  const runnerOf = (connection: Redis): RunScript => {
+    const known = runners.get(connection) ?? defineScripts(connection)
+    runners.set(connection, known)
+    return known
+  }
+  const runScript = runnerOf(redis)
 
   async function using<T>(call: () => Promise<T>): Promise<T> {
     ensureUsable()
@@ -31,6 +59,13 @@ export function createStoreCommands(redis: Redis, ensureUsable: () => void): Sto
     redis,
     using,
     script: (name, scriptKeys, args) => using(() => runScript(name, scriptKeys, args)),
+    replicated: (name, scriptKeys, args, undo) =>
+      using(() =>
+        writes.run(
+          (connection) => runnerOf(connection)(name, scriptKeys, args),
+          async (connection, reply) => undo?.(reply, runnerOf(connection)),
+        ),
+      ),
     async pipelined(commands) {
       const replies = (await using(() => commands.exec())) ?? []
       return replies.map(([error, reply]) => {

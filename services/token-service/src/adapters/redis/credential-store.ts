@@ -29,11 +29,13 @@ import { retireKeyCheckValues } from './key-check-value.ts'
 import { keysOf, KEYS } from './key-names.ts'
 import { createRecordOpener, type FieldValues } from './opened-records.ts'
 import { createRedisOutbox } from './outbox.ts'
+import type { ReplicatedWrites } from './replicated-writes.ts'
 
 const CREDENTIAL_FIELDS = [...summaryFields, 'Authenticator', 'RefreshToken'] as const
 
 export interface RedisCredentialStoreOptions {
   readonly redis: Redis
+  readonly writes: ReplicatedWrites
   readonly keys: KeyRing
   /** Throws while Redis is not connected, or while the key ring does not match its records. */
   readonly ensureUsable: () => void
@@ -42,9 +44,9 @@ export interface RedisCredentialStoreOptions {
 }
 
 export function createRedisCredentialStore(options: RedisCredentialStoreOptions): CredentialStore {
-  const { redis, keys, ensureUsable, auditEntries } = options
-  const commands = createStoreCommands(redis, ensureUsable)
-  const { using, script } = commands
+  const { redis, writes, keys, ensureUsable, auditEntries } = options
+  const commands = createStoreCommands(redis, writes, ensureUsable)
+  const { using, script, replicated } = commands
 
   const openRecord = createRecordOpener(keys, (values) => toFields(CREDENTIAL_FIELDS, values))
 
@@ -93,14 +95,17 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
 
     async put(grant, dueAt, context, { atLeast = 0, id = '', over } = {}) {
       const { name } = grant
-      const here = (await read(name, ['Version', 'Name']))?.['Version']
-      if (over !== undefined && here !== over?.toString()) throw new VersionConflict()
+      const stored = await read(name, ['Version', 'Name', 'PutId'])
+      const here = stored?.['Version']
+      const isRepeated = id !== '' && stored?.['PutId'] === id
+      if (over !== undefined && !isRepeated && here !== over?.toString())
+        throw new VersionConflict()
       let last = here ?? (await using(() => redis.hget(KEYS.removed, name))) ?? '0'
       for (;;) {
         const version = Math.max(Number(last), atLeast) + 1
         const credential = credentialOf(grant, version)
         const entry = outboxEntryOf(credential, context, 'stored', grant.expiryNoticeDays !== null)
-        const outcome = await script('put', keysOf(name), {
+        const outcome = await replicated('put', keysOf(name), {
           name,
           lastVersion: last,
           dueAt: String(dueAt),
@@ -123,14 +128,17 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     },
 
     async acquire(name, owner, leaseMs) {
-      const reply = (await script('acquire', keysOf(name), { owner, leaseMs: String(leaseMs) })) as
-        | ['absent']
+      const args = { name, owner, leaseMs: String(leaseMs) }
+      const reply = (await script('acquire', keysOf(name), args)) as
+        | ['absent', 0 | 1]
         | ['busy']
         | ['acquired', number, number, string[]]
-      if (reply[0] !== 'acquired') return { kind: reply[0] }
+      if (reply[0] === 'absent') return { kind: 'absent', wasRemoved: reply[1] === 1 }
+      if (reply[0] === 'busy') return { kind: 'busy' }
       const [, fence, storeNow, pairs] = reply
       const fields = pairsToFields(pairs)
-      const lease: Lease = { name, owner, fence, version: Number(fields['Version']) }
+      const grantId = fields['PutId'] ?? ''
+      const lease: Lease = { name, owner, fence, version: Number(fields['Version']), grantId }
       try {
         return {
           kind: 'acquired',
@@ -159,21 +167,33 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     },
 
     async recordIntent(lease) {
-      return (await script('recordIntent', keysOf(lease.name), leaseArguments(lease))) as
-        | 'recorded'
-        | 'lost'
+      const args = leaseArguments(lease)
+      const reply = (await replicated(
+        'recordIntent',
+        keysOf(lease.name),
+        args,
+        // Nothing was sent under this intent. If it stayed, the next refresh would wait for a response to it.
+        async (recorded, run) => {
+          if (recorded === 'lost') return
+          const [, previous] = recorded as ['recorded', string]
+          await run('withdrawIntent', keysOf(lease.name), { ...args, previous })
+        },
+      )) as ['recorded', string] | 'lost'
+      return reply === 'lost' ? 'lost' : 'recorded'
     },
 
-    async commit(lease, grant, dueAt, context, isNoticeNew) {
-      const version = lease.version + 1
-      const entry = outboxEntryOf(credentialOf(grant, version), context, 'refreshed', isNoticeNew)
-      return (await script('commit', keysOf(lease.name), {
+    async commit(lease, grant, dueAt, context, { isNoticeNew = false, version } = {}) {
+      const newVersion = version ?? lease.version + 1
+      const credential = credentialOf(grant, newVersion)
+      const entry = outboxEntryOf(credential, context, 'refreshed', isNoticeNew)
+      return (await replicated('commit', keysOf(lease.name), {
         ...leaseArguments(lease),
+        newVersion: String(newVersion),
         dueAt: String(dueAt),
         expiresAt: String(grant.expiresAt),
         entry: JSON.stringify(entry),
         overlayFields,
-        fields: flat(sealGrant(keys, grant, version)),
+        fields: flat(sealGrant(keys, grant, newVersion)),
       })) as 'committed' | 'fenced' | 'superseded'
     },
 
@@ -183,7 +203,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       if (fields === null) return 'lost'
       const source = { ...summaryOf(fields), fault }
       const entry = outboxEntryOf(source, context, isPublished ? 'faulted' : null)
-      return (await script('settle', keysOf(lease.name), {
+      return (await replicated('settle', keysOf(lease.name), {
         ...leaseArguments(lease),
         attempts: String(settlement.attempts),
         ...(nextTryAt !== null && {
@@ -205,7 +225,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         if (fields === null) return 'absent'
         if (version !== undefined && fields['Version'] !== String(version)) return 'changed'
         const entry = removalEntryOf(summaryOf(fields), context, revoked)
-        const outcome = await script('remove', keysOf(name), {
+        const outcome = await replicated('remove', keysOf(name), {
           name,
           version: fields['Version'] ?? '',
           entry: JSON.stringify(entry),

@@ -23,6 +23,8 @@ export const KEYS = {
    * audit log.
    */
   auditHead: 'credentials:audit-head',
+  /** Hash: `RunId` of the Redis server that was seen last, and `ChangedAt`, when it was first seen, in epoch ms. */
+  server: 'credentials:server',
   /** String with expiry: the id of the replica that publishes the events of the outbox. */
   relayLease: 'lease:credentials:outbox',
 } as const

@@ -28,7 +28,7 @@ type OutboxMethods = Pick<
 
 /** `auditEntries` is the approximate number of newest audit entries that are kept. */
 export function createRedisOutbox(commands: StoreCommands, auditEntries: number): OutboxMethods {
-  const { redis, using, script } = commands
+  const { redis, using, script, replicated } = commands
 
   /**
    * Reads the end of the hash chain from the audit log itself, because the key that stores the end may have been
@@ -42,7 +42,8 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
   return {
     async readOutbox(owner, leaseMs, limit) {
       const args = { owner, leaseMs: String(leaseMs), limit: String(limit) }
-      const entries = (await script('readOutbox', KEYS, args)) as StreamEntry[] | null
+      // An entry is published only after replicas have it, so that a failover cannot take back what was published.
+      const entries = (await replicated('readOutbox', KEYS, args)) as StreamEntry[] | null
       return entries === null
         ? null
         : entries.map(([id, pairs]) => ({ id, events: parseOutboxEntry(pairs)?.events ?? [] }))

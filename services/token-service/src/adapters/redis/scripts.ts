@@ -17,6 +17,10 @@
  * memory (OOM). Redis makes an exception for a script that has already executed a write command, because aborting the
  * script would leave its writes incomplete. So the first write of both scripts is HDEL, which needs no memory and is
  * never rejected. HDEL must stay the first write; out-of-memory.integration.test.ts fails otherwise.
+ *
+ * The scripts that are run by `replicated` (commands.ts) execute a write command on every path that reports success,
+ * because WAIT is about the writes of its own connection (replicated-writes.ts). On paths that have nothing to
+ * change, that is an HSET of the value that is already stored.
  */
 import type { Redis } from 'ioredis'
 
@@ -65,9 +69,11 @@ redis.call('HSET', K.credential, unpack(a.fields))
 `
 
 const acquire = define(
-  ['credential', 'lease', 'fence'],
+  ['credential', 'lease', 'fence', 'removed'],
   `
-if redis.call('EXISTS', K.credential) == 0 then return {'absent'} end
+if redis.call('EXISTS', K.credential) == 0 then
+  return {'absent', redis.call('HEXISTS', K.removed, a.name)}
+end
 if redis.call('EXISTS', K.lease) == 1 then return {'busy'} end
 ${NEXT_FENCE}
 redis.call('SET', K.lease, a.owner .. ':' .. string.format('%.0f', fence), 'PX', a.leaseMs)
@@ -93,8 +99,24 @@ if redis.call('GET', K.lease) ~= a.holder then return 'lost' end
 local now = redis.call('HMGET', K.credential, 'Fence', 'Version')
 if now[1] ~= a.fence or now[2] ~= a.version then return 'lost' end
 ${NOW_MS}
+local previous = redis.call('HGET', K.credential, 'Intent') or ''
 redis.call('HSET', K.credential, 'Intent', a.version .. ':' .. a.fence .. ':' .. string.format('%.0f', ms))
-return 'recorded'
+return {'recorded', previous}
+`,
+)
+
+// Sets the intent back to what it was before `recordIntent`. The earlier intent must not be deleted, because a
+// request may have been sent under it. Releases the lease as well, because the refresh has failed.
+const withdrawIntent = define(
+  ['credential', 'lease'],
+  `
+local own = a.version .. ':' .. a.fence .. ':'
+local intent = redis.call('HGET', K.credential, 'Intent') or ''
+if string.sub(intent, 1, #own) == own then
+  if a.previous == '' then redis.call('HDEL', K.credential, 'Intent')
+  else redis.call('HSET', K.credential, 'Intent', a.previous) end
+end
+${RELEASE_OWN_LEASE}
 `,
 )
 
@@ -103,7 +125,10 @@ const commit = define(
   `
 local now = redis.call('HMGET', K.credential, 'Fence', 'Version')
 if not now[2] then return 'superseded' end
-if tonumber(now[2]) == tonumber(a.version) + 1 and now[1] == a.fence then return 'committed' end
+if now[2] == a.newVersion and now[1] == a.fence then
+  redis.call('HSET', K.credential, 'Fence', a.fence)
+  return 'committed'
+end
 if now[2] ~= a.version then return 'superseded' end
 if now[1] ~= a.fence then return 'fenced' end
 ${REPLACE_PAIR}
@@ -119,7 +144,10 @@ return 'committed'
 const put = define(
   ['credential', 'lease', 'due', 'faulted', 'outbox', 'names', 'removed', 'fence', 'expiry'],
   `
-if a.putId ~= '' and redis.call('HGET', K.credential, 'PutId') == a.putId then return 'stored before' end
+if a.putId ~= '' and redis.call('HGET', K.credential, 'PutId') == a.putId then
+  redis.call('HSET', K.credential, 'PutId', a.putId)
+  return 'stored before'
+end
 local version = redis.call('HGET', K.credential, 'Version') or redis.call('HGET', K.removed, a.name) or '0'
 if version ~= a.lastVersion then return version end
 ${REPLACE_PAIR}
@@ -237,6 +265,7 @@ const scripts = {
   renew,
   release,
   recordIntent,
+  withdrawIntent,
   commit,
   put,
   settle,

@@ -1,10 +1,12 @@
 /**
  * Checks every few seconds whether Redis accepts writes, by writing a small key. An open connection does not prove
  * that writes succeed: at `maxmemory` with `noeviction` (OOM), after a failed save (MISCONF) or on a replica
- * (READONLY) Redis still responds to reads and PING, but no credential can be refreshed or connected.
+ * (READONLY) Redis still responds to reads and PING, but no credential can be refreshed or connected. The same holds
+ * while too few replicas acknowledge writes, if they are required (`REDIS_REPLICAS`).
  */
 import type { Redis } from 'ioredis'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
+import { type ReplicatedWrites, TooFewReplicas } from './replicated-writes.ts'
 
 const KEY = 'credentials:write-check'
 const INTERVAL_MS = 3_000
@@ -16,7 +18,11 @@ const KEY_TTL_MS = 60_000
  * earlier write has no reply yet. Disposing ends the
  * checks.
  */
-export function watchWrites(redis: Redis, dependency: Dependency): Disposable {
+export function watchWrites(
+  redis: Redis,
+  writes: ReplicatedWrites,
+  dependency: Dependency,
+): Disposable {
   let timer: NodeJS.Timeout | undefined
   let isDisposed = false
 
@@ -24,7 +30,9 @@ export function watchWrites(redis: Redis, dependency: Dependency): Disposable {
     clearTimeout(timer)
     try {
       // Rejects after the command timeout of the connection at the latest.
-      await redis.set(KEY, '', 'PX', KEY_TTL_MS)
+      const write = (connection: Redis) => connection.set(KEY, '', 'PX', KEY_TTL_MS)
+      await write(redis)
+      if ((await writes.replicas()) > 0) await writes.run(write)
       dependency.up()
     } catch (error) {
       dependency.down(rejectionOf(error))
@@ -51,6 +59,7 @@ export function watchWrites(redis: Redis, dependency: Dependency): Disposable {
 
 /** Returns the error code that begins a reply of Redis, such as `OOM`; else the reason of a failed command. */
 function rejectionOf(error: unknown): string {
+  if (error instanceof TooFewReplicas) return error.message
   const code = error instanceof Error ? /^([A-Z]{2,16}) /.exec(error.message)?.[1] : undefined
   return code === undefined ? reasonOf(error) : `Redis rejects writes: ${code}`
 }

@@ -1,0 +1,185 @@
+/**
+ * Makes a write count only after replicas have acknowledged it. Redis replicates asynchronously, so a failover loses
+ * the writes that no replica had received. Each write here is followed by WAIT (`WAIT n <ms>`), which replies with
+ * the number of replicas that have received everything that this connection has written so far.
+ *
+ * - The writes use a second connection, because WAIT blocks its own connection until the replicas respond.
+ * - One WAIT covers many writes: those that arrive while a WAIT is in flight form the next batch.
+ * - A write and its WAIT must reach the same server. So a batch fails if the connection was lost in between. Each
+ *   script that runs here executes a write command on every path that reports success, because WAIT is about the
+ *   writes of its own connection: a repeated commit that changed nothing would otherwise not be waited for.
+ * - If too few replicas acknowledge, the server may be a primary that was cut off. Both connections are then opened
+ *   again, because their address may lead to another server by now. For the same reason, when one of the two
+ *   connections is lost, the other one is opened again.
+ *
+ * If no replica is required, writes use the main connection, and nothing is added to them.
+ */
+import type { Redis } from 'ioredis'
+import { batched } from '@integration-host/shared/batching/batched'
+import { IntegrationError } from '@integration-host/shared/errors'
+import type { RedisConnection } from '@integration-host/shared/redis/connection'
+
+/** How long the replicas may take to acknowledge a batch, in milliseconds. */
+const WAIT_MS = 1_000
+/** The shortest time between two reconnects because of missing acknowledgements, in milliseconds. */
+const RECONNECT_INTERVAL_MS = 5_000
+
+/** Fewer replicas than required acknowledged a write. The write itself was executed and may still be replicated. */
+export class TooFewReplicas extends IntegrationError {
+  constructor() {
+    super('store_unavailable', 'fewer replicas than REDIS_REPLICAS acknowledged a write', {
+      retryAfterSeconds: 1,
+    })
+  }
+}
+
+export interface ReplicatedWrites extends AsyncDisposable {
+  /** The number of replicas that must acknowledge a write; 0: writes are not waited for. */
+  replicas(): Promise<number>
+  /**
+   * Calls `write` with a connection, and resolves with its result once enough replicas have acknowledged it. If they
+   * do not, `undo` is called with the result, and then the promise is rejected with {@link TooFewReplicas}.
+   */
+  run<T>(
+    write: (redis: Redis) => Promise<T>,
+    undo?: (redis: Redis, result: T) => Promise<unknown>,
+  ): Promise<T>
+}
+
+export interface ReplicatedWritesOptions {
+  /** The main connection. */
+  readonly redis: Redis
+  /** `REDIS_REPLICAS`; `undefined`: `min-replicas-to-write` of the server, which is read again on each reconnect. */
+  readonly setting: number | undefined
+  /** Opens the second connection. Called at most once, and only if replicas are required. */
+  readonly connect: () => RedisConnection
+}
+
+interface Write {
+  readonly send: (redis: Redis) => Promise<unknown>
+  readonly undo: (redis: Redis, result: never) => Promise<unknown>
+}
+
+export function createReplicatedWrites(options: ReplicatedWritesOptions): ReplicatedWrites {
+  const { redis, setting, connect } = options
+  const opened = new AsyncDisposableStack()
+  let required: Promise<number> | null = setting === undefined ? null : Promise.resolve(setting)
+  let second: Promise<Redis> | null = null
+  let losses = 0
+  let mayReconnectAt = 0
+  function replicas(): Promise<number> {
+    required ??= minReplicasToWrite(redis).catch((error: unknown) => {
+      required = null
+      throw error
+    })
+    return required
+  }
+  const forget = (): void => {
+    if (setting === undefined) required = null
+  }
+  opened.defer(onLoss(redis, forget))
+
+  /** Opens the second connection. Resolves when it is established or its first try has failed. */
+  async function open(): Promise<Redis> {
+    const connection = opened.use(connect()).redis
+    opened.defer(
+      onLoss(connection, () => {
+        losses += 1
+        reopen(redis)
+      }),
+    )
+    opened.defer(onLoss(redis, () => reopen(connection)))
+    await new Promise<void>((resolve) => {
+      connection.once('ready', resolve)
+      connection.once('close', resolve)
+    })
+    return connection
+  }
+
+  const sendBatch = batched<Write, PromiseSettledResult<unknown>>(
+    async (writes) => {
+      const connection = await (second ??= open())
+      const lossesBefore = losses
+      const settled = await Promise.allSettled(writes.map(({ send }) => send(connection)))
+      if (settled.every(({ status }) => status === 'rejected')) return settled
+      const needed = await replicas()
+      // WAIT is sent after the replies to the writes. A script that Redis has to be sent again (NOSCRIPT) would
+      // otherwise be executed after the WAIT.
+      const acknowledged = await connection.wait(needed, WAIT_MS).catch(errorOf)
+      const isSameConnection = losses === lossesBefore
+      const isEnough = typeof acknowledged === 'number' && acknowledged >= needed
+      if (isEnough && isSameConnection) return settled
+      if (isSameConnection)
+        await Promise.allSettled(
+          settled.map(async (one, index) => {
+            if (one.status === 'fulfilled')
+              await writes[index]?.undo(connection, one.value as never)
+          }),
+        )
+      if (typeof acknowledged === 'number' && performance.now() >= mayReconnectAt) {
+        mayReconnectAt = performance.now() + RECONNECT_INTERVAL_MS
+        reopen(connection) // and thereby the main connection
+      }
+      const reason = typeof acknowledged === 'number' ? new TooFewReplicas() : acknowledged
+      return settled.map((one) =>
+        one.status === 'rejected' ? one : ({ status: 'rejected', reason } as const),
+      )
+    },
+    { retries: false },
+  )
+
+  return {
+    replicas,
+    async run<T>(
+      write: (redis: Redis) => Promise<T>,
+      undo: (redis: Redis, result: T) => Promise<unknown> = async () => {},
+    ): Promise<T> {
+      if ((await replicas()) === 0) return write(redis)
+      const settled = await sendBatch({ send: write, undo })
+      if (settled.status === 'rejected') throw settled.reason
+      return settled.value as T
+    },
+    [Symbol.asyncDispose]: () => opened.disposeAsync(),
+  }
+}
+
+const errorOf = (error: unknown): Error =>
+  error instanceof Error ? error : new Error('WAIT failed', { cause: error })
+
+/** Closes a connection, which is then opened again. */
+function reopen(redis: Redis): void {
+  if (redis.status === 'ready') redis.disconnect(true)
+}
+
+/**
+ * Calls `listener` when an established connection is lost, but not when a try to connect fails. Returns a function
+ * that ends this.
+ */
+function onLoss(redis: Redis, listener: () => void): () => void {
+  let isEstablished = redis.status === 'ready'
+  const onReady = (): void => {
+    isEstablished = true
+  }
+  const onClose = (): void => {
+    if (isEstablished) listener()
+    isEstablished = false
+  }
+  redis.on('ready', onReady)
+  redis.on('close', onClose)
+  return () => {
+    redis.off('ready', onReady)
+    redis.off('close', onClose)
+  }
+}
+
+/** Reads how many replicas the server itself requires for a write; 0 if this account may not read settings. */
+async function minReplicasToWrite(redis: Redis): Promise<number> {
+  try {
+    const [, value] = await redis.config('GET', 'min-replicas-to-write')
+    return Number(value ?? 0)
+  } catch (error) {
+    // An error reply: an ACL user without `config|get`, or a managed service without CONFIG.
+    if (error instanceof Error && error.name === 'ReplyError') return 0
+    throw error
+  }
+}

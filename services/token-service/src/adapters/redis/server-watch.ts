@@ -1,0 +1,69 @@
+/**
+ * Watches to which Redis server the connection leads. After a failover, or after a restart from an append-only file
+ * that is flushed once a second, the server may lack the newest writes. The time of the last change is stored in
+ * Redis, so that every replica knows it, also one that starts later.
+ */
+import type { Redis } from 'ioredis'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { StoreConnection } from '../../credential/credential-store.ts'
+import { KEYS } from './key-names.ts'
+import type { ReplicatedWrites } from './replicated-writes.ts'
+
+export function watchServer(options: {
+  readonly redis: Redis
+  readonly writes: ReplicatedWrites
+  readonly logger: Logger
+}): StoreConnection & Disposable {
+  const { redis, writes, logger } = options
+  let changedAt: number | null = null
+  let hasWarned = false
+
+  async function examine(): Promise<void> {
+    const info = await redis.info()
+    const runId = /^run_id:(\w+)/m.exec(info)?.[1]
+    if (runId !== undefined) await compare(runId)
+    const replicas = Number(/^connected_slaves:(\d+)/m.exec(info)?.[1] ?? 0)
+    if (replicas > 0 && !hasWarned && (await writes.replicas()) === 0) {
+      hasWarned = true
+      const remediation = 'Set REDIS_REPLICAS=1, or min-replicas-to-write at every Redis server.'
+      logger.warn(
+        { replicas, remediation },
+        'Redis has replicas, but no write waits for them: a failover may lose token rotations',
+      )
+    }
+  }
+
+  /** Compares the server with the one that was seen before by any process. */
+  async function compare(runId: string): Promise<void> {
+    const [known, at] = await redis.hmget(KEYS.server, 'RunId', 'ChangedAt')
+    if (known === runId) {
+      changedAt = at ? Number(at) : null
+      return
+    }
+    // If no server is known, this is the first start with this store, and nothing was lost.
+    const now = Date.now()
+    changedAt = known ? now : null
+    await redis.hset(KEYS.server, { RunId: runId, ...(known && { ChangedAt: now }) })
+  }
+
+  // A failure is ignored: the connection was lost again, or this account may not run INFO.
+  const onReady = (): void => void examine().catch(() => {})
+  redis.on('ready', onReady)
+  if (redis.status === 'ready') onReady()
+  return {
+    serverChangedAt: () => changedAt,
+    watch(listener) {
+      const onEstablished = (): void => listener(true)
+      const onLost = (): void => listener(false)
+      redis.on('ready', onEstablished)
+      redis.on('close', onLost)
+      return {
+        [Symbol.dispose]() {
+          redis.off('ready', onEstablished)
+          redis.off('close', onLost)
+        },
+      }
+    },
+    [Symbol.dispose]: () => void redis.off('ready', onReady),
+  }
+}

@@ -1,0 +1,301 @@
+/**
+ * Failovers of Redis between the writes of a refresh. The provider rotates the refresh token at every refresh and
+ * accepts only the newest one, so a company whose newest pair is lost is locked out.
+ */
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
+import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
+import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
+import { createMetrics } from '@integration-host/shared/observability/metrics'
+import type { KeyRing } from '@integration-host/shared/secrets/envelope'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { type RedisPair, startRedisPair } from '../../../../tests/support/backends/redis-pair.ts'
+import {
+  type ScriptedProvider,
+  startScriptedProvider,
+} from '../../test-support/scripted-provider.ts'
+import {
+  json,
+  openTestRedis,
+  type ServiceOptions,
+  silent,
+  startTestService,
+  type TestRedis,
+  type TestService,
+  testKeys,
+  usable,
+} from '../../test-support/service-fixture.ts'
+
+const NAME = 'ACC-1'
+let keys: KeyRing
+let pair: RedisPair
+let provider: ScriptedProvider
+let cleanup: AsyncDisposableStack
+
+beforeEach(async () => {
+  cleanup = new AsyncDisposableStack()
+  keys = testKeys()
+  provider = cleanup.use(await startScriptedProvider())
+  pair = cleanup.use(await startRedisPair())
+})
+afterEach(() => cleanup.disposeAsync())
+
+/** Opens the adapters of one process. `replicas` is REDIS_REPLICAS. */
+async function open(replicas: number): Promise<TestRedis> {
+  const redis = await openTestRedis({ keys, prefix: '', url: pair.address.url, replicas })
+  cleanup.use(redis)
+  await usable(redis)
+  return redis
+}
+
+const start = async (
+  { store, authorizations, connection }: TestRedis,
+  options: Partial<ServiceOptions> = {},
+): Promise<TestService> =>
+  cleanup.use(
+    await startTestService({ provider, store, authorizations, connection, keys, ...options }),
+  )
+
+const refreshes = () => provider.requests.filter(({ grant }) => grant === 'refresh_token')
+const sentTokens = () => refreshes().map(({ form }) => form.get('refresh_token'))
+const refresh = (service: TestService, name = NAME) =>
+  service.ask(`/credentials/${name}/refresh`, json({}))
+const refreshed = (service: TestService, name = NAME) =>
+  eventually(async () => {
+    const response = await refresh(service, name)
+    expect(response.status, JSON.stringify(response.body)).toBe(200)
+    return response
+  })
+
+describe('a failover to a replica that lacks the newest writes', () => {
+  const realms = Array.from({ length: 20 }, (_, index) => String(index + 1))
+
+  /** Refreshes every company at a primary that is cut off from its replica, promotes the replica, and refreshes again. */
+  async function failOver(service: TestService, connections: 'cut' | 'kept') {
+    for (const realm of realms) expect((await service.connect(realm)).status).toBe(201)
+    await eventually(async () => expect(await pair.replica.exists(`ACC-${realms.at(-1)}`)).toBe(1))
+    pair.link.stall()
+    await Promise.all(realms.map((realm) => refresh(service, `ACC-${realm}`)))
+    const usedBefore = refreshes().length
+    await pair.promote(connections)
+    // The service finds the new primary while the old one is still cut off.
+    await eventually(async () =>
+      expect(await pair.replica.client('LIST')).toContain('name=token-service'),
+    )
+    await pair.rejoin()
+    const results = await Promise.all(
+      realms.map((realm) =>
+        eventually(async () => {
+          const { status, body } = await refresh(service, `ACC-${realm}`)
+          expect(status).not.toBe(503)
+          return { status, body }
+        }),
+      ),
+    )
+    return {
+      usedBefore,
+      lockedOut: results.filter(({ status }) => status !== 200).length,
+      tokens: sentTokens(),
+    }
+  }
+
+  it('locks out every company that was refreshed meanwhile, if no write waits for replicas and the process keeps no pair', async () => {
+    const { store, authorizations } = await open(0)
+    const service = cleanup.use(
+      await startTestService({
+        provider,
+        store,
+        authorizations,
+        keys,
+        timing: { rejectedGrantRetryDelaysMs: [] },
+      }),
+    )
+    const { usedBefore, lockedOut } = await failOver(service, 'cut')
+    expect([usedBefore, lockedOut]).toEqual([20, 20])
+  })
+
+  it.each(['cut', 'kept'] as const)(
+    'locks out no company with REDIS_REPLICAS=1, because the cut-off primary gets no refresh token used (connections %s)',
+    async (connections) => {
+      const service = await start(await open(1))
+      const { usedBefore, lockedOut, tokens } = await failOver(service, connections)
+      expect([usedBefore, lockedOut]).toEqual([0, 0])
+      expect(new Set(tokens).size).toBe(20)
+      expect(tokens).toHaveLength(20)
+    },
+  )
+
+  it('locks out no company with REDIS_REPLICAS=0 as long as the process that has the pairs lives, and shows no used token', async () => {
+    const metrics = createMetrics('token-service')
+    const service = await start(await open(0), { metrics })
+    const { usedBefore, lockedOut, tokens } = await failOver(service, 'cut')
+    expect([usedBefore, lockedOut]).toEqual([20, 0])
+    expect(new Set(tokens).size).toBe(tokens.length)
+    expect(await metricsOf(service)).toMatch(
+      /^credential_pairs_restored_total\{source="memory",[^}]*\} 20$/m,
+    )
+  })
+
+  const metricsOf = async ({ url }: TestService): Promise<string> =>
+    (await fetch(`${url}/metrics`)).text()
+
+  it('restores the newest pair if the replica lacks two rotations of a company', async () => {
+    const service = await start(await open(0))
+    await service.connect('1')
+    await eventually(async () => expect(await pair.replica.exists(NAME)).toBe(1))
+    pair.link.stall()
+    await refreshed(service)
+    const { body } = await refreshed(service)
+    await pair.promote('cut')
+    await eventually(async () => expect(await pair.replica.hget(NAME, 'Version')).toBe('3'))
+    expect((await refreshed(service)).body['Version']).toBe(Number(body['Version']) + 1)
+    expect(new Set(sentTokens()).size).toBe(3)
+  })
+
+  it('restores a company that was connected meanwhile', async () => {
+    const service = await start(await open(0))
+    pair.link.stall()
+    expect((await service.connect('1')).status).toBe(201)
+    await refreshed(service)
+    await pair.promote('cut')
+    await eventually(async () => expect(await pair.replica.hget(NAME, 'Version')).toBe('2'))
+    await refreshed(service)
+    expect(new Set(sentTokens()).size).toBe(2)
+  })
+
+  it('names both causes in the remedy of a token that is rejected afterwards', async () => {
+    const redis = await open(0)
+    const service = await start(redis, { timing: { rejectedGrantRetryDelaysMs: [] } })
+    await service.connect('1')
+    await service.connect('2')
+    await eventually(async () => expect(await pair.replica.exists('ACC-2')).toBe(1))
+    await pair.promote('cut')
+    await eventually(() => expect(redis.connection.serverChangedAt()).not.toBeNull())
+    provider.revokeAll()
+    const { body } = await eventually(async () => {
+      const response = await refresh(service)
+      expect(response.status).toBe(424)
+      return response
+    })
+    expect(body).toMatchObject({
+      Fault: {
+        Code: 'invalid_grant',
+        Remedy: expect.stringMatching(/lost a newer token pair.+ended the grant/),
+      },
+    })
+    // A pair that was stored after the failover cannot have been superseded by a lost one.
+    await service.connect('2')
+    provider.revokeAll()
+    const later = await refresh(service, 'ACC-2')
+    expect(later.body).toMatchObject({
+      Fault: { Remedy: expect.not.stringContaining('newer token pair') },
+    })
+  })
+})
+
+describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () => {
+  it('withdraws the intent, so that the next refresh does not wait for a response', async () => {
+    // Waiting for a response to the intent would exceed the time that a caller waits.
+    const redis = await open(1)
+    const service = await start(redis, { timing: { foreignIntentMaxAgeMs: 60_000 } })
+    await service.connect('1')
+    pair.link.stall()
+    const rejected = await refresh(service)
+    expect([rejected.status, rejected.body['code']]).toEqual([503, 'store_unavailable'])
+    expect(refreshes()).toEqual([])
+    expect(await pair.primary.hget(NAME, 'Intent')).toBeNull()
+    expect(await pair.primary.exists(`lease:${NAME}`)).toBe(0)
+    pair.link.restore()
+    await refreshed(service)
+    expect(refreshes()).toHaveLength(1)
+  })
+
+  it('keeps the intent of a process that may have sent the refresh token', async () => {
+    const { store, redis } = await open(1)
+    const service = await start({ ...(await open(1)) })
+    await service.connect('1')
+    const lease = async (owner: string) => {
+      const acquired = await store.acquire(NAME, owner, 60_000)
+      if (acquired.kind !== 'acquired') throw new Error(acquired.kind)
+      return acquired.leased.lease
+    }
+    const first = await lease('a')
+    await store.recordIntent(first)
+    const intent = await redis.hget(NAME, 'Intent')
+    await store.release(first)
+    const second = await lease('b')
+    pair.link.stall()
+    await expect(store.recordIntent(second)).rejects.toMatchObject({ code: 'store_unavailable' })
+    expect(await pair.primary.hget(NAME, 'Intent')).toBe(intent)
+  })
+
+  it('issues the new token from memory and commits it at the new primary, with one event', async () => {
+    const bus = cleanup.use(createInProcessBus(silent))
+    const ids = await collectEvents(bus)
+    const redis = await open(1)
+    const service = await start(redis, {
+      bus,
+      failpoint: (at) => (at === 'before commit' ? pair.link.stall() : undefined),
+    })
+    await service.connect('1')
+    const { status, body } = await refresh(service)
+    expect([status, body['Version']]).toEqual([200, 2])
+    expect(await pair.primary.hget(NAME, 'Version')).toBe('2')
+    expect(await pair.replica.hget(NAME, 'Version')).toBe('1')
+    const token = (await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']
+    await pair.promote('cut')
+    await eventually(async () => expect(await pair.replica.hget(NAME, 'Version')).toBe('2'))
+    expect((await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(token)
+    // The new primary has no replica. Nothing is acknowledged, and no event is published, until it has one.
+    expect(ids).toEqual([`${NAME}/1/stored`])
+    await pair.rejoin()
+    await eventually(() => expect(ids).toContain(`${NAME}/2/refreshed`))
+    // The new primary may not know that the first event was published, which then repeats it with the same id.
+    expect([...new Set(ids)]).toEqual([`${NAME}/1/stored`, `${NAME}/2/refreshed`])
+    expect(refreshes()).toHaveLength(1)
+  })
+
+  it('responds 201 to a connect only when a replica has the company', async () => {
+    const redis = await open(1)
+    const service = await start(redis)
+    pair.link.stall()
+    let isAnswered = false
+    const connecting = service.connect('1').finally(() => (isAnswered = true))
+    await eventually(async () => expect(await pair.primary.exists(NAME)).toBe(1))
+    await eventually(() => expect(redis.health.report().status).toBe('waiting'))
+    expect(isAnswered).toBe(false)
+    await pair.promote('cut')
+    await pair.rejoin()
+    expect((await connecting).status).toBe(201)
+    expect(await pair.replica.hget(NAME, 'Version')).toBe('1')
+  })
+
+  it('reports in the health check why nothing is written, until the replica is back', async () => {
+    const { health } = await open(1)
+    pair.link.stall()
+    const writes = () => health.report().dependencies['redis-writes']
+    await eventually(() =>
+      expect(writes()).toMatchObject({
+        status: 'down',
+        reason: 'fewer replicas than REDIS_REPLICAS acknowledged a write',
+      }),
+    )
+    pair.link.restore()
+    await eventually(() => expect(writes()).toMatchObject({ status: 'up' }))
+  })
+
+  async function collectEvents(bus: MessageBus): Promise<string[]> {
+    const ids: string[] = []
+    await bus.declare({
+      exchanges: [{ name: CREDENTIALS_EXCHANGE, type: 'topic' }],
+      queues: [
+        { name: 'all', bindings: [{ exchange: CREDENTIALS_EXCHANGE, routingKey: 'credential.#' }] },
+      ],
+    })
+    bus.consume('all', { prefetch: 1, tag: 'test' }, async ({ messageId }) => {
+      ids.push(messageId)
+      return 'ack'
+    })
+    return ids
+  }
+})

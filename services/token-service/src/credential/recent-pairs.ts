@@ -1,0 +1,181 @@
+/**
+ * Keeps each stored token pair in memory for a while, and stores it again if the store loses it. Redis replicates
+ * asynchronously: a failover may go back to a state before the newest writes, although Redis had acknowledged them.
+ * The process that made these writes still has the pairs, and each time the connection is established again it
+ * compares them with the store (restoration.ts).
+ *
+ * A pair is kept for `KEEP_MS`, which is longer than an isolated primary accepts writes. While the connection is lost,
+ * no pair is dropped, because the time of a failover does not count.
+ */
+import type { CredentialStore, StoreConnection } from './credential-store.ts'
+import {
+  createRestorations,
+  type KeptPair,
+  type RescueFolder,
+  type RestorationOutcome,
+} from './restoration.ts'
+
+const KEEP_MS = 60_000
+/** The largest number of pairs; each takes a few kilobytes. */
+const MAX_PAIRS = 5_000
+const SWEEP_MS = 10_000
+
+export interface RestorationReport {
+  readonly name: string
+  readonly version: number
+  readonly source: 'memory' | 'file'
+  readonly outcome: Exclude<RestorationOutcome, 'failed'>
+}
+
+export interface RecentPairsDeps {
+  readonly store: CredentialStore
+  readonly connection: StoreConnection
+  /** `null` if `RESCUE_DIR` is not set. */
+  readonly rescue: RescueFolder | null
+  readonly owner: string
+  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
+  /** Called when the outbox has a new entry to relay. */
+  readonly notifyOutbox: () => void
+  /** Called for each pair that was stored again, and for each file, but not for pairs that were never lost. */
+  readonly report: (report: RestorationReport) => void
+  readonly onError: (error: unknown) => void
+}
+
+export interface RecentPairs extends AsyncDisposable {
+  /** The store, which also keeps the pairs that are stored through it. */
+  readonly store: CredentialStore
+  /** Writes a pair that cannot be committed to `RESCUE_DIR`; `false` if that is not set or failed. */
+  rescue(pair: KeptPair): Promise<boolean>
+  /** Starts to store the pairs of `RESCUE_DIR`. Resolves when the folder was read, and does not wait for the store. */
+  restoreFiles(): Promise<void>
+}
+
+export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
+  const { store, connection, rescue, report } = deps
+  const restorations = createRestorations(deps)
+  const recent = new Map<string, { readonly pair: KeptPair; readonly keptAt: number }>()
+  /** The pairs that were not compared with the store since the connection was lost, by name. */
+  const unconfirmed = new Map<string, KeptPair>()
+  let isConnected = true
+
+  function keep(pair: KeptPair): void {
+    const known = recent.get(pair.name)?.pair
+    const isNewGrant = pair.isNewGrant || (known?.isNewGrant && known.grantId === pair.grantId)
+    recent.delete(pair.name)
+    recent.set(pair.name, {
+      pair: { ...pair, isNewGrant: isNewGrant ?? false },
+      keptAt: performance.now(),
+    })
+    const [oldest] = recent.keys()
+    if (recent.size > MAX_PAIRS && oldest !== undefined) recent.delete(oldest)
+  }
+
+  function forget(name: string): void {
+    recent.delete(name)
+    unconfirmed.delete(name)
+  }
+
+  function dropExpired(): void {
+    if (!isConnected) return
+    for (const [name, { keptAt }] of recent) {
+      if (performance.now() - keptAt < KEEP_MS) return // the entries are in the order of their times
+      recent.delete(name)
+    }
+  }
+
+  async function restore(
+    pair: KeptPair,
+    source: RestorationReport['source'],
+  ): Promise<RestorationOutcome> {
+    const outcome = await restorations.restore(pair)
+    const { name, version } = pair
+    if (outcome === 'restored') deps.notifyOutbox()
+    if (outcome === 'restored' || (outcome === 'superseded' && source === 'file'))
+      report({ name, version, source, outcome })
+    return outcome
+  }
+
+  async function save(pair: KeptPair): Promise<boolean> {
+    forget(pair.name) // a kept pair of the same company is older
+    try {
+      await rescue?.save(pair)
+      return rescue !== null
+    } catch (error) {
+      deps.onError(error)
+      return false
+    }
+  }
+
+  const watch = connection.watch((isEstablished) => {
+    isConnected = isEstablished
+    for (const { pair } of recent.values()) {
+      unconfirmed.set(pair.name, pair)
+      if (isEstablished)
+        void restore(pair, 'memory').then((outcome) => {
+          if (outcome !== 'failed' && unconfirmed.get(pair.name) === pair)
+            unconfirmed.delete(pair.name)
+        })
+    }
+  })
+  const sweep = setInterval(dropExpired, SWEEP_MS)
+
+  return {
+    store: {
+      ...store,
+
+      async acquire(name, owner, leaseMs) {
+        await restorations.settled(name)
+        return store.acquire(name, owner, leaseMs)
+      },
+
+      async commit(lease, grant, dueAt, context, options = {}) {
+        const outcome = await store.commit(lease, grant, dueAt, context, options)
+        if (outcome === 'committed') {
+          const { name, grantId } = lease
+          const { isNoticeNew = false, version = lease.version + 1 } = options
+          keep({ name, version, grantId, isNewGrant: false, grant, dueAt, context, isNoticeNew })
+        }
+        return outcome
+      },
+
+      async put(grant, dueAt, context, options = {}) {
+        const credential = await store.put(grant, dueAt, context, options)
+        const { name, version } = credential
+        const { id: grantId = '' } = options
+        const isNoticeNew = grant.expiryNoticeDays !== null
+        unconfirmed.delete(name)
+        if (grantId === '') recent.delete(name)
+        else keep({ name, version, grantId, isNewGrant: true, grant, dueAt, context, isNoticeNew })
+        return credential
+      },
+
+      async settle(lease, settlement, context) {
+        // An exported pair belongs to another installation.
+        if (settlement.fault?.Code === 'transferred') forget(lease.name)
+        return store.settle(lease, settlement, context)
+      },
+
+      async remove(name, revoked, context, version) {
+        forget(name)
+        return store.remove(name, revoked, context, version)
+      },
+    },
+
+    rescue: save,
+
+    async restoreFiles() {
+      for (const { pair, remove } of (await rescue?.read()) ?? []) {
+        void restore(pair, 'file').then(async (outcome) => {
+          if (outcome !== 'failed') await remove().catch(deps.onError)
+        })
+      }
+    },
+
+    async [Symbol.asyncDispose]() {
+      clearInterval(sweep)
+      watch[Symbol.dispose]()
+      await restorations[Symbol.asyncDispose]()
+      for (const pair of unconfirmed.values()) await save(pair)
+    },
+  }
+}

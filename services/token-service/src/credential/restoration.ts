@@ -1,0 +1,190 @@
+/**
+ * Stores a token pair again that the store does not have: it was lost in a failover of the store after it had been
+ * committed, or a process that shut down has saved it in a file. A provider that rotates refresh tokens accepts only
+ * the newest pair, so the older pair in the store is of no use.
+ *
+ * - The rules are those of a refresh: the pair is committed under a lease, version and fence are compared (I7 of
+ *   refresh.ts), and a newer pair or another grant wins (I8). The pair keeps its version.
+ * - While a restoration runs, this process does not acquire the lease of that credential for anything else. A refresh
+ *   would send a refresh token that the provider has already rotated.
+ * - A restoration ends only when the store has acknowledged the pair or does not need it, or when the process shuts
+ *   down.
+ */
+import { hasCode, IntegrationError } from '@integration-host/shared/errors'
+import { backoffMs } from '@integration-host/shared/process/backoff'
+import type { Credential, Grant } from './credential.ts'
+import { type CredentialStore, type Lease, VersionConflict } from './credential-store.ts'
+import type { AuditContext } from './outbox.ts'
+import { createSemaphore } from './semaphore.ts'
+
+/** A token pair with everything that is needed to commit it again. */
+export interface KeptPair {
+  readonly name: string
+  readonly version: number
+  /** Identifies the grant to which the pair belongs (`Lease.grantId`). */
+  readonly grantId: string
+  /** Whether the grant itself may be missing in the store, because it was stored shortly before the pair. */
+  readonly isNewGrant: boolean
+  readonly grant: Grant
+  readonly dueAt: number
+  readonly context: AuditContext
+  readonly isNoticeNew: boolean
+}
+
+/** A folder for pairs that a process could not commit before it shut down (`RESCUE_DIR`). */
+export interface RescueFolder {
+  /** Encrypts a pair and writes it to a file. @throws the file system's error. */
+  save(pair: KeptPair): Promise<void>
+  /** Reads all pairs. A file that cannot be read is logged and stays where it is. */
+  read(): Promise<readonly { readonly pair: KeptPair; readonly remove: () => Promise<void> }[]>
+}
+
+/**
+ * `superseded`: the store has this pair or a newer one, or another grant, or the credential was removed. `failed`: the
+ * process shut down first, or an unexpected error was reported.
+ */
+export type RestorationOutcome = 'restored' | 'superseded' | 'failed'
+
+export interface RestorationDeps {
+  readonly store: Pick<CredentialStore, 'get' | 'acquire' | 'release' | 'commit' | 'put'>
+  /** Identifies this process in leases. */
+  readonly owner: string
+  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
+  /** Receives an unexpected error, which ends a restoration. */
+  readonly onError: (error: unknown) => void
+}
+
+export interface Restorations extends AsyncDisposable {
+  /** Restores a pair. Restorations of one credential run one after the other. */
+  restore(pair: KeptPair): Promise<RestorationOutcome>
+  /**
+   * Resolves when no restoration of this credential runs.
+   *
+   * @throws {IntegrationError} `store_unavailable` if it still runs after 5 s.
+   */
+  settled(name: string): Promise<void>
+}
+
+const LEASE_MS = 15_000
+const CONCURRENCY = 16
+const SETTLED_WAIT_MS = 5_000
+const RETRY = { baseMs: 50, capMs: 1_000, random: 1 } as const
+
+/** How far a restoration has come. A write whose outcome is unknown is repeated, not planned again. */
+type Progress =
+  | { readonly step: 'compare' }
+  | { readonly step: 'put' }
+  | { readonly step: 'commit'; readonly lease: Lease }
+
+export function createRestorations(deps: RestorationDeps): Restorations {
+  const { store, sleep } = deps
+  const inFlight = new Map<string, Promise<RestorationOutcome>>()
+  const semaphore = createSemaphore(CONCURRENCY)
+  const shutdown = new AbortController()
+
+  /** Compares the pair with the store, and acquires the lease if the pair has to be stored. */
+  async function compare(pair: KeptPair): Promise<Progress | 'superseded'> {
+    const { name, version } = pair
+    // Most pairs are still stored. This read avoids a lease for them.
+    const stored = await store.get(name)
+    if (stored !== null && stored.version >= version) return 'superseded'
+    const acquired = await store.acquire(name, deps.owner, LEASE_MS)
+    if (acquired.kind === 'busy') return { step: 'compare' }
+    if (acquired.kind === 'absent')
+      return pair.isNewGrant && !acquired.wasRemoved ? { step: 'put' } : 'superseded'
+    const { lease, credential } = acquired.leased
+    if (isOlder(credential, lease, pair)) return { step: 'commit', lease }
+    await store.release(lease)
+    return 'superseded'
+  }
+
+  async function proceed(
+    pair: KeptPair,
+    progress: Progress,
+  ): Promise<Progress | Exclude<RestorationOutcome, 'failed'>> {
+    const { grant, dueAt, context, version, isNoticeNew } = pair
+    switch (progress.step) {
+      case 'compare':
+        return compare(pair)
+      case 'put':
+        await store.put(grant, dueAt, context, {
+          id: pair.grantId,
+          atLeast: version - 1,
+          over: null,
+        })
+        return 'restored'
+      case 'commit': {
+        const options = { isNoticeNew, version }
+        const outcome = await store.commit(progress.lease, grant, dueAt, context, options)
+        if (outcome === 'fenced') return { step: 'compare' }
+        return outcome === 'committed' ? 'restored' : 'superseded'
+      }
+    }
+  }
+
+  async function untilStored(pair: KeptPair): Promise<RestorationOutcome> {
+    let progress: Progress = { step: 'compare' }
+    for (let attempt = 1; !shutdown.signal.aborted; attempt += 1) {
+      try {
+        const next = await proceed(pair, progress)
+        if (typeof next === 'string') return next
+        const isWaiting = next.step === 'compare'
+        progress = next
+        if (!isWaiting) continue
+      } catch (error) {
+        if (error instanceof VersionConflict) progress = { step: 'compare' }
+        else if (!hasCode(error, 'store_unavailable')) {
+          deps.onError(error)
+          return 'failed'
+        }
+      }
+      await sleep(backoffMs(attempt, RETRY), shutdown.signal)
+    }
+    return 'failed'
+  }
+
+  return {
+    restore(pair) {
+      const earlier = inFlight.get(pair.name) ?? Promise.resolve()
+      const running = earlier
+        .then(() => semaphore.run(() => untilStored(pair)))
+        .finally(() => {
+          if (inFlight.get(pair.name) === running) inFlight.delete(pair.name)
+        })
+      inFlight.set(pair.name, running)
+      return running
+    },
+
+    async settled(name) {
+      const running = inFlight.get(name)
+      if (running === undefined) return
+      const timer = new AbortController()
+      const isSettled = await Promise.race([
+        running.then(() => true),
+        sleep(SETTLED_WAIT_MS, timer.signal).then(() => false),
+      ])
+      timer.abort()
+      if (isSettled) return
+      throw new IntegrationError('store_unavailable', `the tokens of ${name} are stored again`, {
+        retryAfterSeconds: 1,
+      })
+    },
+
+    async [Symbol.asyncDispose]() {
+      shutdown.abort()
+      await Promise.all(inFlight.values())
+    },
+  }
+}
+
+/** Returns whether the stored pair is an earlier one than `pair`, so that `pair` may replace it. */
+function isOlder(stored: Credential, lease: Lease, pair: KeptPair): boolean {
+  if (lease.version >= pair.version) return false
+  // Another installation has custody, so no pair may be used here.
+  if (stored.fault?.Code === 'transferred') return false
+  // The times of the requests decide between two grants, because both may have got the same version.
+  return (
+    lease.grantId === pair.grantId ||
+    (pair.isNewGrant && stored.refreshedAt < pair.grant.refreshedAt)
+  )
+}
