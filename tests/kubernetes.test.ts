@@ -314,12 +314,10 @@ describe('the examples for the operators of the backends', () => {
   const EXAMPLES = 'deploy/kubernetes/examples'
   const resources = manifests(EXAMPLES, readdirSync(join(root, EXAMPLES)))
   /** Returns the specification of a custom resource, whose schema is not available here. */
-  const specOf = <Spec>(kind: string): Spec => {
-    const found = resources.find((resource) => resource.kind === kind) as
-      | (Manifest & { spec: Spec })
-      | undefined
+  const specOf = (kind: string): unknown => {
+    const found = resources.find((resource) => resource.kind === kind)
     if (found === undefined) throw new Error(`no example of ${kind}`)
-    return found.spec
+    return (found as Manifest & { readonly spec: unknown }).spec
   }
   /** Returns the settings of a configuration file whose lines have the form `name value` or `name = value`. */
   const settingsOf = (file: string): ReadonlyMap<string, string> =>
@@ -339,11 +337,11 @@ describe('the examples for the operators of the backends', () => {
   })
 
   it('RabbitMQ has three nodes in different zones, and grows its queues as deploy/rabbitmq.conf does', () => {
-    const spec = specOf<{
+    const spec = specOf('RabbitmqCluster') as {
       replicas: number
       rabbitmq: { additionalConfig: string }
       override: { statefulSet: { spec: Workload['spec'] } }
-    }>('RabbitmqCluster')
+    }
     expect(spec.replicas).toBe(3)
     const settings = settingsOf(spec.rabbitmq.additionalConfig)
     const shipped = [...settingsOf(read('deploy/rabbitmq.conf'))].filter(([name]) =>
@@ -357,10 +355,10 @@ describe('the examples for the operators of the backends', () => {
   })
 
   it('Redis has two replicas, and an isolated primary rejects writes before Sentinel replaces it', () => {
-    const { clusterSize, topologySpreadConstraints } = specOf<{
+    const { clusterSize, topologySpreadConstraints } = specOf('RedisReplication') as {
       clusterSize: number
       topologySpreadConstraints: { topologyKey: string }[]
-    }>('RedisReplication')
+    }
     expect([clusterSize, topologySpreadConstraints[0]?.topologyKey]).toEqual([3, ZONE])
     const { data } = resources.find(({ kind }) => kind === 'ConfigMap') as Manifest & {
       data: Record<string, string>
@@ -371,10 +369,10 @@ describe('the examples for the operators of the backends', () => {
       'maxmemory-policy': 'noeviction',
       'min-replicas-to-write': '1',
     })
-    const sentinel = specOf<{
+    const sentinel = specOf('RedisSentinel') as {
       clusterSize: number
       redisSentinelConfig: { quorum: string; downAfterMilliseconds: string }
-    }>('RedisSentinel')
+    }
     expect(sentinel).toMatchObject({ clusterSize: 3, redisSentinelConfig: { quorum: '2' } })
     expect(Number(settings.get('min-replicas-max-lag')) * 1_000).toBeLessThan(
       Number(sentinel.redisSentinelConfig.downAfterMilliseconds),

@@ -1,10 +1,13 @@
 /** Runs doctor against a Redis with a replica and a PostgreSQL with a standby, both of this test only. */
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { freePort } from '@integration-host/shared/test-support/free-ports'
 import { describe, expect, it } from 'vitest'
 import { startPrivateServers } from '../support/backends/private-servers.ts'
+import { untilReachable } from '../support/backends/probes.ts'
 import { serverFolders } from '../support/backends/server-binaries.ts'
 import { ServerGroup } from '../support/backends/server-group.ts'
 import { parseJsonLines, runCli } from '../support/processes/cli.ts'
@@ -24,6 +27,34 @@ async function doctor(
 ): Promise<CheckResult | undefined> {
   const { stdout } = await runCli(['doctor', '--json', '--only', subject], { env })
   return parseJsonLines<CheckResult>(stdout).find(({ Check }) => Check === check)
+}
+
+/** Starts a Sentinel that watches the primary `main`. */
+async function startSentinel(primary: URL): Promise<AsyncDisposable & { readonly port: number }> {
+  const port = await freePort()
+  const group = new ServerGroup()
+  const config = join(group.folder, 'sentinel.conf')
+  const lines = [
+    `port ${port}`,
+    'bind 127.0.0.1',
+    `dir ${group.folder}`,
+    `sentinel monitor main ${primary.hostname} ${primary.port} 1`,
+    `sentinel auth-pass main ${primary.password}`,
+    'sentinel down-after-milliseconds main 5000',
+  ]
+  await writeFile(config, `${lines.join('\n')}\n`)
+  const programs = (await serverFolders(['redis'])).get('redis') ?? ''
+  const server = group.start({
+    program: join(programs, 'redis-server'),
+    args: [config, '--sentinel'],
+    logFile: join(group.folder, 'log'),
+    stopSignal: 'TERM',
+  })
+  await untilReachable('redis', `redis://127.0.0.1:${port}`, {
+    deadlineMs: 30_000,
+    whileRunning: () => server.assertRunning(),
+  })
+  return { port, [Symbol.asyncDispose]: () => group.stop() }
 }
 
 describe('the doctor command against replicated backends', () => {
@@ -68,6 +99,22 @@ describe('the doctor command against replicated backends', () => {
     expect(await replicas({ REDIS_REPLICAS: '1' })).toMatchObject({
       Verdict: 'problem',
       Found: '1 connected; 2 needed',
+    })
+
+    // One of two Sentinels responds, and names the primary.
+    const sentinel = opened.use(await startSentinel(primaryUrl))
+    const sentinels = `redis+sentinel://:${primaryUrl.password}@127.0.0.1:2,127.0.0.1:${sentinel.port}`
+    expect(await replicas({ REDIS_URL: `${sentinels}/main` })).toMatchObject({
+      Found: '1 connected; 2 needed',
+    })
+    const lag = { REDIS_URL: `${sentinels}/main` }
+    expect(await doctor('redis', 'min-replicas-max-lag', lag)).toMatchObject({
+      Verdict: 'warning',
+      Found: '10 s, and Sentinel replaces a primary after 5 s',
+    })
+    expect(await doctor('redis', 'connection', { REDIS_URL: `${sentinels}/other` })).toMatchObject({
+      Verdict: 'problem',
+      Found: expect.stringContaining('knows no primary of this name'),
     })
     expect(await doctor('redis', 'role', { REDIS_URL: replicaUrl.href })).toMatchObject({
       Verdict: 'problem',

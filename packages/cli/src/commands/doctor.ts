@@ -12,8 +12,10 @@ import {
   parseConfig,
   secret,
 } from '@integration-host/shared/process/config'
+import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
-import { tlsSettings } from '@integration-host/shared/tls/tls-files'
+import { redisUrl } from '@integration-host/shared/redis/address'
+import { tlsFiles, tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { z } from 'zod'
 import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
 import { examineBroker } from '../doctor/broker.ts'
@@ -33,11 +35,13 @@ import { readServices, secretsOf, usable } from '../settings.ts'
 import { type Colour, counted, createTable, painter, plain, print, notify } from '../terminal.ts'
 
 const Settings = z.object({
-  REDIS_URL: backendUrl(/^rediss?$/, 'redis://localhost:6379').optional(),
+  REDIS_URL: redisUrl().optional(),
+  ...tlsSettings('REDIS'),
   REDIS_REPLICAS: integer(0, 9).optional(),
   DATABASE_URL: postgresUrl().optional(),
   ...tlsSettings('DATABASE'),
-  AMQP_URL: backendUrl(/^amqps?$/, 'amqp://user:password@host:5672').optional(),
+  AMQP_URL: amqpUrl().optional(),
+  ...tlsSettings('AMQP'),
   AMQP_PREFIX: z.string().default(''),
   AMQP_MANAGEMENT_URL: backendUrl(/^https?$/, 'http://user:password@host:15672').optional(),
   DISCOVERY_URL: httpUrl().optional(),
@@ -78,7 +82,7 @@ With --json one check result on each line.
 
 It reads the settings of the services: REDIS_URL, REDIS_REPLICAS, DATABASE_URL, AMQP_URL, AMQP_PREFIX, DISCOVERY_URL,
 CLIENT_ID, CLIENT_SECRET, TOKEN_SERVICE_URL, GATEWAY_URL, COORDINATOR_URL, DEMO_API_URL, SERVICE_API_KEY, each also as …_FILE;
-and AMQP_MANAGEMENT_URL, the address of RabbitMQ's management API with a user who has the tag monitoring. A check
+REDIS_CA_FILE, AMQP_CA_FILE and their …_CERT_FILE and …_KEY_FILE; and AMQP_MANAGEMENT_URL, the address of RabbitMQ's management API with a user who has the tag monitoring. A check
 whose setting is missing is reported as skipped.
 
 Exit code 0: nothing is wrong, or only warnings. 1: there are problems.
@@ -111,13 +115,18 @@ Examples:
     )
     const examinations: Record<Subject, () => Promise<readonly CheckResult[]>> = {
       redis: given(settings.REDIS_URL, 'REDIS_URL', (url) =>
-        examineRedis(url, settings.REDIS_REPLICAS, signal),
+        examineRedis(url, tlsFiles('REDIS', settings), settings.REDIS_REPLICAS, signal),
       ),
       postgres: given(settings.DATABASE_URL, 'DATABASE_URL', (url) =>
         examinePostgres(url, settings, signal),
       ),
       rabbitmq: given(settings.AMQP_URL, 'AMQP_URL', async (url) =>
-        examineBroker(url, settings, (await coordinator).processes, signal),
+        examineBroker(
+          url,
+          { ...settings, tls: tlsFiles('AMQP', settings) },
+          (await coordinator).processes,
+          signal,
+        ),
       ),
       provider: given(settings.DISCOVERY_URL, 'DISCOVERY_URL', (url) =>
         examineProvider(url, clientOf(settings), signal),

@@ -4,13 +4,16 @@ import {
   skipped,
   warning,
 } from '@integration-host/shared/observability/checks/check-result'
+import { type AmqpNode, parseAmqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import type { Secret } from '@integration-host/shared/secrets/secret'
+import type { TlsFiles } from '@integration-host/shared/tls/tls-files'
 import { type ProcessOutline, wantedQueues } from './broker-topology.ts'
 import { examineManagement, type Management } from './management.ts'
 import { examineRabbitMq } from './rabbitmq.ts'
 import { isReached } from './reach.ts'
 
 export interface BrokerSettings {
+  readonly tls: TlsFiles | undefined
   readonly AMQP_PREFIX: string
   readonly AMQP_MANAGEMENT_URL?: Secret | undefined
 }
@@ -36,10 +39,11 @@ export async function examineBroker(
           ),
         ]
       : []
-  const management = managementOf(url, settings)
+  const nodes = parseAmqpUrl(url.reveal())
+  const management = managementOf(nodes[0], settings)
   const managed = management === null ? null : await examineManagement(management, queues, signal)
   const hasManagement = managed !== null && 'results' in managed
-  const overAmqp = await examineRabbitMq(url, hasManagement ? [] : queues, signal)
+  const overAmqp = await examineRabbitMq(nodes, settings.tls, hasManagement ? [] : queues, signal)
   if (!isReached(overAmqp)) return overAmqp
   if (hasManagement) return [...overAmqp, ...managed.results, ...unknown]
   const why = managed === null ? 'AMQP_MANAGEMENT_URL is not set' : `management API: ${managed.why}`
@@ -56,8 +60,8 @@ export async function examineBroker(
  * Returns the management API at AMQP_MANAGEMENT_URL. If this setting is missing, returns the management API at the
  * default port of a local broker, or `null` for a remote broker.
  */
-function managementOf(amqp: Secret, settings: BrokerSettings): Management | null {
-  const broker = new URL(amqp.reveal())
+function managementOf(node: AmqpNode, settings: BrokerSettings): Management | null {
+  const broker = new URL(node.url)
   const vhost = decodeURIComponent(broker.pathname.slice(1)) || '/'
   const isLocal = isLoopback(broker.hostname)
   if (settings.AMQP_MANAGEMENT_URL === undefined && !isLocal) return null

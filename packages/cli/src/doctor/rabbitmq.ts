@@ -9,37 +9,57 @@ import {
   inequivalenceOf,
   versionOf,
 } from '@integration-host/shared/messaging/rabbitmq/broker-errors'
-import type { Secret } from '@integration-host/shared/secrets/secret'
+import type { AmqpNode } from '@integration-host/shared/messaging/rabbitmq/address'
+import type { TlsFiles } from '@integration-host/shared/tls/tls-files'
 import type { ChannelModel } from 'amqplib'
 import type { WantedQueue } from './broker-topology.ts'
-import { hostOf, DeadlinePassed, reached, unreachable } from './reach.ts'
+import { DeadlinePassed, isReached, reached, unreachable } from './reach.ts'
 
 const TIMEOUT_MS = 3_000
 
-/** Checks a broker and its queues over AMQP. The check creates nothing on the broker. */
+/**
+ * Checks each node of a broker over AMQP, and the queues over the first node that can be used. The check creates nothing
+ * on the broker.
+ */
 export async function examineRabbitMq(
-  url: Secret,
+  nodes: readonly AmqpNode[],
+  tls: TlsFiles | undefined,
   queues: readonly WantedQueue[],
   signal: AbortSignal,
 ): Promise<readonly CheckResult[]> {
-  const host = hostOf(url)
+  const results: CheckResult[] = []
+  for (const node of nodes) {
+    const isFirst = !isReached(results)
+    results.push(...(await examineNode(node, tls, isFirst ? queues : [], signal)))
+  }
+  return results
+}
+
+async function examineNode(
+  node: AmqpNode,
+  tls: TlsFiles | undefined,
+  queues: readonly WantedQueue[],
+  signal: AbortSignal,
+): Promise<readonly CheckResult[]> {
   const { connect } = await import('amqplib')
+  const { tlsOptions } = await import('@integration-host/shared/messaging/rabbitmq/tls-options')
   let model: ChannelModel | null = null
   const stop = (): void => void model?.close().catch(() => {})
   signal.addEventListener('abort', stop, { once: true })
   try {
-    model = await connect(url.reveal(), {
+    model = await connect(node.url, {
       timeout: TIMEOUT_MS,
       clientProperties: { connection_name: 'doctor' },
+      ...(node.usesTls && tlsOptions(node, tls)),
     })
     model.on('error', () => {})
     return [
-      reached(host),
+      reached(node.name),
       checkVersion('rabbitmq', versionOf(model)),
-      ...(await checkQueues(model, queues)),
+      ...(queues.length === 0 ? [] : await checkQueues(model, queues)),
     ]
   } catch (error) {
-    return [unreachable(host, 'AMQP_URL', signal.aborted ? new DeadlinePassed() : error)]
+    return [unreachable(node.name, 'AMQP_URL', signal.aborted ? new DeadlinePassed() : error)]
   } finally {
     signal.removeEventListener('abort', stop)
     await model?.close().catch(() => {})

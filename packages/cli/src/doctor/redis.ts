@@ -9,27 +9,86 @@ import {
 import { checkClock } from '@integration-host/shared/observability/checks/clock'
 import {
   checkRedisReplicas,
+  checkSentinelDownAfter,
   DEFAULT_MAX_LAG_SECONDS,
 } from '@integration-host/shared/observability/checks/redis-replicas'
+import { nameOf, type Server } from '@integration-host/shared/process/server-list'
+import { parseRedisUrl, type RedisAddress } from '@integration-host/shared/redis/address'
+import { redisReason } from '@integration-host/shared/redis/reason'
 import type { Secret } from '@integration-host/shared/secrets/secret'
-import { hostOf, DeadlinePassed, reached, unreachable } from './reach.ts'
+import type { TlsFiles } from '@integration-host/shared/tls/tls-files'
+import { DeadlinePassed, reached, unreachable } from './reach.ts'
 
 const TIMEOUT_MS = 3_000
 
 /**
- * Checks whether a Redis server stores data durably. The check writes nothing.
+ * Checks whether the Redis primary at an address stores data durably. The check writes nothing.
  *
  * @param requiredReplicas `REDIS_REPLICAS`; if it is not set, token-service uses the server's `min-replicas-to-write`
  */
 export async function examineRedis(
   url: Secret,
+  tls: TlsFiles | undefined,
   requiredReplicas: number | undefined,
   signal: AbortSignal,
 ): Promise<readonly CheckResult[]> {
-  const host = hostOf(url)
+  const address = parseRedisUrl(url.reveal())
+  const results: CheckResult[] = []
+  let servers: readonly Server[]
+  let downAfterMs: number | null = null
+  if (address.kind === 'servers') servers = address.servers
+  else
+    try {
+      const { findPrimary } = await import('@integration-host/shared/redis/sentinel')
+      const primary = await findPrimary(address.sentinels, tls)
+      servers = [primary]
+      ;({ downAfterMs } = primary)
+    } catch (error) {
+      return [
+        problem(
+          'connection',
+          `no Sentinel names a primary: ${redisReason(error)}`,
+          'Check the Sentinels, and the name of the primary in the address (REDIS_URL)',
+        ),
+      ]
+    }
+  for (const server of servers) {
+    const examined = await examineServer(server, {
+      address,
+      tls,
+      requiredReplicas,
+      signal,
+      downAfterMs,
+    })
+    // With several servers, the others are replicas or are being replaced: their roles and settings do not matter.
+    if (examined.isPrimary || servers.length === 1) return [...results, ...examined.results]
+    results.push(...examined.results.filter(({ check }) => check === 'connection'))
+  }
+  return [
+    ...results,
+    problem('role', 'none of the servers is the primary', 'Wait for the failover, or promote one.'),
+  ]
+}
+
+interface Deps {
+  readonly address: RedisAddress
+  readonly tls: TlsFiles | undefined
+  readonly requiredReplicas: number | undefined
+  /** What the Sentinels say; `null` without Sentinel. */
+  readonly downAfterMs: number | null
+  readonly signal: AbortSignal
+}
+
+async function examineServer(
+  server: Server,
+  { address, tls, requiredReplicas, downAfterMs, signal }: Deps,
+): Promise<{ readonly isPrimary: boolean; readonly results: readonly CheckResult[] }> {
+  const host = nameOf(server)
   // The driver is loaded on demand, so that other commands start faster.
   const { Redis } = await import('ioredis')
-  const redis = new Redis(url.reveal(), {
+  const { clientOptions } = await import('@integration-host/shared/redis/connection')
+  const redis = new Redis({
+    ...clientOptions(address, { next: () => server, tls }),
     connectionName: 'doctor',
     lazyConnect: true,
     connectTimeout: TIMEOUT_MS,
@@ -61,17 +120,22 @@ export async function examineRedis(
       maxLagSeconds: Number((await setting('min-replicas-max-lag')) ?? DEFAULT_MAX_LAG_SECONDS),
     }
     const replayer = (await redis.call('ACL', 'GETUSER', 'default').catch(() => [])) as unknown[]
-    return [
-      reached(host),
-      ...checkServer(info, await setting('appendfsync')),
-      ...(isPrimary(info) ? [checkRedisReplicas(replication)] : []),
-      ...checkDefaultUser(replayer),
-      clock,
-    ]
+    const isPrimary = parseInfo(info).get('role') === 'master'
+    const sentinel = downAfterMs === null ? null : checkSentinelDownAfter(replication, downAfterMs)
+    return {
+      isPrimary,
+      results: [
+        reached(host),
+        ...checkServer(info, await setting('appendfsync')),
+        ...(isPrimary ? [checkRedisReplicas(replication)] : []),
+        ...(sentinel === null ? [] : [sentinel]),
+        ...checkDefaultUser(replayer),
+        clock,
+      ],
+    }
   } catch (error) {
-    return [
-      unreachable(host, 'REDIS_URL', signal.aborted ? new DeadlinePassed() : (failure ?? error)),
-    ]
+    const reason = signal.aborted ? new DeadlinePassed() : (failure ?? error)
+    return { isPrimary: false, results: [unreachable(host, 'REDIS_URL', reason)] }
   } finally {
     signal.removeEventListener('abort', stop)
     redis.disconnect()
@@ -120,8 +184,6 @@ export function checkDefaultUser(replayer: readonly unknown[]): readonly CheckRe
         ),
   ]
 }
-
-const isPrimary = (text: string): boolean => parseInfo(text).get('role') === 'master'
 
 function roleOf(info: Info): CheckResult[] {
   const role = info.get('role') ?? 'unknown'

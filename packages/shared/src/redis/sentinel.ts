@@ -8,6 +8,14 @@ import { NoPrimary, redisReason } from './reason.ts'
 const TIMEOUT_MS = 1_000
 const RECONNECT_INTERVAL_MS = 5_000
 
+/** The primary, as a Sentinel describes it. */
+export interface Primary extends Server {
+  /** A larger number is a newer configuration. */
+  readonly epoch: number
+  /** The milliseconds after which Sentinel regards an unresponsive primary as down. */
+  readonly downAfterMs: number
+}
+
 /**
  * Asks all Sentinels for the address of the primary. If they disagree, the newest configuration counts: a Sentinel
  * that is cut off from the others still names the previous primary.
@@ -17,7 +25,7 @@ const RECONNECT_INTERVAL_MS = 5_000
 export async function findPrimary(
   sentinels: SentinelAddress,
   tls: TlsFiles | undefined,
-): Promise<Server> {
+): Promise<Primary> {
   const replies = await Promise.allSettled(
     sentinels.servers.map((server) => askSentinel(server, sentinels, tls)),
   )
@@ -37,7 +45,7 @@ async function askSentinel(
   server: Server,
   sentinels: SentinelAddress,
   tls: TlsFiles | undefined,
-): Promise<Server & { readonly epoch: number }> {
+): Promise<Primary> {
   const client = new Redis({
     ...clientOptions(server, sentinels, tls),
     commandTimeout: TIMEOUT_MS,
@@ -51,7 +59,12 @@ async function askSentinel(
     await client.connect()
     const reply = (await client.call('SENTINEL', 'MASTER', sentinels.name)) as string[]
     const field = (name: string): string => reply[reply.indexOf(name) + 1] ?? ''
-    return { host: field('ip'), port: Number(field('port')), epoch: Number(field('config-epoch')) }
+    return {
+      host: field('ip'),
+      port: Number(field('port')),
+      epoch: Number(field('config-epoch')),
+      downAfterMs: Number(field('down-after-milliseconds')),
+    }
   } catch (error) {
     throw failure ?? error
   } finally {

@@ -8,12 +8,13 @@
 import { once } from 'node:events'
 import type { Duplex } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
-import { type ChannelModel, connect, credentials } from 'amqplib'
+import { type ChannelModel, connect } from 'amqplib'
 import { backoffMs } from '../../process/backoff.ts'
 import type { Secret } from '../../secrets/secret.ts'
 import type { TlsFiles } from '../../tls/tls-files.ts'
 import { type AmqpNode, parseAmqpUrl } from './address.ts'
 import { brokerReason } from './broker-errors.ts'
+import { tlsOptions } from './tls-options.ts'
 
 /** How long a node may be silent while a connection is opened. */
 const CONNECT_TIMEOUT_MS = 5_000
@@ -175,15 +176,6 @@ const shuffled = <T>(elements: readonly T[]): T[] =>
     .map((element) => ({ element, order: Math.random() }))
     .toSorted((one, other) => one.order - other.order)
     .map(({ element }) => element)
-
-/**
- * Returns the options for TLS. A client certificate also authenticates the user (SASL EXTERNAL) if the URL names no
- * user; RabbitMQ then needs the plugin rabbitmq_auth_mechanism_ssl.
- */
-const tlsOptions = (node: AmqpNode, tls: TlsFiles | undefined) => ({
-  ...tls?.read(),
-  ...(tls?.hasCertificate && !node.hasUser && { credentials: credentials.external() }),
-})
 
 // amqplib reads the heartbeat interval from the URL. An interval that the operator has set there has precedence.
 function withHeartbeat(text: string): string {
