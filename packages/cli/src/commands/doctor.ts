@@ -80,10 +80,10 @@ With --json one check result on each line.
   --timeout SECONDS   the deadline of all checks together (default ${DEFAULT_SECONDS})
   --strict            exit with code 1 for warnings too
 
-It reads the settings of the services: REDIS_URL, REDIS_REPLICAS, DATABASE_URL, AMQP_URL, AMQP_PREFIX, DISCOVERY_URL,
-CLIENT_ID, CLIENT_SECRET, TOKEN_SERVICE_URL, GATEWAY_URL, COORDINATOR_URL, DEMO_API_URL, SERVICE_API_KEY, each also as …_FILE;
-REDIS_CA_FILE, AMQP_CA_FILE and their …_CERT_FILE and …_KEY_FILE; and AMQP_MANAGEMENT_URL, the address of RabbitMQ's management API with a user who has the tag monitoring. A check
-whose setting is missing is reported as skipped.
+It reads the settings of the services: REDIS_URL, REDIS_REPLICAS, DATABASE_URL, AMQP_URL, AMQP_PREFIX, the files for TLS such as
+REDIS_CA_FILE, DISCOVERY_URL, CLIENT_ID, CLIENT_SECRET, TOKEN_SERVICE_URL, GATEWAY_URL, COORDINATOR_URL, DEMO_API_URL, SERVICE_API_KEY,
+each also as …_FILE; and AMQP_MANAGEMENT_URL, the address of RabbitMQ's management API with a user who has the tag monitoring. A
+check whose setting is missing is reported as skipped.
 
 Exit code 0: nothing is wrong, or only warnings. 1: there are problems.
 

@@ -88,7 +88,7 @@ async function examineServer(
   const { Redis } = await import('ioredis')
   const { clientOptions } = await import('@integration-host/shared/redis/connection')
   const redis = new Redis({
-    ...clientOptions(address, { next: () => server, tls }),
+    ...clientOptions(address, { next: () => server, tls, timeoutMs: TIMEOUT_MS }),
     connectionName: 'doctor',
     lazyConnect: true,
     connectTimeout: TIMEOUT_MS,
