@@ -66,6 +66,8 @@ describe('the documents', () => {
     ]) {
       const source = await read(`services/${service}/src/config.ts`)
       for (const [, name = ''] of source.matchAll(/^\s{2,}([A-Z][A-Z_]{3,}):/gm)) declared.add(name)
+      for (const [, prefix = ''] of source.matchAll(/tlsSettings\('([A-Z]+)'\)/g))
+        for (const kind of ['CA', 'CERT', 'KEY']) declared.add(`${prefix}_${kind}_FILE`)
     }
     for (const name of ['HOST', 'PORT', 'LOG_LEVEL']) declared.add(name)
     const undocumented = [...declared].filter((name) => !documented.has(name))

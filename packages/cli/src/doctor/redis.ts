@@ -91,7 +91,6 @@ async function examineServer(
     ...clientOptions(address, { next: () => server, tls, timeoutMs: TIMEOUT_MS }),
     connectionName: 'doctor',
     lazyConnect: true,
-    connectTimeout: TIMEOUT_MS,
     commandTimeout: TIMEOUT_MS,
     retryStrategy: () => null,
     maxRetriesPerRequest: 0,
