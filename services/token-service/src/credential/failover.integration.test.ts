@@ -152,6 +152,27 @@ describe('a failover to a replica that lacks the newest writes', () => {
     expect(new Set(sentTokens()).size).toBe(3)
   })
 
+  it('commits a pair that is still in memory, although the replica lacks the pair before it as well', async () => {
+    let refreshCount = 0
+    const lost = Promise.withResolvers<void>()
+    const service = await start(await open(0), {
+      failpoint: (at) =>
+        at === 'before commit' && ++refreshCount === 2 ? lost.promise : undefined,
+    })
+    await service.connect('1')
+    await eventually(async () => expect(await pair.replica.exists(NAME)).toBe(1))
+    pair.link.stall()
+    await refreshed(service)
+    const last = refresh(service)
+    await eventually(() => expect(refreshCount).toBe(2))
+    await pair.promote('cut')
+    lost.resolve()
+    expect((await last).body).toMatchObject({ Version: 3 })
+    await eventually(async () => expect(await pair.replica.hget(NAME, 'Version')).toBe('3'))
+    await refreshed(service)
+    expect(new Set(sentTokens()).size).toBe(3)
+  })
+
   it('restores a company that was connected meanwhile', async () => {
     const service = await start(await open(0))
     pair.link.stall()

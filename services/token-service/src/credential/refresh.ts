@@ -24,7 +24,8 @@
  *     or is superseded. During shutdown it is retried for `commitDeadlineMs`. After that the pair is written to a file
  *     (`RESCUE_DIR`, `rotation_rescued`); otherwise it is dropped and reported as `rotation_dropped`.
  * I7  A commit compares version and fence. A newer fence means that another process may be sending the same refresh
- *     token. The pair is not discarded then; it is committed under a new lease if the version is still the same.
+ *     token. The pair is not discarded then; it is committed under a new lease if no newer version is stored. That is
+ *     also the way if a failover of the store has lost the version before it.
  * I8  A new grant advances the version, so the commit of a refresh in flight is rejected.
  * I9  A fault is stored beside the tokens, which are kept. Only `invalid_grant` ends a grant. Before that, the record
  *     is read again, and the previous refresh token is tried, because the provider may still accept it.
@@ -465,13 +466,15 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     /** Returns `null` if the pair was not committed and the commit must be tried again. */
     const tryCommit = async (): Promise<'committed' | 'superseded' | null> => {
       try {
-        const outcome = await store.commit(fenced, grant, dueAt, context, { isNoticeNew })
+        const options = { isNoticeNew, version: credential.version }
+        const outcome = await store.commit(fenced, grant, dueAt, context, options)
         if (outcome !== 'fenced') return outcome
+        await store.release(fenced)
         const acquired = await store.acquire(name, owner, timing.leaseMs)
         if (acquired.kind === 'absent') return 'superseded'
         if (acquired.kind === 'busy') return null
         fenced = acquired.leased.lease
-        if (fenced.version === lease.version) return null
+        if (fenced.version <= lease.version && fenced.grantId === lease.grantId) return null
         await store.release(fenced)
         return 'superseded'
       } catch (error) {

@@ -215,8 +215,9 @@ function openStore(
         const newVersion = version ?? lease.version + 1
         if (fields?.['Fence'] === String(lease.fence) && storedVersion === newVersion)
           return unchanged('committed')
-        if (fields === undefined || storedVersion !== lease.version) return unchanged('superseded')
-        if (fields['Fence'] !== String(lease.fence)) return unchanged('fenced')
+        if (fields === undefined || storedVersion > lease.version) return unchanged('superseded')
+        if (storedVersion !== lease.version || fields['Fence'] !== String(lease.fence))
+          return unchanged('fenced')
         if (isHeld(lease)) leases.delete(lease.name)
         const renewed: Record<string, string> = {
           ...fields,

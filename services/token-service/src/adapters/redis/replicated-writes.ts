@@ -56,6 +56,8 @@ export interface ReplicatedWritesOptions {
 }
 
 interface Write {
+  /** How many replicas must acknowledge the write. */
+  readonly needed: number
   readonly send: (redis: Redis) => Promise<unknown>
   readonly undo: (redis: Redis, result: never) => Promise<unknown>
 }
@@ -102,7 +104,7 @@ export function createReplicatedWrites(options: ReplicatedWritesOptions): Replic
       const lossesBefore = losses
       const settled = await Promise.allSettled(writes.map(({ send }) => send(connection)))
       if (settled.every(({ status }) => status === 'rejected')) return settled
-      const needed = await replicas()
+      const needed = Math.max(...writes.map((write) => write.needed))
       // WAIT is sent after the replies to the writes. A script that Redis has to be sent again (NOSCRIPT) would
       // otherwise be executed after the WAIT.
       const acknowledged = await connection.wait(needed, WAIT_MS).catch(errorOf)
@@ -134,8 +136,9 @@ export function createReplicatedWrites(options: ReplicatedWritesOptions): Replic
       write: (redis: Redis) => Promise<T>,
       undo: (redis: Redis, result: T) => Promise<unknown> = async () => {},
     ): Promise<T> {
-      if ((await replicas()) === 0) return write(redis)
-      const settled = await sendBatch({ send: write, undo })
+      const needed = await replicas()
+      if (needed === 0) return write(redis)
+      const settled = await sendBatch({ needed, send: write, undo })
       if (settled.status === 'rejected') throw settled.reason
       return settled.value as T
     },

@@ -129,8 +129,8 @@ if now[2] == a.newVersion and now[1] == a.fence then
   redis.call('HSET', K.credential, 'Fence', a.fence)
   return 'committed'
 end
-if now[2] ~= a.version then return 'superseded' end
-if now[1] ~= a.fence then return 'fenced' end
+if tonumber(now[2]) > tonumber(a.version) then return 'superseded' end
+if now[2] ~= a.version or now[1] ~= a.fence then return 'fenced' end
 ${REPLACE_PAIR}
 redis.call('ZADD', K.due, a.dueAt, a.name)
 redis.call('ZADD', K.expiry, a.expiresAt, a.name)
