@@ -1,13 +1,17 @@
 // The cost of a refresh by token-service in provider calls and Redis round trips, and the rate of refreshes. The
 // rate is compared with that of two OAuth libraries that store tokens with a Redis SET. All of them refresh at the
 // same sandbox provider. Prints two tables.
+//   npm run bench -- refresh               token-service and two OAuth libraries
+//   npm run bench -- refresh --replica     token-service without and with REDIS_REPLICAS=1, on a Redis with a replica
+import { parseArgs } from 'node:util'
 import { startCustody } from './support/custody.ts'
 import { inTurn, saturate, type Target } from './support/load.ts'
 import { connectPeers, startPeer } from './support/peer-process.ts'
 import { startPrivateRedis } from './support/private-redis.ts'
 import { logCommands } from './support/redis-commands.ts'
-import { compare, measureRounds } from './support/rounds.ts'
+import { compare, measureRounds, type Side } from './support/rounds.ts'
 
+const { values } = parseArgs({ options: { replica: { type: 'boolean', default: false } } })
 const REALMS = 200
 const COUNTED = 200
 const IN_FLIGHT = 32
@@ -22,8 +26,13 @@ const REALM_KEY = /^([a-z-]+:)?ACC-\d+$/
 
 await using opened = new AsyncDisposableStack()
 const { url: redisUrl, redis } = opened.use(await startPrivateRedis({ appendOnly: true }))
+if (values.replica) {
+  const { redis: replica } = opened.use(await startPrivateRedis({ appendOnly: true }))
+  const { hostname, port } = new URL(redisUrl)
+  await replica.replicaof(hostname, Number(port))
+}
 const custody = opened.use(await startCustody(redisUrl))
-const tokenService = custody.startTokenService()
+const tokenService = custody.startTokenService({ REDIS_REPLICAS: '0' })
 await custody.system.ready('token-service')
 // The provider rotates the refresh token at every refresh, so each refresh has a new token to store. The previous
 // token stays valid for a grace period, because the compared libraries may refresh one credential several times at
@@ -32,19 +41,24 @@ await custody.sandbox('PUT', 'settings', { rotation: 'always', graceSeconds: 86_
 const realms = Array.from({ length: REALMS }, (_, n) => `93414539080${String(n).padStart(5, '0')}`)
 for (const realm of realms) {
   await custody.connect(realm)
-  await connectPeers(custody, redis, realm)
+  if (!values.replica) await connectPeers(custody, redis, realm)
 }
 
 const settings = { redisUrl, ...custody.client }
-const sides = {
-  'token-service': tokenService,
-  'intuit-oauth + Redis SET': opened.use(await startPeer('intuit-oauth', settings)),
-  'openid-client + Redis SET': opened.use(await startPeer('openid-client', settings)),
-}
-type Name = keyof typeof sides
-const names = Object.keys(sides) as Name[]
-const targetOf = (name: Name): Target => ({
-  origin: sides[name].url,
+const BASE = values.replica ? 'token-service' : 'intuit-oauth + Redis SET'
+const sides: Readonly<Record<string, Side>> = values.replica
+  ? {
+      'token-service': tokenService,
+      'token-service, REDIS_REPLICAS=1': await custody.startReplica({ REDIS_REPLICAS: '1' }),
+    }
+  : {
+      'token-service': tokenService,
+      'intuit-oauth + Redis SET': opened.use(await startPeer('intuit-oauth', settings)),
+      'openid-client + Redis SET': opened.use(await startPeer('openid-client', settings)),
+    }
+const names = Object.keys(sides)
+const targetOf = (name: string): Target => ({
+  origin: sides[name]?.url ?? '',
   method: 'POST',
   path: (n) => `/credentials/ACC-${realms[n % REALMS]}/refresh`,
   headers: {
@@ -98,4 +112,4 @@ const rounds = await measureRounds(
   },
 )
 console.log(`${IN_FLIGHT} refreshes in flight, medians of ${ROUNDS} rounds`)
-console.table(compare(rounds, names, 'intuit-oauth + Redis SET'))
+console.table(compare(rounds, names, BASE))

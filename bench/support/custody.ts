@@ -21,7 +21,9 @@ export interface Custody extends AsyncDisposable {
   /** The key ring that encrypts the stored records (`CREDENTIAL_KEYS`). */
   readonly credentialKeys: string
   /** Starts token-service with the Redis of this benchmark, without waiting until the service is ready. */
-  startTokenService(): ServiceProcess
+  startTokenService(env?: Readonly<Record<string, string>>): ServiceProcess
+  /** Starts another token-service on the same Redis. Resolves when it is ready. */
+  startReplica(env: Readonly<Record<string, string>>): Promise<ServiceProcess>
   /** Returns an authorization code like the one that the provider sends to the redirect URI after consent. */
   authorize(realm: string): Promise<string>
   /** Makes token-service store a credential of the realm. */
@@ -60,6 +62,12 @@ export async function startCustody(redisUrl: string, checkout?: string): Promise
     return new URL(response.headers.get('Location') ?? '').searchParams.get('code') ?? ''
   }
 
+  const settings = {
+    REDIS_URL: redisUrl,
+    REDIS_KEY_PREFIX: '',
+    CLIENT_SECRET: clientSecret,
+    CREDENTIAL_KEYS: credentialKeys,
+  }
   const running = opened.move()
   return {
     system,
@@ -70,13 +78,8 @@ export async function startCustody(redisUrl: string, checkout?: string): Promise
       redirectUri,
     },
     credentialKeys,
-    startTokenService: () =>
-      system.start('token-service', {
-        REDIS_URL: redisUrl,
-        REDIS_KEY_PREFIX: '',
-        CLIENT_SECRET: clientSecret,
-        CREDENTIAL_KEYS: credentialKeys,
-      }),
+    startTokenService: (env = {}) => system.start('token-service', { ...settings, ...env }),
+    startReplica: (env) => system.replica('token-service', { ...settings, ...env }),
     authorize,
     async connect(realm) {
       const response = await system.call(redirectUri, {
