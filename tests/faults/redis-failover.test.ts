@@ -1,0 +1,67 @@
+/**
+ * Redis fails over to a replica while companies are refreshed at a provider that rotates the refresh token at every
+ * refresh and accepts only the newest one. The service is a separate process with REDIS_REPLICAS as the server says
+ * (`min-replicas-to-write`).
+ */
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type RedisPair, startRedisPair } from '../support/backends/redis-pair.ts'
+import { sandboxClient } from '../support/clients/sandbox.ts'
+import { tokenServiceClient } from '../support/clients/token-service.ts'
+import { connectCompany } from '../support/clients/user-actions.ts'
+import { startSystem, type System } from '../support/system.ts'
+
+const realms = Array.from({ length: 12 }, (_, index) => String(9_341_470_000 + index))
+let pair: RedisPair
+let system: System
+const opened = new AsyncDisposableStack()
+
+beforeAll(async () => {
+  pair = opened.use(await startRedisPair())
+  for (const server of [pair.primary, pair.replica])
+    await server.config('SET', 'min-replicas-to-write', '1')
+  system = opened.use(await startSystem(['sandbox-provider'], { personality: 'strict' }))
+  start()
+  await system.ready('token-service')
+}, 120_000)
+afterAll(() => opened.disposeAsync())
+
+const start = () => system.start('token-service', { REDIS_URL: pair.address.url })
+const refreshAll = () => {
+  const service = tokenServiceClient(system)
+  return Promise.all(realms.map((realm) => service.refresh(realm, {})))
+}
+
+describe('a failover of Redis under strict rotation', () => {
+  it('costs no company its grant, although the primary was cut off during refreshes and the process was killed', async () => {
+    for (const realm of realms) await connectCompany(system, realm)
+    for (const { status, Version } of await refreshAll())
+      expect([status, Version]).toEqual([200, 2])
+
+    // The primary still accepts writes, which no replica receives any more.
+    pair.link.stall()
+    for (const { status, code } of await refreshAll())
+      expect([status, code]).toEqual([503, 'store_unavailable'])
+    await system.service('token-service').stop('SIGKILL')
+    await pair.promote('cut')
+    await pair.rejoin()
+    start()
+    await system.ready('token-service')
+
+    const service = tokenServiceClient(system)
+    await Promise.all(
+      realms.map((realm) =>
+        eventually(
+          async () => expect(await service.refresh(realm, {})).toMatchObject({ status: 200 }),
+          // The lease of the killed process may have to expire first.
+          { seconds: 60, everyMs: 500 },
+        ),
+      ),
+    )
+    const calls = await sandboxClient(system).allCalls()
+    for (const realm of realms) {
+      expect(calls.get(realm)).toMatchObject({ rejected: 0, reused: 0 })
+      expect((await service.credential(realm)).Status).toBe('active')
+    }
+  }, 180_000)
+})
