@@ -1,6 +1,6 @@
 /** PostgreSQL servers that belong to a single test: with TLS, and with standbys that can be frozen and promoted. */
 import { execFile } from 'node:child_process'
-import { chmod, chown, copyFile, mkdir, readFile, writeFile } from 'node:fs/promises'
+import { chmod, chown, copyFile, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { freePort } from '@integration-host/shared/test-support/free-ports'
@@ -23,12 +23,20 @@ export interface PostgresNode extends AsyncDisposable {
   kill(): Promise<void>
   /** Makes a standby the primary. */
   promote(): Promise<void>
+  /** Replaces the certificate of a server that was started with one. Existing connections keep the previous one. */
+  rotate(tls: TlsFiles): Promise<void>
+}
+
+export interface TlsFiles {
+  readonly certFile: string
+  readonly keyFile: string
+  /** The authority of the clients' certificates. */
+  readonly caFile: string
 }
 
 export interface PostgresNodeOptions {
   readonly settings?: Readonly<Record<string, string>>
-  /** The certificate and key of the server. */
-  readonly tls?: { readonly certFile: string; readonly keyFile: string; readonly caFile: string }
+  readonly tls?: TlsFiles
   /** Lines of `pg_hba.conf`, in place of those that `initdb` writes. */
   readonly access?: string
 }
@@ -42,15 +50,7 @@ export async function startPrimary(options: PostgresNodeOptions = {}): Promise<P
     const folder = join(group.folder, 'postgres', 'data')
     const settings: Record<string, string> = { ...options.settings }
     if (options.tls !== undefined) {
-      const { certFile, keyFile, caFile } = options.tls
-      for (const [name, from] of Object.entries({
-        ssl_cert_file: certFile,
-        ssl_key_file: keyFile,
-        ssl_ca_file: caFile,
-      })) {
-        settings[name] = join(folder, name)
-        await give(from, join(folder, name), setup.command.user)
-      }
+      Object.assign(settings, await giveTls(options.tls, folder, setup.command.user))
       settings['ssl'] = 'on'
     }
     if (options.access !== undefined) await writeFile(join(folder, 'pg_hba.conf'), options.access)
@@ -124,6 +124,10 @@ async function start(
     async promote() {
       await sql`select pg_promote()`
     },
+    async rotate(tls) {
+      await giveTls(tls, folder, command.user)
+      await sql`select pg_reload_conf()`
+    },
     async [Symbol.asyncDispose]() {
       await node.thaw()
       await sql.end({ timeout: 1 })
@@ -149,12 +153,26 @@ const withSettings = (
   ],
 })
 
-/** Copies a file for the account of the server. A private key must not be readable for others. */
-async function give(from: string, to: string, user: ServerCommand['user']): Promise<void> {
-  await mkdir(join(to, '..'), { recursive: true })
-  await copyFile(from, to)
-  await chmod(to, 0o600)
-  if (user !== undefined) await chown(to, user.uid, user.gid)
+/** Copies the files for the account of the server. Returns the settings that name the copies. */
+async function giveTls(
+  { certFile, keyFile, caFile }: TlsFiles,
+  folder: string,
+  user: ServerCommand['user'],
+): Promise<Record<string, string>> {
+  const settings: Record<string, string> = {}
+  for (const [name, from] of Object.entries({
+    ssl_cert_file: certFile,
+    ssl_key_file: keyFile,
+    ssl_ca_file: caFile,
+  })) {
+    const to = join(folder, name)
+    await copyFile(from, to)
+    // A private key must not be readable for others.
+    await chmod(to, 0o600)
+    if (user !== undefined) await chown(to, user.uid, user.gid)
+    settings[name] = to
+  }
+  return settings
 }
 
 async function childrenOf(pid: number): Promise<number[]> {

@@ -34,6 +34,22 @@ export async function serverFolders(
   return now
 }
 
+/**
+ * Returns the folder of PgBouncer, which is installed with apt-get where that is possible; `null` if it is not there.
+ */
+export async function pgBouncerFolder(): Promise<string | null> {
+  const find = () =>
+    firstWith('pgbouncer', [...(process.env['PATH'] ?? '').split(delimiter), '/usr/sbin'])
+  const folder = await find()
+  if (folder !== undefined) return folder
+  if (!(await mayInstall())) {
+    console.log('PgBouncer is not installed: its tests are skipped')
+    return null
+  }
+  await install(['pgbouncer'])
+  return (await find()) ?? null
+}
+
 async function findFolders(kinds: readonly BackendKind[]): Promise<Map<BackendKind, string>> {
   const folders = new Map<BackendKind, string>()
   for (const kind of kinds) {

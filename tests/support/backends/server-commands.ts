@@ -213,10 +213,10 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
 }
 
 /**
- * The account that runs PostgreSQL: `postgres` if the tests run as root, because PostgreSQL refuses to run as root.
+ * The account that runs PostgreSQL and PgBouncer: `postgres` if the tests run as root, because neither runs as root.
  * `undefined` for other users.
  */
-async function serverAccount(): Promise<ServerCommand['user']> {
+export async function serverAccount(): Promise<ServerCommand['user']> {
   if (process.getuid?.() !== 0) return undefined
   const id = async (option: '-u' | '-g'): Promise<number> => {
     try {

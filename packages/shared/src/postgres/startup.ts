@@ -54,7 +54,7 @@ export interface Startup {
   /** Whether the server has accepted the user, so that a server process exists. */
   readonly isAuthenticated: boolean
   /** Sends the driver's reply to a request for authentication. Without such a request the reply is dropped. */
-  reply(message: Buffer): void
+  readonly reply: (message: Buffer) => void
 }
 
 const HEADER = 5
@@ -103,18 +103,18 @@ export function startSession(socket: Socket, message: Buffer, options: StartupOp
         if (ready === undefined) options.forward(response)
     }
   }
-  function sessionOf(row: readonly string[] = [], message_: Buffer): Session {
+  function sessionOf(row: readonly string[] = [], readyMessage: Buffer): Session {
     const [pid, startedAt = '', isStandby, isReadOnly] = row
     if (options.needsWrites && (isStandby === 't' || isReadOnly === 'on'))
       throw new NotWritable('the server rejects writes')
     const backend = { pid: Number(pid), startedAt }
-    return { backend, isPooled: keyPid !== backend.pid, ready: message_ }
+    return { backend, isPooled: keyPid !== backend.pid, ready: readyMessage }
   }
   const onData = (chunk: Buffer): void => {
     try {
       for (const response of messages(chunk)) receive(response)
     } catch (error) {
-      reject(error as Error)
+      reject(error)
     }
   }
   const onClose = (): void =>
@@ -131,8 +131,8 @@ export function startSession(socket: Socket, message: Buffer, options: StartupOp
     get isAuthenticated() {
       return isAuthenticated
     },
-    reply(answer) {
-      if (mayReply) socket.write(answer)
+    reply: (replyMessage) => {
+      if (mayReply) socket.write(replyMessage)
       mayReply = false
     },
   }

@@ -44,8 +44,7 @@ export function createClient(
       },
     },
   })
-  // Without the cast its type would include the custom time type.
-  return postgres(options) as unknown as postgres.Sql
+  return postgres(options)
 }
 
 /**
