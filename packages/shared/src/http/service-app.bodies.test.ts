@@ -1,23 +1,28 @@
+import { once } from 'node:events'
 import { request } from 'node:http'
+import { connect } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createHealth } from '../observability/health.ts'
 import { honoListener, type HttpServer, listen } from './http-server.ts'
 import { createLogger } from '../observability/logger.ts'
-import { createMetrics } from '../observability/metrics.ts'
+import { createMetrics, type Metrics } from '../observability/metrics.ts'
 import { createServiceApp } from './service-app.ts'
+import { eventually } from '../../test-support/eventually.ts'
 
 describe('the request body limit of a service', () => {
   const logger = createLogger('test', 'silent')
   let server: HttpServer
+  let metrics: Metrics
 
   beforeEach(async () => {
+    metrics = createMetrics('echo')
     const app = createServiceApp(
       {
         name: 'echo',
         purpose: 'Returns the length of the request body.',
         logger,
         health: createHealth(logger),
-        metrics: createMetrics('echo'),
+        metrics,
         keys: null,
         maxBodyBytes: 10,
       },
@@ -68,4 +73,23 @@ describe('the request body limit of a service', () => {
   it('rejects a Content-Length beyond the limit with 413', async () => {
     expect(await send('POST', ['12345678901'], 11)).toMatchObject({ status: 413 })
   })
+
+  it('does not count a chunked body that the client ends early as a failure of the service', async () => {
+    const socket = connect(server.port, '127.0.0.1')
+    socket.write(
+      'POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n',
+    )
+    await once(socket, 'ready')
+    await eventually(async () => expect(await getConnections(server)).toBe(1))
+    socket.destroy()
+    await eventually(async () =>
+      expect(await metrics.read()).toMatch(/http_request_duration_seconds_count\{.*status="400"/),
+    )
+    expect(await metrics.read()).not.toContain('status="500"')
+  })
 })
+
+const getConnections = ({ server }: HttpServer): Promise<number> =>
+  new Promise((resolve, reject) =>
+    server.getConnections((error, count) => (error === null ? resolve(count) : reject(error))),
+  )

@@ -180,8 +180,6 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
  * Request (see `honoListener`).
  */
 function limitBody(maxBytesAt: (path: string) => number): MiddlewareHandler {
-  const tooLarge = (maxBytes: number) =>
-    new IntegrationError('payload_too_large', `the body may have at most ${maxBytes} bytes`)
   return async (c, next) => {
     const { headers, method } = c.req.raw
     // The method is checked first, because most requests have no body, and reading the property `body` builds a whole
@@ -194,22 +192,36 @@ function limitBody(maxBytesAt: (path: string) => number): MiddlewareHandler {
       if (Number(length) > maxBytes) throw tooLarge(maxBytes)
       return next()
     }
-    const chunks: Uint8Array[] = []
-    let size = 0
-    for await (const chunk of body as AsyncIterable<Uint8Array>) {
-      size += chunk.length
-      if (size > maxBytes) throw tooLarge(maxBytes)
-      chunks.push(chunk)
-    }
     c.req.raw = new Request(c.req.url, {
       method,
       headers: [...headers],
-      body: Buffer.concat(chunks),
+      body: await readBody(body as AsyncIterable<Uint8Array>, maxBytes),
       signal: c.req.raw.signal,
     })
     return next()
   }
 }
+
+/** @throws {IntegrationError} `payload_too_large`; `invalid_request` if the client ends the body early. */
+async function readBody(body: AsyncIterable<Uint8Array>, maxBytes: number): Promise<Buffer> {
+  const chunks: Uint8Array[] = []
+  let size = 0
+  try {
+    for await (const chunk of body) {
+      size += chunk.length
+      if (size > maxBytes) throw tooLarge(maxBytes)
+      chunks.push(chunk)
+    }
+  } catch (cause) {
+    if (cause instanceof IntegrationError) throw cause
+    // The client closed its connection, which is not a failure of the service.
+    throw new IntegrationError('invalid_request', 'the body is not complete', { cause })
+  }
+  return Buffer.concat(chunks)
+}
+
+const tooLarge = (maxBytes: number): IntegrationError =>
+  new IntegrationError('payload_too_large', `the body may have at most ${maxBytes} bytes`)
 
 /** Returns the route pattern, not the path: a path may contain a realm, and metric labels must stay few. */
 const routeOf = (c: Context): string => (matchedRoutes(c).length > 0 ? routePath(c, -1) : 'none')
