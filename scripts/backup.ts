@@ -12,6 +12,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
+import { parsePostgresUrl, type PostgresAddress } from '../packages/shared/src/postgres/address.ts'
+import { AddressError } from '../packages/shared/src/process/server-list.ts'
 import { type KeyRing, parseKeyRing } from '../packages/shared/src/secrets/envelope.ts'
 import { Secret } from '../packages/shared/src/secrets/secret.ts'
 import { isDecryptable } from '../services/token-service/src/credential/credential-record.ts'
@@ -29,16 +31,24 @@ class Unusable extends Error {
  * Returns connection settings as libpq's environment variables. They are not passed as arguments, because any user
  * of the machine can read the arguments of a program.
  */
-function postgresAt(url: URL): NodeJS.ProcessEnv {
-  const sslMode = url.searchParams.get('sslmode')
+function postgresAt(name: 'DATABASE_URL' | 'DRILL_DATABASE_URL'): NodeJS.ProcessEnv {
+  const { servers, sslMode, files, ...address } = parsedPostgresUrl(name)
+  const tls = {
+    PGSSLROOTCERT: address.usesSystemRoots ? 'system' : files.DATABASE_CA_FILE,
+    PGSSLCERT: files.DATABASE_CERT_FILE,
+    PGSSLKEY: files.DATABASE_KEY_FILE,
+    PGSSLMODE: sslMode ?? (files.DATABASE_CA_FILE === undefined ? undefined : 'verify-full'),
+  }
+  const set = Object.entries(tls).filter(([, value]) => value !== undefined)
   return {
     ...process.env,
-    PGHOST: url.hostname,
-    PGPORT: url.port || '5432',
-    PGUSER: decodeURIComponent(url.username) || 'postgres',
-    PGPASSWORD: decodeURIComponent(url.password),
-    PGDATABASE: decodeURIComponent(url.pathname.slice(1)) || 'postgres',
-    ...(sslMode !== null && { PGSSLMODE: sslMode }),
+    PGHOST: servers.map(({ host }) => host).join(','),
+    PGPORT: servers.map(({ port }) => port).join(','),
+    PGUSER: address.user || 'postgres',
+    PGPASSWORD: address.password,
+    PGDATABASE: address.database || 'postgres',
+    ...(servers.length > 1 && address.needsWrites && { PGTARGETSESSIONATTRS: 'read-write' }),
+    ...Object.fromEntries(set),
   }
 }
 
@@ -52,17 +62,25 @@ const settingUrl = (name: string): URL => {
   if (!URL.canParse(value)) throw new Unusable(`${name} is not a URL`)
   return new URL(value)
 }
+const parsedPostgresUrl = (name: string): PostgresAddress => {
+  try {
+    return parsePostgresUrl(setting(name))
+  } catch (error) {
+    if (error instanceof AddressError) throw new Unusable(`${name} ${error.message}`)
+    throw error
+  }
+}
 const digestOf = async (path: string): Promise<string> =>
   createHash('sha256')
     .update(await readFile(path))
     .digest('hex')
 
 async function save(folder: string): Promise<void> {
-  const database = settingUrl('DATABASE_URL')
+  const database = postgresAt('DATABASE_URL')
   const redis = settingUrl('REDIS_URL')
   await mkdir(folder, { mode: 0o700 })
   const [dump, rdb] = FILES.map((file) => join(folder, file)) as [string, string]
-  await run('pg_dump', ['--format=custom', `--file=${dump}`], { env: postgresAt(database) })
+  await run('pg_dump', ['--format=custom', `--file=${dump}`], { env: database })
   const user = decodeURIComponent(redis.username)
   await run(
     'redis-cli',
@@ -91,7 +109,7 @@ async function save(folder: string): Promise<void> {
 
 async function drill(folder: string): Promise<void> {
   const keys = parseKeyRing(new Secret(setting('CREDENTIAL_KEYS')))
-  const server = settingUrl('DRILL_DATABASE_URL')
+  const server = postgresAt('DRILL_DATABASE_URL')
   const text = await readFile(join(folder, 'manifest.json'), 'utf8').catch(() => {
     throw new Unusable('manifest.json is missing: the backup was interrupted')
   })
@@ -114,9 +132,8 @@ const CONTRADICTIONS = `
     select from "Order_Item" i where i."Process" = h."Process" and i."TransactionID" = h."TransactionID"
       and i."ReplayID" = h."ReplayID" and i."StepName" = h."StepName" and i."Status" = 'Completed')`
 
-async function drillPostgres(dump: string, server: URL): Promise<void> {
+async function drillPostgres(dump: string, there: NodeJS.ProcessEnv): Promise<void> {
   const name = `restore_drill_${randomBytes(5).toString('hex')}`
-  const there = postgresAt(server)
   await run('psql', ['-qc', `create database ${name}`], { env: there })
   try {
     const env = { ...there, PGDATABASE: name }
