@@ -50,6 +50,7 @@ export class ServerSocket extends EventEmitter {
   #phase: Phase = { kind: 'new' }
   #isOverdue = false
   #openedAt = Infinity
+  #isEnding = false
 
   /** @param onUnresponsive called when the server has not responded to a statement within the driver's timeout. */
   constructor(open: OpenSession, onUnresponsive: (socket: ServerSocket) => void) {
@@ -62,9 +63,9 @@ export class ServerSocket extends EventEmitter {
     return this.#phase.kind === 'closed' ? 'closed' : 'open'
   }
 
-  /** The server process of the session; `null` if the session is not open. */
+  /** The server process of the session; `null` if the session is not open, or is being ended by the driver. */
   get backend(): Backend | null {
-    return this.#phase.kind === 'open' ? this.#phase.session.backend : null
+    return this.#phase.kind === 'open' && !this.#isEnding ? this.#phase.session.backend : null
   }
 
   get isPooled(): boolean {
@@ -99,6 +100,7 @@ export class ServerSocket extends EventEmitter {
 
   /** Ends the connection after `data`, the driver's Terminate message. */
   end(data: Buffer): void {
+    this.#isEnding = true
     if (this.#phase.kind === 'open') this.#phase.socket.end(data)
     else this.close()
   }

@@ -176,6 +176,27 @@ describe('the connection pool to Postgres', () => {
     await expectAllRespond(connection)
   })
 
+  it('keeps the connections that the server knows when the one that is checked every second is lost', async () => {
+    await using connection = await connect()
+    const pids = new Set(await queryAll(connection))
+    const isMonitor = database.sql`datname = current_database() and query like '%pg_is_in_recovery%'
+      and pid <> pg_backend_pid()`
+    let lost: number | undefined
+    await eventually(async () => {
+      const [row] = await database.sql<{ pid: number }[]>`
+        select pid, pg_terminate_backend(pid) from pg_stat_activity where ${isMonitor}`
+      lost = row?.pid
+      expect(lost).toBeDefined()
+    })
+    await eventually(async () => {
+      const [row] = await database.sql<{ pid: number }[]>`
+        select pid from pg_stat_activity where ${isMonitor}`
+      expect(row?.pid).toBeDefined()
+      expect(row?.pid).not.toBe(lost)
+    })
+    expect(new Set(await queryAll(connection))).toEqual(pids)
+  })
+
   it('reads the responses that arrived while the process was frozen before it times a query out', async () => {
     await using connection = await connect(database.url, { statementTimeoutMs: 500 })
     await queryAll(connection)
