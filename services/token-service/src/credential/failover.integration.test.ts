@@ -192,6 +192,9 @@ describe('a failover to a replica that lacks the newest writes', () => {
     await eventually(async () => expect(await pair.replica.exists('ACC-2')).toBe(1))
     await pair.promote('cut')
     await eventually(() => expect(redis.connection.serverChangedAt()).not.toBeNull())
+    // A process that starts later reads the time from Redis.
+    const { connection: later } = await open(0)
+    await eventually(() => expect(later.serverChangedAt()).toBe(redis.connection.serverChangedAt()))
     provider.revokeAll()
     const { body } = await eventually(async () => {
       const response = await refresh(service)
@@ -207,8 +210,8 @@ describe('a failover to a replica that lacks the newest writes', () => {
     // A pair that was stored after the failover cannot have been superseded by a lost one.
     await service.connect('2')
     provider.revokeAll()
-    const later = await refresh(service, 'ACC-2')
-    expect(later.body).toMatchObject({
+    const rejected = await refresh(service, 'ACC-2')
+    expect(rejected.body).toMatchObject({
       Fault: { Remedy: expect.not.stringContaining('newer token pair') },
     })
   })
@@ -232,9 +235,9 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
   })
 
   it('keeps the intent of a process that may have sent the refresh token', async () => {
-    const { store, redis } = await open(1)
-    const service = await start({ ...(await open(1)) })
-    await service.connect('1')
+    const adapters = await open(1)
+    const { store, redis } = adapters
+    await (await start(adapters)).connect('1')
     const lease = async (owner: string) => {
       const acquired = await store.acquire(NAME, owner, 60_000)
       if (acquired.kind !== 'acquired') throw new Error(acquired.kind)
@@ -259,6 +262,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
       failpoint: (at) => (at === 'before commit' ? pair.link.stall() : undefined),
     })
     await service.connect('1')
+    await eventually(() => expect(ids).toEqual([`${NAME}/1/stored`]))
     const { status, body } = await refresh(service)
     expect([status, body['Version']]).toEqual([200, 2])
     expect(await pair.primary.hget(NAME, 'Version')).toBe('2')

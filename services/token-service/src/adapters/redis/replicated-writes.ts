@@ -69,6 +69,7 @@ export function createReplicatedWrites(options: ReplicatedWritesOptions): Replic
   let second: Promise<Redis> | null = null
   let losses = 0
   let mayReconnectAt = 0
+
   function replicas(): Promise<number> {
     required ??= minReplicasToWrite(redis).catch((error: unknown) => {
       required = null
@@ -76,10 +77,11 @@ export function createReplicatedWrites(options: ReplicatedWritesOptions): Replic
     })
     return required
   }
-  const forget = (): void => {
-    if (setting === undefined) required = null
-  }
-  opened.defer(onLoss(redis, forget))
+  opened.defer(
+    onLoss(redis, () => {
+      if (setting === undefined) required = null
+    }),
+  )
 
   /** Opens the second connection. Resolves when it is established or its first try has failed. */
   async function open(): Promise<Redis> {
@@ -92,8 +94,7 @@ export function createReplicatedWrites(options: ReplicatedWritesOptions): Replic
     )
     opened.defer(onLoss(redis, () => reopen(connection)))
     await new Promise<void>((resolve) => {
-      connection.once('ready', resolve)
-      connection.once('close', resolve)
+      for (const event of ['ready', 'close', 'end'] as const) connection.once(event, resolve)
     })
     return connection
   }
