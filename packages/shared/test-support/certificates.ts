@@ -59,13 +59,13 @@ export async function createAuthority(): Promise<Authority> {
       const keyFile = await request(subject, requestFile)
       const extensions = file(`${subject}.ext`)
       await writeFile(extensions, `subjectAltName=${names}\nbasicConstraints=CA:FALSE\n`)
-      await run('openssl', [
-        ...['ca', '-batch', '-notext', '-config', config, '-extfile', extensions],
-        ...['-cert', caFile, '-keyfile', caKey, '-in', requestFile, '-out', certFile],
-        ...(validity === 'valid'
+      const issuer = ['-config', config, '-cert', caFile, '-keyfile', caKey]
+      const files = ['-in', requestFile, '-out', certFile, '-extfile', extensions]
+      const dates =
+        validity === 'valid'
           ? ['-days', '2']
-          : ['-startdate', '20200101000000Z', '-enddate', '20200102000000Z']),
-      ])
+          : ['-startdate', '20200101000000Z', '-enddate', '20200102000000Z']
+      await run('openssl', ['ca', '-batch', '-notext', ...issuer, ...files, ...dates])
       return { certFile, keyFile }
     },
     async [Symbol.asyncDispose]() {

@@ -67,7 +67,7 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
     enableOfflineQueue: false,
     // The driver must not repeat a write if the reply was lost, because the write may have been executed.
     autoResendUnfulfilledCommands: false,
-    retryStrategy: attempts.pauseMs,
+    retryStrategy: (attempt) => attempts.pauseMs(attempt),
   })
   let isClosing = false
   let next: NodeJS.Timeout | undefined

@@ -34,11 +34,11 @@ async function run(server: RedisServer, ...command: [string, ...string[]]): Prom
 const replicaOf = (primary: RedisServer): Promise<RedisServer> =>
   servers.start(`replicaof 127.0.0.1 ${primary.port}`)
 
-const isUp = (connection: TestConnection) =>
+const expectUp = (connection: TestConnection) =>
   eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
 
 /** Waits until the connection leads to the server and writes succeed there. */
-const writesTo = (connection: TestConnection, server: RedisServer) =>
+const expectWritesTo = (connection: TestConnection, server: RedisServer) =>
   eventually(
     async () => {
       await connection.redis.set('key', 'value')
@@ -52,29 +52,29 @@ describe('a list of Redis servers', () => {
     const primary = await servers.start()
     const replica = await replicaOf(primary)
     await using connection = openRedis(listed(DEAD, replica, primary))
-    await isUp(connection)
-    await writesTo(connection, primary)
+    await expectUp(connection)
+    await expectWritesTo(connection, primary)
   })
 
   it('leads to the new primary after the previous one has become a replica', async () => {
     const first = await servers.start()
     const second = await replicaOf(first)
     await using connection = openRedis(listed(first, second))
-    await isUp(connection)
+    await expectUp(connection)
     await run(second, 'REPLICAOF', 'NO', 'ONE')
     await run(first, 'REPLICAOF', '127.0.0.1', String(second.port))
-    await writesTo(connection, second)
+    await expectWritesTo(connection, second)
   })
 
   it('leads to the new primary while the previous one rejects writes because it lost its replicas', async () => {
     const isolated = await servers.start()
     const promoted = await replicaOf(isolated)
     await using connection = openRedis(listed(isolated, promoted))
-    await isUp(connection)
+    await expectUp(connection)
     await run(promoted, 'REPLICAOF', 'NO', 'ONE')
     await run(isolated, 'CONFIG', 'SET', 'min-replicas-to-write', '1')
-    await writesTo(connection, promoted)
-    await isUp(connection)
+    await expectWritesTo(connection, promoted)
+    await expectUp(connection)
   })
 
   it('leads to a primary with too few replicas if no other server is one, so that reads work', async () => {
@@ -86,7 +86,7 @@ describe('a list of Redis servers', () => {
     await eventually(() => expect(connection.reason()).toContain('too few replicas'))
     await eventually(async () => expect(await connection.redis.get('key')).toBe('stored'))
     await run(primary, 'CONFIG', 'SET', 'min-replicas-to-write', '0')
-    await isUp(connection)
+    await expectUp(connection)
   })
 
   it('reports why no server can be used, once for all attempts', async () => {
@@ -115,7 +115,7 @@ describe('a server that cannot be used', () => {
     )
     await eventually(async () => expect(await connection.redis.get('none')).toBeNull())
     await run(replica, 'REPLICAOF', 'NO', 'ONE')
-    await isUp(connection)
+    await expectUp(connection)
   })
 
   it('is reported as a node of a Redis Cluster', async () => {
@@ -171,8 +171,8 @@ describe('Sentinels', () => {
       await sentinelOf(primary),
     ]
     await using connection = openRedis(addressOf(sentinels))
-    await isUp(connection)
-    await writesTo(connection, primary)
+    await expectUp(connection)
+    await expectWritesTo(connection, primary)
     // A failover needs Sentinels that know each other and the replicas.
     await eventually(async () => {
       for (const sentinel of sentinels.filter((one) => typeof one !== 'string')) {
@@ -185,19 +185,19 @@ describe('Sentinels', () => {
     await eventually(() => connection.redis.set('after', 'failover'), { everyMs: 50, seconds: 60 })
     const info = await connection.redis.info('server')
     expect(replicas.some(({ port }) => info.includes(`tcp_port:${port}\r`))).toBe(true)
-    await isUp(connection)
+    await expectUp(connection)
   })
 
   it('lead away from a primary that still serves its clients as soon as one of them announces another', async () => {
     const [previous, next] = [await servers.start(), await servers.start()]
     const sentinel = await sentinelOf(previous, 'sentinel config-epoch main 0')
     await using connection = openRedis(addressOf([sentinel]))
-    await writesTo(connection, previous)
+    await expectWritesTo(connection, previous)
     // Sentinels that performed a failover inform the others by such a message.
     const id = 'a'.repeat(40)
     const hello = ['127.0.0.1', '2', id, '9', 'main', '127.0.0.1', String(next.port), '9'].join()
     await run(sentinel, 'PUBLISH', '__sentinel__:hello', hello)
-    await writesTo(connection, next)
+    await expectWritesTo(connection, next)
     // The Sentinel demotes the previous primary after ten seconds, which would end the connection as well.
     expect(await run(previous, 'ROLE')).toContain('master')
   })

@@ -54,15 +54,15 @@ const filesOf = (ca: Authority, own?: Certificate) =>
     REDIS_KEY_FILE: own?.keyFile,
   })
 
-const isUp = (connection: TestConnection) =>
+const expectUp = (connection: TestConnection) =>
   eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
-const isDown = (connection: TestConnection, reason: string) =>
+const expectDown = (connection: TestConnection, reason: string) =>
   eventually(() => expect(connection.reason()).toBe(reason))
 
 describe('a connection to Redis with TLS', () => {
   it('is established with a private authority and a client certificate', async () => {
     await using connection = openRedis(addressOf(server), filesOf(authority, client))
-    await isUp(connection)
+    await expectUp(connection)
     await connection.redis.set('key', 'value')
   })
 
@@ -71,7 +71,7 @@ describe('a connection to Redis with TLS', () => {
     const replica = await servers.start(...own, `replicaof 127.0.0.1 ${server.port}`)
     const url = addressOf(replica).replace(/$/, `,${server.address}`)
     await using connection = openRedis(url, filesOf(authority, client))
-    await isUp(connection)
+    await expectUp(connection)
   })
 
   it('is established by Sentinels that use TLS as well', async () => {
@@ -82,9 +82,9 @@ describe('a connection to Redis with TLS', () => {
     )
     const url = `rediss+sentinel://:${servers.password}@${sentinel.address}/main?sentinel_password=${servers.password}`
     await using connection = openRedis(url, filesOf(authority, client))
-    await isUp(connection)
+    await expectUp(connection)
     await using wrong = openRedis(url, filesOf(stranger, client))
-    await isDown(
+    await expectDown(
       wrong,
       `Sentinel ${sentinel.address}: the server's certificate is from an unknown authority`,
     )
@@ -92,43 +92,43 @@ describe('a connection to Redis with TLS', () => {
 
   it('fails with the reason if the authority is another one', async () => {
     await using connection = openRedis(addressOf(server), filesOf(stranger, client))
-    await isDown(connection, "the server's certificate is from an unknown authority")
+    await expectDown(connection, "the server's certificate is from an unknown authority")
   })
 
   it('fails with the reason without a client certificate', async () => {
     await using connection = openRedis(addressOf(server), filesOf(authority))
-    await isDown(connection, 'the server requires a client certificate')
+    await expectDown(connection, 'the server requires a client certificate')
   })
 
   it('fails with the reason if the server does not know the authority of the client certificate', async () => {
     await using connection = openRedis(addressOf(server), filesOf(authority, strangersClient))
-    await isDown(connection, 'the server does not know the authority of the client certificate')
+    await expectDown(connection, 'the server does not know the authority of the client certificate')
   })
 
   it('fails with the reason if the client certificate has expired', async () => {
     const expired = await authority.issue('expired-client', LOOPBACK_NAMES, 'expired')
     await using connection = openRedis(addressOf(server), filesOf(authority, expired))
-    await isDown(connection, 'the client certificate has expired')
+    await expectDown(connection, 'the client certificate has expired')
   })
 
   it("fails with the reason if the server's certificate has expired", async () => {
     const lines = tlsLines(await authority.issue('expired-server', LOOPBACK_NAMES, 'expired'))
     const expired = await servers.start(...lines)
     await using connection = openRedis(addressOf(expired), filesOf(authority, client))
-    await isDown(connection, "the server's certificate has expired")
+    await expectDown(connection, "the server's certificate has expired")
   })
 
   it('fails with the reason if the certificate has another host name', async () => {
     const lines = tlsLines(await authority.issue('elsewhere', 'DNS:elsewhere.test'))
     const elsewhere = await servers.start(...lines)
     await using connection = openRedis(addressOf(elsewhere), filesOf(authority, client))
-    await isDown(connection, "the host name does not match the server's certificate")
+    await expectDown(connection, "the host name does not match the server's certificate")
   })
 
   it('fails with the reason if the server does not speak TLS', async () => {
     const plain = await servers.start()
     await using connection = openRedis(addressOf(plain), filesOf(authority, client))
-    await isDown(
+    await expectDown(
       connection,
       'the server does not respond to the TLS handshake: it may not speak TLS on this port',
     )
@@ -145,8 +145,8 @@ describe('a connection to Redis with TLS', () => {
     }
     await rotate(strangersClient)
     await using connection = openRedis(addressOf(server), filesOf(authority, files))
-    await isDown(connection, 'the server does not know the authority of the client certificate')
+    await expectDown(connection, 'the server does not know the authority of the client certificate')
     await rotate(client)
-    await isUp(connection)
+    await expectUp(connection)
   })
 })

@@ -30,6 +30,7 @@ describe('a list of RabbitMQ nodes', () => {
     await using node = await startNode()
     await using connection = openBus(listed(frozen, node))
     await connection.bus.ready()
+    expect(node.connections).toBe(1)
   })
 
   it('leads to another node when the connected one dies, and publishes there', async () => {

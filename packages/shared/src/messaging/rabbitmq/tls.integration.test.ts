@@ -58,7 +58,7 @@ const filesOf = (ca: Authority, own?: Certificate) =>
     AMQP_KEY_FILE: own?.keyFile,
   })
 
-const isDown = (connection: TestBus, reason: RegExp) =>
+const expectDown = (connection: TestBus, reason: RegExp) =>
   eventually(() => expect(connection.reason()).toMatch(reason))
 
 describe('a connection to RabbitMQ with TLS', () => {
@@ -70,7 +70,7 @@ describe('a connection to RabbitMQ with TLS', () => {
   it('logs in by the client certificate if the address names no user', async () => {
     await using connection = openBus(address({ user: false }), filesOf(authority, client))
     // The certificate's common name is not a user of the broker yet.
-    await isDown(connection, /^ACCESS-REFUSED$/)
+    await expectDown(connection, /^ACCESS-REFUSED$/)
     await broker.control('add_user', 'client', 'unused')
     await broker.control('set_permissions', 'client', '.*', '.*', '.*')
     await eventually(() => connection.publish())
@@ -78,18 +78,18 @@ describe('a connection to RabbitMQ with TLS', () => {
 
   it('fails with the reason if the authority is another one', async () => {
     await using connection = openBus(address(), filesOf(stranger, client))
-    await isDown(connection, /^the server's certificate is from an unknown authority$/)
+    await expectDown(connection, /^the server's certificate is from an unknown authority$/)
   })
 
   it('fails with the reason without a client certificate', async () => {
     await using connection = openBus(address(), filesOf(authority))
-    await isDown(connection, /client certificate$/)
+    await expectDown(connection, /client certificate$/)
   })
 
   it('fails with the reason if the port is the one without TLS', async () => {
     const port = Number(new URL(broker.url).port)
     await using connection = openBus(address({ port }), filesOf(authority, client))
-    await isDown(connection, /^the server does not speak TLS on this port$/)
+    await expectDown(connection, /^the server does not speak TLS on this port$/)
   })
 
   it('is established with the new files after a rotation, without a restart', async () => {
@@ -103,7 +103,7 @@ describe('a connection to RabbitMQ with TLS', () => {
     }
     await rotate(await stranger.issue('client'))
     await using connection = openBus(address(), filesOf(authority, files))
-    await isDown(connection, /client certificate$/)
+    await expectDown(connection, /client certificate$/)
     await rotate(client)
     await eventually(() => connection.publish())
   })
