@@ -1,15 +1,19 @@
 /**
- * Redis fails over to a replica while companies are refreshed at a provider that rotates the refresh token at every
- * refresh and accepts only the newest one. The service is a separate process with REDIS_REPLICAS as the server says
- * (`min-replicas-to-write`).
+ * Redis fails over to a replica while companies are refreshed, or is unresponsive while token-service shuts down. The
+ * provider rotates the refresh token at every refresh and accepts only the newest one.
  */
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { startRelay } from '@integration-host/shared/test-support/relay'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type RedisPair, startRedisPair } from '../support/backends/redis-pair.ts'
 import { sandboxClient } from '../support/clients/sandbox.ts'
 import { tokenServiceClient } from '../support/clients/token-service.ts'
 import { connectCompany } from '../support/clients/user-actions.ts'
-import { startSystem, type System } from '../support/system.ts'
+import { startRedisFaultProxy } from '../support/fakes/redis-fault-proxy.ts'
+import { backend, startSystem, type System } from '../support/system.ts'
 
 const realms = Array.from({ length: 12 }, (_, index) => String(9_341_470_000 + index))
 let pair: RedisPair
@@ -63,5 +67,36 @@ describe('a failover of Redis under strict rotation', () => {
       expect(calls.get(realm)).toMatchObject({ rejected: 0, reused: 0 })
       expect((await service.credential(realm)).Status).toBe('active')
     }
+  }, 180_000)
+})
+
+describe('a token-service that is stopped while Redis is unresponsive', () => {
+  it('leaves its uncommitted pair in RESCUE_DIR in time, and the next process stores it', async () => {
+    await using own = new AsyncDisposableStack()
+    const folder = own.adopt(await mkdtemp(join(tmpdir(), 'rescue-')), (path) =>
+      rm(path, { recursive: true }),
+    )
+    const relay = own.use(await startRelay(backend('TEST_REDIS_URL'), 6379))
+    const proxy = own.use(await startRedisFaultProxy(relay))
+    const rescuing = own.use(await startSystem(['sandbox-provider'], { personality: 'strict' }))
+    const restart = async (): Promise<void> => {
+      rescuing.start('token-service', { REDIS_URL: proxy.url, RESCUE_DIR: folder })
+      await rescuing.ready('token-service')
+    }
+    const [realm = ''] = realms
+    const service = tokenServiceClient(rescuing)
+    await restart()
+    await connectCompany(rescuing, realm)
+    proxy.failNext('commit', `${rescuing.redisKeyPrefix}ACC-${realm}`, 'request')
+    expect(await service.refresh(realm, {})).toMatchObject({ status: 200, Version: 2 })
+    // An exit code other than 0 means that the process did not shut down in time.
+    expect(await rescuing.service('token-service').stop('SIGTERM')).toBe(0)
+    expect(await readdir(folder)).toEqual([`ACC-${realm}.2.rescue.json`])
+
+    proxy.restore()
+    await restart()
+    await eventually(async () => expect(await readdir(folder)).toEqual([]))
+    expect(await service.refresh(realm, {})).toMatchObject({ status: 200, Version: 3 })
+    expect(await sandboxClient(rescuing).calls(realm)).toMatchObject({ rejected: 0, reused: 0 })
   }, 180_000)
 })
