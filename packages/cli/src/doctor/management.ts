@@ -101,6 +101,7 @@ export async function examineManagement(
             ...checkMembers(
               ours,
               nodes.filter(({ running }) => running !== false).map(({ name }) => name),
+              nodes.length,
             ),
           ]),
       ...(clock === null ? [] : [checkClock(clock)]),

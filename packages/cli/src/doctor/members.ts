@@ -20,10 +20,14 @@ export interface QuorumQueue {
 /** The number of members that RabbitMQ gives a quorum queue by default, if there are as many nodes. */
 const GROUP_SIZE = 3
 
-/** @param running the names of the nodes that run */
+/**
+ * @param running the names of the nodes that run
+ * @param total the number of nodes of the cluster, including those that do not run
+ */
 export function checkMembers(
   queues: readonly QuorumQueue[],
   running: readonly string[],
+  total: number,
 ): CheckResult[] {
   const known = queues.flatMap(({ name, members, online, leader }) =>
     members ? [{ name, members, online: online ?? [], leader }] : [],
@@ -35,7 +39,7 @@ export function checkMembers(
   const wanted = Math.min(GROUP_SIZE, running.length)
   const short = known.filter(({ members }) => members.length < wanted)
   return [
-    checkNodes(running.length),
+    checkNodes(running.length, total),
     ...(stopped.length > 0
       ? [
           problem(
@@ -61,11 +65,12 @@ export function checkMembers(
   ]
 }
 
-function checkNodes(running: number): CheckResult {
-  if (running === 1) return ok('nodes', '1 runs: no other machine has a copy of a message')
-  return running === 2
-    ? warning('nodes', '2 run: messaging stops when either is lost', 'Run three nodes.')
-    : ok('nodes', `${running} run`)
+function checkNodes(running: number, total: number): CheckResult {
+  const check = 'nodes'
+  if (total === 1) return ok(check, '1: no other machine has a copy of a message')
+  return total === 2
+    ? warning(check, '2: messaging stops when either is lost', 'Run three nodes.')
+    : ok(check, `${running} of ${total} run`)
 }
 
 /** Returns the problem of queues that were declared while fewer nodes ran, with the commands that add members. */
