@@ -35,8 +35,11 @@ describe('the documents', () => {
       expect(references.map(([named]) => named)).toContain(file)
   })
 
-  it('docs/clusters.md names only existing files', async () => {
+  it('docs/clusters.md names only existing files and settings', async () => {
     const text = await read('docs/clusters.md')
+    const settings = await read('docs/settings.md')
+    for (const [, name = ''] of text.matchAll(/`([A-Z]+_[A-Z_]+)(?:=\d+)?`/g))
+      expect(settings.includes(`\`${name}\``), name).toBe(true)
     const files = [...text.matchAll(/`((?:tests|packages|services|deploy)\/[\w./-]+)`/g)]
     expect(files.length).toBeGreaterThan(3)
     for (const [, file = ''] of files) expect(await read(file), file).not.toBe('')
