@@ -41,6 +41,8 @@ export async function startRedisPair(): Promise<RedisPair> {
   for (const server of [primary, replica]) {
     await server.config('SET', 'masterauth', password)
     await server.config('SET', 'repl-diskless-sync-delay', '0')
+    // By default a primary waits 10 s at its end for a replica that is behind. Redis before version 7 does not wait.
+    await server.config('SET', 'shutdown-timeout', '0').catch(() => {})
   }
   await replica.replicaof(hostname, Number(port))
   await eventually(async () => {

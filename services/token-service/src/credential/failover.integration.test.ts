@@ -41,8 +41,8 @@ beforeEach(async () => {
 afterEach(() => cleanup.disposeAsync())
 
 /** Opens the adapters of one process. `replicas` is REDIS_REPLICAS. */
-async function open(replicas: number): Promise<TestRedis> {
-  const redis = await openTestRedis({ keys, prefix: '', url: pair.address.url, replicas })
+async function open(replicas: number, logger = silent): Promise<TestRedis> {
+  const redis = await openTestRedis({ keys, prefix: '', url: pair.address.url, replicas, logger })
   cleanup.use(redis)
   await usable(redis)
   return redis
@@ -184,6 +184,23 @@ describe('a failover to a replica that lacks the newest writes', () => {
     expect(new Set(sentTokens()).size).toBe(2)
   })
 
+  it.each([
+    ['once', 0, 1],
+    ['not', 1, 0],
+  ])(
+    'is %s warned of in the log with REDIS_REPLICAS=%i, however often the process reconnects',
+    async (_, replicas, count) => {
+      const warnings: string[] = []
+      const warn = (_: object, message = '') => warnings.push(message)
+      const { redis, health } = await open(replicas, { ...silent, warn } as never)
+      const announced = () => warnings.filter((text) => text.startsWith('Redis has replicas'))
+      await eventually(() => expect(announced()).toHaveLength(count))
+      redis.disconnect(true)
+      await usable({ health })
+      expect(announced()).toHaveLength(count)
+    },
+  )
+
   it('names both causes in the remedy of a token that is rejected afterwards', async () => {
     const redis = await open(0)
     const service = await start(redis, { timing: { rejectedGrantRetryDelaysMs: [] } })
@@ -293,6 +310,15 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     await pair.rejoin()
     expect((await connecting).status).toBe(201)
     expect(await pair.replica.hget(NAME, 'Version')).toBe('1')
+  })
+
+  it('responds 503 to a removal that no replica has', async () => {
+    const service = await start(await open(1))
+    await service.connect('1')
+    pair.link.stall()
+    const { status, body } = await service.ask(`/credentials/${NAME}`, { method: 'DELETE' })
+    expect([status, body['code']]).toEqual([503, 'store_unavailable'])
+    expect(await pair.replica.exists(NAME)).toBe(1)
   })
 
   it('reports in the health check why nothing is written, until the replica is back', async () => {
