@@ -15,7 +15,10 @@ import { promisify } from 'node:util'
 import { parsePostgresUrl, type PostgresAddress } from '../packages/shared/src/postgres/address.ts'
 import { AddressError } from '../packages/shared/src/process/server-list.ts'
 import { type KeyRing, parseKeyRing } from '../packages/shared/src/secrets/envelope.ts'
+import { parseRedisUrl } from '../packages/shared/src/redis/address.ts'
+import { findPrimary } from '../packages/shared/src/redis/sentinel.ts'
 import { Secret } from '../packages/shared/src/secrets/secret.ts'
+import { tlsFiles } from '../packages/shared/src/tls/tls-files.ts'
 import { isDecryptable } from '../services/token-service/src/credential/credential-record.ts'
 
 const run = promisify(execFile)
@@ -57,14 +60,10 @@ const setting = (name: string): string => {
   if (!value) throw new Unusable(`${name} is not set`)
   return value
 }
-const settingUrl = (name: string): URL => {
-  const value = setting(name)
-  if (!URL.canParse(value)) throw new Unusable(`${name} is not a URL`)
-  return new URL(value)
-}
-const parsedPostgresUrl = (name: string): PostgresAddress => {
+const parsedPostgresUrl = (name: string): PostgresAddress => parsed(name, parsePostgresUrl)
+function parsed<Address>(name: string, parse: (text: string) => Address): Address {
   try {
-    return parsePostgresUrl(setting(name))
+    return parse(setting(name))
   } catch (error) {
     if (error instanceof AddressError) throw new Unusable(`${name} ${error.message}`)
     throw error
@@ -75,27 +74,41 @@ const digestOf = async (path: string): Promise<string> =>
     .update(await readFile(path))
     .digest('hex')
 
+/** Returns redis-cli's options and environment for a server. Only the environment contains the password. */
+async function redisAt(name: 'REDIS_URL') {
+  const address = parsed(name, parseRedisUrl)
+  if (address.kind === 'servers' && address.servers.length > 1)
+    throw new Unusable(`${name} must name a single server, or Sentinels`)
+  const { host, port } =
+    address.kind === 'servers'
+      ? address.servers[0]
+      : await findPrimary(address.sentinels, tlsFiles('REDIS', process.env))
+  const optional = {
+    '--user': address.username,
+    '--cacert': process.env['REDIS_CA_FILE'],
+    '--cert': process.env['REDIS_CERT_FILE'],
+    '--key': process.env['REDIS_KEY_FILE'],
+  }
+  return {
+    options: [
+      '-h',
+      host,
+      '-p',
+      String(port),
+      ...(address.usesTls ? ['--tls'] : []),
+      ...Object.entries(optional).flatMap(([option, value]) => (value ? [option, value] : [])),
+    ],
+    env: { ...process.env, REDISCLI_AUTH: address.password ?? '' },
+  }
+}
+
 async function save(folder: string): Promise<void> {
   const database = postgresAt('DATABASE_URL')
-  const redis = settingUrl('REDIS_URL')
+  const redis = await redisAt('REDIS_URL')
   await mkdir(folder, { mode: 0o700 })
   const [dump, rdb] = FILES.map((file) => join(folder, file)) as [string, string]
   await run('pg_dump', ['--format=custom', `--file=${dump}`], { env: database })
-  const user = decodeURIComponent(redis.username)
-  await run(
-    'redis-cli',
-    [
-      '-h',
-      redis.hostname,
-      '-p',
-      redis.port || '6379',
-      ...(user === '' ? [] : ['--user', user]),
-      ...(redis.protocol === 'rediss:' ? ['--tls'] : []),
-      '--rdb',
-      rdb,
-    ],
-    { env: { ...process.env, REDISCLI_AUTH: decodeURIComponent(redis.password) } },
-  )
+  await run('redis-cli', [...redis.options, '--rdb', rdb], { env: redis.env })
   const digests = Object.fromEntries(
     await Promise.all(FILES.map(async (file) => [file, await digestOf(join(folder, file))])),
   ) as Readonly<Record<string, string>>

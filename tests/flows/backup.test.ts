@@ -97,6 +97,15 @@ describe('a backup of an installation and its restore drill', () => {
     expect([code, output]).toEqual([1, expect.stringContaining(reason)])
   })
 
+  it('a backup of several listed Redis servers is rejected, because they may differ', async () => {
+    const REDIS_URL = `${urlOf('redis')},127.0.0.1:2`
+    const { code, output } = await backup('save', 'listed', { REDIS_URL })
+    expect([code, output]).toEqual([
+      1,
+      expect.stringContaining('REDIS_URL must name a single server, or Sentinels'),
+    ])
+  })
+
   it('a drill fails if the configured keys are not those of the backup', async () => {
     const { code, output } = await backup('drill', 'first', {
       CREDENTIAL_KEYS: generateKeyRing().reveal(),

@@ -108,6 +108,11 @@ describe('a connection to Redis', () => {
     await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
     relay.silence()
     await expect(connection.redis.ping()).rejects.toThrow('timed out')
+    await eventually(() =>
+      expect(connection.lines).toContainEqual(
+        expect.objectContaining({ msg: 'waiting for dependency', reason: 'does not respond' }),
+      ),
+    )
     await eventually(async () => expect(await connection.redis.ping()).toBe('PONG'))
   })
 

@@ -1,4 +1,4 @@
-import { connect as connectTcp, Socket } from 'node:net'
+import { connect as connectTcp, isIP, Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { AbstractConnector, type RedisOptions } from 'ioredis'
 import type { Server } from '../process/server-list.ts'
@@ -58,7 +58,11 @@ export function connectorOptions(deps: ConnectorDeps): ClientOptions {
 }
 
 function open({ host, port }: Server, { usesTls, tls, timeoutMs }: ConnectorDeps): Socket {
-  const socket = usesTls ? connectTls({ host, port, ...tls?.read() }) : connectTcp({ host, port })
+  // Node sends the host name in the TLS handshake (SNI) only if it is told to.
+  const name = isIP(host) === 0 ? { servername: host } : {}
+  const socket = usesTls
+    ? connectTls({ host, port, ...name, ...tls?.read() })
+    : connectTcp({ host, port })
   let code = 'ETIMEDOUT'
   socket.once('connect', () => (code = 'ERR_TLS_HANDSHAKE_TIMEOUT'))
   const timeout = setTimeout(

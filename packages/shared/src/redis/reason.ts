@@ -32,6 +32,8 @@ export function redisReason(error: unknown): string {
   if (failure !== null) return failure.reason
   const message = error instanceof Error ? error.message : ''
   if (message.startsWith('ERR No such master')) return 'knows no primary of this name'
+  if (/^(Socket timeout|Command timed out)/.test(message)) return 'does not respond'
+  if (message === 'Connection is closed.') return 'connection closed'
   if (/^ERR unknown command .?sentinel/i.test(message)) return 'is not a Sentinel'
   const reason = reasonOf(error)
   return Object.hasOwn(meanings, reason) ? (meanings[reason] ?? reason) : reason

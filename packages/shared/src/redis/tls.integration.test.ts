@@ -1,5 +1,8 @@
-import { copyFile } from 'node:fs/promises'
+import { once } from 'node:events'
+import { copyFile, readFile } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { createServer } from 'node:tls'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
   createRedisServers,
@@ -88,6 +91,23 @@ describe('a connection to Redis with TLS', () => {
       wrong,
       `Sentinel ${sentinel.address}: the server's certificate is from an unknown authority`,
     )
+  })
+
+  it('sends the host name in the handshake, by which a proxy selects the server', async () => {
+    const { certFile, keyFile } = await authority.issue('proxy')
+    const names: unknown[] = []
+    const proxy = createServer({ cert: await readFile(certFile), key: await readFile(keyFile) })
+    proxy.on('secureConnection', (socket) => {
+      names.push(socket.servername)
+      socket.on('error', () => {}).destroy()
+    })
+    proxy.listen(0, '127.0.0.1')
+    await once(proxy, 'listening')
+    const { port } = proxy.address() as AddressInfo
+    await using connection = openRedis(`rediss://localhost:${port}`, filesOf(authority))
+    await eventually(() => expect(names).toContain('localhost'))
+    await expectDown(connection, 'connection closed')
+    proxy.close()
   })
 
   it('fails with the reason if the authority is another one', async () => {
