@@ -189,7 +189,7 @@ describe('the alert rules', () => {
     expect(alerts.length).toBeGreaterThan(10)
   })
 
-  it('the scrape job for RabbitMQ requests the series that the alert rules query', async () => {
+  it('the shipped scrape job for RabbitMQ requests the series that the alert rules query', async () => {
     const { scrape_configs: jobs } = parse(await read('deploy/prometheus/rabbitmq.yml')) as {
       scrape_configs: { job_name: string; metrics_path: string; params: { family: string[] } }[]
     }

@@ -141,7 +141,7 @@ describe('checks of RabbitMQ by the management API', () => {
     expect(await amiss()).toMatchObject([{ check: 'alarms', verdict: 'skipped' }])
   })
 
-  it('reports queues whose only member is on a node that does not run, and a node that does not run', async () => {
+  it('doctor reports queues whose only member is on a node that does not run, and the node itself', async () => {
     nodes = [
       { name: 'rabbit@a', running: true },
       { name: 'rabbit@b', running: true },

@@ -16,12 +16,12 @@ const amiss = (queues: readonly QuorumQueue[], running: readonly string[] = NODE
   )
 
 describe('the check of the members of quorum queues', () => {
-  it('reports nothing if each queue has a member on three nodes, a majority and a leader', () => {
+  it('doctor reports no problem if each quorum queue has a member on three nodes, a majority and a leader', () => {
     expect(amiss([queue(NODES)])).toEqual([])
     expect(amiss([queue(NODES)], [...NODES, 'rabbit@d', 'rabbit@e'])).toEqual([])
   })
 
-  it('reports queues that were declared while one node ran, with the commands that add members', () => {
+  it('doctor reports quorum queues that were declared while one node ran, with the commands that add members', () => {
     const queues = [1, 2, 3, 4].map((n) => queue([A], { name: `q${n}` }))
     expect(amiss([...queues, queue(NODES)])).toEqual([
       {
@@ -33,14 +33,14 @@ describe('the check of the members of quorum queues', () => {
     ])
   })
 
-  it('adds members on two of the other nodes of a large cluster', () => {
+  it('doctor suggests members on two further nodes, even if the RabbitMQ cluster has more', () => {
     const [found] = amiss([queue([B])], [...NODES, 'rabbit@d', 'rabbit@e'])
     expect(found?.remediation).toMatch(
       /^rabbitmq-queues grow rabbit@a all && rabbitmq-queues grow rabbit@c all \(/,
     )
   })
 
-  it('reports queues without an online majority, and leaderless queues that have one', () => {
+  it('doctor reports quorum queues without an online majority, and others without a leader', () => {
     expect(
       amiss(
         [
@@ -57,28 +57,28 @@ describe('the check of the members of quorum queues', () => {
     ])
   })
 
-  it('reports a queue whose only member is on a node that does not run', () => {
+  it('doctor reports a quorum queue whose only member is on a node that does not run', () => {
     expect(amiss([queue([C], { name: 'lost', online: [] })], [A, B])).toMatchObject([
       { check: 'majority', found: expect.stringMatching(/: lost$/) },
       { check: 'members', found: '1 of 2: lost' },
     ])
   })
 
-  it('accepts a single node, and says that there is no second copy of a message', () => {
+  it('doctor accepts a single RabbitMQ node, and says that no other machine has a copy of a message', () => {
     expect(checkMembers([queue([A])], [A], 1)).toMatchObject([
       { check: 'nodes', verdict: 'ok', found: '1: no other machine has a copy of a message' },
       { check: 'members', verdict: 'ok' },
     ])
   })
 
-  it('warns of two nodes, because messaging stops when either is lost', () => {
+  it('doctor warns of a RabbitMQ cluster of two nodes, because messaging stops when either is lost', () => {
     expect(checkMembers([queue([A, B])], [A, B], 2)).toMatchObject([
       { check: 'nodes', verdict: 'warning' },
       { check: 'members', verdict: 'ok' },
     ])
   })
 
-  it('ignores classic queues, and queues that the broker has not collected yet', () => {
+  it('doctor checks no members of classic queues, and of queues that the broker has not collected yet', () => {
     expect(amiss([{ name: 'classic' }])).toEqual([])
   })
 })

@@ -16,13 +16,13 @@ describe('checking the standbys of a PostgreSQL primary', () => {
     ['no connected standby', '*', [], 'problem', '0 synchronous, 1 needed: every commit waits'],
     ['fewer standbys than needed', '2 (a, b, c)', ['sync'], 'problem', '1 synchronous, 2 needed'],
     ['synchronous standbys that the user may not inspect', ANY_1, [null], 'skipped', 'not shown'],
-  ])('reports %s', (_, standbyNames, syncStates, verdict, found) => {
+  ])('the check of Postgres standbys reports %s', (_, standbyNames, syncStates, verdict, found) => {
     expect(
       checkPostgresStandbys({ synchronousCommit: 'on', standbyNames, syncStates }),
     ).toMatchObject({ check: 'standbys', verdict, found: expect.stringContaining(found) })
   })
 
-  it('reports a synchronous standby that commits do not wait for', () => {
+  it('the check of Postgres standbys reports a synchronous standby that commits do not wait for', () => {
     const replication = { standbyNames: ANY_1, syncStates: ['quorum', 'quorum'] }
     for (const synchronousCommit of ['local', 'off'])
       expect(checkPostgresStandbys({ ...replication, synchronousCommit })).toMatchObject({

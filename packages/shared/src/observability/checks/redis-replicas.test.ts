@@ -34,7 +34,7 @@ describe('checking the replicas of a Redis primary', () => {
       '1 connected, and 1 more than 2 s behind or not in sync; 2 needed',
     ],
     ['a replica in its first synchronisation', info([0], 'wait_bgsave'), 1, 'problem', '0 conn'],
-  ])('reports %s', (_, text, required, verdict, found) => {
+  ])('the check of Redis replicas reports %s', (_, text, required, verdict, found) => {
     expect(check(text, { required })).toMatchObject({
       check: 'replicas',
       verdict,
@@ -42,7 +42,7 @@ describe('checking the replicas of a Redis primary', () => {
     })
   })
 
-  it('counts the replicas without which Redis itself rejects writes', () => {
+  it('the check of Redis replicas counts the replicas without which Redis itself rejects writes', () => {
     expect(check(info([0]), { required: 1, minToWrite: 2 })).toMatchObject({
       verdict: 'problem',
       found: '1 connected; 2 needed',
@@ -51,20 +51,20 @@ describe('checking the replicas of a Redis primary', () => {
 })
 
 describe("comparing min-replicas-max-lag with Sentinel's down-after", () => {
-  it('accepts a lag that is shorter than the time after which Sentinel replaces a primary', () => {
+  it('the check of min-replicas-max-lag accepts a lag that is shorter than the time after which Sentinel replaces a primary', () => {
     expect(checkSentinelDownAfter({ minToWrite: 1, maxLagSeconds: 2 }, 5_000)).toMatchObject({
       verdict: 'ok',
     })
   })
 
-  it('warns if a primary without replicas accepts writes until Sentinel has replaced it', () => {
+  it('the check of min-replicas-max-lag warns if a Redis primary without replicas accepts writes until Sentinel has replaced it', () => {
     expect(checkSentinelDownAfter({ minToWrite: 1, maxLagSeconds: 10 }, 5_000)).toMatchObject({
       verdict: 'warning',
       found: '10 s, and Sentinel replaces a primary after 5 s',
     })
   })
 
-  it('reports nothing if min-replicas-to-write is 0', () => {
+  it('the check of min-replicas-max-lag reports nothing if min-replicas-to-write is 0', () => {
     expect(checkSentinelDownAfter({ minToWrite: 0, maxLagSeconds: 10 }, 5_000)).toBeNull()
   })
 })
