@@ -270,6 +270,14 @@ describe('the network policies', () => {
     expect(chosen(fallback?.spec.podSelector ?? {})).toEqual(names)
   })
 
+  it('the network policies allow connections to Redis and to its Sentinels', () => {
+    const all = [...policies, ...patches].filter(
+      ({ metadata }) => metadata.name === 'backend-redis',
+    )
+    expect(all).toHaveLength(2)
+    for (const policy of all) expect(JSON.stringify(policy)).toContain('"port":26379')
+  })
+
   it('the network policies allow each service to reach only the backends that it is configured with', () => {
     for (const backend of ['rabbitmq', 'redis', 'postgres']) {
       const policy = policies.find(({ metadata }) => metadata.name === `backend-${backend}`)
