@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { parsePostgresUrl, postgresUrl } from './address.ts'
 
 describe('parsing DATABASE_URL', () => {
-  it('reads several hosts, each with its own port, and decodes user, password and database', () => {
+  it('a PostgreSQL URL may have several hosts with a port each, and its user, password and database are decoded', () => {
     expect(
       parsePostgresUrl('postgres://us%40er:p%2F:+w@a.example:5433,b,[::1]:5434/d%20b'),
     ).toMatchObject({
@@ -19,7 +19,7 @@ describe('parsing DATABASE_URL', () => {
     })
   })
 
-  it('needs a server that accepts writes unless target_session_attrs is any', () => {
+  it('a PostgreSQL URL requires a server that accepts writes unless target_session_attrs is any', () => {
     const needsWrites = (query: string) => parsePostgresUrl(`postgres://h/d${query}`).needsWrites
     expect(needsWrites('')).toBe(true)
     expect(needsWrites('?target_session_attrs=read-write')).toBe(true)
@@ -27,14 +27,14 @@ describe('parsing DATABASE_URL', () => {
     expect(needsWrites('?target_session_attrs=any')).toBe(false)
   })
 
-  it('reads sslmode, and ssl=true as libpq does', () => {
+  it('ssl=true in a PostgreSQL URL means sslmode=require, as in libpq', () => {
     const mode = (query: string) => parsePostgresUrl(`postgres://h/d${query}`).sslMode
     expect(mode('')).toBeNull()
     expect(mode('?sslmode=verify-full')).toBe('verify-full')
     expect(mode('?ssl=true')).toBe('require')
   })
 
-  it('sends application_name and options at the start of a session, and sets every other parameter in it', () => {
+  it('unknown parameters of a PostgreSQL URL become session settings, except application_name and options', () => {
     expect(
       parsePostgresUrl(
         'postgres://h/d?application_name=a&options=-c%20x.y%3D1&search_path=s,public',
@@ -70,10 +70,13 @@ describe('the setting DATABASE_URL', () => {
     ],
     ['postgres://h/d?user=u&password=s3cret', 'user, which is not supported'],
     ['postgres://user:s3cret@h/d?se%27t=1', 'not the name of a setting'],
-  ])('rejects %s with a message that has no part of its value', (url, message) => {
-    const read = (): unknown => parseConfig(schema, { DATABASE_URL: url })
-    expect(read).toThrow(ConfigError)
-    expect(read).toThrow(message)
-    expect(read).not.toThrow(/s3cret|nowhere/)
-  })
+  ])(
+    'the PostgreSQL URL %s is rejected with a message that contains no part of the URL: %s',
+    (url, message) => {
+      const read = (): unknown => parseConfig(schema, { DATABASE_URL: url })
+      expect(read).toThrow(ConfigError)
+      expect(read).toThrow(message)
+      expect(read).not.toThrow(/s3cret|nowhere/)
+    },
+  )
 })

@@ -1,7 +1,7 @@
 /**
- * The connections of one process to the servers of one address.
+ * The connections of one OS process to the PostgreSQL servers of one URL.
  *
- * - I1: There are never more than `limit` sockets, so that a database that accepts connections and then hangs does not
+ * - I1: There are never more than `limit` open sockets, so that a database that accepts connections and then hangs does not
  *   get one more with each timeout.
  * - I2: A socket is not closed while the server may still be executing a statement for it, because the server does not
  *   notice the close, and its process would remain in addition to the next one. Such a socket stays open until the
@@ -35,7 +35,7 @@ export interface ServerSocketsOptions {
   /** Settings of PostgreSQL for each session. Those in the URL take precedence. */
   readonly session?: Readonly<Record<string, string>>
   readonly limit: number
-  /** Called when a new session shares its server process with another open one, so that it is no session. */
+  /** Called when two open sessions have the same server process, so that a pooler lends it for one transaction only. */
   readonly onSharedProcess?: () => void
 }
 
@@ -52,7 +52,7 @@ export interface Activity {
 export type Unresponsive = 'keep' | 'release'
 
 export interface ServerSockets {
-  /** Returns a socket for the driver. */
+  /** Returns a socket for the driver `postgres`. */
   readonly create: (unresponsive: Unresponsive) => ServerSocket
   readonly hasOverdue: () => boolean
   /**
@@ -86,7 +86,7 @@ export function createServerSockets(
   const release = (socket: Socket): void => {
     released.add(socket)
     socket.once('close', () => released.delete(socket))
-    // The server has finished. Its response is of no use to anyone.
+    // The server has executed the statement, and nothing waits for the response any more.
     socket.on('data', () => socket.destroy())
   }
 
@@ -128,7 +128,8 @@ export function createServerSockets(
     }
 
     async function attempt(target: ServerAddress, choice: Choice): Promise<OpenedSession> {
-      if (sockets.size + opening >= limit) throw timedOut()
+      const open = [...sockets].filter(({ destroyed }) => !destroyed).length
+      if (open + opening >= limit) throw timedOut()
       const signal = AbortSignal.any([driver.signal, AbortSignal.timeout(address.connectTimeoutMs)])
       opening += 1
       const socket = await openTransport(target, choice, encryption, signal).finally(() => {

@@ -176,7 +176,7 @@ describe('the connection pool to Postgres', () => {
     await expectAllRespond(connection)
   })
 
-  it('keeps the connections that the server knows when the one that is checked every second is lost', async () => {
+  it('keeps the connections of the pool when only the connection that checks the server every second is lost', async () => {
     await using connection = await connect()
     const pids = new Set(await queryAll(connection))
     const isMonitor = database.sql`datname = current_database() and query like '%pg_is_in_recovery%'

@@ -75,8 +75,8 @@ const countConnections = async ({ sql }: PostgresNode): Promise<number> => {
   return row?.count ?? 0
 }
 
-describe('a primary with a standby', () => {
-  it('is found whatever the order of the hosts, also when the first one refuses connections', async () => {
+describe('a coordinator with a PostgreSQL primary and a standby', () => {
+  it('connects to the primary whatever the order of the hosts is, also when the first host refuses connections', async () => {
     await using afterStandby = connect(urlOf(standby, primary))
     await afterStandby.ready()
     await standby.kill()
@@ -86,7 +86,7 @@ describe('a primary with a standby', () => {
     expect(rows).toEqual([{ standby: false }])
   })
 
-  it('is reported as a standby in words if only the standby is given', async () => {
+  it('reports in words that the only host of DATABASE_URL is a standby', async () => {
     await using connection = connect(urlOf(standby))
     await eventually(() =>
       expect(connection.state()).toMatchObject({
@@ -96,7 +96,7 @@ describe('a primary with a standby', () => {
     )
   })
 
-  it('is reported with one warning and a note if the standby is asynchronous', async () => {
+  it('logs one warning and reports a note while the only standby of PostgreSQL is asynchronous', async () => {
     await using connection = connect(urlOf(primary))
     await connection.ready()
     await eventually(() =>
@@ -115,7 +115,7 @@ describe('a primary with a standby', () => {
     )
   })
 
-  it('loses no acknowledged row when it is killed and the standby is promoted, and LISTEN follows', async () => {
+  it('loses no acknowledged row and receives notifications again after the primary was killed and its synchronous standby promoted', async () => {
     await makeSynchronous()
     await using connection = connect(urlOf(primary, standby))
     await connection.ready()
@@ -158,7 +158,7 @@ describe('a primary with a standby', () => {
     await eventually(() => expect(notices).toBe(3))
   })
 
-  it('leaves no connection on a lost primary that keeps its connections open without responding', async () => {
+  it('replaces all connections to a primary that stopped responding when a standby has been promoted', async () => {
     await using relay = await startRelay(primary.url, 5_432)
     const { port } = new URL(relay.url)
     await using connection = connect(urlOf({ ...primary, port: Number(port) }, standby))
@@ -179,8 +179,8 @@ describe('a primary with a standby', () => {
   })
 })
 
-describe('a primary whose only synchronous standby is frozen', () => {
-  it('gets no more connections than the pool has, is reported in words, and goes on afterwards', async () => {
+describe('a coordinator whose PostgreSQL waits for a frozen synchronous standby', () => {
+  it('opens no more connections than its pool has while commits wait for a frozen synchronous standby, and continues afterwards', async () => {
     await makeSynchronous()
     await using connection = connect(urlOf(primary))
     await connection.ready()
@@ -224,8 +224,8 @@ describe('a primary whose only synchronous standby is frozen', () => {
   })
 })
 
-describe('a server that accepts connections and does not respond', () => {
-  it('gets no more connections than the pool has, and is used again when it responds', async () => {
+describe('a coordinator whose PostgreSQL is frozen', () => {
+  it('leaves no more connections than its pool has at a PostgreSQL server that was frozen', async () => {
     await using connection = connect(urlOf(primary))
     await connection.ready()
     await primary.freeze()

@@ -94,14 +94,17 @@ describe('TLS to PostgreSQL', () => {
     ['localhost', '?sslmode=verify-full&sslrootcert={ca}', undefined, true],
     ['localhost', '?sslrootcert={ca}', undefined, true],
     ['localhost', '?sslrootcert={ca}&sslcert={cert}&sslkey={key}', 'certified', true],
-  ])('at %s with %s as user %s is used: %s', async (host, query, user, isEncrypted) => {
-    await using connection = connect(urlOf(withTls, host, query, user))
-    await connection.ready()
-    const rows = await connection.run(
-      (sql) => sql`select ssl from pg_stat_ssl where pid = pg_backend_pid()`,
-    )
-    expect(rows).toEqual([{ ssl: isEncrypted }])
-  })
+  ])(
+    'connects to PostgreSQL at %s with %s as user %s; the connection is encrypted: %s',
+    async (host, query, user, isEncrypted) => {
+      await using connection = connect(urlOf(withTls, host, query, user))
+      await connection.ready()
+      const rows = await connection.run(
+        (sql) => sql`select ssl from pg_stat_ssl where pid = pg_backend_pid()`,
+      )
+      expect(rows).toEqual([{ ssl: isEncrypted }])
+    },
+  )
 
   it.each([
     ['127.0.0.1', '?sslmode=require&sslrootcert={other}', undefined, UNKNOWN_AUTHORITY],
@@ -129,13 +132,16 @@ describe('TLS to PostgreSQL', () => {
       undefined,
       'the server does not know a parameter of the URL (42704)',
     ],
-  ])('at %s with %s as user %s is reported: %s', async (host, query, user, reason) => {
-    await using connection = connect(urlOf(withTls, host, query, user))
-    await eventually(() => expect(connection.state()).toMatchObject({ status: 'down', reason }))
-    expect(connection.lines.join('')).not.toContain(PASSWORD)
-  })
+  ])(
+    'reports why PostgreSQL at %s cannot be used with %s as user %s: %s',
+    async (host, query, user, reason) => {
+      await using connection = connect(urlOf(withTls, host, query, user))
+      await eventually(() => expect(connection.state()).toMatchObject({ status: 'down', reason }))
+      expect(connection.lines.join('')).not.toContain(PASSWORD)
+    },
+  )
 
-  it('is not used by prefer, and reported as missing by require, at a server that does not offer it', async () => {
+  it('accepts a PostgreSQL server without TLS with sslmode=prefer, and reports that TLS is missing with sslmode=require', async () => {
     await using plain = connect(urlOf(withoutTls, '127.0.0.1', '?sslmode=prefer'))
     await plain.ready()
     await using encrypted = connect(urlOf(withoutTls, '127.0.0.1', '?sslmode=require'))
@@ -144,7 +150,7 @@ describe('TLS to PostgreSQL', () => {
     )
   })
 
-  it('uses the current certificates of the files for each new connection, and verifies an IP address', async () => {
+  it('reads a replaced CA file again for new connections to PostgreSQL, and verifies a certificate for an IP address', async () => {
     const caFile = join(authority.folder, 'rotated-ca.pem')
     await copyFile(authority.caFile, caFile)
     await using connection = connect(urlOf(withTls, 'localhost', ''), {
