@@ -6,7 +6,7 @@ import { expect, until } from '../compose/check.ts'
 import { type Output, runDocker } from '../compose/docker.ts'
 
 export type Machine = 1 | 2 | 3
-export const machines: readonly Machine[] = [1, 2, 3]
+const machines: readonly Machine[] = [1, 2, 3]
 
 /** The port of each service, on which `container-health.sh` queries its readiness. */
 const services = {
@@ -25,9 +25,11 @@ const portNames = [
   'SANDBOX_PROVIDER_PORT',
 ] as const
 
+const ports = { redis: 6379, sentinel: 26379, rabbitmq: 5672, postgres: 5432 } as const
 /** The last part of the address of node 1 minus 1; node 2 and node 3 follow (compose.yaml). */
 const firstHost = { redis: 10, sentinel: 20, rabbitmq: 30, postgres: 40 } as const
 type Server = keyof typeof firstHost
+const servers = Object.keys(firstHost) as Server[]
 
 /**
  * The containers of compose.yaml, with a project name, ports and a network of their own. It records which faults it has
@@ -42,7 +44,7 @@ export class Cluster {
   readonly #paused = new Set<string>()
   readonly #filtered = new Set<string>()
 
-  private constructor(ports: readonly number[], signal: AbortSignal) {
+  private constructor(published: readonly number[], signal: AbortSignal) {
     this.#signal = signal
     this.#network = `10.${200 + (process.pid % 50)}.${Math.floor(process.pid / 50) % 250}`
     this.#env = {
@@ -51,10 +53,10 @@ export class Cluster {
       SERVICE_API_KEY: randomBytes(32).toString('hex'),
       CLIENT_SECRET: randomBytes(32).toString('hex'),
       CREDENTIAL_KEYS: `k1:${randomBytes(32).toString('base64')}`,
-      REDIS_URL: 'redis://redis-address:6379',
-      AMQP_URL: 'amqp://guest:guest@rabbitmq:5672',
-      DATABASE_URL: `postgres://postgres@${this.#network}.41:5432/integration`,
-      ...Object.fromEntries(portNames.map((name, index) => [name, String(ports[index])])),
+      REDIS_URL: `redis+sentinel://${this.#listed('sentinel')}/main`,
+      AMQP_URL: `amqp://guest:guest@${this.#listed('rabbitmq')}`,
+      DATABASE_URL: `postgresql://postgres@${this.#listed('postgres')}/integration?target_session_attrs=read-write`,
+      ...Object.fromEntries(portNames.map((name, index) => [name, String(published[index])])),
     }
   }
 
@@ -89,10 +91,8 @@ export class Cluster {
    * nodes are there.
    */
   async up(): Promise<void> {
-    const outside = ['packet-filter', 'ingress', 'sandbox-provider', 'redis-address']
-    const backends = machines.flatMap((n) =>
-      Object.keys(firstHost).map((server) => `${server}-${n}`),
-    )
+    const outside = ['packet-filter', 'ingress', 'sandbox-provider']
+    const backends = machines.flatMap((n) => servers.map((server) => `${server}-${n}`))
     await this.compose('up', '--detach', '--no-build', ...backends, ...outside)
     await this.untilBackendsComplete()
     await this.compose('up', '--detach', '--no-build')
@@ -111,10 +111,11 @@ export class Cluster {
     return (await runDocker(args, this.#env, AbortSignal.timeout(60_000))).text
   }
 
-  /** Kills containers at once, as a loss of power does. */
+  /** Kills containers at once, as a loss of power does. Those that do not run any more are skipped. */
   async kill(...names: readonly string[]): Promise<void> {
-    for (const name of names) this.#stopped.add(name)
-    await this.docker('kill', ...this.#containers(names))
+    const running = names.filter((name) => !this.#stopped.has(name))
+    for (const name of running) this.#stopped.add(name)
+    if (running.length > 0) await this.docker('kill', ...this.#containers(running))
   }
 
   /** Stops containers with SIGTERM, as an upgrade does. */
@@ -175,10 +176,27 @@ export class Cluster {
     return `${this.#network}.${firstHost[server] + machine}`
   }
 
+  others(machine: Machine): readonly Machine[] {
+    return machines.filter((n) => n !== machine)
+  }
+
   /** Returns the addresses of a server's other nodes. */
   peers(server: Server, machine: Machine): readonly string[] {
-    return machines.filter((n) => n !== machine).map((n) => this.address(server, n))
+    return this.others(machine).map((n) => this.address(server, n))
   }
+
+  /** Returns the addresses of the other Redis servers and of all Sentinels. */
+  redisPeers(machine: Machine): readonly string[] {
+    return [...this.peers('redis', machine), ...machines.map((n) => this.address('sentinel', n))]
+  }
+
+  /** Returns the names of all containers of a machine. */
+  containersOf(machine: Machine): readonly string[] {
+    const names = [...servers, ...(machine === 3 ? [] : this.services)]
+    return names.map((name) => `${name}-${machine}`)
+  }
+
+  readonly services: readonly string[] = serviceNames
 
   /** Returns the machine whose Redis server Sentinel names as the primary; `null` while the Sentinels do not agree. */
   async redisPrimary(): Promise<Machine | null> {
@@ -205,8 +223,18 @@ export class Cluster {
   }
 
   /** Runs a query on a PostgreSQL server; `null` if it fails. */
-  async query(machine: Machine, sql: string): Promise<string | null> {
-    const psql = ['timeout', '5', 'psql', '-U', 'postgres', '-h', '127.0.0.1', '-Atc', sql]
+  async query(machine: Machine, sql: string, seconds = 5): Promise<string | null> {
+    const psql = [
+      'timeout',
+      String(seconds),
+      'psql',
+      '-U',
+      'postgres',
+      '-h',
+      '127.0.0.1',
+      '-Atc',
+      sql,
+    ]
     const { code, text } = await this.exec(`postgres-${machine}`, ...psql)
     return code === 0 ? text.trim() : null
   }
@@ -274,6 +302,11 @@ export class Cluster {
 
   get #base(): readonly string[] {
     return ['compose', '--env-file', '/dev/null', '--project-name', this.project]
+  }
+
+  /** Returns the addresses of all nodes of a server, as a URL lists them. */
+  #listed(server: Server): string {
+    return machines.map((n) => `${this.address(server, n)}:${ports[server]}`).join(',')
   }
 
   #container(name: string): string {

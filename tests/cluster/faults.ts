@@ -1,57 +1,340 @@
 /** The faults of `npm run test:cluster`. */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Random } from '@integration-host/shared/random'
-import { expect, until } from '../compose/check.ts'
-import { type Cluster, type Machine, machines } from './cluster.ts'
+import type { Cluster, Machine } from './cluster.ts'
+import {
+  cutPostgresPrimary,
+  oneOf,
+  otherRedisPrimary,
+  postgresPrimary,
+  promoteStandby,
+  redisPrimary,
+  restartInTurn,
+} from './fault-steps.ts'
 
 export interface Fault {
   readonly name: string
   readonly does: string
   /** Whether the fault is one of those that run by default. */
-  readonly isDefault: boolean
+  readonly isDefault?: true
   /**
-   * How long the provider accepts a refresh token after its rotation. It is 0 unless the fault kills a token-service: a
-   * process that is killed between the provider's response and the commit takes the only copy of the new token with it.
+   * How long the provider accepts a refresh token after its rotation; 0 by default. It is above 0 only if the fault takes
+   * a token-service away: a process that is lost between the provider's response and the commit takes the only copy of
+   * the new token with it.
    */
-  readonly graceSeconds: number
+  readonly graceSeconds?: number
   /** Causes the fault. `Cluster.repair` ends it. */
   cause(cluster: Cluster, random: Random): Promise<void>
 }
 
-const STRICT = 0
+const GRACE_SECONDS = 60
+/** How long a fault goes on after the failover, so that the services have to do without the lost server. */
+const HOLD_MS = 5_000
 
-export const faults: readonly Fault[] = [
+const redis: readonly Fault[] = [
   {
     name: 'redis-isolated',
     does: 'the primary is cut off from its replicas and the Sentinels, not from its clients',
     isDefault: true,
-    graceSeconds: STRICT,
     async cause(cluster) {
       const primary = await redisPrimary(cluster)
-      await cluster.cut(`redis-${primary}`, [
-        ...cluster.peers('redis', primary),
-        ...machines.map((n) => cluster.address('sentinel', n)),
-      ])
+      await cluster.cut(`redis-${primary}`, cluster.redisPeers(primary))
       await otherRedisPrimary(cluster, primary)
-      await delay(8_000)
+      await delay(HOLD_MS)
+    },
+  },
+  {
+    name: 'redis-deaf',
+    does: 'the primary receives nothing from its replicas and the Sentinels; they receive what it sends',
+    async cause(cluster) {
+      const primary = await redisPrimary(cluster)
+      await cluster.cut(`redis-${primary}`, cluster.redisPeers(primary), 'to')
+      await otherRedisPrimary(cluster, primary)
+      await delay(HOLD_MS)
+    },
+  },
+  {
+    name: 'redis-lagging',
+    does: 'the primary is killed when its replicas have received nothing for 1 to 2 s',
+    isDefault: true,
+    async cause(cluster, random) {
+      const primary = await redisPrimary(cluster)
+      await cluster.cut(`redis-${primary}`, cluster.peers('redis', primary))
+      await delay(1_000 + 1_000 * random())
+      await cluster.kill(`redis-${primary}`)
+      await otherRedisPrimary(cluster, primary)
+      await delay(HOLD_MS)
+    },
+  },
+  {
+    name: 'redis-killed',
+    does: 'the primary is killed',
+    async cause(cluster) {
+      const primary = await redisPrimary(cluster)
+      await cluster.kill(`redis-${primary}`)
+      await otherRedisPrimary(cluster, primary)
+      await delay(HOLD_MS)
+    },
+  },
+  {
+    name: 'redis-frozen',
+    does: 'the primary freezes until a replica was promoted, and continues as an outdated primary',
+    isDefault: true,
+    async cause(cluster) {
+      const primary = await redisPrimary(cluster)
+      await cluster.pause(`redis-${primary}`)
+      await otherRedisPrimary(cluster, primary)
+      await delay(HOLD_MS)
+    },
+  },
+  {
+    name: 'redis-unplugged',
+    does: 'the primary is cut off from everything',
+    async cause(cluster) {
+      const primary = await redisPrimary(cluster)
+      await cluster.cut(`redis-${primary}`)
+      await otherRedisPrimary(cluster, primary)
+      await delay(HOLD_MS)
+    },
+  },
+  {
+    name: 'redis-replicas-killed',
+    does: 'both replicas are killed for 10 s',
+    async cause(cluster) {
+      const primary = await redisPrimary(cluster)
+      await cluster.kill(...cluster.others(primary).map((n) => `redis-${n}`))
+      await delay(2 * HOLD_MS)
+    },
+  },
+  {
+    name: 'redis-upgraded',
+    does: 'all Redis servers and Sentinels are restarted in turn, the primary last, after a planned failover',
+    async cause(cluster) {
+      const primary = await redisPrimary(cluster)
+      for (const n of cluster.others(primary))
+        await restartInTurn(cluster, [[`redis-${n}`], [`sentinel-${n}`]])
+      const failover = ['redis-cli', '-p', '26379', 'SENTINEL', 'FAILOVER', 'main']
+      await cluster.exec(`sentinel-${primary}`, ...failover)
+      await otherRedisPrimary(cluster, primary)
+      await cluster.untilBackendsComplete()
+      await restartInTurn(cluster, [[`redis-${primary}`], [`sentinel-${primary}`]])
     },
   },
 ]
 
-async function redisPrimary(cluster: Cluster): Promise<Machine> {
-  const primary = await cluster.redisPrimary()
-  expect(primary !== null, 'the Sentinels name no primary')
-  return primary
+const rabbitmq: readonly Fault[] = [
+  {
+    name: 'rabbitmq-killed',
+    does: 'a node is killed',
+    isDefault: true,
+    async cause(cluster, random) {
+      await cluster.kill(`rabbitmq-${oneOf([1, 2, 3], random)}`)
+      await delay(2 * HOLD_MS)
+    },
+  },
+  {
+    name: 'rabbitmq-isolated',
+    does: 'a node is cut off from the others, not from its clients',
+    isDefault: true,
+    async cause(cluster, random) {
+      const node = oneOf([1, 2, 3] as const, random)
+      await cluster.cut(`rabbitmq-${node}`, cluster.peers('rabbitmq', node))
+      // The node notices it after 8 s (`net_ticktime`) and pauses itself.
+      await delay(8_000 + HOLD_MS)
+    },
+  },
+  {
+    name: 'rabbitmq-frozen',
+    does: 'a node freezes for 15 s',
+    async cause(cluster, random) {
+      await cluster.pause(`rabbitmq-${oneOf([1, 2, 3], random)}`)
+      await delay(3 * HOLD_MS)
+    },
+  },
+  {
+    name: 'rabbitmq-majority-killed',
+    does: 'two of the three nodes are killed for 10 s',
+    async cause(cluster, random) {
+      const kept = oneOf([1, 2, 3] as const, random)
+      await cluster.kill(...cluster.others(kept).map((n) => `rabbitmq-${n}`))
+      await delay(2 * HOLD_MS)
+    },
+  },
+  {
+    name: 'rabbitmq-upgraded',
+    does: 'all nodes are restarted in turn',
+    cause: (cluster) => restartInTurn(cluster, [['rabbitmq-1'], ['rabbitmq-2'], ['rabbitmq-3']]),
+  },
+]
+
+const postgres: readonly Fault[] = [
+  {
+    name: 'postgres-killed',
+    does: 'the primary is killed, and a standby is promoted after 3 s',
+    isDefault: true,
+    async cause(cluster) {
+      const primary = await postgresPrimary(cluster)
+      await cluster.kill(`postgres-${primary}`)
+      await delay(3_000)
+      await promoteStandby(cluster, primary)
+      await delay(HOLD_MS)
+    },
+  },
+  {
+    name: 'postgres-isolated',
+    does: 'the primary is cut off from its standbys, not from its clients; a standby is promoted after 3 s',
+    isDefault: true,
+    cause: async (cluster) =>
+      cutPostgresPrimary(cluster, cluster.peers('postgres', await postgresPrimary(cluster))),
+  },
+  {
+    name: 'postgres-unplugged',
+    does: 'the primary is cut off from everything, and a standby is promoted after 3 s',
+    cause: (cluster) => cutPostgresPrimary(cluster),
+  },
+  {
+    name: 'postgres-lagging',
+    does: 'one standby has received nothing for 1 to 2 s when the primary is killed and the other is promoted',
+    async cause(cluster, random) {
+      const primary = await postgresPrimary(cluster)
+      const lagging = oneOf(cluster.others(primary), random)
+      await cluster.cut(`postgres-${lagging}`, [cluster.address('postgres', primary)])
+      await delay(1_000 + 1_000 * random())
+      await cluster.kill(`postgres-${primary}`)
+      await cluster.join()
+      await delay(3_000)
+      await promoteStandby(cluster, primary)
+      await delay(HOLD_MS)
+    },
+  },
+  {
+    name: 'postgres-standby-frozen',
+    does: 'one of the two standbys freezes for 10 s',
+    async cause(cluster, random) {
+      const primary = await postgresPrimary(cluster)
+      await cluster.pause(`postgres-${oneOf(cluster.others(primary), random)}`)
+      await delay(2 * HOLD_MS)
+    },
+  },
+  {
+    name: 'postgres-standbys-frozen',
+    does: 'both standbys freeze for 20 s, so that no commit is acknowledged',
+    async cause(cluster) {
+      const primary = await postgresPrimary(cluster)
+      await cluster.pause(...cluster.others(primary).map((n) => `postgres-${n}`))
+      await delay(4 * HOLD_MS)
+    },
+  },
+  {
+    name: 'postgres-upgraded',
+    does: 'the standbys are restarted in turn, then one is promoted and the primary becomes a standby',
+    async cause(cluster) {
+      const primary = await postgresPrimary(cluster)
+      await restartInTurn(
+        cluster,
+        cluster.others(primary).map((n) => [`postgres-${n}`]),
+      )
+      await cluster.stop(`postgres-${primary}`)
+      await promoteStandby(cluster, primary)
+    },
+  },
+]
+
+const machineFaults: readonly Fault[] = [
+  {
+    name: 'machine-killed',
+    does: 'the machine of the Redis primary is lost with all servers and services on it',
+    isDefault: true,
+    graceSeconds: GRACE_SECONDS,
+    cause: (cluster) =>
+      loseMachine(cluster, (machine) => cluster.kill(...cluster.containersOf(machine))),
+  },
+  {
+    name: 'machine-unplugged',
+    does: 'the machine of the Redis primary loses its network, with all servers and services on it',
+    graceSeconds: GRACE_SECONDS,
+    cause: (cluster) =>
+      loseMachine(cluster, async (machine) => {
+        for (const name of cluster.containersOf(machine)) await cluster.cut(name)
+      }),
+  },
+  {
+    name: 'machine-frozen',
+    does: 'the machine of the Redis primary freezes with all servers and services on it',
+    graceSeconds: GRACE_SECONDS,
+    cause: (cluster) =>
+      loseMachine(cluster, (machine) => cluster.pause(...cluster.containersOf(machine))),
+  },
+]
+
+async function loseMachine(
+  cluster: Cluster,
+  lose: (machine: Machine) => Promise<void>,
+): Promise<void> {
+  const machine = await redisPrimary(cluster)
+  const database = await postgresPrimary(cluster)
+  await lose(machine)
+  if (database === machine) {
+    await delay(3_000)
+    await promoteStandby(cluster, machine)
+  }
+  await otherRedisPrimary(cluster, machine)
+  await delay(HOLD_MS)
+  // An outdated primary must not return as one (fencing): it is copied from the new one at its start.
+  if (database === machine) await cluster.kill(`postgres-${machine}`)
 }
 
-/** Waits until Sentinel has promoted another Redis server. */
-function otherRedisPrimary(cluster: Cluster, lost: Machine): Promise<void> {
-  return until(
-    'Sentinel has promoted a replica',
-    async () => {
-      const primary = await cluster.redisPrimary()
-      return primary !== null && primary !== lost
+const services: readonly Fault[] = [
+  {
+    name: 'services-upgraded',
+    does: 'the first replicas of all services are stopped and started, then the second ones',
+    isDefault: true,
+    cause: (cluster) =>
+      restartInTurn(
+        cluster,
+        [1, 2].map((n) => cluster.services.map((service) => `${service}-${n}`)),
+      ),
+  },
+  {
+    name: 'token-service-killed',
+    does: 'a token-service is killed',
+    graceSeconds: GRACE_SECONDS,
+    async cause(cluster, random) {
+      await cluster.kill(`token-service-${oneOf([1, 2], random)}`)
+      await delay(HOLD_MS)
     },
-    60,
-  )
-}
+  },
+  {
+    name: 'coordinator-killed',
+    does: 'a coordinator is killed',
+    async cause(cluster, random) {
+      await cluster.kill(`coordinator-${oneOf([1, 2], random)}`)
+      await delay(2 * HOLD_MS)
+    },
+  },
+  {
+    name: 'clock-ahead',
+    does: 'a token-service and a coordinator run with a clock that is five minutes ahead',
+    isDefault: true,
+    async cause(cluster) {
+      await cluster.stop('token-service-2', 'coordinator-2')
+      await cluster.compose(
+        'up',
+        '--detach',
+        '--no-build',
+        'token-service-ahead',
+        'coordinator-ahead',
+      )
+      await delay(2 * HOLD_MS)
+      await cluster.compose('stop', 'token-service-ahead', 'coordinator-ahead')
+    },
+  },
+]
+
+export const faults: readonly Fault[] = [
+  ...redis,
+  ...rabbitmq,
+  ...postgres,
+  ...machineFaults,
+  ...services,
+]

@@ -37,7 +37,7 @@ export async function runFaults(
   expect(typeof sandbox !== 'string', 'the sandbox provider does not respond')
   let companies: readonly string[] = []
   for (const [index, fault] of chosen.entries()) {
-    const { graceSeconds } = fault
+    const { graceSeconds = 0 } = fault
     await sandbox.change({ accessTokenSeconds: ACCESS_TOKEN_SECONDS, graceSeconds })
     const missing = Array.from({ length: COMPANIES - companies.length }, (_, n) => `c${index}-${n}`)
     const deadline = now() + RECOVERY_MS

@@ -18,23 +18,33 @@ primary() {
   return 1
 }
 
+# Writes which server is the primary. The cluster test changes it when it promotes another one.
+follow() {
+  echo "primary_conninfo = 'host=$1 user=postgres application_name=postgres$own'" >>"$PGDATA/postgresql.auto.conf"
+}
+
 start() {
-  local hosts
-  hosts=$(IFS=,; echo "$*")
   exec docker-entrypoint.sh postgres \
     -c synchronous_standby_names='ANY 1 (postgres1, postgres2, postgres3)' \
-    -c primary_conninfo="host=$hosts user=postgres application_name=postgres$own target_session_attrs=read-write connect_timeout=2" \
     -c max_connections=200 -c shared_buffers=32MB -c wal_keep_size=256MB \
     -c wal_sender_timeout=5s -c wal_receiver_timeout=5s -c wal_retrieve_retry_interval=1s
 }
 
-if [ -s "$PGDATA/PG_VERSION" ] && [ -f "$PGDATA/standby.signal" ]; then start "$@"; fi
-if [ -s "$PGDATA/PG_VERSION" ] && ! primary "$@" >/dev/null; then start "$@"; fi
-if [ "$own" = 1 ] && [ ! -s "$PGDATA/PG_VERSION" ]; then start "$@"; fi
+if [ -s "$PGDATA/PG_VERSION" ]; then
+  from=$(primary "$@" || true)
+  if [ -f "$PGDATA/standby.signal" ]; then
+    [ -z "$from" ] || follow "$from"
+    start
+  fi
+  [ -n "$from" ] || start
+elif [ "$own" = 1 ]; then
+  start
+fi
 until from=$(primary "$@"); do sleep 0.5; done
 find "$PGDATA" -mindepth 1 -delete 2>/dev/null || true
 mkdir -p "$PGDATA"
 chmod 700 "$PGDATA"
 pg_basebackup --pgdata="$PGDATA" --dbname="host=$from user=postgres" --checkpoint=fast --wal-method=stream
 touch "$PGDATA/standby.signal"
-start "$@"
+follow "$from"
+start
