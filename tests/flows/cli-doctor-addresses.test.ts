@@ -1,6 +1,6 @@
 import { createAuthority } from '@integration-host/shared/test-support/certificates'
 import { describe, expect, it } from 'vitest'
-import { createRedisServers } from '../support/backends/redis-servers.ts'
+import { createRedisServers, type RedisServer } from '../support/backends/redis-servers.ts'
 import { parseJsonLines, runCli } from '../support/processes/cli.ts'
 import { backend } from '../support/system.ts'
 
@@ -14,11 +14,11 @@ interface CheckResult {
   readonly Mend: string | null
 }
 
-/** Runs doctor for one backend. Returns the results of the checks of connection and role, as `verdict: found`. */
+/** Runs doctor for one backend. Returns the results of the checks of connection, role and kind, as `verdict: found`. */
 async function doctor(only: string, env: Record<string, string>) {
   const { stdout } = await runCli(['doctor', '--json', '--only', only], { env })
   const results = parseJsonLines<CheckResult>(stdout).filter(({ Check }) =>
-    ['connection', 'role'].includes(Check),
+    ['connection', 'role', 'kind'].includes(Check),
   )
   return {
     found: results.map(({ Verdict, Found }) => `${Verdict}: ${Found}`),
@@ -42,6 +42,18 @@ describe('the doctor command and the addresses of clusters', () => {
     ])
     expect((await doctor('redis', listed(DEAD, replica.address))).found).toContain(
       'problem: none of the servers is the primary',
+    )
+  })
+
+  it('doctor reports a Sentinel and a node of a Redis Cluster, which are not Redis servers to use', async () => {
+    await using servers = await createRedisServers()
+    const sentinel = await servers.startSentinel()
+    const node = await servers.start('cluster-enabled yes')
+    const found = async ({ address }: RedisServer) =>
+      (await doctor('redis', { REDIS_URL: `redis://:${servers.password}@${address}` })).found
+    expect(await found(sentinel)).toContain('problem: the server is a Sentinel')
+    expect(await found(node)).toContain(
+      'problem: Redis Cluster is not supported; use Sentinel or a single primary',
     )
   })
 

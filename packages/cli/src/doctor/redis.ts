@@ -15,6 +15,7 @@ import {
 import { nameOf, type Server } from '@integration-host/shared/process/server-list'
 import { parseRedisUrl, type RedisAddress } from '@integration-host/shared/redis/address'
 import { redisReason } from '@integration-host/shared/redis/reason'
+import { kindProblems } from '@integration-host/shared/redis/server-check'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { TlsFiles } from '@integration-host/shared/tls/tls-files'
 import { DeadlinePassed, reached, unreachable } from './reach.ts'
@@ -102,6 +103,8 @@ async function examineServer(
   try {
     await redis.connect()
     const info = await redis.info()
+    const kinds = kindProblems(Object.fromEntries(parseInfo(info)))
+    if (kinds.length > 0) return { isPrimary: false, results: [reached(host), ...kinds] }
     const requestedAt = Date.now()
     const [seconds, micros] = await redis.time()
     const clock = checkClock({

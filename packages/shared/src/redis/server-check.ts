@@ -58,7 +58,8 @@ export async function checkServer(redis: Redis, dependency: Dependency): Promise
   if (unwritable !== null) throw new NotWritable(unwritable)
 }
 
-function kindProblems(info: ServerInfo): CheckResult[] {
+/** Returns a problem if the server is a Sentinel or a node of a Redis Cluster, by its INFO. */
+export function kindProblems(info: ServerInfo): readonly CheckResult[] {
   if (info['redis_mode'] === 'sentinel')
     return [
       problem(
