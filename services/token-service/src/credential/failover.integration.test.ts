@@ -191,8 +191,8 @@ describe('a failover to a replica that lacks the newest writes', () => {
     'is %s warned of in the log with REDIS_REPLICAS=%i, however often the process reconnects',
     async (_, replicas, count) => {
       const warnings: string[] = []
-      const warn = (_: object, message = '') => warnings.push(message)
-      const { redis, health } = await open(replicas, { ...silent, warn } as never)
+      const warn = (_data: object, message = '') => warnings.push(message)
+      const { redis, health } = await open(replicas, { ...silent, warn })
       const announced = () => warnings.filter((text) => text.startsWith('Redis has replicas'))
       await eventually(() => expect(announced()).toHaveLength(count))
       redis.disconnect(true)

@@ -7,8 +7,17 @@ import { createRecordOpener } from './opened-records.ts'
 
 const NAME = 'ACC-1'
 const FIELDS = [
-  ...['Name', 'Environment', 'Expiry', 'Version', 'RefreshedAt', 'IdleExpiry', 'HardExpiry'],
-  ...['ExpiryNotice', 'Status', 'Authenticator', 'RefreshToken'],
+  'Name',
+  'Environment',
+  'Expiry',
+  'Version',
+  'RefreshedAt',
+  'IdleExpiry',
+  'HardExpiry',
+  'ExpiryNotice',
+  'Status',
+  'Authenticator',
+  'RefreshToken',
 ]
 
 /** Returns an opener, the values of a stored record, and a function that returns the number of decryptions. */

@@ -27,8 +27,7 @@ export function createRecordOpener(
   >()
   return (name, values) => {
     const known = opened.get(name)
-    if (known !== undefined && known.values.every((value, index) => value === values[index]))
-      return known.credential
+    if (known?.values.every((value, index) => value === values[index])) return known.credential
     opened.delete(name)
     const fields = fieldsOf(values)
     if (fields === null) return null
