@@ -31,7 +31,7 @@ export interface SandboxProviderDeps {
   readonly client: Client
   /** The registered redirect URIs; `null` accepts any redirect URI with a loopback host. */
   readonly redirectUris: readonly string[] | null
-  /** The personality with which the provider starts, and which a reset of the sandbox restores. */
+  /** Which provider is imitated, such as `intuit`, from the start and again after each reset of the sandbox. */
   readonly personality: PersonalityName
   readonly signer: IdentitySigner
   /** Returns the provider's addresses. They are known only after the server has started to listen. */
@@ -76,8 +76,8 @@ export function createApp(deps: SandboxProviderDeps): Hono {
       health: deps.health,
       metrics: deps.metrics,
       keys: null,
-      // The sandbox replaces the real provider in development. There the spans of the sandbox complete the trace of a
-      // call.
+      // In development the sandbox replaces the real provider, so its spans belong to the trace of the service that
+      // called it.
       continuesTraces: () => true,
       maxBodyBytes: MAX_BODY_BYTES,
     },

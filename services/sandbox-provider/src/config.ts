@@ -31,7 +31,7 @@ const Settings = z.object({
   BASE_URL: httpUrl().optional(),
   /**
    * The file that stores grants and companies across restarts. If the setting is missing, grants and companies are lost
-   * when the process ends.
+   * when the sandbox provider exits.
    */
   STATE_FILE: z.string().optional(),
   /** The address at which a browser reaches this provider: the base of the authorization endpoint. */

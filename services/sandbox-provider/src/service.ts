@@ -19,7 +19,7 @@ export interface ServiceDeps {
 
 /**
  * Starts the sandbox provider with a new signing key. If `STATE_FILE` is not set, grants and companies are lost when
- * the process ends.
+ * the sandbox provider exits.
  */
 export async function startSandboxProvider(
   config: Config,

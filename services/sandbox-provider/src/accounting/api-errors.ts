@@ -22,7 +22,7 @@ export interface ApiError {
   readonly element: string | null
 }
 
-/** An error with one of Intuit's error codes. A configured fault of the sandbox can select the error by this code. */
+/** An error with one of Intuit's error codes. An injected fault can select the error by this code. */
 interface NumberedError extends ApiError {
   readonly status: 400 | 401 | 403 | 429
 }
@@ -44,7 +44,7 @@ const validation = (code: string, { message, detail, element = '' }: Words): Num
 })
 
 /**
- * The errors that a configured fault of the sandbox can return (`{"target": "api", "fault": "5020"}`), by error code.
+ * The errors that an injected fault can return (`{"target": "api", "fault": "5020"}`), by error code.
  */
 export const apiErrors = {
   '120': {
@@ -145,7 +145,7 @@ export type ApiErrorCode = keyof typeof apiErrors
 /** The error codes in ascending order. */
 export const apiErrorCodes = Object.keys(apiErrors) as ApiErrorCode[]
 
-/** Returns the API's error for an HTTP status, for a fault that specifies a status but no error code. */
+/** Returns the accounting API's error for an HTTP status that an injected fault specifies instead of an error code. */
 export function apiErrorOf(status: number): ApiError {
   const known = STATUSES[status]
   if (known !== undefined) return apiErrors[known]

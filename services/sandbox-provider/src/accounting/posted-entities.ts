@@ -38,7 +38,7 @@ interface Stored {
 
 const MAX_REQUEST_ID = 50
 // The numbers of remembered responses and of stored entities are limited, so that a load test does not exhaust the
-// memory of the process. At a limit the oldest response or entity is dropped.
+// memory. At a limit the oldest response or entity is dropped.
 const PLAYED_BACK_REQUESTS = 10_000
 const STORED_ENTITIES = 10_000
 

@@ -27,7 +27,10 @@ export const redirectUriRules = {
 
 export type RedirectUriRules = keyof typeof redirectUriRules
 
-/** Returns whether a host name of `URL` is an IP address: `URL` writes IPv4 in four decimal parts, IPv6 in brackets. */
+/**
+ * Returns whether a host name is an IP address. The host name must come from the class `URL`, which writes every IPv4
+ * address as four decimal parts and every IPv6 address in brackets.
+ */
 const isIpAddress = (hostname: string): boolean =>
   /^\d+(?:\.\d+){3}$/.test(hostname) || hostname.startsWith('[')
 

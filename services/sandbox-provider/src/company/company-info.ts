@@ -4,7 +4,7 @@ const address = (id: string) => ({
   Id: id,
   Line1: '2500 Garcia Ave',
   City: 'Mountain View',
-  Country: 'USA', // ISO 3166 alpha-3 inside addresses since October 2025
+  Country: 'USA', // since October 2025 Intuit writes ISO 3166 alpha-3 codes in addresses
   CountrySubDivisionCode: 'CA',
   PostalCode: '94043',
 })

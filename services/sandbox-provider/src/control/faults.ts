@@ -4,8 +4,8 @@ import { apiErrorCodes } from '../accounting/api-errors.ts'
 export const faultTargets = ['token', 'api', 'revoke', 'discovery'] as const
 export type FaultTarget = (typeof faultTargets)[number]
 
-// These headers delimit the response on the connection. A fault that sets one of them would produce an invalid HTTP
-// message, so they are rejected.
+// An injected fault that sets one of these headers is rejected, because it would produce an invalid HTTP message: the
+// headers describe how the response is sent on the connection.
 const FRAMING = ['content-length', 'transfer-encoding', 'connection', 'content-type']
 const HeaderName = z
   .string()
@@ -13,7 +13,7 @@ const HeaderName = z
   .refine((name) => !FRAMING.includes(name.toLowerCase()), 'must not be a framing header')
 const HeaderValue = z.string().regex(/^[\x20-\x7e]{0,1024}$/, 'must be printable ASCII')
 
-/** A fault makes the next `calls` calls of `target` fail, or delays their responses. */
+/** An injected fault. It makes the next `calls` calls of `target` fail, or delays their responses. */
 export const Fault = z
   .strictObject({
     target: z.enum(faultTargets),

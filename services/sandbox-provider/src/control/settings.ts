@@ -13,7 +13,7 @@ export type SandboxSettings = z.output<typeof SandboxSettings>
 export interface SettingsControl {
   current(): SandboxSettings
   change(part: Partial<SandboxSettings>): SandboxSettings
-  /** Restores the settings of the personality that the sandbox was started with. */
+  /** Restores the settings with which the sandbox was started. */
   reset(): void
 }
 

@@ -143,7 +143,7 @@ describe('grants of the sandbox provider', () => {
       expect(ofRealm()).toMatchObject({ tokenReuses: 1, refreshesRefused: 1 })
     })
 
-    it('ends the grant on use of a superseded refresh token after the grace period if revokeOnReuse is set', () => {
+    it('ends the grant if revokeOnReuse is set and a superseded refresh token is used after the grace period', () => {
       settings.change({ rotation: 'always', revokeOnReuse: true })
       const first = connect()
       const second = refresh(first.refreshToken)
@@ -202,7 +202,7 @@ describe('grants of the sandbox provider', () => {
       const kept = connect()
       const ended = Array.from({ length: MAX_GRANTS - 1 }, () => {
         const issued = present(grants.exchangeCode(issueCode('other'), proof))
-        now += 600 * SECOND // the code expires, so that only grants count
+        now += 600 * SECOND // the code expires, so that only grants count towards the maximum
         return issued
       })
       expect(grants.issueCode(consent)).toBeNull()

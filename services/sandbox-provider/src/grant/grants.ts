@@ -89,7 +89,7 @@ export interface GrantsDeps {
   readonly memory?: GrantsMemory
 }
 
-/** The stored codes, tokens and grants. Several maps refer to the same grant object. */
+/** The stored codes, tokens and grants. The entries for all tokens of a grant refer to the same grant object. */
 export interface GrantsMemory {
   readonly codes: Map<string, Code>
   readonly refreshTokens: Map<string, Grant>
@@ -162,7 +162,7 @@ export function createGrants({
       sweepAccessTokensAt = Math.max(1_000, 2 * accessTokens.size)
     }
     accessTokens.set(accessToken, { grant, expiresAt: now() + accessTokenSeconds * 1_000 })
-    const livesFrom = rotation === 'never' ? now() : grant.current.rotatedAt // G5
+    const livesFrom = rotation === 'never' ? now() : grant.current.rotatedAt // G5: last use or rotation
     grant.refreshExpiresAt = Math.min(
       livesFrom + refreshTokenSeconds * 1_000,
       grant.grantedAt + HARD_EXPIRY_MS,
@@ -262,7 +262,7 @@ export function createGrants({
       const { consent } = code
       if (code.spentOn !== null) {
         counters.count(consent.realm, 'codeReuses')
-        code.spentOn.isEnded = true // G3
+        code.spentOn.isEnded = true // the second use of a code ends the grant (G3)
         return null
       }
       if (consent.redirectUri !== redirectUri) return null
@@ -295,7 +295,7 @@ export function createGrants({
       if (graceEndsAt !== undefined) counters.count(grant.realm, 'tokenReuses')
       if (grant.isEnded || grant.refreshExpiresAt <= now()) return reject()
       if (graceEndsAt === undefined) {
-        if (isRotationDue(grant)) rotate(grant) // G1
+        if (isRotationDue(grant)) rotate(grant) // otherwise the presented token is returned again (G1)
       } else if (graceEndsAt <= now()) {
         if (settings().revokeOnReuse) grant.isEnded = true
         return reject()

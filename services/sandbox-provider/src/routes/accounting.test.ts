@@ -150,7 +150,7 @@ describe('entity creation in the accounting API', () => {
   })
 
   it.each(['', '[]', 'null', '"text"', '{'])(
-    'rejects the body %j of a new entity',
+    'rejects the creation of an entity with the invalid body %j',
     async (body) => {
       const answer = await post('r1', body)
       expect(answer.status).toBe(400)
@@ -234,7 +234,7 @@ describe('entities posted to the accounting API', () => {
     ['customer', { DisplayName: 'Tea & Sons' }, 'vendor', { DisplayName: 'Tea & Sons ' }],
     ['item', { Name: 'Tea' }, 'item', { Name: 'Tea' }],
   ])(
-    'if a %s with %j exists, rejects a %s with the duplicate name %j',
+    'if a %s with %j exists, rejects the creation of a %s with %j because of the duplicate name',
     async (kind, first, other, second) => {
       expect((await post(kind, first)).status).toBe(200)
       expect(await faultOf(await post(other, second))).toMatchObject({
@@ -255,7 +255,7 @@ describe('entities posted to the accounting API', () => {
     expect(await faultOf(taken)).toMatchObject({ code: '6240' })
   })
 
-  it('accepts a request with the requestid of an earlier rejected request', async () => {
+  it('accepts a request that reuses the requestid of a rejected request', async () => {
     await post('customer', { DisplayName: 'A' })
     expect((await post('customer?requestid=r', { DisplayName: 'A' })).status).toBe(400)
     expect((await post('customer?requestid=r', { DisplayName: 'B' })).status).toBe(200)

@@ -160,14 +160,14 @@ describe('the authorization response', () => {
     ['com.intuit.quickbooks.payment', REALM],
     ['openid profile email', undefined],
   ])(
-    'personality intuit: the callback for the scope %j has the realmId %s',
+    'the callback of the sandbox imitating Intuit, for the scope %j, has the realmId %s',
     async (scope, realmId) => {
       const response = await get(provider.authorizeUrl({ sandbox_company: REALM, scope }))
       expect(answered(response)['realmId']).toBe(realmId)
     },
   )
 
-  it('personality strict: the callback always has iss and realmId', async () => {
+  it('the callback of the sandbox imitating a strict provider always has iss and realmId', async () => {
     const scripted = { sandbox_company: REALM, scope: 'openid', ...challenge }
     expect(answered(await get(strict.authorizeUrl(scripted)))).toEqual({
       code: expect.any(String),
@@ -236,7 +236,7 @@ describe('validation of authorization requests', () => {
   ]
 
   it.each(badChallenges)(
-    'personality strict: redirects with an error and iss for %s',
+    'the sandbox imitating a strict provider redirects with an error and iss if the request has %s',
     async (_, parameters) => {
       const response = await get(strict.authorizeUrl({ ...scripted, ...parameters }))
       expect(answered(response)).toEqual({
@@ -249,7 +249,7 @@ describe('validation of authorization requests', () => {
   )
 
   it.each(badChallenges)(
-    'personality intuit: ignores PKCE and accepts %s',
+    'the sandbox imitating Intuit ignores PKCE and accepts a request with %s',
     async (_, parameters) => {
       const response = await get(provider.authorizeUrl({ ...scripted, ...parameters }))
       expect(answered(response)).toHaveProperty('code')
@@ -288,7 +288,7 @@ describe('validation of redirect URIs', () => {
   }
 
   it.each(['intuit', 'strict'])(
-    'personality %s: accepts only the configured redirect URIs that the rules of the personality allow',
+    'the sandbox imitating the provider %s accepts only the configured redirect URIs that the rules of this provider allow',
     async (name) => {
       await using held = await startProvider({ PERSONALITY: name, REDIRECT })
       const scripted = { sandbox_company: REALM, ...challenge }
@@ -348,13 +348,13 @@ describe('the discovery document', () => {
     'openid_sandbox_configuration',
     'openid-sandbox-configuration',
   ])(
-    'personality intuit: the discovery document at /.well-known/%s has exactly the documented members',
+    'the discovery document of the sandbox imitating Intuit at /.well-known/%s has exactly the documented members',
     async (spelling) => {
       expect(await documentOf(provider, spelling)).toEqual(ofIntuit(provider.url))
     },
   )
 
-  it('personality strict: the discovery document announces PKCE, nonce and iss', async () => {
+  it('the discovery document of the sandbox imitating a strict provider announces PKCE, nonce and iss', async () => {
     const { scopes_supported: _, ...same } = ofIntuit(strict.url)
     expect(await documentOf(strict)).toEqual({
       ...same,

@@ -58,7 +58,7 @@ describe('the behaviour settings of the sandbox', () => {
     expect(await current()).toMatchObject({ accessTokenSeconds: 7 })
   })
 
-  it('applies all settings of a personality except those that the same or a later request sets explicitly', async () => {
+  it('a request that selects a personality sets every behaviour setting, except those that it or a later request sets explicitly', async () => {
     await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
     const chosen = { personality: 'strict', rotation: 'daily' }
     expect(await (await provider.sandbox('PUT', 'settings', chosen)).json()).toEqual({
@@ -73,7 +73,7 @@ describe('the behaviour settings of the sandbox', () => {
     expect(await current()).toEqual(intuit)
   })
 
-  it('a reset restores the personality that the setting PERSONALITY names', async () => {
+  it('a reset of the sandbox restores the behaviour that the setting PERSONALITY selects', async () => {
     await using started = await startProvider({ PERSONALITY: 'strict' })
     const read = async () => (await started.sandbox('GET', 'settings')).json()
     expect(await read()).toEqual(strict)
@@ -107,7 +107,7 @@ describe('the behaviour settings of the sandbox', () => {
 describe('faults of the sandbox', () => {
   const fault = (body: unknown) => provider.sandbox('POST', 'faults', body)
 
-  it('a fault with calls: 2 replaces the responses of the next two calls', async () => {
+  it('an injected fault with calls=2 replaces the responses of the next two calls', async () => {
     const { access_token: token } = await provider.tokens()
     await fault({ target: 'api', calls: 2, status: 503 })
     const statuses = []
@@ -117,7 +117,7 @@ describe('faults of the sandbox', () => {
     expect(await provider.counters()).toMatchObject({ faultsServed: { api: 2 }, apiCalls: 3 })
   })
 
-  it('a fault at the token endpoint leaves the presented refresh token unused', async () => {
+  it('an injected fault at the token endpoint leaves the presented refresh token unused', async () => {
     const { refresh_token: token } = await provider.tokens()
     await fault({ target: 'token', status: 500 })
     expect((await provider.refresh(token)).status).toBe(500)
@@ -128,7 +128,7 @@ describe('faults of the sandbox', () => {
     })
   })
 
-  it('a fault with status 429 has an XML body, also for a request that accepts JSON', async () => {
+  it('an injected fault with status 429 has an XML body, even if the request accepts JSON', async () => {
     const { access_token: token } = await provider.tokens()
     await fault({ target: 'api', status: 429, headers: { 'Retry-After': '7' } })
     const answer = await provider.api(companyInfo, token)
@@ -150,7 +150,7 @@ describe('faults of the sandbox', () => {
     ['6190', 400, 'ValidationFault'],
     ['6240', 400, 'ValidationFault'],
   ])(
-    'a fault with the error code %s returns the status %i and the type %s, both in JSON and in XML',
+    'an injected fault with the error code %s returns the status %i and the type %s, both in JSON and in XML',
     async (code, status, type) => {
       await fault({ target: 'api', calls: 2, fault: code })
       const json = await provider.api(companyInfo, 'x')
@@ -164,7 +164,7 @@ describe('faults of the sandbox', () => {
     },
   )
 
-  it('a fault with the error code 3001 returns 429, and a fault can override the status of an error code', async () => {
+  it('an injected fault with the error code 3001 returns 429, and an injected fault can override the status of its error code', async () => {
     await fault({ target: 'api', fault: '3001', headers: { 'Retry-After': '7' } })
     const throttled = await provider.api(companyInfo, 'x')
     expect([throttled.status, throttled.headers.get('Retry-After')]).toEqual([429, '7'])
@@ -174,7 +174,7 @@ describe('faults of the sandbox', () => {
     expect(await succeeded.json()).toHaveProperty('Fault.Error.0.code', '6190')
   })
 
-  it('a fault with status 400 at the token endpoint returns the body of a rejected refresh token', async () => {
+  it('an injected fault with status 400 at the token endpoint returns the body of a rejected refresh token', async () => {
     await fault({ target: 'token', status: 400 })
     expect(await (await provider.refresh('x')).json()).toEqual({
       error: 'invalid_grant',
@@ -191,7 +191,7 @@ describe('faults of the sandbox', () => {
     ],
     ['', 'text/plain', ''],
   ])(
-    'a fault with the body %j returns this body with the content type %s',
+    'an injected fault with the body %j returns this body with the content type %s',
     async (body, contentType, text) => {
       await fault({ target: 'token', status: 400, body, contentType })
       const answer = await provider.refresh('x')
@@ -199,7 +199,7 @@ describe('faults of the sandbox', () => {
     },
   )
 
-  it('a fault can reset the connection before the call has an effect', async () => {
+  it('an injected fault can reset the connection before the call has an effect', async () => {
     const { refresh_token: token } = await provider.tokens()
     await fault({ target: 'token', drop: 'before' })
     await expect(provider.refresh(token)).rejects.toThrow('fetch failed')
@@ -207,7 +207,7 @@ describe('faults of the sandbox', () => {
     expect((await provider.refresh(token)).status).toBe(200)
   })
 
-  it('a fault can reset the connection after the rotation, so that the client loses the response', async () => {
+  it('an injected fault can reset the connection after the refresh token was rotated, so that the client gets no response', async () => {
     await provider.sandbox('PUT', 'settings', { rotation: 'always' })
     const { refresh_token: token } = await provider.tokens()
     await fault({ target: 'token', drop: 'after' })
@@ -217,7 +217,7 @@ describe('faults of the sandbox', () => {
     expect((await fetch(`${provider.url}/health/live`)).status).toBe(200)
   })
 
-  it('a fault can delay the response after the refresh token was rotated', async () => {
+  it('an injected fault can delay the response after the refresh token was rotated', async () => {
     const { refresh_token: token } = await provider.tokens()
     await fault({ target: 'token', latencyMs: 60_000 })
     const calling = provider.refresh(token)
@@ -230,7 +230,7 @@ describe('faults of the sandbox', () => {
     calling.catch(() => {})
   })
 
-  it('a fault can target the revocation endpoint or the discovery document', async () => {
+  it('an injected fault can target the revocation endpoint or the discovery document', async () => {
     await fault({ target: 'discovery', status: 503 })
     const discovery = `${provider.url}/.well-known/openid_configuration`
     expect([(await fetch(discovery)).status, (await fetch(discovery)).status]).toEqual([503, 200])
@@ -239,7 +239,7 @@ describe('faults of the sandbox', () => {
     expect(answer.status).toBe(500)
   })
 
-  it('queues faults in order, lists the queued faults, and deletes them', async () => {
+  it('lists pending injected faults in the order in which they were added, and deletes them', async () => {
     await fault({ target: 'api', status: 500 })
     await fault({ target: 'api', calls: 3, drop: 'before' })
     expect(await (await provider.sandbox('GET', 'faults')).json()).toEqual({
@@ -282,7 +282,7 @@ describe('faults of the sandbox', () => {
   })
 
   it.each([204, 304])(
-    'a fault with status %i returns a response without a body',
+    'an injected fault with status %i returns a response without a body',
     async (status) => {
       await fault({ target: 'api', status })
       const answer = await provider.api(companyInfo, 'x')
@@ -315,7 +315,7 @@ describe("revocation and expiry of a realm's tokens by the control routes", () =
     [`${'x'.repeat(65)}/expire`, 400],
     ['__proto__/expire', 404],
   ])(
-    'a request to realms/%s for an unknown or invalid realm receives the status %i',
+    'the control route realms/%s responds with the status %i to an unknown or invalid realm',
     async (path, status) => {
       const answer = await provider.sandbox('POST', `realms/${path}`)
       expect(answer.status).toBe(status)
@@ -324,7 +324,7 @@ describe("revocation and expiry of a realm's tokens by the control routes", () =
   )
 })
 
-it('a reset restores the initial settings, faults, counters, companies and grants', async () => {
+it('a reset of the sandbox restores the initial settings, faults, counters, companies and grants', async () => {
   const before = await provider.counters()
   await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
   await provider.sandbox('POST', 'faults', { target: 'api', status: 500 })

@@ -64,7 +64,7 @@ describe('authorization code exchange', () => {
     })
   })
 
-  it('personality strict: the id token repeats the nonce', async () => {
+  it('the id token of the sandbox imitating a strict provider repeats the nonce', async () => {
     await provider.sandbox('PUT', 'settings', { personality: 'strict', pkce: false })
     const code = await provider.code(REALM, { nonce: 'the nonce' })
     const { id_token: idToken } = (await (await provider.exchange(code)).json()) as Tokens
@@ -82,7 +82,7 @@ describe('authorization code exchange', () => {
     expect(await (await provider.exchange(code)).json()).not.toHaveProperty('id_token')
   })
 
-  it('returns the hard expiry of the refresh token if a request header asks for it', async () => {
+  it('adds x_refresh_token_hard_expires_in to the token response if a request header asks for it', async () => {
     const form = {
       grant_type: 'refresh_token',
       refresh_token: (await provider.tokens()).refresh_token,
@@ -125,7 +125,7 @@ describe('authorization code exchange', () => {
     ]
 
     it.each(['intuit', 'strict'])(
-      'personality %s: accepts a code with the matching code verifier',
+      'the sandbox imitating the provider %s accepts a code with the matching code verifier',
       async (personality) => {
         await provider.sandbox('PUT', 'settings', { personality })
         const code = await provider.code(REALM, challenge)
@@ -133,14 +133,17 @@ describe('authorization code exchange', () => {
       },
     )
 
-    it.each(bad)('personality strict: rejects a code exchange with %s', async (_, form) => {
-      await provider.sandbox('PUT', 'settings', { personality: 'strict' })
-      const answer = await provider.exchange(await provider.code(REALM, challenge), form)
-      expect([answer.status, await answer.json()]).toEqual([400, INVALID_CODE])
-    })
+    it.each(bad)(
+      'the sandbox imitating a strict provider rejects a code exchange with %s',
+      async (_, form) => {
+        await provider.sandbox('PUT', 'settings', { personality: 'strict' })
+        const answer = await provider.exchange(await provider.code(REALM, challenge), form)
+        expect([answer.status, await answer.json()]).toEqual([400, INVALID_CODE])
+      },
+    )
 
     it.each(bad)(
-      'personality intuit: ignores PKCE and accepts a code exchange with %s',
+      'the sandbox imitating Intuit ignores PKCE and accepts a code exchange with %s',
       async (_, form) => {
         const answer = await provider.exchange(await provider.code(REALM, challenge), form)
         expect(answer.status).toBe(200)
@@ -166,7 +169,7 @@ describe('refresh at the token endpoint', () => {
     expect(after?.payload).not.toHaveProperty('nonce')
   })
 
-  it('personality intuit: rotates the refresh token after 24 hours and then rejects the previous refresh token', async () => {
+  it('the sandbox imitating Intuit rotates the refresh token after 24 hours and then rejects the previous refresh token', async () => {
     const first = await provider.tokens()
     provider.moveTime(DAY_MS - 1_000)
     const same = await refreshed(first.refresh_token)
@@ -184,7 +187,7 @@ describe('refresh at the token endpoint', () => {
     expect((await provider.refresh(next.refresh_token)).status).toBe(200)
   })
 
-  it('personality strict: rotates the refresh token at every refresh and ends the grant if an old one is reused', async () => {
+  it('the sandbox imitating a strict provider rotates the refresh token at every refresh and ends the grant if an old one is reused', async () => {
     await provider.sandbox('PUT', 'settings', { personality: 'strict', pkce: false })
     const first = await provider.tokens()
     const second = await refreshed(first.refresh_token)
@@ -205,7 +208,7 @@ describe('refresh at the token endpoint', () => {
     expect([late.status, await late.json()]).toEqual([400, INVALID_REFRESH_TOKEN])
   })
 
-  it('counts the maximum number of concurrent refreshes of a realm', async () => {
+  it('reports the maximum number of refreshes of a realm that were in flight at the same time', async () => {
     await provider.sandbox('PUT', 'settings', { latencyMs: 100 })
     const { refresh_token: token } = await provider.tokens()
     await Promise.all([provider.refresh(token), provider.refresh(token), provider.refresh(token)])
@@ -230,7 +233,7 @@ describe('client authentication at the token endpoint', () => {
     ['intuit', 'wrong', 401],
     ['strict', CLIENT_SECRET, 401],
   ])(
-    'personality %s: client_secret_post with the secret %s receives the status %i',
+    'the sandbox imitating the provider %s, given the secret %s by client_secret_post, returns the status %i',
     async (personality, client_secret, status) => {
       await provider.sandbox('PUT', 'settings', { personality })
       const response = await fetch(`${provider.url}/oauth2/v1/tokens/bearer`, {
@@ -328,7 +331,7 @@ describe('the token revocation endpoint', () => {
   ]
 
   describe.each(personalities)(
-    'token revocation with the personality $personality',
+    'token revocation by the sandbox imitating the provider $personality',
     ({ personality, ...expected }) => {
       beforeEach(() => provider.sandbox('PUT', 'settings', { personality, pkce: false }))
 
@@ -347,7 +350,7 @@ describe('the token revocation endpoint', () => {
         },
       )
 
-      it('rejects a revocation with the body format of the other personality, and keeps the grant', async () => {
+      it('rejects a revocation whose body format the imitated provider does not accept, and keeps the grant', async () => {
         const { refresh_token: token } = await provider.tokens()
         const response = await revoke(...expected.otherBody(token))
         expect([response.status, await response.json()]).toEqual([
@@ -357,7 +360,7 @@ describe('the token revocation endpoint', () => {
         expect((await provider.refresh(token)).status).toBe(200)
       })
 
-      it('responds to the revocation of an invalid token as the personality specifies', async () => {
+      it('responds to the revocation of an invalid token as the imitated provider does', async () => {
         const { refresh_token: token } = await provider.tokens()
         await revoke(...expected.body(token))
         for (const invalid of [token, 'unknown']) {

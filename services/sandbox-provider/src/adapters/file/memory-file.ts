@@ -16,7 +16,7 @@ export interface MemoryFile extends AsyncDisposable {
 const FORMAT = 'integration-host sandbox 1'
 const WRITE_DELAY_MS = 100
 
-/** Returns a state that is held in memory only and is lost when the process ends. */
+/** Returns a state that is held in memory only and is lost when the sandbox provider exits. */
 export const volatileMemory = (): MemoryFile => ({
   memory: emptyMemory(),
   changed() {},

@@ -4,7 +4,7 @@ import { exportJWK } from 'jose/key/export'
 import { generateKeyPair } from 'jose/key/generate/keypair'
 import type { IdentitySigner } from '../../identity/identity-signer.ts'
 
-/** Returns a signer with a newly generated key. The key is lost when the process ends. */
+/** Returns a signer with a newly generated key. The key is lost when the sandbox provider exits. */
 export async function createIdentitySigner(): Promise<IdentitySigner> {
   const { privateKey, publicKey } = await generateKeyPair('RS256', { modulusLength: 2_048 })
   const jwk = await exportJWK(publicKey)
