@@ -1,6 +1,6 @@
 /**
- * Verifies the hash chain of the audit log. The log is read page by page from its oldest entry to its head, and every
- * hash is recomputed.
+ * Verifies the hash chain of the audit log. The log is read page by page from its oldest to its newest entry, and every
+ * hash is recomputed. The head of the log is the number and the hash of the newest entry.
  *
  * An intact chain does not prove that the log is complete, because a client that can write to the store could rewrite
  * or truncate the whole log. Only a comparison with a head that was saved earlier outside the store reveals such a
@@ -21,7 +21,7 @@ export interface ChainReport {
   readonly first: number | null
   /** The newest entry that was checked. */
   readonly head: AuditHead
-  /** The number of trimmed entries that neither this run nor the run that saved the expected head has checked. */
+  /** The number of entries that were trimmed before this run, or the run that saved the expected head, checked them. */
   readonly missing: number
   /** `null` if every entry is chained to the previous one. */
   readonly broken: { readonly seq: number; readonly reason: string } | null
@@ -41,8 +41,8 @@ export async function verifyChain(
   let last: AuditHead = auditStart
   let isExpectedMet = expected === null
   /**
-   * The sequence number of the head in an earlier response that lacked the entry of this head; `null` if every response
-   * so far had the entry or further entries to read.
+   * The sequence number of a head that an earlier response named although no response so far has contained its entry;
+   * `null` if there was no such response.
    */
   let unreadHead: number | null = null
   const report = (seq: number, reason: string | null): ChainReport => {
@@ -87,8 +87,8 @@ export async function verifyChain(
         : report(expected.Seq, `it is missing: the log ends with entry ${last.Seq}`)
     }
     if (items.length > 0) continue
-    // A head without its entry is accepted once. If an entry is written after the service has read the entries but
-    // before it reads the head, the next response contains the entry.
+    // A head whose entry is missing from the response is accepted once. If an entry is written after the service has
+    // read the entries but before it reads the head, the next response contains the entry.
     if (head.Seq < last.Seq || unreadHead !== null)
       return report(head.Seq, `the log ends with entry ${last.Seq}, and names this one as its head`)
     unreadHead = head.Seq

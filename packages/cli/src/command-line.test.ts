@@ -18,7 +18,7 @@ const commands = [...groups].flatMap(([group, { commands: words }]) =>
 
 describe('help of the command line', () => {
   it.each([[], ['credentials'], ['audit']])(
-    'help of %j lists the commands with examples',
+    'the help for the arguments %j lists the commands with examples',
     async (...path) => {
       const { code, out, err } = await run([...path, '--help'])
       expect([code, err]).toEqual([0, ''])
@@ -29,7 +29,7 @@ describe('help of the command line', () => {
   )
 
   it.each(commands)(
-    'help of the command %s %s shows usage, examples and exit codes',
+    'the help for the command %s %s shows usage, examples and exit codes',
     async (group, word) => {
       const { code, out, err } = await run([group, word, '-h'])
       expect([code, err]).toEqual([0, ''])
@@ -42,7 +42,7 @@ describe('help of the command line', () => {
 
 describe('help of commands without a group', () => {
   it.each([...single.keys()])(
-    'help of the command %s shows usage, examples and exit codes',
+    'the help for the command %s shows usage, examples and exit codes',
     async (word) => {
       const { code, out, err } = await run([word, '--help'])
       expect([code, err]).toEqual([0, ''])
@@ -138,7 +138,7 @@ describe('requests to token-service', () => {
     ['ACC-cut', 5, 'cannot be reached'],
     ['ACC-steer', 1, 'red�[31m and more'],
   ])(
-    'credentials show %s exits with code %i and prints the reason on standard error',
+    '`credentials show %s` exits with code %i and prints the reason on standard error',
     async (name, expected, message) => {
       const { code, out, err } = await run(['credentials', 'show', name], service)
       expect({ code, out }).toEqual({ code: expected, out: '' })
@@ -164,7 +164,7 @@ describe('requests to token-service', () => {
     expect(err).not.toContain(wrong)
   })
 
-  it('uses --url instead of TOKEN_SERVICE_URL', async () => {
+  it('the option --url overrides TOKEN_SERVICE_URL', async () => {
     const elsewhere = { url: 'http://127.0.0.1:1' }
     expect(await run([...list, '--url', service.url], elsewhere)).toMatchObject({ code: 0 })
   })

@@ -10,7 +10,7 @@ export interface Command {
   readonly usage: string
   /** The help text: description, options and examples of the command. */
   readonly help: string
-  /** Runs the command and resolves with the exit code. @throws {CommandFailed} */
+  /** Runs the command and resolves with the exit code. @throws {CommandFailed} the command failed. */
   run(args: readonly string[], terminal: Terminal): Promise<number>
 }
 
@@ -19,7 +19,7 @@ const commonOptions = { url: { type: 'string' }, json: { type: 'boolean' } } as 
 /**
  * Parses the options of a command and the options of all commands.
  *
- * @throws {UsageError}
+ * @throws {UsageError} an option is unknown or lacks its value.
  */
 export function parse<const Options extends ParseArgsOptionsConfig>(
   args: readonly string[],
@@ -43,7 +43,11 @@ export function expectNone(positionals: readonly string[]): void {
   if (positionals[0] !== undefined) throw new UsageError(`Unexpected argument '${positionals[0]}'`)
 }
 
-/** Returns the only positional argument, the name of a credential. @throws {UsageError} */
+/**
+ * Returns the only positional argument, the name of a credential.
+ *
+ * @throws {UsageError} the name is missing or invalid, or there are further arguments.
+ */
 export function oneName(positionals: readonly string[]): string {
   const [name, ...rest] = credentialNames(positionals)
   if (name === undefined) throw new UsageError('The name of a credential is needed: ACC-<realm>')
@@ -51,7 +55,7 @@ export function oneName(positionals: readonly string[]): string {
   return name
 }
 
-/** @throws {UsageError} */
+/** Returns the words if all of them are credential names. @throws {UsageError} a word is not a credential name. */
 export function credentialNames(words: readonly string[]): string[] {
   return words.map((word) => {
     const name = CredentialName.safeParse(word)
@@ -60,7 +64,7 @@ export function credentialNames(words: readonly string[]): string[] {
   })
 }
 
-/** Parses the value of an option as a whole number. @throws {UsageError} */
+/** Parses the value of an option as a whole number. @throws {UsageError} the value is not a whole number. */
 export function wholeNumber(option: string, text: string): number {
   if (!/^\d{1,15}$/.test(text)) throw new UsageError(`${option} must be a whole number`)
   return Number(text)

@@ -36,7 +36,7 @@ export interface ServiceApi {
 }
 
 // The deadline must allow for a refresh that first waits for another caller's refresh and then calls the provider. Each
-// call of the provider may take 10 s.
+// call to the provider may take 10 s.
 const DEADLINE_MS = 60_000
 const LONG_DEADLINE_MS = 5 * 60_000
 

@@ -1,6 +1,6 @@
 /**
- * Reads the secret that encrypts exported credentials. The secret is never passed as an argument, because every process
- * on the machine can read the arguments of another process.
+ * Reads the secret that encrypts exported credentials. The secret is never passed as a command-line argument, because
+ * every OS process on the machine can read the arguments of the other OS processes.
  */
 import { readFile } from 'node:fs/promises'
 import { parseConfig, secret } from '@integration-host/shared/process/config'

@@ -1,6 +1,6 @@
 /**
  * A fake provider over HTTP that behaves as Intuit documents it. Members, headers, claims and error texts of the
- * responses contain canary values, which must not appear in a report.
+ * responses contain marker values (canaries), which must not appear in a report.
  */
 import { generateKeyPairSync, randomBytes, sign } from 'node:crypto'
 import {

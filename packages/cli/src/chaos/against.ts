@@ -15,7 +15,7 @@ const standardPorts: Readonly<Record<keyof Addresses, number>> = {
  * Parses the value of `--against`: either the address of a host whose services have their standard ports, or
  * `<service>=<address>` for each of the services, separated by commas.
  *
- * @throws {UsageError}
+ * @throws {UsageError} an address is invalid or missing, or a service is unknown.
  */
 export function parseAgainst(text: string): Addresses {
   if (!text.includes('=')) {

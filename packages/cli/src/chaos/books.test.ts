@@ -43,7 +43,7 @@ const run = (members: object = {}): FakeResponse => ({
   },
 })
 
-describe('checking the books', () => {
+describe('the check of the records after a chaos round', () => {
   let service: FakeService
   afterEach(() => service[Symbol.asyncDispose]())
 
@@ -72,7 +72,7 @@ describe('checking the books', () => {
   }
   const clean = { lost: [], doubled: [], stuck: [], lockedOut: [], violations: 0 }
 
-  it('finds nothing if every order is completed and every company can be refreshed', async () => {
+  it('reports no violation if every order is completed and every company can be refreshed', async () => {
     expect(await check({})).toEqual(clean)
   })
 
@@ -81,19 +81,19 @@ describe('checking the books', () => {
     expect(books).toEqual({ ...clean, lost: ['1'] })
   })
 
-  it('counts an order as doubled if it has a second run', async () => {
+  it('counts an order as run twice if it has a second run', async () => {
     expect(await check({ [ORDER]: () => run({ ReplayID: 1 }) })).toEqual({
       ...clean,
       doubled: ['1'],
     })
   })
 
-  it('counts an order as doubled if a step was completed twice', async () => {
+  it('counts an order as run twice if a step was completed twice', async () => {
     const Attempts = [attempt('order'), attempt('order')]
     expect(await check({ [ORDER]: () => run({ Attempts }) })).toEqual({ ...clean, doubled: ['1'] })
   })
 
-  it('does not count an order as doubled if an attempt of a step failed before another completed', async () => {
+  it('does not count an order as run twice if a step completed after a failed attempt', async () => {
     const Attempts = [attempt('order', 'http_503'), attempt('order')]
     expect(await check({ [ORDER]: () => run({ Attempts }) })).toEqual(clean)
   })
@@ -124,14 +124,14 @@ describe('checking the books', () => {
     expect(books).toEqual({ ...clean, lockedOut: ['a'] })
   })
 
-  it('reports how many rows contradict each other', async () => {
+  it('reports how many database rows contradict each other', async () => {
     const violations = { items: 2, headers: 1 }
     expect(await check({ 'GET /integrity': () => ({ body: { violations } }) })).toMatchObject({
       violations: 3,
     })
   })
 
-  it('reports no number of contradictions if the coordinator does not respond', async () => {
+  it('reports null as the number of contradictory rows if the coordinator does not respond', async () => {
     const books = await check({ 'GET /integrity': () => problem(503, 'store_unavailable') })
     expect(books.violations).toBeNull()
   })

@@ -1,4 +1,4 @@
-/** Compares what the load was promised with the records of the installation. */
+/** Compares the orders and connections that the load got accepted with the records of the installation. */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
 import { type Client, isGone } from './client.ts'
@@ -22,7 +22,8 @@ const CONCURRENCY = 8
 const PAUSE_MS = 500
 
 /**
- * Reads the records until everything that was promised is there, but not longer than the deadline.
+ * Reads the records of the installation until every accepted order is completed and every connected company can be
+ * refreshed, but not longer than the deadline. Returns what is still wrong.
  *
  * @throws the reason of `signal` if it is aborted.
  */
@@ -73,7 +74,7 @@ function isDoubled({ ReplayID, Attempts }: TransactionView): boolean {
   return ReplayID > 0 || new Set(completed.map(({ StepName }) => StepName)).size < completed.length
 }
 
-/** Checks each entry until it is done, and returns those that are not done when `wait` returns false. */
+/** Checks each entry until `isDone` resolves with true. Returns the remaining entries when `wait` resolves with false. */
 async function leftOver(
   entries: readonly string[],
   isDone: (entry: string) => Promise<boolean>,

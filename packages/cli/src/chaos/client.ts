@@ -33,10 +33,10 @@ export interface ClientDeps {
 
 export type Client = ReturnType<typeof createClient>
 
-/** Returns whether a status says that a company's grant is gone, so that no later call can succeed. */
+/** Returns whether an HTTP status says that a company's grant is gone, so that no later call can succeed. */
 export const isGone = (status: number | null): boolean => status === 404 || status === 424
 
-/** The process of the demo, whose transactions are orders. */
+/** The business process of the demo, whose transactions are orders. */
 const PROCESS = 'OrderProcess'
 
 /** The members of the sandbox's settings that a chaos run changes. */
@@ -141,7 +141,7 @@ export function createClient({ at, signal, deadlineMs }: ClientDeps) {
       return reply?.status === 200 ? parseJsonAs(TransactionView, reply.body) : null
     },
 
-    /** Returns how many rows of the coordinator contradict each other; `null` if there was no usable response. */
+    /** Returns how many of the coordinator's database rows contradict each other; `null` without a usable response. */
     violations: async (): Promise<number | null> => {
       const reply = await send(`${at.coordinator}/integrity`, { headers: keyed })
       const integrity = reply === null ? null : parseJsonAs(Integrity, reply.body)
@@ -149,8 +149,9 @@ export function createClient({ at, signal, deadlineMs }: ClientDeps) {
     },
 
     /**
-     * Returns the client of the sandbox provider that the installation uses, found by the address of its consent page.
-     * `unreachable` if token-service starts no authorization, `other provider` if the page is not the sandbox's.
+     * Returns a client of the sandbox provider that the installation uses, at the address of its consent page. Returns
+     * `unreachable` if token-service starts no authorization, and `other provider` if the server at this address is not
+     * the sandbox provider.
      */
     sandbox: async (): Promise<Sandbox | 'unreachable' | 'other provider'> => {
       const started = await startAuthorization()

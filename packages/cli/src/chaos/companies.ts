@@ -5,8 +5,8 @@ const CONCURRENCY = 4
 const PAUSE_MS = 500
 
 /**
- * Connects companies. Resolves with the realms that were connected before the deadline. A company that could not be
- * connected is connected again under the same realm.
+ * Connects companies. If connecting a company fails, it is tried again under the same realm until `isOverdue` returns
+ * true. Resolves with the realms that were connected.
  */
 export async function connectCompanies(
   client: Client,

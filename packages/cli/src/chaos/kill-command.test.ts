@@ -12,15 +12,15 @@ async function run(command: string, signal = new AbortController().signal) {
 }
 
 describe('the kill command', () => {
-  it('runs in a shell with the number of the round', async () => {
+  it('the kill command runs in a shell and gets the number of the round as CHAOS_ROUND', async () => {
     expect(await run('echo "round $CHAOS_ROUND" | tr a-z A-Z')).toBe('ROUND 3\n')
   })
 
-  it('fails the round if its exit code is not 0', async () => {
+  it('running the kill command fails if its exit code is not 0', async () => {
     await expect(run('echo done; exit 3')).rejects.toThrow('the kill command exited with code 3')
   })
 
-  it('is ended with the programs that it has started when the run is stopped', async () => {
+  it('the kill command and the programs that it started are terminated when the chaos run is stopped', async () => {
     const stop = new AbortController()
     const running = runKillCommand('echo started; sleep 600; true', {
       env: process.env,

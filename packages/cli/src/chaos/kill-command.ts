@@ -22,7 +22,7 @@ export async function runKillCommand(
     shell: true,
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { ...env },
-    // The shell and what it started end together.
+    // A process group of its own, so that one signal ends the shell and the programs that it started.
     detached: true,
   })
   const end = (): void => {

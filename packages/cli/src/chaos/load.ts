@@ -10,11 +10,11 @@ import { type Client, isGone } from './client.ts'
 export interface Rates {
   readonly orders: number
   readonly reads: number
-  /** Connections of new companies: a company that is connected while a backend fails must exist afterwards. */
+  /** How many new companies are connected. A company that is connected while a backend fails must exist afterwards. */
   readonly connects: number
 }
 
-/** What the load has done. Times are those of `now`, in milliseconds. */
+/** What the load has done so far. Times are values of `LoadOptions.now`, in milliseconds. */
 export interface Ledger {
   /** The numbers of the orders that were accepted. */
   readonly accepted: readonly string[]
@@ -29,8 +29,8 @@ export interface Ledger {
 export interface Load {
   readonly ledger: Ledger
   /**
-   * Starts no further calls, and resolves when no call is in flight. Orders that are not yet accepted are queued again
-   * for at most `forMs` milliseconds; an order that was never accepted does not count.
+   * Stops the load, and resolves when no call is in flight. Orders that were not accepted yet are queued again for at
+   * most `forMs` milliseconds. An order that was never accepted is not in the ledger.
    */
   stop(forMs: number): Promise<void>
 }
@@ -47,9 +47,12 @@ export interface LoadOptions {
 }
 
 const RETRY_MS = 500
-/** Further reads are skipped while so many are in flight, so that a stalled service does not exhaust this process. */
+/**
+ * The maximum number of reads in flight. Further reads are skipped, so that a stalled service does not exhaust the
+ * memory.
+ */
 const MAX_READS_IN_FLIGHT = 200
-/** One of so many reads goes through the gateway instead of to token-service. */
+/** Every fifth read goes through the gateway; the other reads go to token-service. */
 const READS_PER_GATEWAY_CALL = 5
 
 export function startLoad(options: LoadOptions): Load {
@@ -88,10 +91,11 @@ export function startLoad(options: LoadOptions): Load {
     const status = await (isGatewayCall ? client.readCompany(realm) : client.readToken(realm))
     readsInFlight -= 1
     counted(status === 200)
-    // The check of the books reports this company. Further failures would hide when the other calls recovered.
+    // The check after the round reports this company. If its reads went on, their failures would hide the time at which
+    // the other calls recovered.
     if (isGone(status)) readable = readable.filter((other) => other !== realm)
   }
-  // A failed connection is not repeated: its authorization code may be used up.
+  // If connecting a company fails, it is not tried again, because the authorization code may be used up.
   async function connect(realm: string): Promise<void> {
     if (counted(await client.connect(realm))) connected.push(realm)
   }

@@ -1,4 +1,4 @@
-/** One round of a chaos run: load, a fault, recovery, and the check of the books. */
+/** One round of a chaos run: load, a fault, recovery, and the check of the installation's records. */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Random } from '@integration-host/shared/random'
 import { checkBooks } from './books.ts'
@@ -29,11 +29,11 @@ export interface RoundOptions {
   readonly disturb: (load: Load) => Promise<void>
 }
 
-/** After the repair, the load goes on until no call has failed for so long. */
+/** After the repair of the fault, the load goes on until no call has failed for this time. */
 const CALM_MS = 3_000
 
 /**
- * Runs a round. An error of `disturb` is part of the result, and the books are checked nevertheless.
+ * Runs a round. If `disturb` fails, its error is part of the result, and the records are checked nevertheless.
  *
  * @throws the reason of `signal` if it is aborted.
  */
@@ -75,7 +75,7 @@ export async function runRound(deps: RoundDeps, options: RoundOptions): Promise<
   }
 }
 
-/** Resolves when no call has failed for some time, or after `forMs` milliseconds. */
+/** Resolves when no call has failed for `CALM_MS`, or after `forMs` milliseconds. */
 async function calm({ ledger }: Load, { now, signal }: RoundDeps, forMs: number): Promise<void> {
   const startedAt = now()
   const lastFailureAt = (): number => Math.max(startedAt, ledger.lastFailureAt ?? 0)

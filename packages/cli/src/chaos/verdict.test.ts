@@ -19,7 +19,7 @@ const round: Round = {
 }
 
 describe('the verdict on a round', () => {
-  it('is kept although calls failed', () => {
+  it('the verdict on a round is kept even if calls failed', () => {
     expect(isKept(round)).toBe(true)
   })
 
@@ -31,20 +31,20 @@ describe('the verdict on a round', () => {
     { violations: 1 },
     { violations: null },
     { error: 'the kill command exited with code 1' },
-  ])('is broken with %j', (part) => {
+  ])('the verdict on a round with %j is broken', (part) => {
     expect(isKept({ ...round, ...part })).toBe(false)
   })
 })
 
 describe('the table of rounds', () => {
-  it('has a line for each round', () => {
+  it('the table of rounds has a line for each round', () => {
     const [header, line, ...more] = roundTable([round])
     expect(header).toMatch(/^VERDICT +ROUND +ORDERS +LOST +DOUBLED +STUCK +COMPANIES +LOCKED OUT/)
     expect(line).toMatch(/^kept +redis-killed +120 +0 +0 +0 +60 +0 +0 +1000 +40 +6\.3 s$/)
     expect(more).toEqual([])
   })
 
-  it('names at most five of the lost orders below a broken round', () => {
+  it('the table of rounds lists at most five lost orders below a broken round', () => {
     const lost = ['1', '2', '3', '4', '5', '6', '7']
     const lines = roundTable([{ ...round, lost, error: 'no failover' }, round])
     expect(lines[1]).toMatch(/^BROKEN /)
@@ -57,7 +57,7 @@ describe('the table of rounds', () => {
 })
 
 describe('the document of a round', () => {
-  it('holds the verdict, the lists and the counts', () => {
+  it('the JSON document of a round has the verdict, the lists and the counts', () => {
     expect(roundDocument({ ...round, lost: ['7'] })).toEqual({
       Round: 'redis-killed',
       Verdict: 'broken',

@@ -11,7 +11,7 @@ export interface Books {
   readonly stuck: readonly string[]
   /** Connected companies whose credential could not be refreshed afterwards. */
   readonly lockedOut: readonly string[]
-  /** Rows of the coordinator that contradict each other; `null` if it did not report them before the deadline. */
+  /** How many of the coordinator's database rows contradict each other; `null` if it was not reported in time. */
   readonly violations: number | null
 }
 
@@ -27,11 +27,14 @@ export interface Round extends Books {
   readonly failedCalls: number
   /** Seconds from the start of the fault to the last failed call; 0 if no call failed. */
   readonly recoverySeconds: number
-  /** Why the round could not be completed; `null` if it was. */
+  /** Why the round could not be completed; `null` if the round was completed. */
   readonly error: string | null
 }
 
-/** Returns whether everything that was promised was kept. Failed calls alone break no promise. */
+/**
+ * Returns whether the round was completed, every accepted order ran exactly once, every connected company can still be
+ * refreshed, and no database rows contradict each other. Failed calls alone do not make the result `false`.
+ */
 export const isKept = (round: Round): boolean =>
   round.error === null &&
   round.violations === 0 &&
@@ -53,7 +56,7 @@ const HEADER = [
 ]
 const SHOWN = 5
 
-/** Returns the rounds as a table. A broken round is followed by the orders and companies that it concerns. */
+/** Returns the rounds as a table. A row with the verdict BROKEN is followed by the affected orders and companies. */
 export function roundTable(rounds: readonly Round[]): string[] {
   const [header = '', ...rows] = createTable(HEADER)(rounds.map(rowOf))
   return [
@@ -99,7 +102,7 @@ function named(what: string, list: readonly string[]): string[] {
   return [`${what}: ${list.slice(0, SHOWN).join(', ')}${more}`]
 }
 
-/** Returns a round as the document of `--json`. The names of its members are stable. */
+/** Returns the JSON document that `--json` prints for a round. The names of its members do not change. */
 export const roundDocument = (round: Round) => ({
   Round: round.name,
   Verdict: isKept(round) ? 'kept' : 'broken',

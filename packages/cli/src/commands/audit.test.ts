@@ -53,14 +53,14 @@ afterEach(() => service[Symbol.asyncDispose]())
 const verify = (...args: readonly string[]) => run(['audit', 'verify', ...args], service)
 
 describe('audit list', () => {
-  it('audit list prints every entry in order, over all pages', async () => {
+  it('`audit list` prints every entry in order, over all pages', async () => {
     const { code, json } = await run(['audit', 'list', '--json'], service)
     expect(code).toBe(0)
     expect(json).toEqual(whole)
     expect(service.requests.map(({ query }) => query.get('after'))).toEqual(['0', '1000', '2000'])
   })
 
-  it('audit list prints only entries that match --since and --name', async () => {
+  it('`audit list` prints only entries that match --since and --name', async () => {
     const args = ['audit', 'list', '--since', '2481', '--name', 'ACC-7', '--json']
     expect((await run(args, service)).json).toEqual([entry(2_488), entry(2_498)])
     const { out } = await run(args.slice(0, -1), service)
@@ -68,7 +68,7 @@ describe('audit list', () => {
     expect(out.split('\n')[1]).toMatch(/^2488 .*handed_out.*ACC-7/)
   })
 
-  it('audit list prints only the table header for an empty log', async () => {
+  it('`audit list` prints only the table header for an empty log', async () => {
     log = []
     const { code, out } = await run(['audit', 'list'], service)
     expect([code, out.split('\n')]).toEqual([0, [expect.stringMatching(/^SEQ/), '']])
@@ -76,7 +76,7 @@ describe('audit list', () => {
 })
 
 describe('audit verify', () => {
-  it('audit verify prints the number of verified entries and the head', async () => {
+  it('`audit verify` prints the number of verified entries and the head', async () => {
     const { code, out, err } = await verify()
     expect([code, err]).toEqual([0, ''])
     expect(out).toBe(`2500 audit entries, 1 to 2500: the chain is whole.\n${spelled(last)}\n`)
@@ -85,7 +85,7 @@ describe('audit verify', () => {
     ])
   })
 
-  it('audit verify accepts an empty log as intact', async () => {
+  it('`audit verify` accepts an empty log as intact', async () => {
     log = []
     expect(await verify('--json')).toMatchObject({
       code: 0,
@@ -93,7 +93,7 @@ describe('audit verify', () => {
     })
   })
 
-  it('audit verify starts with the oldest remaining entry and reports the number of trimmed entries', async () => {
+  it('`audit verify` starts with the oldest remaining entry and reports the number of trimmed entries', async () => {
     log = whole.slice(700)
     const { code, json, err } = await verify('--json')
     expect([code, json]).toEqual([
@@ -103,7 +103,7 @@ describe('audit verify', () => {
     expect(err).toContain('The chain is whole from entry 701 on; 700 entries before it')
   })
 
-  it('audit verify accepts that entries are trimmed or written while it reads the log', async () => {
+  it('`audit verify` accepts that entries are trimmed or written while it reads the log', async () => {
     log = whole.slice(0, 2_000)
     between = (call) => {
       if (call === 2) log = whole.slice(1_400)
@@ -114,7 +114,7 @@ describe('audit verify', () => {
     })
   })
 
-  it('audit verify accepts a head that is newer than the last entry if the next response contains the entry of this head', async () => {
+  it('`audit verify` accepts a head that is newer than the last entry if the next response contains the entry of this head', async () => {
     log = whole.slice(0, 10)
     head = entry(11)
     between = (call) => {
@@ -161,7 +161,7 @@ describe('audit verify', () => {
       12,
       'entry 10 is missing',
     ],
-  ])('audit verify reports with exit code 1 that %s', async (_, broken, seq, reason) => {
+  ])('`audit verify` reports with exit code 1 that %s', async (_, broken, seq, reason) => {
     log = broken
     const { code, out, err } = await verify()
     expect({ code, out }).toEqual({ code: 1, out: '' })
@@ -172,14 +172,14 @@ describe('audit verify', () => {
     })
   })
 
-  it('audit verify reports missing newest entries if the head still names the last of them', async () => {
+  it('`audit verify` reports missing newest entries if the head still names the last of them', async () => {
     log = whole.slice(0, 2_400)
     head = last
     const { code, err } = await verify()
     expect([code, err]).toEqual([1, expect.stringContaining('the log ends with entry 2400')])
   })
 
-  it('audit verify reports a head whose hash differs from the hash of the newest entry', async () => {
+  it('`audit verify` reports a head whose hash differs from the hash of the newest entry', async () => {
     head = { Seq: LENGTH, Hash: 'f'.repeat(64) }
     expect((await verify()).err).toContain('names another one as its head')
   })
@@ -188,13 +188,13 @@ describe('audit verify', () => {
     const expecting = (seq: number) => verify('--expect', spelled(entry(seq)))
 
     it.each([1, 1_000, 1_001, LENGTH])(
-      'audit verify --expect accepts entry %i if the log is unchanged',
+      '`audit verify --expect` accepts entry %i if the log is unchanged',
       async (seq) => {
         expect((await expecting(seq)).code).toBe(0)
       },
     )
 
-    it('audit verify --expect accepts the newest trimmed entry, because the oldest remaining entry contains its hash', async () => {
+    it('`audit verify --expect` accepts the newest trimmed entry, because the oldest remaining entry contains its hash', async () => {
       log = whole.slice(700)
       expect((await expecting(700)).code).toBe(0)
     })
@@ -208,7 +208,7 @@ describe('audit verify', () => {
       ['all entries were removed', [], 'it is missing: the log ends with entry 0'],
       ['the newest entries were rewritten', rewritten, 'it is another one than was expected'],
     ])(
-      'audit verify --expect reports that %s although the hash chain is intact',
+      '`audit verify --expect` reports that %s although the hash chain is intact',
       async (_, broken, reason) => {
         log = broken
         expect((await verify()).code).toBe(0)
@@ -222,7 +222,7 @@ describe('audit verify', () => {
       [495, 205],
       [0, 700],
     ])(
-      'audit verify --expect exits with code 6 if entry %i and the next %i entries were trimmed',
+      '`audit verify --expect` exits with code 6 if entry %i and the next %i entries were trimmed',
       async (seq, missing) => {
         log = whole.slice(700)
         const expected = spelled(seq === 0 ? auditStart : entry(seq))
@@ -235,13 +235,13 @@ describe('audit verify', () => {
       },
     )
 
-    it('audit verify --expect reports a broken chain even if the expected entry was trimmed', async () => {
+    it('`audit verify --expect` reports a broken chain even if the expected entry was trimmed', async () => {
       log = whole.slice(700).toSpliced(100, 1)
       const { code, err } = await expecting(495)
       expect([code, err]).toEqual([1, expect.stringContaining('broken at entry 802')])
     })
 
-    it('audit verify --expect accepts that entries before the expected entry were trimmed', async () => {
+    it('`audit verify --expect` accepts that entries before the expected entry were trimmed', async () => {
       log = whole.slice(700)
       const { code, json, err } = await verify('--json', '--expect', spelled(entry(1_200)))
       expect([code, err]).toEqual([0, ''])

@@ -124,7 +124,7 @@ Examples:
   },
 }
 
-/** @throws {UsageError} */
+/** Parses the value of `--expect`. @throws {UsageError} the value does not have the form SEQ:HASH. */
 function headOf(text: string): AuditHead {
   const [, seq = '', Hash = ''] = /^(\d{1,15}):([0-9a-f]{64})$/.exec(text) ?? []
   if (seq === '') throw new UsageError('--expect must be SEQ:HASH, as audit verify prints it')

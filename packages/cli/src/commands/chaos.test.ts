@@ -24,7 +24,7 @@ describe('the arguments of chaos', () => {
     [['--against', LOCAL, '--companies', '0'], '--companies must be 1 to 500'],
     [['--against', LOCAL, '--url', LOCAL], 'chaos calls several services'],
     [['--against', LOCAL, 'more'], "Unexpected argument 'more'"],
-  ])('rejects %j with exit code 2', async (args, message) => {
+  ])('the command chaos rejects the arguments %j with exit code 2', async (args, message) => {
     const { code, out, err } = await run(['chaos', ...args])
     expect({ code, out }).toEqual({ code: 2, out: '' })
     expect(err).toContain(message)
@@ -51,7 +51,7 @@ describe('an installation that chaos does not load', () => {
       .map((name) => `${name}=${url}`)
       .join(',')
 
-  it('is left unchanged if its provider is not the sandbox', async () => {
+  it('the command chaos changes nothing and exits with code 2 if the provider is not the sandbox', async () => {
     const { code, err } = await run(['chaos', '--against', against(service.url)])
     expect(code).toBe(2)
     expect(err).toContain('does not use the sandbox provider')
@@ -61,7 +61,7 @@ describe('an installation that chaos does not load', () => {
     ])
   })
 
-  it('is reported with exit code 5 if token-service starts no authorization', async () => {
+  it('the command chaos exits with code 5 if token-service starts no authorization', async () => {
     const { code, err } = await run(['chaos', '--against', against('http://127.0.0.1:9')])
     expect(code).toBe(5)
     expect(err).toContain('token-service at http://127.0.0.1:9 starts no authorization')

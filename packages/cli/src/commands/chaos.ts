@@ -86,7 +86,7 @@ Examples:
     const client = createClient({ at, signal, deadlineMs: CALL_DEADLINE_MS })
     const sandbox = await sandboxOf(client, at)
 
-    // Order numbers and realms of earlier runs must not be met again.
+    // The order numbers and realms of this run must differ from those of earlier runs.
     const prefix = `chaos-${Date.now().toString(36)}`
     const realms = Array.from({ length: count }, (_, index) => `${prefix}-${index}`)
     notify(terminal, `Seed ${seed}. Connecting ${counted(count, 'company', 'companies')}.`)
@@ -113,7 +113,7 @@ Examples:
             ? roundTable(rounds)
             : []),
       )
-      // The signal may be aborted already, so the calls that clean up have one of their own.
+      // The terminal's signal may be aborted already, so the clean-up calls use another signal.
       const cleaner = createClient({
         at,
         signal: AbortSignal.timeout(CLEAN_UP_MS),

@@ -52,7 +52,7 @@ afterEach(() => service[Symbol.asyncDispose]())
 const routes = () => service.requests.map(({ route }) => route)
 
 describe('credentials list', () => {
-  it('credentials list prints the credentials of all pages as a table with aligned columns', async () => {
+  it('`credentials list` prints the credentials of all pages as a table with aligned columns', async () => {
     const { code, out, err } = await run(['credentials', 'list'], service)
     expect([code, err]).toEqual([0, ''])
     const lines = out.trimEnd().split('\n')
@@ -72,7 +72,7 @@ describe('credentials list', () => {
     ])
   })
 
-  it('credentials list --json prints one credential on each line', async () => {
+  it('`credentials list --json` prints one credential on each line', async () => {
     const { json } = await run(['credentials', 'list', '--json'], service)
     expect(json).toHaveLength(5)
     expect(json[4]).toEqual(faulted)
@@ -80,7 +80,7 @@ describe('credentials list', () => {
 })
 
 describe('credentials show', () => {
-  it('credentials show prints a credential', async () => {
+  it('`credentials show` prints a credential', async () => {
     const { code, out } = await run(['credentials', 'show', 'ACC-1'], service)
     expect(code).toBe(0)
     expect(out).toMatch(/^Name +ACC-1\n/)
@@ -90,7 +90,7 @@ describe('credentials show', () => {
     ])
   })
 
-  it('credentials show prints fault, trace id and remedy of a faulted credential, and exits with code 4', async () => {
+  it('`credentials show` prints fault, trace id and remedy of a faulted credential, and exits with code 4', async () => {
     const { code, out } = await run(['credentials', 'show', 'ACC-9'], service)
     expect(code).toBe(4)
     for (const told of [fault.Code, fault.Message, fault.TraceId, fault.Remedy])
@@ -103,12 +103,12 @@ describe('credentials show', () => {
 })
 
 describe('credentials refresh', () => {
-  it('credentials refresh prints the refreshed credential', async () => {
+  it('`credentials refresh` prints the refreshed credential', async () => {
     const { code, json } = await run(['credentials', 'refresh', 'ACC-1', '--json'], service)
     expect([code, json]).toEqual([0, [view('ACC-1', { Version: 2 })]])
   })
 
-  it('credentials refresh prints a fault on standard error, and exits with code 4', async () => {
+  it('`credentials refresh` prints a fault on standard error, and exits with code 4', async () => {
     const { code, out, err } = await run(['credentials', 'refresh', 'ACC-9', '--json'], service)
     expect({ code, out }).toEqual({ code: 4, out: '' })
     for (const told of [fault.Code, fault.Message, fault.TraceId, fault.Remedy])
@@ -117,7 +117,7 @@ describe('credentials refresh', () => {
 })
 
 describe('credentials connect', () => {
-  it('credentials connect prints only the address on standard output', async () => {
+  it('`credentials connect` prints only the address on standard output', async () => {
     const args = ['credentials', 'connect', '--realm', '42', '--return-to', 'http://127.0.0.1/done']
     const { code, out, err } = await run(args, service)
     expect([code, out]).toEqual([0, 'https://provider.example/connect?state=s\n'])
@@ -125,7 +125,7 @@ describe('credentials connect', () => {
     expect(service.requests[0]?.body).toEqual({ realm: '42', return_to: 'http://127.0.0.1/done' })
   })
 
-  it('credentials connect without --realm starts an authorization for any company', async () => {
+  it('`credentials connect` without --realm starts an authorization for any company', async () => {
     const { json, err } = await run(['credentials', 'connect', '--json'], service)
     expect([json, err]).toMatchObject([[{ expires_at: AT }], ''])
     expect(service.requests[0]?.body).toEqual({})
@@ -135,7 +135,7 @@ describe('credentials connect', () => {
 describe('credentials remove', () => {
   const remove = ['credentials', 'remove', 'ACC-1']
 
-  it('credentials remove prompts on a terminal, and does nothing unless the user enters yes', async () => {
+  it('`credentials remove` asks for confirmation on a terminal, and does nothing unless the user enters yes', async () => {
     for (const typed of ['', 'n', 'yess']) {
       const { code, err } = await run(remove, { ...service, typed: [typed] })
       expect([code, err]).toEqual([1, expect.stringContaining('Nothing was removed')])
@@ -154,7 +154,7 @@ describe('credentials remove', () => {
     ['ACC-3', 'confirmed', 'The provider confirmed that its grant has ended.'],
     ['ACC-4', 'unconfirmed', 'The provider did not confirm that the grant has ended.'],
   ])(
-    'credentials remove %s reports that the revocation is %s',
+    '`credentials remove %s` reports that the revocation is %s',
     async (name, Revocation, sentence) => {
       const removal = ['credentials', 'remove', name, '--yes']
       const told = await run(removal, service)
@@ -168,12 +168,12 @@ describe('credentials remove', () => {
     },
   )
 
-  it('credentials remove does nothing if standard input is not a terminal and --yes is missing', async () => {
+  it('`credentials remove` does nothing if standard input is not a terminal and --yes is missing', async () => {
     expect((await run(remove, service)).code).toBe(2)
     expect(routes()).toEqual([])
   })
 
-  it('credentials remove --yes needs no terminal', async () => {
+  it('`credentials remove --yes` needs no terminal', async () => {
     const { code, json } = await run([...remove, '--yes', '--json'], service)
     expect([code, json]).toEqual([0, [{ Name: 'ACC-1' }]])
     expect((await run(['credentials', 'remove', 'ACC-2', '-y'], service)).code).toBe(3)

@@ -7,8 +7,8 @@ import {
 } from '../../test-support/fake-service.ts'
 import { run, type Surroundings } from '../../test-support/run.ts'
 
-// tests/flows/cli-doctor.test.ts runs doctor against a whole system. The tests in this file cover situations that the
-// whole system cannot produce.
+// tests/flows/cli-doctor.test.ts runs doctor against all services and backends. The tests in this file cover situations
+// that real services and backends cannot produce on demand.
 let document: Record<string, string>
 let provider: FakeService
 let answer: FakeResponse
@@ -82,7 +82,7 @@ describe('doctor', () => {
       [{ status: 429, body: '' }, 'warning', 'not clear: 429, empty body'],
       [{ body: '{', isCut: true }, 'problem', /^not checked: no response/],
     ])(
-      'judges client id and secret by the token endpoint response %j',
+      'derives the verdict on client id and secret from the token endpoint response %j',
       async (response, Verdict, found) => {
         tokenResponse = response
         expect(await keyPair()).toMatchObject({ Verdict, Found: expect.stringMatching(found) })
@@ -172,7 +172,7 @@ describe('doctor', () => {
     expect((await doctor()).out).not.toContain('\u001b')
   })
 
-  it('reports a subject as skipped if its setting is missing', async () => {
+  it('reports the check of a backend as skipped if the setting with its address is missing', async () => {
     const { code, json, err } = await run(['doctor', '--only', 'redis,postgres,rabbitmq', '--json'])
     expect([code, err]).toEqual([0, 'Nothing is wrong, 3 not checked.\n'])
     expect(json).toMatchObject(
@@ -183,7 +183,7 @@ describe('doctor', () => {
     )
   })
 
-  it('names invalid settings without their values', async () => {
+  it('names invalid settings without printing their values', async () => {
     const env = { REDIS_URL: 'http://user:secret@x', AMQP_URL: 'nonsense' }
     const { code, err } = await doctor([], { env })
     expect(code).toBe(2)

@@ -65,7 +65,7 @@ const subjects = [
 type Subject = (typeof subjects)[number]
 
 const DEFAULT_SECONDS = 15
-/** The milliseconds after the deadline during which an examination may still return partial results and close its connection. */
+/** How long a check may still return partial results and close its connection after the deadline. */
 const GRACE_MS = 1_000
 
 export const doctor: Command = {
@@ -106,9 +106,9 @@ Examples:
     const settings = usable(() => parseConfig(Settings, terminal.env))
     const services = readServices(terminal.env)
     const signal = AbortSignal.any([terminal.signal, AbortSignal.timeout(seconds * 1_000)])
-    // The check of RabbitMQ needs the list of processes from the coordinator, because each step of a process has a
-    // queue. The request to the coordinator may use half of the time, so that the other half is left for RabbitMQ if
-    // the coordinator does not respond.
+    // The check of RabbitMQ needs the list of business processes from the coordinator, because each step of a process
+    // has a queue. The request to the coordinator may use half of the time, so that the other half is left for RabbitMQ
+    // if the coordinator does not respond.
     const coordinator = examineCoordinator(
       services.coordinator,
       AbortSignal.any([signal, AbortSignal.timeout(seconds * 500)]),
@@ -213,7 +213,7 @@ const summaryOf = (counts: Readonly<Record<CheckResult['verdict'], number>>): st
     ...(counts.skipped > 0 ? [`${counts.skipped} not checked`] : []),
   ].join(', ') + '.'
 
-/** @throws {UsageError} */
+/** Parses the value of `--only`; all subjects if it is not given. @throws {UsageError} a subject is unknown. */
 function subjectsOf(only: string | undefined): readonly Subject[] {
   if (only === undefined) return subjects
   const names = only.split(',').map((name) => name.trim())
@@ -225,7 +225,7 @@ function subjectsOf(only: string | undefined): readonly Subject[] {
   return subjects.filter((subject) => names.includes(subject))
 }
 
-/** Returns the examination of a subject, or a skipped check if its setting is missing. */
+/** Returns the function that examines a subject. The check is skipped if the setting `variable` is missing. */
 const given =
   <T>(
     value: T | undefined,
@@ -237,7 +237,7 @@ const given =
       ? Promise.resolve([skipped('connection', `${variable} is not set`, `Set ${variable}.`)])
       : examine(value)
 
-/** Returns the examination of a service: its readiness and, if the service is reachable, further checks. */
+/** Returns the function that checks a service's readiness and, if the service is reachable, makes further checks. */
 const examineWith =
   (
     service: Service,
@@ -250,8 +250,8 @@ const examineWith =
   }
 
 /**
- * Returns the check results of an examination at the deadline at the latest. If the examination has not ended even
- * then, the result is a problem.
+ * Resolves with the check results of `work`. If `work` has not ended shortly after the deadline, resolves with a
+ * problem instead.
  */
 async function inTime(
   work: Promise<readonly CheckResult[]>,

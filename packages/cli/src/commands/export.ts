@@ -96,8 +96,8 @@ async function allNames(service: ServiceApi, terminal: Terminal): Promise<string
 const FEW = 20
 
 /**
- * Returns a text with all names if there are at most 20. For more names, which must be sorted, the text has their
- * number, the first name and the last name.
+ * Returns a text with all names if there are at most 20. Otherwise the text has the number of names, the first name and
+ * the last name. `names` must be sorted.
  */
 function summaryOf(names: readonly string[]): string {
   if (names.length <= FEW) return names.join(', ')

@@ -33,7 +33,7 @@ async function rotate(
 }
 
 describe('credentials rotate-keys', () => {
-  it('prints the keys that may be removed from CREDENTIAL_KEYS', async () => {
+  it('prints the keys that are no longer needed in CREDENTIAL_KEYS', async () => {
     const { code, out, err } = await rotate(ndjson(line({}), end))
     expect([code, err]).toEqual([0, ''])
     expect(out).toContain('fresh: 880 now, 20 already')
@@ -50,7 +50,7 @@ describe('credentials rotate-keys', () => {
     expect([code, json, err]).toEqual([0, [end], ''])
   })
 
-  it('names credentials that no key can decrypt, and exits with code 1', async () => {
+  it('prints the names of credentials that no key can decrypt, and exits with code 1', async () => {
     const refused = { Resealed: 888, Refused: 12, FirstRefused: ['ACC-3', 'ACC-4'] }
     const { code, out, err } = await rotate(ndjson(line({ ...refused, IsFinished: true })))
     expect(code).toBe(1)

@@ -97,7 +97,7 @@ const linesOf = async (name: string): Promise<ExportDocument[]> =>
     .map((line) => JSON.parse(line) as ExportDocument)
 
 describe('credentials export', () => {
-  it('credentials export writes the named credentials to a file with mode 0600, and reports that they were transferred', async () => {
+  it('`credentials export` writes the named credentials to a file with mode 0600, and reports that they were transferred', async () => {
     const { code, out, err } = await transfer([
       'export',
       'ACC-1',
@@ -113,7 +113,7 @@ describe('credentials export', () => {
     expect(await readdir(folder)).toEqual(['x'])
   })
 
-  it('credentials export --all exports every credential with a refresh token, at most 500 in one document', async () => {
+  it('`credentials export --all` exports every credential with a refresh token, at most 500 in one document', async () => {
     stored = [...named(1_200), 'ACC-none']
     const { code, json, err } = await transfer(['export', '--all', '--out', at('x'), '--json'])
     expect([code, json]).toEqual([0, [{ File: at('x'), Names: named(1_200), IsComplete: true }]])
@@ -124,14 +124,14 @@ describe('credentials export', () => {
     )
   })
 
-  it('credentials export --all reports that no credentials exist', async () => {
+  it('`credentials export --all` reports that no credentials exist', async () => {
     stored = []
     const { code, err } = await transfer(['export', '--all', '--out', at('x')])
     expect([code, err]).toEqual([1, 'There are no credentials to export.\n'])
     expect(await readdir(folder)).toEqual([])
   })
 
-  it('credentials export does not overwrite an existing file, and sends no request', async () => {
+  it('`credentials export` does not overwrite an existing file, and sends no request', async () => {
     await writeFile(at('x'), 'mine')
     const { code, err } = await transfer(['export', 'ACC-1', '--out', at('x')])
     expect([code, err]).toEqual([1, expect.stringContaining('never overwritten')])
@@ -139,7 +139,7 @@ describe('credentials export', () => {
     expect(sent()).toEqual([])
   })
 
-  it('credentials export keeps the credentials in FILE.part if another process creates FILE meanwhile', async () => {
+  it('`credentials export` keeps the credentials in FILE.part if another process creates FILE meanwhile', async () => {
     failing = () => {
       void writeFile(at('x'), 'mine')
       return undefined
@@ -150,7 +150,7 @@ describe('credentials export', () => {
     expect(await linesOf('x.part')).toEqual([documentOf(['ACC-1'])])
   })
 
-  it('credentials export does not overwrite the FILE.part that a killed export left', async () => {
+  it('`credentials export` does not overwrite the FILE.part of a previous export that was killed', async () => {
     await writeFile(at('x.part'), 'received')
     const { code, err } = await transfer(['export', 'ACC-1', '--out', at('x')])
     expect([code, err]).toEqual([1, expect.stringContaining('Rename or remove it first')])
@@ -158,7 +158,7 @@ describe('credentials export', () => {
     expect(sent()).toEqual([])
   })
 
-  it('credentials export sends no request if the folder cannot be written', async () => {
+  it('`credentials export` sends no request if the folder cannot be written', async () => {
     const { code, err } = await transfer(['export', 'ACC-1', '--out', at('no/x')])
     expect([code, err]).toEqual([1, expect.stringContaining('ENOENT')])
     expect(sent()).toEqual([])
@@ -168,7 +168,7 @@ describe('credentials export', () => {
     ['token-service fails', problem(503, 'store_unavailable'), 1],
     ['the connection is cut', { body: '{"Format":', isCut: true }, 5],
   ])(
-    'credentials export keeps and reports the received documents if %s',
+    '`credentials export` keeps and reports the received documents if %s',
     async (_, response, expected) => {
       stored = named(1_200)
       failing = (call) => (call === 3 ? response : undefined)
@@ -182,7 +182,7 @@ describe('credentials export', () => {
     },
   )
 
-  it('credentials export keeps the received documents if it is interrupted', async () => {
+  it('`credentials export` keeps the received documents if it is interrupted', async () => {
     stored = named(600)
     const stop = new AbortController()
     failing = (call) => {
@@ -198,7 +198,7 @@ describe('credentials export', () => {
     expect(await linesOf('x')).toHaveLength(1)
   })
 
-  it('credentials export leaves no file if no document was received', async () => {
+  it('`credentials export` leaves no file if no document was received', async () => {
     failing = () => problem(404, 'credential_not_found', { detail: 'there is no credential ACC-1' })
     const { code, err } = await transfer(['export', 'ACC-1', '--out', at('x')])
     expect([code, err]).toEqual([3, 'there is no credential ACC-1 (credential_not_found)\n'])
@@ -252,7 +252,7 @@ describe('the passphrase or key of an export', () => {
     ['the two entered passphrases differ', [PASSPHRASE, `${PASSPHRASE}!`], 2, 'differ'],
     ['the entered passphrase is too short', ['short', 'short'], 2, 'at least 12 characters'],
     ['the user enters nothing', [], 1, 'nothing was done'],
-  ])('credentials export sends no request if %s', async (_, typed, expected, message) => {
+  ])('`credentials export` sends no request if %s', async (_, typed, expected, message) => {
     const { code, err } = await transfer([...exportOne, at('x')], { ...service, ...bare, typed })
     expect([code, err]).toEqual([expected, expect.stringContaining(message)])
     expect(await readdir(folder)).toEqual([])
@@ -294,7 +294,7 @@ describe('credentials import', () => {
       documents.map((one) => `${typeof one === 'string' ? one : JSON.stringify(one)}\n`).join(''),
     )
 
-  it('credentials import imports line by line and prints the number of imported credentials', async () => {
+  it('`credentials import` reads the file line by line and prints the number of imported credentials', async () => {
     await write(documentOf(['ACC-1', 'ACC-2']), documentOf(['ACC-3']))
     const { code, out, err } = await transfer(['import', at('x')])
     expect([code, out, err]).toEqual([0, '3 imported, 0 rejected\n', ''])
@@ -304,13 +304,13 @@ describe('credentials import', () => {
     ])
   })
 
-  it('credentials import sends --overwrite to token-service', async () => {
+  it('`credentials import` sends --overwrite to token-service', async () => {
     await write(documentOf(['ACC-1']))
     expect(await transfer(['import', at('x'), '--overwrite'])).toMatchObject({ code: 0 })
     expect(sent()[0]?.body).toMatchObject({ Overwrite: true })
   })
 
-  it('credentials import reports rejected lines with their reason, continues, and exits with code 1', async () => {
+  it('`credentials import` reports rejected lines with their reason, continues, and exits with code 1', async () => {
     const lines = [
       documentOf(['ACC-held']),
       'not json',
@@ -330,7 +330,7 @@ describe('credentials import', () => {
     ])
   })
 
-  it('credentials import --json reports each line', async () => {
+  it('`credentials import --json` reports each line', async () => {
     await write(documentOf(['ACC-held', 'ACC-1']), 'not json')
     const { code, json, err } = await transfer(['import', at('x'), '--json'])
     expect([code, err]).toEqual([1, ''])
@@ -344,7 +344,7 @@ describe('credentials import', () => {
     ])
   })
 
-  it('credentials import stops if token-service fails, and reports how many credentials were imported', async () => {
+  it('`credentials import` stops if token-service fails, and reports how many credentials were imported', async () => {
     failing = (call) => (call === 2 ? problem(503, 'store_unavailable') : undefined)
     await write(documentOf(['ACC-1']), documentOf(['ACC-2']), documentOf(['ACC-3']))
     const { code, err } = await transfer(['import', at('x')])
@@ -356,7 +356,7 @@ describe('credentials import', () => {
   it.each([
     ['is missing', null, 'ENOENT'],
     ['is empty', '', 'is empty'],
-  ])('credentials import reports that the file %s', async (_, content, message) => {
+  ])('`credentials import` reports that the file %s', async (_, content, message) => {
     if (content !== null) await writeFile(at('x'), content)
     const { code, err } = await transfer(['import', at('x')])
     expect([code, err]).toEqual([1, expect.stringContaining(message)])

@@ -185,7 +185,7 @@ describe('verify-provider', () => {
     expect(result.err).toContain('The grant of this run still exists. To end it: in QuickBooks')
   })
 
-  it('leaves the customer active if the user does not confirm making the customer inactive', async () => {
+  it('leaves the created customer active if the user does not confirm its deactivation', async () => {
     const result = await verify(['--json'], { typed: ['y', 'y', 'n', 'y', 'y'] })
     expect(lineOf(result, 'create', 'make inactive')).toMatch(
       /^skipped: not confirmed: customer 'Integration Host check \w{8}' stays$/,
@@ -218,7 +218,7 @@ describe('verify-provider', () => {
     expect(provider.requests.map(({ route }) => route)).not.toContain(apiRoute('customer'))
   })
 
-  it('repeats the create with the same requestid and body, and makes the customer inactive with another requestid', async () => {
+  it('repeats the request that creates a customer with the same requestid and body, and deactivates the customer with another requestid', async () => {
     await verify()
     const [first, second, third, ...more] = provider.requests.filter(
       ({ route }) => route === apiRoute('customer'),
@@ -232,7 +232,7 @@ describe('verify-provider', () => {
     ])
   })
 
-  it('fails if the second create returns another customer, and makes both customers inactive', async () => {
+  it('fails if the repeated creation returns another customer, and deactivates both customers', async () => {
     let id = 0
     provider.override(apiRoute('customer'), ({ body }) => ({
       body: { Customer: { Id: String(++id), SyncToken: '0', Active: body['Active'] ?? true } },
@@ -285,7 +285,7 @@ describe('verify-provider', () => {
     })
     expect(lineOf(result, 'connect', 'callback')).toBe('failed: iss names another issuer')
     const forms = provider.requests.filter(({ route }) => route.startsWith('POST /oauth2'))
-    expect(forms).toHaveLength(1) // the made-up code
+    expect(forms).toHaveLength(1) // only the made-up code was sent to the token endpoint
   })
 
   it('fails if no callback arrives in time, and reports that a grant may exist', async () => {
@@ -297,7 +297,7 @@ describe('verify-provider', () => {
     expect(result.err).toContain('If consent was given in the browser, a grant may exist.')
   })
 
-  it('fails if another process listens on REDIRECT', async () => {
+  it('fails if another program already listens on the port of REDIRECT', async () => {
     const result = await verify(['--yes', '--json'], {
       env: { REDIRECT: `${provider.url}/callback` },
     })
@@ -329,7 +329,7 @@ describe('verify-provider', () => {
       expect(result.out + result.err).not.toContain(provider.code)
     })
 
-    it('prompts up to three times for an address until it is the callback of this run', async () => {
+    it('prompts up to three times until the user pastes the callback address of this run', async () => {
       const result = await paste(
         () => 'canary',
         () => callback('canary'),
@@ -339,13 +339,13 @@ describe('verify-provider', () => {
       expect(lineOf(result, 'connect')).toBe('failed: the pasted address is not that of REDIRECT')
     })
 
-    it('accepts a pasted denial without state', async () => {
+    it('accepts a pasted callback that denies access without a state', async () => {
       const result = await paste(() => `${REDIRECT}?error=access_denied`)
       expect(lineOf(result, 'connect', 'callback')).toBe('failed: access_denied; members: error')
       expect(result.err).not.toContain('may exist')
     })
 
-    it('marks the step connect as failed at Ctrl-D, and continues with the steps that need no company', async () => {
+    it('marks the step connect as failed if the user enters Ctrl-D, and continues with the steps that need no company', async () => {
       const result = await paste(() => '\u0004')
       expect(lineOf(result, 'connect')).toBe('failed: nothing was pasted')
       expect(lineOf(result, 'limits', 'limit headers')).toBeDefined()
@@ -357,7 +357,7 @@ describe('verify-provider', () => {
     })
   })
 
-  it('prints the results until Ctrl-C and reports that the grant still exists', async () => {
+  it('prints the results so far on Ctrl-C, and reports that the grant still exists', async () => {
     const stop = new AbortController()
     provider.override(apiRoute('query', 'GET'), () => {
       stop.abort(new CommandFailed(130, 'Stopped by SIGINT.'))
@@ -378,7 +378,7 @@ describe('verify-provider', () => {
     expect(lineOf(result, 'revocation', 'revocation')).toBe('as documented: 200 for a JSON body')
   })
 
-  it('reports that the grant still exists if the revocation fails', async () => {
+  it('reports that the grant still exists if its revocation fails', async () => {
     provider.override('POST /v2/oauth2/tokens/revoke', () => ({ status: 500, body: '' }))
     const result = await verify(['--yes', '--json'])
     expect(lineOf(result, 'revocation', 'revocation')).toBe(
@@ -393,7 +393,7 @@ describe('verify-provider', () => {
     expect(lineOf(result, 'query')).toBe('failed: the response is larger than 1 MiB')
   })
 
-  it('does not follow a redirect', async () => {
+  it('does not follow a redirect response of the provider', async () => {
     const Location = `${provider.url}/discovery`
     provider.override(apiRoute('query', 'GET'), () => ({ status: 307, headers: { Location } }))
     const result = await verify(['--yes', '--json'])

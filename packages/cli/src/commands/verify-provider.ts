@@ -35,7 +35,7 @@ const exactUrl = () =>
     },
   )
 
-/** The settings, validated as token-service and the gateway do. */
+/** The settings, validated in the same way as in token-service and the gateway. */
 const Settings = z.object({
   DISCOVERY_URL: exactUrl(),
   CLIENT_ID: z.string().max(512, 'must have at most 512 characters'),
@@ -118,8 +118,8 @@ Examples:
 
 /**
  * Runs the steps and appends their lines to the report. Resolves with the reason of the interruption if the user
- * interrupts the run, otherwise with `null`. After an interruption the report has the lines that were known until then,
- * and the remaining steps as skipped.
+ * interrupts the run, otherwise with `null`. After an interruption the report has the lines of the steps so far, and
+ * lists the remaining steps as skipped.
  *
  * @throws {UsageError} the provider's accounting address is the production address; no step after discovery has run.
  */

@@ -20,7 +20,8 @@ export interface BrokerSettings {
 
 /**
  * Checks the broker and its queues by the management API, or over AMQP if the management API cannot be used.
- * `processes` is `null` if the coordinator does not list its processes; the queues of the steps are then unknown.
+ * `processes` has the coordinator's business processes, each step of which has a queue. It is `null` if the coordinator
+ * does not list them; the queues of the steps are then unknown.
  */
 export async function examineBroker(
   url: Secret,

@@ -152,7 +152,7 @@ function checkPolicies(ours: readonly Queue[], prefix: string): CheckResult[] {
   })
 }
 
-/** The default `delivery-limit` of RabbitMQ 4 is 20. Older versions of RabbitMQ have no default limit. */
+// The default `delivery-limit` of RabbitMQ 4 is 20. Older versions of RabbitMQ have no default limit.
 const DELETED = ', and RabbitMQ 4 deletes a message that is returned to them more than 20 times'
 
 function checkPolicy({ name, definition }: ShippedPolicy, covered: readonly Queue[]): CheckResult {

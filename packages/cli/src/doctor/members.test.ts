@@ -15,7 +15,7 @@ const amiss = (queues: readonly QuorumQueue[], running: readonly string[] = NODE
     ({ verdict }) => verdict !== 'ok',
   )
 
-describe('the check of the members of quorum queues', () => {
+describe('the check of quorum queue members', () => {
   it('doctor reports no problem if each quorum queue has a member on three nodes, a majority and a leader', () => {
     expect(amiss([queue(NODES)])).toEqual([])
     expect(amiss([queue(NODES)], [...NODES, 'rabbit@d', 'rabbit@e'])).toEqual([])
@@ -33,7 +33,7 @@ describe('the check of the members of quorum queues', () => {
     ])
   })
 
-  it('doctor suggests members on two further nodes, even if the RabbitMQ cluster has more', () => {
+  it('doctor suggests queue members on two further nodes, even if the RabbitMQ cluster has more nodes', () => {
     const [found] = amiss([queue([B])], [...NODES, 'rabbit@d', 'rabbit@e'])
     expect(found?.remediation).toMatch(
       /^rabbitmq-queues grow rabbit@a all && rabbitmq-queues grow rabbit@c all \(/,
@@ -78,7 +78,7 @@ describe('the check of the members of quorum queues', () => {
     ])
   })
 
-  it('doctor checks no members of classic queues, and of queues that the broker has not collected yet', () => {
+  it('doctor ignores queues for which the RabbitMQ broker reports no members, such as classic queues', () => {
     expect(amiss([{ name: 'classic' }])).toEqual([])
   })
 })

@@ -17,10 +17,12 @@ export interface QuorumQueue {
   readonly leader?: string | null | undefined
 }
 
-/** The number of members that RabbitMQ gives a quorum queue by default, if there are as many nodes. */
+/** The number of members that RabbitMQ gives a quorum queue by default. With fewer nodes, each node has a member. */
 const GROUP_SIZE = 3
 
 /**
+ * Returns the check results of the cluster's nodes and quorum queues.
+ *
  * @param running the names of the nodes that run
  * @param total the number of nodes of the cluster, including those that do not run
  */
@@ -73,7 +75,7 @@ function checkNodes(running: number, total: number): CheckResult {
     : ok(check, `${running} of ${total} run`)
 }
 
-/** Returns the problem of queues that were declared while fewer nodes ran, with the commands that add members. */
+/** Returns the check result for queues with too few members, with the commands that add members. */
 function growProblem(
   short: readonly { readonly name: string; readonly members: readonly string[] }[],
   running: readonly string[],

@@ -7,7 +7,7 @@ import { brokerReason } from '@integration-host/shared/messaging/rabbitmq/broker
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { tlsFailure } from '@integration-host/shared/tls/tls-failure'
 
-/** Returns the hosts and ports of a backend's address as they are written there, without user and password. */
+/** Returns the hosts and ports as they are written in a backend's address, without user and password. */
 export const hostOf = (url: Secret): string =>
   url
     .reveal()
@@ -35,12 +35,12 @@ export function unreachable(host: string, variable: string, error: unknown): Che
   )
 }
 
-/** The deadline of doctor passed before the backend responded. */
+/** The deadline of the command doctor passed before the backend responded. */
 export class DeadlinePassed extends Error {
   override readonly name = 'DeadlinePassed'
 }
 
-// Only the three backends have settings for the files of TLS.
+// Only Redis, PostgreSQL and RabbitMQ have settings for TLS files.
 function meaningOfTls(error: unknown, variable: string): readonly [string, string] | undefined {
   const [, prefix] = /^(REDIS|AMQP|DATABASE)_URL$/.exec(variable) ?? []
   const failure = tlsFailure(error instanceof Error ? (error.cause ?? error) : error)

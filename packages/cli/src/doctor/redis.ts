@@ -61,7 +61,8 @@ export async function examineRedis(
       signal,
       downAfterMs,
     })
-    // With several servers, the others are replicas or are being replaced: their roles and settings do not matter.
+    // If the address lists several servers, those that are not the primary are replicas or being replaced, so their
+    // roles and settings do not matter.
     if (examined.isPrimary || servers.length === 1) return [...results, ...examined.results]
     results.push(...examined.results.filter(({ check }) => check === 'connection'))
   }
@@ -75,7 +76,7 @@ interface Deps {
   readonly address: RedisAddress
   readonly tls: TlsFiles | undefined
   readonly requiredReplicas: number | undefined
-  /** What the Sentinels say; `null` without Sentinel. */
+  /** The `down-after-milliseconds` that the Sentinels report; `null` if the address names no Sentinels. */
   readonly downAfterMs: number | null
   readonly signal: AbortSignal
 }

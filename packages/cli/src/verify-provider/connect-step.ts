@@ -1,4 +1,4 @@
-/** The step connect: the authorization request, its callback, and the code exchange. */
+/** The step "connect": the authorization request, its callback, and the code exchange. */
 import { createHash, randomBytes } from 'node:crypto'
 import type { ProviderResponse } from './provider-call.ts'
 import { differs, failed, judged, type Line } from './report.ts'

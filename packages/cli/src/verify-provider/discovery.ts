@@ -1,4 +1,4 @@
-/** Reads the discovery document and the key set, and compares them with the documentation. */
+/** Reads the provider's discovery document and key set, and compares the document with the provider's documentation. */
 import { createPublicKey, type JsonWebKey, type KeyObject } from 'node:crypto'
 import type { ExpectedMember, Expectations } from './expectations.ts'
 import { asObject } from '@integration-host/shared/json'

@@ -1,4 +1,4 @@
-/** The steps that refresh, rotate and revoke the grant of the run. */
+/** The steps that refresh the grant of this run, rotate its refresh token, and revoke it. */
 import { signatureLine } from './id-token.ts'
 import type { ProviderResponse } from './provider-call.ts'
 import { asDocumented, differs, failed, judged, type Line } from './report.ts'
@@ -49,7 +49,7 @@ export async function* checkRefresh(session: Session): AsyncGenerator<Line> {
 
 export async function* checkPreviousToken(session: Session): AsyncGenerator<Line> {
   const { settings, previousRefreshToken, tokens } = session
-  const current = tokens as Tokens // not null: otherwise the step is skipped
+  const current = tokens as Tokens // not null: without tokens the step is skipped
   const reuse = await refresh(session, previousRefreshToken ?? '')
   const renewed = tokensOf(reuse, current)
   if (renewed !== null) {

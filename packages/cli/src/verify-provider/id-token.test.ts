@@ -41,7 +41,7 @@ function check(token: string, profile: ProviderProfile = intuit): Record<string,
 }
 
 describe('the checks of an id token', () => {
-  it('judges a documented id token as documented, and prints no claim value', () => {
+  it('reports an id token in the documented form as documented, and prints no claim value', () => {
     const seen = check(tokenOf())
     expect(Object.values(seen).every((text) => text.startsWith('as documented'))).toBe(true)
     expect(JSON.stringify(seen)).not.toMatch(/canary|9341453908059889/)
@@ -70,9 +70,12 @@ describe('the checks of an id token', () => {
     ['id token times', { exp: NOW - 500 }, /^failed: expired; /],
     ['id token times', { iat: NOW + 600, exp: NOW + 4_200 }, /^failed: .*compare the clocks$/],
     ['id token times', { exp: 'soon' }, 'failed: iat or exp is missing'],
-  ])('judges the check %s of an id token with %j', (name, changes, verdict) => {
-    expect(check(tokenOf(changes))[name]).toMatch(verdict)
-  })
+  ])(
+    'the id token check %s reports the expected verdict for an id token with %j',
+    (name, changes, verdict) => {
+      expect(check(tokenOf(changes))[name]).toMatch(verdict)
+    },
+  )
 
   it('the check of an id token without a nonce fails if the provider must repeat the nonce', () => {
     expect(check(tokenOf(), generic)['nonce']).toBe('failed: missing')

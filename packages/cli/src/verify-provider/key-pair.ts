@@ -33,7 +33,7 @@ export type KeyPairResult =
  * Presents a made-up code at the token endpoint. If client id and secret are valid, the response is `invalid_grant`,
  * otherwise `invalid_client` (RFC 6749 §5.2).
  *
- * @throws {NoResponse}
+ * @throws {NoResponse} no complete response was received.
  */
 export async function checkKeyPair(
   call: CallProvider,

@@ -1,4 +1,4 @@
-/** The lines of a report that can be published: verdicts and observations without secrets. */
+/** The lines of the verify-provider report: verdicts and observations. They have no secrets and can be published. */
 import { type Colour, createTable, plain } from '../terminal.ts'
 import { type Check, checks, type Expectations } from './expectations.ts'
 

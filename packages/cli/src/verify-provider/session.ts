@@ -39,7 +39,11 @@ export interface Session {
   readonly confirm: (question: string) => Promise<boolean>
   /** The text of the report for a step that the user did not confirm. */
   readonly notConfirmed: string
-  /** Prints the address to open in a browser, and resolves with the parameters of the callback. @throws {NoCallback} */
+  /**
+   * Prints the address to open in a browser, and resolves with the parameters of the callback.
+   *
+   * @throws {NoCallback} no usable callback arrived in time.
+   */
   readonly authorize: (url: string, state: string) => Promise<URLSearchParams>
 
   document: UsableDocument | null

@@ -1,4 +1,4 @@
-/** The steps of a verification, in order. Each declares its preconditions and its prompt, and yields its results. */
+/** The steps of verify-provider, in order. Each step declares its preconditions and its prompt, and yields results. */
 import { UsageError } from '../exit-code.ts'
 import { checkAccessToken, checkCreate, checkQuery } from './accounting-steps.ts'
 import { checkCallback } from './connect-step.ts'
@@ -216,7 +216,9 @@ function accountingAddress(
 }
 
 /**
- * Rejects the production address. At this point only the discovery document has been requested. @throws {UsageError}
+ * Checks the address of the accounting API before any request is sent to it.
+ *
+ * @throws {UsageError} the address is the production address, and --production was not given.
  */
 export function rejectProduction(
   accountingUrl: string | null,

@@ -19,7 +19,11 @@ export const processOption = { process: { type: 'string' } } as const
 export const PROCESS_HELP =
   '  --process NAME      the process; may be omitted if the coordinator has only one'
 
-/** Returns the path `/processes/<name>/transactions`. @throws {CommandFailed} */
+/**
+ * Returns the path `/processes/<name>/transactions`. If `name` is missing, the coordinator's only process is used.
+ *
+ * @throws {CommandFailed} the coordinator has several processes or none, or the request to the coordinator failed.
+ */
 export async function pathOf(service: ServiceApi, name: string | undefined): Promise<string> {
   if (name !== undefined) return `/processes/${encodeURIComponent(name)}/transactions`
   const { items } = await service.get('/processes', Processes)
@@ -28,7 +32,11 @@ export async function pathOf(service: ServiceApi, name: string | undefined): Pro
   throw new UsageError(`--process is needed; there are: ${[only, ...others].join(', ') || 'none'}`)
 }
 
-/** Returns the only positional argument, the id of a transaction. @throws {UsageError} */
+/**
+ * Returns the only positional argument, the id of a transaction.
+ *
+ * @throws {UsageError} the id is missing or invalid, or there are further arguments.
+ */
 export function oneId(positionals: readonly string[]): string {
   const [id, ...rest] = positionals
   if (id === undefined) throw new UsageError('The id of a transaction is needed')
@@ -42,7 +50,7 @@ function usableId(text: string): string {
   return id.data
 }
 
-/** Returns the query `?replay=…`, or an empty string to select the latest run. @throws {UsageError} */
+/** Returns the query `?replay=…`, or an empty string for the latest run. @throws {UsageError} the id is invalid. */
 export function replayQuery(text: string | undefined): string {
   if (text === undefined) return ''
   const id = ReplayID.safeParse(wholeNumber('--replay', text))

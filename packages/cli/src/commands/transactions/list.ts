@@ -85,7 +85,7 @@ const shortened = (text: string): string => {
   return line.length <= SHORT ? line : `${line.slice(0, SHORT).toWellFormed()}…`
 }
 
-/** Returns the status in the service's spelling. @throws {UsageError} */
+/** Returns the status in the service's spelling. @throws {UsageError} the status is unknown. */
 function statusOf(text: string): string {
   const status = headerStatuses.find((known) => known.toLowerCase() === text.toLowerCase())
   if (status === undefined)
@@ -93,7 +93,7 @@ function statusOf(text: string): string {
   return status
 }
 
-/** @throws {UsageError} */
+/** Returns the text if it is a time with an offset. @throws {UsageError} the text is not such a time. */
 function timeOf(text: string): string {
   if (!z.iso.datetime({ offset: true }).safeParse(text).success)
     throw new UsageError('--since must be a time such as 2026-01-31T08:00:00Z')

@@ -33,7 +33,7 @@ interface Line {
  * Queues a transaction for each line of a file, and reports the rejected lines. A transaction that is queued already is
  * not an error, so an interrupted file can be queued again from the start.
  *
- * @throws {CommandFailed}
+ * @throws {CommandFailed} the file cannot be read or sent, or a request to the coordinator failed.
  */
 export async function queueFile(
   file: string,

@@ -56,7 +56,7 @@ Examples:
   },
 }
 
-/** @throws {UsageError} */
+/** Parses the value of `--data`. @throws {UsageError} the value is not JSON. */
 function jsonOf(text: string): unknown {
   const value = parseJson(text)
   if (value === undefined)

@@ -63,7 +63,7 @@ const cli = (...args: readonly string[]) =>
 const routes = () => service.requests.map(({ route }) => route)
 
 describe('transactions list', () => {
-  it('transactions list reads pages up to --limit, and prints the cursor of the next page', async () => {
+  it('`transactions list` reads pages up to --limit, and prints the cursor of the next page', async () => {
     const { code, out, err } = await cli('list', '--limit', '3')
     expect([code, err]).toEqual([0, 'There are more: --cursor 3, or --all.\n'])
     expect(out.split('\n').map((line) => line.split(/ +/)[0])).toEqual(['ID', '5', '4', '3', ''])
@@ -75,7 +75,7 @@ describe('transactions list', () => {
     ])
   })
 
-  it('transactions list shows what a run waits for and prints each error on one line', async () => {
+  it('`transactions list` shows what a run waits for and prints each error on one line', async () => {
     const { out, err } = await cli('list', '--all')
     expect(err).toBe('')
     expect(out).toMatch(/^5 .*Waiting .*ACC-1$/m)
@@ -84,7 +84,7 @@ describe('transactions list', () => {
     expect(out.trimEnd().split('\n')).toHaveLength(6)
   })
 
-  it('transactions list sends its filters to the coordinator', async () => {
+  it('`transactions list` sends its filters to the coordinator', async () => {
     await cli(
       'list',
       '--status',
@@ -105,7 +105,7 @@ describe('transactions list', () => {
     })
   })
 
-  it('transactions list --json prints one document on each line, with all members of the response', async () => {
+  it('`transactions list --json` prints one document on each line, with all members of the response', async () => {
     expect((await cli('list', '--all', '--json')).json).toEqual(all)
   })
 })
@@ -122,7 +122,7 @@ describe('the option --process of commands on transactions', () => {
 })
 
 describe('commands that change a transaction', () => {
-  it('transactions queue, replay, resume and cancel send the values of their options', async () => {
+  it('`transactions queue`, `replay`, `resume` and `cancel` send the values of their options', async () => {
     expect((await cli('queue', '9', '--data', '{"n": 1}', '--realm', '77')).out).toBe(
       '9 is queued.\n',
     )
@@ -185,7 +185,7 @@ describe('transactions queue --file', () => {
     ['', 'has no transactions'],
     ['{"TransactionID": "1"}\n\n{', 'line 3: is not JSON; nothing was queued'],
   ])(
-    'rejects a file of transactions with the content %j and sends no request',
+    '`transactions queue --file` rejects a file that contains %j and sends no request',
     async (content, message) => {
       const { code, err } = await queue(content)
       expect([code, err]).toEqual([2, expect.stringContaining(message)])
@@ -193,7 +193,7 @@ describe('transactions queue --file', () => {
     },
   )
 
-  it('reports an error if the file of transactions cannot be read', async () => {
+  it('`transactions queue --file` reports an error if the file cannot be read', async () => {
     const { code, err } = await cli('queue', '--file', join(folder, 'none'))
     expect([code, err]).toEqual([2, expect.stringContaining('cannot be read (ENOENT)')])
   })
