@@ -14,8 +14,8 @@ export interface AppDeps {
 }
 
 /**
- * Serves every request that is not a company call: health, metrics and API documentation. Responds 401 or 404 on all
- * other paths.
+ * Creates the app that serves every request that is not forwarded to the accounting API: health, metrics and API
+ * documentation. The app responds 401 or 404 on all other paths.
  */
 export const createApp = (deps: AppDeps): Hono =>
   createServiceApp(

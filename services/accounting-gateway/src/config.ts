@@ -43,7 +43,7 @@ const shape = {
   /** Maximum time from the arrival of a call to the first byte of its response. Retries and waits are included. */
   DEADLINE_SECONDS: integer(1, 119).default(110),
   METRICS_BY_REALM: onOff(),
-  /** `off` disables the fast path (src/fast-path), so that `node:http` serves every connection. */
+  /** `off` disables the fast path for GET requests (src/fast-path), so that `node:http` serves every connection. */
   FAST_PATH: onOff('on'),
 }
 
@@ -83,10 +83,16 @@ export type Config = z.output<typeof EmbeddedConfig>
 export const readConfig = (env: Environment): z.output<typeof MainConfig> =>
   parseConfig(MainConfig, env)
 
-/** Reads the settings of a gateway that runs inside the embedded host, which has no Redis and no RabbitMQ. */
+/**
+ * Reads the settings of a gateway in the embedded host, which runs all services in one OS process without Redis and
+ * RabbitMQ.
+ */
 export const readEmbeddedConfig = (env: Environment): Config => parseConfig(EmbeddedConfig, env)
 
-/** Returns the limits of the provider profile. A limit whose setting is set has the value of the setting. */
+/**
+ * Returns the limits for calls to the accounting API: those of the provider profile, except where a setting overrides
+ * one.
+ */
 export function limitsOf(config: Config): ProviderLimits {
   const { calls, batchesPerMinute, coolDownSeconds } = config.PROVIDER_PROFILE.accounting.limits
   return {

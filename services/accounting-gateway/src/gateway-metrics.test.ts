@@ -25,7 +25,7 @@ const fetched = async (proxy: Proxy, path: string): Promise<number> => {
 }
 
 describe('metrics of the gateway', () => {
-  it('counts calls by status, without a label for the realm', async () => {
+  it('gateway_requests_total counts calls by status, without a label for the realm', async () => {
     const proxy = await open()
     for (const realm of ['1', '2', '404']) await fetched(proxy, `/v3/company/${realm}/x`)
     const text = await read(proxy)
@@ -34,7 +34,7 @@ describe('metrics of the gateway', () => {
     expect(text).not.toContain('realm=')
   })
 
-  it('counts calls by status and realm if METRICS_BY_REALM is on', async () => {
+  it('gateway_requests_total counts calls by status and realm if METRICS_BY_REALM is on', async () => {
     const proxy = await open({ METRICS_BY_REALM: 'on' })
     for (const realm of ['1', '2', '2']) await fetched(proxy, `/v3/company/${realm}/x`)
     expect(await read(proxy)).toContain(
@@ -55,7 +55,7 @@ describe('metrics of the rate limits', () => {
     return { calls, clock, readMetrics: () => metrics.read() }
   }
 
-  it('measures how long calls wait for a permit, and returns an available permit without a promise', async () => {
+  it('gateway_throttle_wait_seconds measures how long calls wait for a permit, and does not delay a permit that is available at once', async () => {
     const turn = Promise.withResolvers<Permit>()
     let isFree = true
     const { calls, clock, readMetrics } = watch(() => (isFree ? permit : turn.promise))
@@ -70,7 +70,7 @@ describe('metrics of the rate limits', () => {
     expect(text).toContain('gateway_throttle_wait_seconds_count{service="test"} 1\n')
   })
 
-  it('counts calls that the throttle rejects, but no calls whose callers disconnected while waiting', async () => {
+  it('gateway_throttled_total counts calls that the throttle rejects, but not calls whose callers disconnected while waiting', async () => {
     const { calls, readMetrics } = watch(async (realm) => {
       throw realm === 'busy' ? new IntegrationError('throttled', 'late') : new Error('gone')
     })
@@ -79,7 +79,7 @@ describe('metrics of the rate limits', () => {
     expect(await readMetrics()).toContain('gateway_throttled_total{service="test"} 1\n')
   })
 
-  it('reports the number of realms in a cool-down, and counts each realm until its cool-down ends', async () => {
+  it('gateway_realms_on_hold counts each realm until its cool-down ends', async () => {
     const { calls, clock, readMetrics } = watch(() => permit)
     calls.coolDown('1', 1_000)
     calls.coolDown('2', 5_000)

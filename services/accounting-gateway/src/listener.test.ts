@@ -41,9 +41,9 @@ const stillServes = async (): Promise<void> => {
 
 describe('a request with a hostile target', () => {
   it.each([
-    ['absolute form', 'http://127.0.0.1:EVIL/v3/company/1/x'],
-    ['absolute form with userinfo', 'http://127.0.0.1@127.0.0.1:EVIL/v3/company/1/x'],
-    ['absolute form of another scheme', 'ftp://127.0.0.1:EVIL/v3/company/1/x'],
+    ['a URL instead of a path (absolute form)', 'http://127.0.0.1:EVIL/v3/company/1/x'],
+    ['a URL with userinfo instead of a path', 'http://127.0.0.1@127.0.0.1:EVIL/v3/company/1/x'],
+    ['a URL of another scheme instead of a path', 'ftp://127.0.0.1:EVIL/v3/company/1/x'],
     ['an authority in the path', '//127.0.0.1:EVIL/v3/company/1/x'],
     ['an authority after a backslash', '/\\127.0.0.1:EVIL/v3/company/1/x'],
     ['an authority after two backslashes', '/\\\\127.0.0.1:EVIL/v3/company/1/x'],
@@ -57,8 +57,8 @@ describe('a request with a hostile target', () => {
     ['a backslash segment', '/v3/company/1\\..\\2/x'],
     ['a fragment', '/v3/company/1/x#/health/live'],
     ['a public path before a fragment', '/v3/company/1/x?/health/live#'],
-    ['asterisk form', '*'],
-    ['a realm with a dot', '/v3/company/1.1/x'],
+    ['an asterisk instead of a path', '*'],
+    ['a dot in its realm', '/v3/company/1.1/x'],
     ['a realm of 65 characters', `/v3/company/${'1'.repeat(65)}/x`],
     ['an encoded carriage return', '/v3/company/1/x%0d%0aX:y'],
     ['an encoded NUL', '/v3/company/1/%00'],
@@ -67,24 +67,30 @@ describe('a request with a hostile target', () => {
     ['a dot segment between encoded slashes', '/v3/company/1%2f..%2f2/x'],
     ['an @ in its realm', '/v3/company/1@127.0.0.1:EVIL/x'],
     ['an empty realm', '/v3/company//x'],
-  ])('responds 400 to a target with %s and sends nothing upstream', async (_what, target) => {
-    const answer = await raw(proxy.port, get(target.replace('EVIL', String(evil.port))))
-    expect(answer.status, answer.text).toBe(400)
-    expect(upstream.seen).toHaveLength(0)
-    await stillServes()
-  })
+  ])(
+    'the gateway responds 400 to a target with %s and sends nothing upstream',
+    async (_what, target) => {
+      const answer = await raw(proxy.port, get(target.replace('EVIL', String(evil.port))))
+      expect(answer.status, answer.text).toBe(400)
+      expect(upstream.seen).toHaveLength(0)
+      await stillServes()
+    },
+  )
 
   it.each([
     ['a tab character', '/v3/company/1/\tx'],
     ['a bare carriage return', '/v3/company/1/\rx'],
     ['a NUL character', '/v3/company/1/\0x'],
-  ])('responds 400 to %s in the target and sends nothing upstream', async (_what, target) => {
-    const answer = await raw(proxy.port, get(target))
-    expect(answer.status).toBe(400)
-    expect(upstream.seen).toHaveLength(0)
-  })
+  ])(
+    'the gateway responds 400 to %s in the target and sends nothing upstream',
+    async (_what, target) => {
+      const answer = await raw(proxy.port, get(target))
+      expect(answer.status).toBe(400)
+      expect(upstream.seen).toHaveLength(0)
+    },
+  )
 
-  it('responds 400 to an ambiguous target and 401 to a valid target if the request has no key', async () => {
+  it('the gateway responds 400 to an ambiguous target and 401 to a valid target if the request has no key', async () => {
     expect((await raw(proxy.port, get('//x/v3/company/1/x', 'Host: x\r\n'))).status).toBe(400)
     expect((await raw(proxy.port, get('/v3/company/1/x?/health/live', 'Host: x\r\n'))).status).toBe(
       401,
@@ -114,7 +120,7 @@ describe('methods and upgrades that address a proxy itself', () => {
     ],
     ['HTTP/2 by prior knowledge', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
     ['an unknown method', `DEBUGGER /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`],
-  ])('responds 400 to %s and sends nothing upstream', async (_what, bytes) => {
+  ])('the gateway responds 400 to %s and sends nothing upstream', async (_what, bytes) => {
     const answer = await raw(proxy.port, bytes.replace('EVIL', String(evil.port)))
     expect(answer.status, answer.text).toBe(400)
     expect(upstream.seen).toHaveLength(0)
@@ -148,14 +154,14 @@ describe('a request with hostile headers', () => {
     ['a Content-Length with a sign', `Host: x\r\n${AUTH}Content-Length: +4\r\n`],
     ['a bare line feed', `Host: x\nX-A: b\r\n${AUTH}`],
     ['a NUL in a header value', `Host: x\r\nX-A: \0\r\n${AUTH}`],
-  ])('responds 400 to %s and sends nothing upstream', async (_what, headers) => {
+  ])('the gateway responds 400 to %s and sends nothing upstream', async (_what, headers) => {
     const answer = await raw(proxy.port, get('/v3/company/1/x', headers))
     expect(answer.status, answer.text).toBe(400)
     expect(upstream.seen).toHaveLength(0)
     await stillServes()
   })
 
-  it('responds 431 to a request head of more than 16 KiB', async () => {
+  it('the gateway responds 431 to a request head of more than 16 KiB', async () => {
     const answer = await raw(
       proxy.port,
       get('/v3/company/1/x', `Host: x\r\n${AUTH}X-A: ${'a'.repeat(20_000)}\r\n`),
@@ -164,7 +170,7 @@ describe('a request with hostile headers', () => {
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('removes hostile headers from a request, and sends the headers of the gateway even if Connection lists them', async () => {
+  it('the gateway removes hostile headers from a request, and sends its own headers even if the Connection header lists them', async () => {
     const answer = await raw(
       proxy.port,
       get(
@@ -189,7 +195,7 @@ describe('a request with hostile headers', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('forwards a second request as a part of the body if it is within the Content-Length of the first', async () => {
+  it('the gateway forwards bytes that look like a second request as the body of the first request if its Content-Length covers them', async () => {
     const smuggled = get('/v3/company/2/x', `Host: x\r\nConnection: close\r\n`)
     const first = `POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}Content-Length: ${smuggled.length}\r\n\r\n`
     await raw(proxy.port, first + smuggled)
@@ -197,7 +203,7 @@ describe('a request with hostile headers', () => {
   })
 })
 
-it('closes the connection after responding 401 to a request before the request body has arrived', async () => {
+it('the gateway closes the connection after responding 401 to a request before the request body has arrived', async () => {
   const socket = connect(proxy.port, '127.0.0.1')
   socket.write('POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nx')
   let answer = ''
@@ -206,6 +212,6 @@ it('closes the connection after responding 401 to a request before the request b
   expect(answer).toMatch(/^HTTP\/1\.1 401 [\s\S]*\r\nConnection: close\r\n/)
 })
 
-it('opens no connection to a host that only a target or a header of this test file names', () => {
+it('the gateway opens no connection to the hosts that the hostile targets and headers of this test file name', () => {
   expect(evil.connections()).toBe(0)
 })

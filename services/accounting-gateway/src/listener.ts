@@ -23,7 +23,7 @@ import { requestBody } from './proxy/request-body.ts'
 import { readTarget } from './proxy/target.ts'
 
 export interface ListenerDeps {
-  /** Serves every request that is not a company call. */
+  /** Serves every request that is not forwarded to the accounting API. */
   readonly app: NodeListener
   readonly proxy: ProxyCallDeps
   readonly keys: readonly Secret[]
@@ -45,13 +45,13 @@ export interface Listener {
    */
   attach(server: Server): void
   /**
-   * Starts rejecting company calls: all new calls, and all calls that wait for a token, a permit or the next attempt.
-   * Calls with a request in flight upstream continue.
+   * Starts rejecting calls to the accounting API: all new calls, and all calls that wait for a token, a permit or the
+   * next attempt. Calls with a request in flight upstream continue.
    */
   shutDown(): void
 }
 
-/** The route under which logs and traces record company calls. */
+/** The route name under which logs and traces record the calls to the accounting API. */
 const ROUTE = '/v3/company/:realm/*'
 /**
  * The gateway rejects these methods because they address the proxy itself. All other methods are forwarded, and the
@@ -71,8 +71,8 @@ export function createListener(deps: ListenerDeps): Listener {
   let isShuttingDown = false
 
   /**
-   * Forwards one company call and records its result in log and metrics. Sends a problem document if the call failed.
-   * Returns the status.
+   * Forwards one call to the accounting API, and records its result in the log and the metrics. Sends a problem
+   * document if the call failed. Returns the status.
    */
   async function handle(companyCall: CompanyCall): Promise<number> {
     const { request, response, target, requestId } = companyCall

@@ -33,7 +33,7 @@ const get = (url: string, path: string) =>
   fetch(url + path, { headers: { Authorization: `Bearer ${KEY}` } })
 
 describe('the gateway as a separate process', () => {
-  it('reports every invalid setting in one message without values, and exits with code 1', async () => {
+  it('the gateway process reports every invalid setting in one message without values, and exits with code 1', async () => {
     const gateway = start({
       SERVICE_API_KEY: 'too-short',
       PORT: '7218x',
@@ -55,7 +55,7 @@ describe('the gateway as a separate process', () => {
     expect(gateway.output().match(/The settings are not usable/g)).toHaveLength(1)
   })
 
-  it('starts while all dependencies are unavailable, reports them as down, and exits with code 0 on SIGTERM', async () => {
+  it('the gateway process starts while all dependencies are unavailable, reports them as down, and exits with code 0 on SIGTERM', async () => {
     const gateway = start(nothingReachable)
     const url = await gateway.url()
     expect((await fetch(`${url}/health/live`)).status).toBe(200)
@@ -76,7 +76,7 @@ describe('the gateway as a separate process', () => {
     expect(await gateway.ended).toMatchObject({ code: 0 })
   })
 
-  it('completes the call in flight on SIGTERM, accepts no further call, and exits with code 0', async () => {
+  it('on SIGTERM the gateway process completes the call in flight, accepts no further call, and exits with code 0', async () => {
     let finish = (): void => {}
     const upstream = opened.use(
       await startFakeServer((_request, response) => {
@@ -100,14 +100,16 @@ describe('the gateway as a separate process', () => {
     expect(await gateway.ended).toMatchObject({ code: 0 })
   })
 
-  it('logs a warning at start if REDIS_URL is not set', async () => {
+  it('the gateway process logs a warning at start if REDIS_URL is not set', async () => {
     const { REDIS_URL: _, ...env } = nothingReachable
     const gateway = start(env)
     await gateway.url()
-    expect(gateway.output()).toContain('REDIS_URL is not set: limits hold per replica')
+    expect(gateway.output()).toContain(
+      'REDIS_URL is not set: each gateway replica limits only its own calls',
+    )
   })
 
-  it('does not start if the discovery document contains no address of the accounting API', async () => {
+  it('the gateway process does not start if the discovery document contains no address of the accounting API', async () => {
     const provider = opened.use(
       await startFakeServer((_request, response) => response.end('{"issuer":"x"}')),
     )
@@ -173,8 +175,8 @@ describe('three gateway processes that share Redis and RabbitMQ', () => {
         { everyMs: 300 },
       )
 
-    // The profile `intuit` allows ten calls per second over both replicas, so two of the twelve calls have to wait for
-    // the next second.
+    // The profile `intuit` allows ten calls per second over both gateway replicas, so two of the twelve calls have to
+    // wait for the next second.
     const from = performance.now()
     const answers = await Promise.all(
       Array.from({ length: 12 }, (_, index) => get(urls[index % 2] ?? '', '/v3/company/2/x')),

@@ -92,7 +92,7 @@ async function call(method: string) {
 }
 
 describe.skipIf(process.platform !== 'linux')('a body of 512 MB through the gateway', () => {
-  it('downloads 512 MB through the gateway in constant memory', async () => {
+  it('a download of 512 MB through the gateway uses constant memory', async () => {
     upstream.handle = (_request, response) => pipeline(body(), response)
     const { request, answer } = await call('GET')
     request.end()
@@ -103,7 +103,7 @@ describe.skipIf(process.platform !== 'linux')('a body of 512 MB through the gate
     expect(used.grownMb()).toBeLessThan(GROWTH_MB)
   })
 
-  it('uploads 512 MB through the gateway in constant memory', async () => {
+  it('an upload of 512 MB through the gateway uses constant memory', async () => {
     const used = memory(gateway.pid)
     const { stream, length } = sink((bytes) => used.sample(bytes))
     upstream.handle = async (received, response) => {

@@ -40,7 +40,8 @@ await runService(NAME, async () => {
     }),
   )
   const { REDIS_URL, REDIS_KEY_PREFIX } = config
-  if (REDIS_URL === undefined) logger.warn('REDIS_URL is not set: limits hold per replica')
+  if (REDIS_URL === undefined)
+    logger.warn('REDIS_URL is not set: each gateway replica limits only its own calls')
   const limits =
     REDIS_URL === undefined
       ? createGatewayLimits(limitsOf(config))

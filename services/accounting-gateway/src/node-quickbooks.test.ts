@@ -62,14 +62,14 @@ describe('node-quickbooks through the gateway, at the sandbox provider', () => {
     call = quickBooks(proxy.url, KEY)
   })
 
-  it('queries the company that belongs to the realm', async () => {
+  it('node-quickbooks, which calls the gateway, reads the company that belongs to the realm', async () => {
     const found = await call<{ QueryResponse: { CompanyInfo: object[] } }>('findCompanyInfos', '')
     expect(found.QueryResponse.CompanyInfo).toHaveLength(1)
     const company = await call<{ CompanyName: string }>('getCompanyInfo', REALM)
     expect(found.QueryResponse.CompanyInfo).toContainEqual(company)
   })
 
-  it('creates only one invoice if node-quickbooks sends the same requestId several times', async () => {
+  it('the provider creates only one invoice if node-quickbooks sends the same requestId several times', async () => {
     const invoice = { CustomerRef: { value: '1' }, DocNumber: 'Nr. 1 – für Ärzte' }
     const [first, again, other] = [
       await call<{ Id: string }>('createInvoice', { ...invoice, requestId: 'r-1' }),
@@ -81,7 +81,7 @@ describe('node-quickbooks through the gateway, at the sandbox provider', () => {
     expect(other.Id).not.toBe(first.Id)
   })
 
-  it('receives an error response of the provider unchanged', async () => {
+  it('node-quickbooks receives an error response of the provider unchanged', async () => {
     await expect(call('findCustomers', { DisplayName: "O'Hara" })).rejects.toMatchObject({
       response: {
         status: 400,
@@ -102,7 +102,7 @@ describe('requests of node-quickbooks', () => {
     [/\/invoice$/, 'application/json', { Invoice: { Id: '5', SyncToken: '1', Memo: 'ü' } }],
   ]
 
-  /** Returns a recorded request without the values that are different in every run. */
+  /** A recorded request, without the values that are different in every run. */
   interface Arrived {
     readonly method: string
     readonly url: string
@@ -147,11 +147,23 @@ describe('requests of node-quickbooks', () => {
         ]),
     ],
     ['a query as text', 1, (call) => call('findCustomers', "where Id in ('1','2') and x > '#\\'")],
-    ['a read', 1, (call) => call('getInvoice', '5')],
-    ['a report', 1, (call) => call('reportBalanceSheet', { start_date: '2026-01-01' })],
-    ['a creation', 1, (call) => call('createInvoice', { Memo: 'ü', allowDuplicateDocNum: true })],
-    ['an update', 1, (call) => call('updateInvoice', { Id: '5', SyncToken: '0', Memo: 'ü' })],
-    ['a deletion', 1, (call) => call('deleteInvoice', { Id: '5', SyncToken: '0' })],
+    ['the reading of an invoice', 1, (call) => call('getInvoice', '5')],
+    [
+      'a request for a report',
+      1,
+      (call) => call('reportBalanceSheet', { start_date: '2026-01-01' }),
+    ],
+    [
+      'the creation of an invoice',
+      1,
+      (call) => call('createInvoice', { Memo: 'ü', allowDuplicateDocNum: true }),
+    ],
+    [
+      'the update of an invoice',
+      1,
+      (call) => call('updateInvoice', { Id: '5', SyncToken: '0', Memo: 'ü' }),
+    ],
+    ['the deletion of an invoice', 1, (call) => call('deleteInvoice', { Id: '5', SyncToken: '0' })],
     [
       'a batch',
       1,
@@ -161,7 +173,7 @@ describe('requests of node-quickbooks', () => {
           { bId: '2', Query: "select * from Customer where Id = '1'" },
         ]),
     ],
-    ['a PDF', 1, (call) => call('getInvoicePdf', '5')],
+    ['a request for a PDF', 1, (call) => call('getInvoicePdf', '5')],
     [
       'an upload that is linked to an invoice',
       2,
@@ -170,7 +182,7 @@ describe('requests of node-quickbooks', () => {
   ]
 
   it.each(operations)(
-    'forwards %s and its response unchanged',
+    'the gateway forwards %s and its response unchanged',
     async (_what, requests, operate) => {
       const arrived: Arrived[] = []
       const bearers: (string | undefined)[] = []
@@ -189,7 +201,7 @@ describe('requests of node-quickbooks', () => {
     },
   )
 
-  it('relays the bytes of a PDF unchanged', async () => {
+  it('the gateway relays the bytes of a PDF unchanged', async () => {
     const upstream = opened.use(await recorder([], []))
     const proxy = opened.use(await startGateway(upstream.url, tokens.url))
     expect(pdf.equals(await quickBooks(proxy.url, KEY)<Buffer>('getInvoicePdf', '5'))).toBe(true)

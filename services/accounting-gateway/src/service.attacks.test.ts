@@ -130,7 +130,7 @@ const smugglers: readonly (readonly [what: string, headers: string, body: string
 
 describe('request smuggling', () => {
   it.each(smugglers)(
-    'forwards no second request that is smuggled by %s',
+    'the gateway forwards no second request that is smuggled by %s',
     async (_what, headers, body) => {
       const head = `PUT /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}${headers}\r\n\r\n`
       const { text, status } = await attack(head + body + SMUGGLED)
@@ -164,7 +164,7 @@ describe('a request that tries to select another host', () => {
       'Host: x\r\nProxy-Connection: keep-alive\r\nProxy-Authorization: Basic eDp5',
     ],
   ])(
-    'sends a request with %s to the configured address and the realm of its path, and only with a valid key',
+    'the gateway sends a request with %s only to the configured address and the realm of its path, and only if the key is valid',
     async (_what, headers) => {
       const lines = `GET /v3/company/1/x HTTP/1.1\r\n${headers}\r\nConnection: close\r\n`
       expect((await attack(`${lines}\r\n`)).status).toBe(401)
@@ -192,7 +192,7 @@ describe('a request that tries to select another host', () => {
       'an unknown value of Expect',
       `PUT /v3/company/1/x HTTP/1.1\r\nHost: x\r\n${AUTH}Expect: x\r\n\r\n`,
     ],
-  ])('rejects a request with %s and sends nothing upstream', async (_what, bytes) => {
+  ])('the gateway rejects a request with %s and sends nothing upstream', async (_what, bytes) => {
     const { status, text } = await attack(bytes)
     expect([400, 417, 505], text).toContain(status)
     expect(upstream.seen).toHaveLength(0)
@@ -202,16 +202,19 @@ describe('a request that tries to select another host', () => {
     'CONNECT EVIL HTTP/1.1',
     'CONNECT 127.0.0.1:5432 HTTP/1.1',
     'GET http://EVIL/ HTTP/1.1',
-  ])('opens no tunnel for the request line %s, and reads nothing after its head', async (line) => {
-    const { text } = await attack(`${line}\r\nHost: EVIL\r\n${AUTH}\r\nGET / HTTP/1.1\r\n\r\n`)
-    expect(text).toMatch(/^HTTP\/1\.1 400 /)
-    expect(upstream.seen).toHaveLength(0)
-  })
+  ])(
+    'the gateway opens no tunnel for the request line %s, and ignores all bytes after the request head',
+    async (line) => {
+      const { text } = await attack(`${line}\r\nHost: EVIL\r\n${AUTH}\r\nGET / HTTP/1.1\r\n\r\n`)
+      expect(text).toMatch(/^HTTP\/1\.1 400 /)
+      expect(upstream.seen).toHaveLength(0)
+    },
+  )
 })
 
 describe('a hostile response of upstream', () => {
   it.each([301, 302, 303, 307, 308])(
-    'relays a %i redirect to another host without following it',
+    'the gateway relays a %i redirect to another host without following it',
     async (status) => {
       const before = upstream.handle
       upstream.handle = (_request, response) =>
@@ -222,7 +225,7 @@ describe('a hostile response of upstream', () => {
     },
   )
 
-  it('removes from a response all cookies, headers that apply to an origin, and headers that contain the token', async () => {
+  it('the gateway removes cookies, headers that apply to an origin, and headers that contain the token from a response', async () => {
     const before = upstream.handle
     upstream.handle = (request, response) =>
       response
@@ -267,28 +270,31 @@ describe('authorization of callers', () => {
   const companyPaths = REALMS.map((realm) => `/v3/company/${realm}/x`)
   const openPaths = ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']
 
-  it.each(keys)('serves only public resources to a request with %s', async (_what, headers) => {
-    for (const path of [
-      ...companyPaths,
-      '/v3/company/unknown/x',
-      '/',
-      '/v3',
-      '/healthz',
-      '/docs/x',
-    ])
-      for (const method of methods) {
-        const answer = await fetch(proxy.url + path, { method, headers })
-        expect([method, path, answer.status]).toEqual([method, path, 401])
+  it.each(keys)(
+    'the gateway serves only public resources to a request with %s',
+    async (_what, headers) => {
+      for (const path of [
+        ...companyPaths,
+        '/v3/company/unknown/x',
+        '/',
+        '/v3',
+        '/healthz',
+        '/docs/x',
+      ])
+        for (const method of methods) {
+          const answer = await fetch(proxy.url + path, { method, headers })
+          expect([method, path, answer.status]).toEqual([method, path, 401])
+        }
+      for (const path of openPaths) {
+        const answer = await fetch(proxy.url + path, { headers })
+        expect([path, answer.status]).not.toEqual([path, 401])
+        callerReceived += await answer.text()
       }
-    for (const path of openPaths) {
-      const answer = await fetch(proxy.url + path, { headers })
-      expect([path, answer.status]).not.toEqual([path, 401])
-      callerReceived += await answer.text()
-    }
-    expect(upstream.seen).toHaveLength(0)
-  })
+      expect(upstream.seen).toHaveLength(0)
+    },
+  )
 
-  it('accepts the service key for every realm, and sends each call with the token of its realm', async () => {
+  it('the gateway accepts the service key for every realm, and sends each call with the token of its realm', async () => {
     for (const path of companyPaths)
       for (const method of methods) expect((await proxy.call(path, { method })).status).toBe(200)
     expect(upstream.seen).toHaveLength(companyPaths.length * methods.length)
@@ -298,14 +304,14 @@ describe('authorization of callers', () => {
     }
   })
 
-  it('responds 401 if the service key is in the query', async () => {
+  it('the gateway responds 401 if the service key is in the query', async () => {
     const answer = await fetch(`${proxy.url}/v3/company/1/x?access_token=${KEY}`)
     expect(answer.status).toBe(401)
   })
 })
 
 describe('a request with a wrong service key', () => {
-  it('sends the same 401 response to every wrong key, even if the key is similar to the valid key', async () => {
+  it('the gateway sends the same 401 response to every wrong key, even if the key is similar to the valid key', async () => {
     const answers = new Set<string>()
     for (const key of [
       `x${KEY.slice(1)}`,
@@ -324,7 +330,7 @@ describe('a request with a wrong service key', () => {
     expect([...answers]).toEqual([expect.stringMatching(/^401 .*"unauthorized"/)])
   })
 
-  it('serves a call with a valid key, and forwards none of 1,000 concurrent calls with wrong keys', async () => {
+  it('the gateway serves a call with a valid key, and forwards none of 1,000 concurrent calls with wrong keys', async () => {
     const before = tokens.seen.length
     const wrong = Array.from({ length: 1_000 }, async (_, index) => {
       const headers = { Authorization: `Bearer ${KEY.slice(0, -4)}${1_000 + index}` }
@@ -341,7 +347,7 @@ describe('a request with a wrong service key', () => {
 })
 
 describe('resolution of host names (DNS rebinding)', () => {
-  it('resolves only the host name of ACCOUNTING_URL, once per upstream connection', async () => {
+  it('the gateway resolves only the host name of ACCOUNTING_URL, once per upstream connection', async () => {
     const { port } = new URL(upstream.url)
     await using named = await startGateway(`http://localhost:${port}`, tokens.url)
     const lookups: string[] = []
@@ -374,11 +380,11 @@ describe('resolution of host names (DNS rebinding)', () => {
   })
 })
 
-it('opens no connection to a host that only a target, header or redirect of this test file names', () => {
+it('the gateway opens no connection to the hosts that the hostile targets, headers and redirects of this test file name', () => {
   expect(evil.connections()).toBe(0)
 })
 
-it('writes no token or key to a response, a metric or the log in any test of this file', async () => {
+it('the gateway writes no token or key to a response, a metric or the log in any test of this file', async () => {
   const log = proxy.logText()
   // Checks that the search for secrets below is not trivial: tokens were requested and calls were logged.
   expect(tokens.tokens().length).toBeGreaterThan(0)

@@ -58,19 +58,22 @@ const call = (proxy: Gateway, method: string, path = '/v3/company/1/x') =>
   proxy.call(path, { method, ...(method !== 'GET' && method !== 'HEAD' && { body: 'body' }) })
 
 describe('the repetition of a failed attempt', () => {
-  it.each([502, 503, 504])('repeats a GET after status %i until it succeeds', async (status) => {
-    upstream.handle = statuses([status], [status], [200])
-    expect(await text(await call(await open(), 'GET'))).toEqual([200, '200 '])
-    expect(upstream.seen).toHaveLength(3)
-  })
+  it.each([502, 503, 504])(
+    'the gateway repeats a GET after status %i until it succeeds',
+    async (status) => {
+      upstream.handle = statuses([status], [status], [200])
+      expect(await text(await call(await open(), 'GET'))).toEqual([200, '200 '])
+      expect(upstream.seen).toHaveLength(3)
+    },
+  )
 
-  it('repeats a PUT if the connection to upstream breaks', async () => {
+  it('the gateway repeats a PUT if the connection to upstream breaks', async () => {
     upstream.handle = statuses('drop', 'drop', [200])
     expect(await text(await call(await open(), 'PUT'))).toEqual([200, '200 body'])
     expect(upstream.seen).toHaveLength(3)
   })
 
-  it('relays the last error response unchanged after three retries', async () => {
+  it('the gateway relays the last error response unchanged after three retries', async () => {
     upstream.handle = statuses([503, { 'X-From': 'upstream', intuit_tid: 't1' }])
     const answer = await call(await open(), 'GET')
     expect(answer.headers.get('x-from')).toBe('upstream')
@@ -80,7 +83,7 @@ describe('the repetition of a failed attempt', () => {
   })
 
   it.each([400, 403, 404, 409, 500])(
-    'relays status %i without a retry and without a token refresh',
+    'the gateway relays status %i without a retry and without a token refresh',
     async (status) => {
       upstream.handle = statuses([status])
       expect((await call(await open(), 'GET')).status).toBe(status)
@@ -89,7 +92,7 @@ describe('the repetition of a failed attempt', () => {
     },
   )
 
-  it('repeats a POST with the same requestid and body', async () => {
+  it('the gateway repeats a failed POST with the same requestid and body', async () => {
     upstream.handle = statuses([503], 'drop', [200])
     const answer = await call(await open(), 'POST')
     const id = answer.headers.get('x-requestid')
@@ -99,7 +102,7 @@ describe('the repetition of a failed attempt', () => {
     )
   })
 
-  it('returns X-RequestId and intuit_tid with a problem document, so that the caller can repeat the call', async () => {
+  it('the gateway returns X-RequestId and intuit_tid with a problem document, so that the caller can repeat the call', async () => {
     upstream.handle = statuses([503, { intuit_tid: 't1' }], 'drop')
     const answer = await call(await open(), 'POST')
     expect(answer.status).toBe(502)
@@ -115,7 +118,7 @@ describe('the repetition of a failed attempt', () => {
     ['status 503', [503]],
   ] as const)('a POST that failed with %s', (_, failure) => {
     it.each(['/v3/company/1/x', '/v3/company/1/x?requestid=mine'])(
-      'sends a POST to %s once under the generic profile, because no key prevents a duplicate',
+      'the gateway sends a POST to %s only once if the provider profile is generic, because no key prevents a duplicate',
       async (path) => {
         upstream.handle = statuses(failure, [200])
         const proxy = await open({ settings: { PROVIDER_PROFILE: 'generic' } })
@@ -126,7 +129,7 @@ describe('the repetition of a failed attempt', () => {
       },
     )
 
-    it('repeats a POST with the same requestid if the provider profile is intuit', async () => {
+    it('the gateway repeats a POST with the same requestid if the provider profile is intuit', async () => {
       upstream.handle = statuses(failure, [200])
       const response = await call(await open(), 'POST')
       const path = `/v3/company/1/x?requestid=${response.headers.get('x-requestid')}`
@@ -134,20 +137,20 @@ describe('the repetition of a failed attempt', () => {
       expect(upstream.seen.map(({ url }) => url)).toEqual([path, path])
     })
 
-    it('sends a POST only once if the caller spelled requestid in an undocumented way', async () => {
+    it('the gateway sends a POST only once if the caller spelled requestid in an undocumented way', async () => {
       upstream.handle = statuses(failure, [200])
       await call(await open(), 'POST', '/v3/company/1/x?requestId=mine')
       expect(upstream.seen.map(({ url }) => url)).toEqual(['/v3/company/1/x?requestId=mine'])
     })
   })
 
-  it('never repeats a PATCH', async () => {
+  it('the gateway never repeats a PATCH after status 503', async () => {
     upstream.handle = statuses([503], [200])
     expect((await call(await open(), 'PATCH')).status).toBe(503)
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('repeats a POST whose chunked body was small enough to buffer', async () => {
+  it('the gateway repeats a POST whose chunked body was small enough to buffer', async () => {
     upstream.handle = statuses([503], [200])
     const body = new Blob(['chunk by chunk']).stream()
     const answer = await (
@@ -157,7 +160,7 @@ describe('the repetition of a failed attempt', () => {
     expect(upstream.seen[1]?.headers['transfer-encoding']).toBe('chunked')
   })
 
-  it('does not repeat a call once more than 1 MiB of its body has been sent', async () => {
+  it('the gateway does not repeat a call once more than 1 MiB of its body has been sent', async () => {
     upstream.handle = async (request, response) => {
       await bodyOf(request)
       response.writeHead(503).end('unchanged')
@@ -169,7 +172,7 @@ describe('the repetition of a failed attempt', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('responds 502 without revealing the address of upstream if upstream refuses the connection', async () => {
+  it('the gateway responds 502 without revealing the address of upstream if upstream refuses the connection', async () => {
     const { port } = upstream
     await upstream[Symbol.asyncDispose]()
     const proxy = await open()
@@ -183,7 +186,7 @@ describe('the repetition of a failed attempt', () => {
     expect((await call(proxy, 'GET')).status).toBe(200)
   })
 
-  it('responds 504 if upstream sends no response before the deadline', async () => {
+  it('the gateway responds 504 if upstream sends no response before the deadline', async () => {
     upstream.handle = () => {}
     const answer = await call(await open({ settings: { DEADLINE_SECONDS: '1' } }), 'GET')
     expect(answer.status).toBe(504)
@@ -191,7 +194,7 @@ describe('the repetition of a failed attempt', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('responds 408 if the caller does not send the complete request body before the deadline', async () => {
+  it('the gateway responds 408 if the caller does not send the complete request body before the deadline', async () => {
     const proxy = await open({ settings: { DEADLINE_SECONDS: '1' } })
     const head = `POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Length: 10\r\n\r\n`
     const answer = await raw(proxy.port, `${head}half`)
@@ -209,7 +212,7 @@ describe('a 401 from upstream', () => {
       response.writeHead(isBad ? 401 : 200).end(body)
     }
 
-  it('refreshes the token once for 50 calls that received 401, and repeats all 50 calls', async () => {
+  it('the gateway refreshes the token once for 50 calls that received 401, and repeats all 50 calls', async () => {
     upstream.handle = rejectVersion(1)
     const proxy = await open()
     const answers = await Promise.all(Array.from({ length: 50 }, () => call(proxy, 'POST')))
@@ -218,12 +221,12 @@ describe('a 401 from upstream', () => {
     expect(tokens.credentials.get('1')?.version).toBe(2)
   })
 
-  it('repeats a PATCH after 401, because a call with a rejected token was not executed', async () => {
+  it('the gateway repeats a PATCH after 401, because a call with a rejected token was not executed', async () => {
     upstream.handle = rejectVersion(1)
     expect(await text(await call(await open(), 'PATCH'))).toEqual([200, 'body'])
   })
 
-  it('relays 401 if the refreshed token is rejected as well', async () => {
+  it('the gateway relays 401 if the refreshed token is rejected as well', async () => {
     upstream.handle = statuses([401, { 'WWW-Authenticate': 'Bearer realm="upstream"' }])
     const answer = await call(await open(), 'GET')
     expect(answer.headers.get('www-authenticate')).toBe('Bearer realm="upstream"')
@@ -231,7 +234,7 @@ describe('a 401 from upstream', () => {
     expect(upstream.seen).toHaveLength(2)
   })
 
-  it('relays 401 if the request body cannot be sent again, and refreshes the token for the next call', async () => {
+  it('the gateway relays 401 if the request body cannot be sent again, and refreshes the token for the next call', async () => {
     upstream.handle = rejectVersion(1)
     const proxy = await open()
     const big = await proxy.call('/v3/company/1/x', {
@@ -244,7 +247,7 @@ describe('a 401 from upstream', () => {
     expect((await call(proxy, 'GET')).status).toBe(200)
   })
 
-  it('refreshes the token only once for several calls if upstream rejects every token', async () => {
+  it('the gateway refreshes the token only once for several calls if upstream rejects every token', async () => {
     upstream.handle = statuses([401])
     const proxy = await open()
     for (let made = 0; made < 10; made += 1) expect((await call(proxy, 'GET')).status).toBe(401)
@@ -267,7 +270,7 @@ describe('a 401 from upstream', () => {
     })
   })
 
-  it('responds 424 if the refresh after a 401 reports a faulted credential', async () => {
+  it('the gateway responds 424 if the refresh after a 401 reports a faulted credential', async () => {
     const proxy = await open()
     await (await call(proxy, 'GET')).text()
     const credential = tokens.credentials.get('1')
@@ -282,7 +285,7 @@ describe('a 401 from upstream', () => {
 })
 
 describe('a 429 from upstream', () => {
-  it('sends no call of the realm upstream until Retry-After has passed, and still sends calls of other realms', async () => {
+  it('the gateway sends no call of the realm upstream until Retry-After has passed, and still sends calls of other realms', async () => {
     upstream.handle = statuses([429, { 'Retry-After': '3' }], [200])
     const proxy = await open()
     const startedAt = performance.now()
@@ -300,7 +303,7 @@ describe('a 429 from upstream', () => {
     expect(performance.now() - startedAt).toBeGreaterThan(2_990)
   })
 
-  it('accepts an HTTP date in Retry-After', async () => {
+  it('the gateway accepts an HTTP date in Retry-After', async () => {
     const at = new Date(Date.now() + 2_000).toUTCString()
     upstream.handle = statuses([429, { 'Retry-After': at }], [200])
     expect((await call(await open(), 'GET')).status).toBe(200)
@@ -313,7 +316,7 @@ describe('a 429 from upstream', () => {
     ['a negative value', '-120', 60],
     ['an invalid value', 'soon', 60],
   ])(
-    'starts a cool-down of bounded length after 429 with %s in Retry-After',
+    'the gateway starts a cool-down of bounded length after 429 with %s in Retry-After',
     async (_what, value, seconds) => {
       upstream.handle = statuses([429, { 'Retry-After': value }], [200])
       const proxy = await open({ settings: { DEADLINE_SECONDS: '30' } })
@@ -325,7 +328,7 @@ describe('a 429 from upstream', () => {
     },
   )
 
-  it('relays 429 at once, with Retry-After added, if the cool-down ends after the deadline', async () => {
+  it('the gateway relays 429 at once, with Retry-After added, if the cool-down ends after the deadline', async () => {
     upstream.handle = statuses([429], [200])
     const proxy = await open({ settings: { DEADLINE_SECONDS: '30', HOLD_SECONDS: '60' } })
     const from = performance.now()
@@ -346,7 +349,7 @@ describe('a 429 from upstream', () => {
     expect(metrics).toMatch(/gateway_realms_on_hold\{[^}]*\} 1/)
   })
 
-  it('starts a cool-down even if the call that received 429 must not be repeated', async () => {
+  it('the gateway starts a cool-down even if the call that received 429 must not be repeated', async () => {
     upstream.handle = statuses([429], [200])
     const proxy = await open({ settings: { DEADLINE_SECONDS: '30' } })
     expect((await call(proxy, 'PATCH')).status).toBe(429)
@@ -355,7 +358,7 @@ describe('a 429 from upstream', () => {
 })
 
 describe('the throttle of the gateway', () => {
-  it('delays calls that exceed the rate limit instead of rejecting them', async () => {
+  it('the gateway delays calls that exceed the rate limit instead of rejecting them', async () => {
     const proxy = await open({ settings: { REQUESTS_PER_SECOND: '5' } })
     const from = performance.now()
     const answers = await Promise.all(Array.from({ length: 11 }, () => call(proxy, 'GET')))
@@ -363,7 +366,7 @@ describe('the throttle of the gateway', () => {
     expect(performance.now() - from).toBeGreaterThan(1_900)
   })
 
-  it('never has more calls in flight upstream than CONCURRENT_REQUESTS', async () => {
+  it('the gateway never has more calls in flight upstream than CONCURRENT_REQUESTS', async () => {
     let openCalls = 0
     let most = 0
     upstream.handle = async (_request, response) => {
@@ -378,7 +381,7 @@ describe('the throttle of the gateway', () => {
     expect(most).toBe(3)
   })
 
-  it('limits batch calls to BATCHES_PER_MINUTE without delaying other calls of the realm', async () => {
+  it('the gateway limits batch calls to BATCHES_PER_MINUTE without delaying other calls of the realm', async () => {
     const proxy = await open({ settings: { BATCHES_PER_MINUTE: '2', DEADLINE_SECONDS: '5' } })
     const batch = () => call(proxy, 'POST', '/v3/company/1/batch?minorversion=75')
     const answers = await Promise.all([batch(), batch(), batch()])
@@ -389,7 +392,7 @@ describe('the throttle of the gateway', () => {
     expect((await call(proxy, 'POST', '/v3/company/2/batch')).status).toBe(200)
   })
 
-  it('gives the concurrency slot of a caller that disconnected to the next call', async () => {
+  it('the gateway gives a concurrency slot to the next call when the caller of the current one disconnects', async () => {
     const held: (() => void)[] = []
     upstream.handle = (_request, response) => void held.push(() => response.end())
     const proxy = await open({ settings: { CONCURRENT_REQUESTS: '1' } })
@@ -406,7 +409,7 @@ describe('the throttle of the gateway', () => {
 })
 
 describe('an unavailable token-service', () => {
-  it('uses the cached token while token-service is unavailable, and responds 503 with Retry-After after the token has expired', async () => {
+  it('the gateway uses the cached token while token-service is unavailable, and responds 503 with Retry-After after the token has expired', async () => {
     const credential = tokens.credentials.get('1')
     // The gateway does not use a token in the last five seconds before its expiry.
     if (credential !== undefined) credential.expiresAt = Date.now() + 7_000
@@ -436,7 +439,7 @@ describe('an unavailable token-service', () => {
     expect((await call(proxy, 'GET')).status).toBe(200)
   })
 
-  it('responds 503 for a realm without a cached token while token-service is unavailable', async () => {
+  it('the gateway responds 503 for a realm without a cached token while token-service is unavailable', async () => {
     await tokens[Symbol.asyncDispose]()
     const answer = await call(await open(), 'GET')
     expect([answer.status, (await problem(answer))['code']]).toEqual([
@@ -466,7 +469,7 @@ describe('an unavailable token-service', () => {
     ],
     ['none of the required members', { token: 'x' }],
   ])(
-    'responds 503 and sends nothing upstream after a token response with %s',
+    'the gateway responds 503 and sends nothing upstream after a token response with %s',
     async (_what, answer) => {
       tokens.handle = (_request, response) => response.end(JSON.stringify(answer))
       expect((await call(await open(), 'GET')).status).toBe(503)
@@ -474,7 +477,7 @@ describe('an unavailable token-service', () => {
     },
   )
 
-  it('forwards the error provider_unavailable of token-service together with Retry-After', async () => {
+  it('the gateway forwards the error provider_unavailable of token-service together with Retry-After', async () => {
     tokens.handle = (_request, response) => {
       response.writeHead(503, { 'Content-Type': 'application/problem+json', 'Retry-After': '17' })
       response.end(
@@ -489,7 +492,7 @@ describe('an unavailable token-service', () => {
 
 describe('a credential event', () => {
   it.each(['stored', 'refreshed', 'faulted', 'removed'] as const)(
-    'requests the token again after the event credential.%s',
+    'the gateway requests the token again after the event credential.%s',
     async (kind) => {
       const proxy = await open()
       await (await call(proxy, 'GET')).text()
@@ -510,7 +513,7 @@ describe('a credential event', () => {
 describe('the address of the accounting API', () => {
   const settings = (url: string) => ({ settings: { ACCOUNTING_URL: '', DISCOVERY_URL: url } })
 
-  it('uses accounting_url of the discovery document if ACCOUNTING_URL is not set', async () => {
+  it('the gateway uses accounting_url of the discovery document if ACCOUNTING_URL is not set', async () => {
     const provider = opened.use(
       await startFakeServer((_request, response) =>
         response.end(JSON.stringify({ accounting_url: `${upstream.url}/base` })),
@@ -522,7 +525,7 @@ describe('the address of the accounting API', () => {
     expect(provider.seen).toHaveLength(1)
   })
 
-  it('reports not ready and responds 503 until the discovery document has been fetched', async () => {
+  it('the gateway reports not ready and responds 503 until the discovery document has been fetched', async () => {
     const provider = opened.use(
       await startFakeServer((_request, response) => response.writeHead(500).end()),
     )
@@ -536,7 +539,7 @@ describe('the address of the accounting API', () => {
     expect((await fetch(`${proxy.url}/health/ready`)).status).toBe(200)
   })
 
-  it("uses the profile's address for Intuit's discovery document, which has no accounting_url", async () => {
+  it("the gateway uses the profile's address for Intuit's discovery document, which has no accounting_url", async () => {
     const document = {
       issuer: 'https://oauth.platform.intuit.com/op/v1',
       userinfo_endpoint: 'https://sandbox-accounts.platform.intuit.com/v1/openid_connect/userinfo',
@@ -548,7 +551,7 @@ describe('the address of the accounting API', () => {
     expect((await fetch(`${proxy.url}/health/ready`)).status).toBe(200)
   })
 
-  it("prefers accounting_url of the discovery document to the profile's address", async () => {
+  it("the gateway prefers accounting_url of the discovery document to the profile's address", async () => {
     const document = {
       issuer: 'https://oauth.platform.intuit.com/op/v1',
       accounting_url: upstream.url,
@@ -561,7 +564,7 @@ describe('the address of the accounting API', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('does not start if neither discovery document nor profile has an address, and names ACCOUNTING_URL in the error', async () => {
+  it('the gateway does not start if neither discovery document nor profile has an address, and names ACCOUNTING_URL in the error', async () => {
     const provider = opened.use(
       await startFakeServer((_request, response) => response.end('{"issuer":"x"}')),
     )
@@ -570,7 +573,7 @@ describe('the address of the accounting API', () => {
 })
 
 describe('shutdown of the gateway', () => {
-  it('completes calls in flight at shutdown, and rejects waiting calls with shutting_down', async () => {
+  it('the gateway completes calls in flight at shutdown, and rejects waiting calls with shutting_down', async () => {
     let finish = (): void => {}
     upstream.handle = (_request, response) => {
       response.writeHead(200)
@@ -602,7 +605,7 @@ describe('shutdown of the gateway', () => {
   })
 })
 
-it('responds 504 if upstream accepts connections and never responds', async () => {
+it('the gateway responds 504 if upstream accepts connections and never responds', async () => {
   const unresponsive = createServer(() => {})
   unresponsive.listen(0, '127.0.0.1')
   await once(unresponsive, 'listening')

@@ -57,7 +57,7 @@ async function idleConnections(count: number): Promise<readonly Socket[]> {
 }
 
 describe('a request body beyond the limit', () => {
-  it('responds 413 to a Content-Length beyond LONGEST_BODY_MB, and sends neither 100 Continue nor an upstream request', async () => {
+  it('the gateway responds 413 to a Content-Length beyond LONGEST_BODY_MB, and sends neither 100 Continue nor an upstream request', async () => {
     await open({ LONGEST_BODY_MB: '2' })
     const answer = await raw(
       proxy.port,
@@ -71,7 +71,7 @@ describe('a request body beyond the limit', () => {
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it('responds 413 as soon as a chunked body exceeds LONGEST_BODY_MB, and aborts the upstream request', async () => {
+  it('the gateway responds 413 as soon as a chunked body exceeds LONGEST_BODY_MB, and aborts the upstream request', async () => {
     await open({ LONGEST_BODY_MB: '2' })
     const ended = new Promise<string>((resolve) => {
       upstream.handle = (request) =>
@@ -86,7 +86,7 @@ describe('a request body beyond the limit', () => {
     expect(await ended).toBe('broken off')
   })
 
-  it('forwards a body of exactly LONGEST_BODY_MB', async () => {
+  it('the gateway forwards a body of exactly LONGEST_BODY_MB', async () => {
     await open({ LONGEST_BODY_MB: '2' })
     upstream.handle = async (request, response) =>
       response.end(String((await bodyOf(request)).length))
@@ -104,7 +104,7 @@ describe('a request head beyond 16 KiB', () => {
       `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}${'X-A: b\r\n'.repeat(3_000)}\r\n`,
     ],
   ])(
-    'responds 431 if %s makes the head too long, and sends nothing upstream',
+    'the gateway responds 431 if %s makes the head too long, and sends nothing upstream',
     async (_what, bytes) => {
       await open()
       expect((await raw(proxy.port, bytes)).status).toBe(431)
@@ -112,7 +112,7 @@ describe('a request head beyond 16 KiB', () => {
     },
   )
 
-  it('forwards a request head of just below 16 KiB completely', async () => {
+  it('the gateway forwards a request head of just below 16 KiB completely', async () => {
     await open()
     const query = `?q=${'a'.repeat(15_000)}`
     expect((await proxy.call(PATH + query)).status).toBe(200)
@@ -121,7 +121,7 @@ describe('a request head beyond 16 KiB', () => {
 })
 
 describe('a slow caller', () => {
-  it('responds 408 and closes the connection if a request head is not complete after 10 seconds', async () => {
+  it('the gateway responds 408 and closes the connection if a request head is not complete after 10 seconds', async () => {
     await open()
     const slow = await Promise.all(
       Array.from({ length: 100 }, () => sendAndAwaitClose(`GET ${PATH} HTTP/1.1\r\nHost: x\r\nX-`)),
@@ -136,7 +136,7 @@ describe('a slow caller', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('responds 408 to an incomplete body, and occupies no concurrency slot while the body arrives', async () => {
+  it('the gateway responds 408 to a request whose body stays incomplete, and such a request occupies no concurrency slot', async () => {
     await open({ DEADLINE_SECONDS: '2', CONCURRENT_REQUESTS: '1' })
     const head = `POST ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}Content-Length: 100\r\n\r\nhalf`
     const slow = await Promise.all(Array.from({ length: 100 }, () => sendAndAwaitClose(head)))
@@ -147,7 +147,7 @@ describe('a slow caller', () => {
   })
 })
 
-it('disconnects a caller that reads nothing of its response for a minute, and aborts the upstream request', async () => {
+it('the gateway disconnects a caller that reads nothing of its response for a minute, and aborts the upstream request', async () => {
   await open()
   let isOver = false
   upstream.handle = (_request, response) => {
@@ -181,7 +181,7 @@ it('disconnects a caller that reads nothing of its response for a minute, and ab
   }
 })
 
-it('closes the connection that has been idle longest for each one beyond 4,096, and serves all others', async () => {
+it('the gateway closes the connection that has been idle longest for each connection beyond 4,096, and serves all others', async () => {
   await open()
   const held = await idleConnections(4_096)
   // A connection on which a call was made is replaced only after it has been idle for a second.
@@ -192,7 +192,7 @@ it('closes the connection that has been idle longest for each one beyond 4,096, 
   expect(String((await once(last, 'data'))[0])).toMatch(/^HTTP\/1\.1 200 /)
 }, 150_000)
 
-it('serves calls with bounded memory while 1,000 connections are idle and 200 callers read slowly', async () => {
+it('the gateway serves calls with bounded memory while 1,000 connections are idle and 200 callers read slowly', async () => {
   await open()
   let written = 0
   upstream.handle = (request, response) => {

@@ -35,7 +35,7 @@ beforeEach(() => {
 afterAll(() => opened.disposeAsync())
 
 describe('a call through the gateway', () => {
-  it('sends a call to the same path and query upstream, with the bearer token of its realm', async () => {
+  it('the gateway sends a call to the same path and query upstream, with the bearer token of its realm', async () => {
     const path = '/v3/company/123/query?query=select%20*%20from%20CompanyInfo&a=+%2F&b=\'"'
     const { request, answer } = send(proxy.port, 'GET', path)
     request.end()
@@ -49,7 +49,7 @@ describe('a call through the gateway', () => {
     })
   })
 
-  it('forwards a query byte for byte even if client libraries would encode it, and rejects non-ASCII bytes in a target', async () => {
+  it('the gateway forwards a query byte for byte even if client libraries would encode it, and rejects non-ASCII bytes in a target', async () => {
     const get = (path: string) =>
       raw(
         proxy.port,
@@ -62,7 +62,7 @@ describe('a call through the gateway', () => {
   })
 
   it.each(['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PROPFIND'])(
-    'forwards a %s request with its method and body',
+    'the gateway forwards a %s request with its method and body',
     async (method) => {
       const { request, answer } = send(proxy.port, method, '/v3/company/123/x?requestid=1', {
         'Content-Length': '4',
@@ -75,7 +75,7 @@ describe('a call through the gateway', () => {
     },
   )
 
-  it('relays status and headers of a redirect without following it', async () => {
+  it('the gateway relays status and headers of a redirect without following it', async () => {
     upstream.handle = (_request, response) => {
       response.writeHead(307, [
         'Location',
@@ -106,7 +106,7 @@ describe('a call through the gateway', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('returns Server-Timing and X-Request-Id, and logs the request id together with intuit_tid', async () => {
+  it('the gateway returns Server-Timing and X-Request-Id, and logs the request id together with intuit_tid', async () => {
     const answer = await proxy.call('/v3/company/123/x?secret-query')
     expect(answer.headers.get('server-timing')).toMatch(
       /^gateway;dur=[\d.]+, wait;dur=[\d.]+, upstream;dur=[\d.]+$/,
@@ -128,7 +128,7 @@ describe('a call through the gateway', () => {
     expect(proxy.logText()).not.toContain('secret-query')
   })
 
-  it('relays a compressed response body without decoding it', async () => {
+  it('the gateway relays a compressed response body without decoding it', async () => {
     const packed = gzipSync('compressed by upstream '.repeat(100))
     upstream.handle = (_request, response) => {
       response.writeHead(200, { 'Content-Encoding': 'gzip', 'Content-Length': packed.length })
@@ -146,7 +146,7 @@ describe('a call through the gateway', () => {
     expect(upstream.seen[0]?.headers['accept-encoding']).toBe('gzip')
   })
 
-  it.each([204, 304])('relays a %i response without a body', async (status) => {
+  it.each([204, 304])('the gateway relays a %i response without a body', async (status) => {
     upstream.handle = (_request, response) => response.writeHead(status, { ETag: '"1"' }).end()
     const { request, answer } = send(proxy.port, 'GET', '/v3/company/123/x')
     request.end()
@@ -158,7 +158,7 @@ describe('a call through the gateway', () => {
     ])
   })
 
-  it('relays a response to HEAD with its headers and without a body', async () => {
+  it('the gateway relays a response to HEAD with its headers and without a body', async () => {
     upstream.handle = (_request, response) =>
       response.writeHead(200, { 'Content-Length': 12_345 }).end()
     const { request, answer } = send(proxy.port, 'HEAD', '/v3/company/123/x')
@@ -168,7 +168,7 @@ describe('a call through the gateway', () => {
     expect((await bodyOf(response)).length).toBe(0)
   })
 
-  it('relays response chunks as they arrive, and trailers after the last one', async () => {
+  it('the gateway relays response chunks as they arrive, and trailers after the last one', async () => {
     let release = (): void => {}
     upstream.handle = (_request, response) => {
       response.writeHead(200, { Trailer: 'X-Checksum' })
@@ -188,7 +188,7 @@ describe('a call through the gateway', () => {
     expect(response.trailers).toEqual({ 'x-checksum': 'abc' })
   })
 
-  it('sends the response head at once if the body arrives later', async () => {
+  it('the gateway sends the response head at once if the body arrives later', async () => {
     let finish = (): void => {}
     upstream.handle = (_request, response) => {
       response.writeHead(200, { 'Content-Length': 2 }).flushHeaders()
@@ -202,7 +202,7 @@ describe('a call through the gateway', () => {
     expect((await bodyOf(response)).toString()).toBe('ok')
   })
 
-  it('streams an upload upstream while the caller is still sending it', async () => {
+  it('the gateway streams an upload upstream while the caller is still sending it', async () => {
     const parts: string[] = []
     upstream.handle = async (request, response) => {
       for await (const part of request) parts.push(String(part))
@@ -218,7 +218,7 @@ describe('a call through the gateway', () => {
     expect(parts.join('')).toBe('firstsecond')
   })
 
-  it('streams a body of 32 MB unchanged in each direction', async () => {
+  it('the gateway streams a body of 32 MB unchanged in each direction', async () => {
     const bytes = randomBytes(32 * 1_048_576)
     upstream.handle = (request, response) => {
       response.writeHead(200)
@@ -233,7 +233,7 @@ describe('a call through the gateway', () => {
     expect(sha256(await bodyOf(await answer))).toBe(sha256(bytes))
   })
 
-  it('stops reading from upstream when the caller stops reading the response', async () => {
+  it('the gateway stops reading from upstream when the caller stops reading the response', async () => {
     const chunk = Buffer.alloc(65_536)
     let written = 0
     upstream.handle = async (request, response) => {
@@ -257,7 +257,7 @@ describe('a call through the gateway', () => {
     socket.destroy()
   })
 
-  it('aborts the upstream request when the caller disconnects during the response', async () => {
+  it('the gateway aborts the upstream request when the caller disconnects during the response', async () => {
     const closed = new Promise<void>((resolve) => {
       upstream.handle = (_request, response) => {
         response.on('close', resolve)
@@ -275,7 +275,7 @@ describe('a call through the gateway', () => {
     )
   })
 
-  it('aborts the upstream request when the caller disconnects before the response begins', async () => {
+  it('the gateway aborts the upstream request when the caller disconnects before the response begins', async () => {
     const closed = new Promise<void>((resolve) => {
       upstream.handle = (_request, response) => void response.on('close', resolve)
     })
@@ -288,7 +288,7 @@ describe('a call through the gateway', () => {
     await closed
   })
 
-  it('closes the connection if upstream breaks off a response, so that the caller recognizes a truncated response', async () => {
+  it('the gateway closes the connection if upstream breaks off a response, so that the caller recognizes a truncated response', async () => {
     upstream.handle = (_request, response) => {
       response.writeHead(200, { 'Content-Length': 100 })
       response.write('half', () => response.destroy())
@@ -299,7 +299,7 @@ describe('a call through the gateway', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('sends 100 Continue only after the key and the credential of the realm were checked', async () => {
+  it('the gateway sends 100 Continue only after the key and the credential of the realm were checked', async () => {
     const { request, answer } = send(proxy.port, 'POST', '/v3/company/123/x', {
       Expect: '100-continue',
       'Content-Length': '4',
@@ -321,7 +321,7 @@ describe('a call through the gateway', () => {
     rejected.request.destroy()
   })
 
-  it('relays a response that arrives before the end of an upload, and reads the rest of the upload', async () => {
+  it('the gateway relays a response that arrives before the end of an upload, and reads the rest of the upload', async () => {
     upstream.handle = (request, response) => {
       request.once('data', () => response.writeHead(413).end('too much'))
     }
@@ -335,7 +335,7 @@ describe('a call through the gateway', () => {
     await once(request, 'close')
   })
 
-  it('derives the same requestid for every POST with the same Idempotency-Key', async () => {
+  it('the gateway derives the same requestid for every POST with the same Idempotency-Key', async () => {
     const ids: (string | null)[] = []
     for (const key of ['Invoices/66/0/create', 'Invoices/66/0/create', 'Invoices/67/0/create']) {
       const headers = { 'Idempotency-Key': key }
@@ -351,7 +351,7 @@ describe('a call through the gateway', () => {
     expect(ids[2]).not.toBe(ids[0])
   })
 
-  it('adds a requestid to a POST that has none, and returns the requestid in the header X-RequestId', async () => {
+  it('the gateway adds a requestid to a POST that has none, and returns the requestid in the header X-RequestId', async () => {
     const answer = await proxy.call('/v3/company/123/invoice?minorversion=75', {
       method: 'POST',
       body: '{}',
@@ -372,7 +372,7 @@ describe('a call through the gateway', () => {
     ])
   })
 
-  it('sends each of 400 concurrent calls with the token of its own realm while 401 responses cause refreshes', async () => {
+  it('the gateway sends each of 400 concurrent calls with the token of its own realm while 401 responses cause refreshes', async () => {
     upstream.handle = async (request, response) => {
       const realm = /company\/(\w+)\//.exec(request.url ?? '')?.[1] ?? ''
       const bearer = request.headers.authorization ?? ''
@@ -408,14 +408,17 @@ describe('a response that the gateway creates itself', () => {
     ['the key in the Basic scheme', { Authorization: `Basic ${KEY}` }],
     ['two spaces between scheme and key', { Authorization: `Bearer  ${KEY}` }],
     ['one character after the key', { Authorization: `Bearer ${KEY}x` }],
-  ])('responds 401 to a request with %s and sends nothing upstream', async (_what, headers) => {
-    const answer = await fetch(`${proxy.url}/v3/company/123/x`, { headers })
-    expect(await problem(answer)).toMatchObject({ status: 401, code: 'unauthorized' })
-    expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer/)
-    expect(upstream.seen).toHaveLength(0)
-  })
+  ])(
+    'the gateway responds 401 to a request with %s and sends nothing upstream',
+    async (_what, headers) => {
+      const answer = await fetch(`${proxy.url}/v3/company/123/x`, { headers })
+      expect(await problem(answer)).toMatchObject({ status: 401, code: 'unauthorized' })
+      expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer/)
+      expect(upstream.seen).toHaveLength(0)
+    },
+  )
 
-  it('responds 404 for a realm that is not connected and sends nothing upstream', async () => {
+  it('the gateway responds 404 for a realm that is not connected and sends nothing upstream', async () => {
     expect(await problem(await proxy.call('/v3/company/999/x'))).toMatchObject({
       status: 404,
       code: 'credential_not_found',
@@ -423,7 +426,7 @@ describe('a response that the gateway creates itself', () => {
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it("responds 424 with token-service's detail for a faulted credential", async () => {
+  it("the gateway responds 424 with token-service's detail for a faulted credential", async () => {
     const credential = tokens.credentials.get('faulty')
     if (credential !== undefined)
       credential.fault = 'Couldn\'t refresh token for realm ACC-faulty, {"error":"invalid_grant"}'
@@ -437,7 +440,7 @@ describe('a response that the gateway creates itself', () => {
   })
 
   it.each(['/', '/v3', '/v3/company/123', '/v2/company/123/x', '/v3/accounts'])(
-    'responds to %s with 404 if the key is valid and with 401 if there is none',
+    'the gateway responds to %s with 404 if the key is valid and with 401 if there is none',
     async (path) => {
       expect(await (await proxy.call(path)).json()).toMatchObject({
         status: 404,
@@ -448,7 +451,7 @@ describe('a response that the gateway creates itself', () => {
     },
   )
 
-  it('serves health, metrics and documentation without a key, and reveals no realm or token there', async () => {
+  it('the gateway serves health, metrics and documentation without a key, and reveals no realm or token there', async () => {
     await (await proxy.call('/v3/company/123/x')).text()
     let text = ''
     for (const path of ['/health/live', '/metrics', '/openapi.json', '/docs']) {
@@ -462,13 +465,13 @@ describe('a response that the gateway creates itself', () => {
     expect(text).not.toContain(KEY)
   })
 
-  it('responds 405 with an Allow header to POST /metrics', async () => {
+  it('the gateway responds 405 with an Allow header to POST /metrics', async () => {
     const answer = await proxy.call('/metrics', { method: 'POST' })
     expect([answer.status, answer.headers.get('allow')]).toEqual([405, 'GET, HEAD'])
   })
 })
 
-it('writes no token, key or query to the log in any test of this file', () => {
+it('the gateway writes no token, key or query to the log in any test of this file', () => {
   const text = proxy.logText()
   expect(text.length).toBeGreaterThan(10_000)
   for (const canary of ['canary', KEY, 'CompanyInfo']) expect(text).not.toContain(canary)

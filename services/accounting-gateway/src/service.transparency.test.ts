@@ -38,7 +38,7 @@ describe('an informational response', () => {
     'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nSet-Cookie: a=b\r\n\r\n' +
     'HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
 
-  it('relays all informational responses without cookies before the final response', async () => {
+  it('the gateway relays all informational responses without cookies before the final response', async () => {
     const { proxy: hinting } = await respondingWith(HINTED)
     const { request, answer } = send(hinting.port, 'GET', PATH)
     const informed: InformationEvent[] = []
@@ -49,13 +49,13 @@ describe('an informational response', () => {
     expect(informed[0]?.headers).toEqual({ link: '</a.css>; rel=preload' })
   })
 
-  it('does not relay informational responses to an HTTP/1.0 caller, which would mistake them for final responses', async () => {
+  it('the gateway does not relay informational responses to an HTTP/1.0 caller, which would mistake them for final responses', async () => {
     const { proxy: hinting } = await respondingWith(HINTED)
     const answer = await raw(hinting.port, `GET ${PATH} HTTP/1.0\r\nHost: x\r\n${AUTH}\r\n`)
     expect([answer.status, answer.body]).toEqual([200, 'ok'])
   })
 
-  it('does not relay 100 Continue to a caller that sent no Expect, and relays the final response', async () => {
+  it('the gateway does not relay 100 Continue to a caller that sent no Expect, and relays the final response', async () => {
     const bytes = 'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
     const { proxy: early } = await respondingWith(bytes)
     const { text } = await raw(early.port, `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)
@@ -63,7 +63,7 @@ describe('an informational response', () => {
     expect(text).toMatch(/^HTTP\/1.1 200 OK\r\n[^]*\r\n\r\nok$/)
   })
 
-  it('drops an informational response while an earlier pipelined response is incomplete', async () => {
+  it('the gateway drops an informational response while an earlier pipelined response is incomplete', async () => {
     upstream.handle = async ({ url }, response) => {
       if (url === `${PATH}2`) response.writeEarlyHints({ link: '</a.css>; rel=preload' })
       else await eventually(() => expect(proxy.log.some(({ status }) => status === 200)).toBe(true))
@@ -78,14 +78,14 @@ describe('an informational response', () => {
   })
 
   it.each(['101 Switching Protocols', '099 Odd'])(
-    'responds 502 if upstream sends status %s',
+    'the gateway responds 502 if upstream sends status %s',
     async (status) => {
       const { proxy: odd } = await respondingWith(`HTTP/1.1 ${status}\r\n\r\n`)
       expect((await odd.call(PATH)).status).toBe(502)
     },
   )
 
-  it('responds 502 if upstream sends 1,000 informational responses and no final one', async () => {
+  it('the gateway responds 502 if upstream sends 1,000 informational responses and no final one', async () => {
     const { proxy: flooding } = await respondingWith(
       'HTTP/1.1 102 Processing\r\n\r\n'.repeat(1_000),
     )
@@ -98,7 +98,7 @@ describe('an empty request body', () => {
     ['with Content-Length 0', 'Content-Length: 0\r\n\r\n'],
     ['of no chunks', 'Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
     ['without Content-Length and Transfer-Encoding', '\r\n'],
-  ])('forwards an empty request body %s as an empty body', async (_what, end) => {
+  ])('the gateway forwards an empty request body %s as an empty body', async (_what, end) => {
     for (const method of ['GET', 'POST', 'PUT', 'DELETE']) {
       const head = `${method} ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}Connection: close\r\n`
       const { status, text } = await raw(proxy.port, head + end)
@@ -110,7 +110,7 @@ describe('an empty request body', () => {
 
 describe('a response without a body', () => {
   it.each(['HEAD', 'GET'])(
-    'relays the Content-Length of a %s response without a body',
+    'the gateway relays the Content-Length of a %s response without a body',
     async (method) => {
       upstream.handle = (_request, response) =>
         response.writeHead(method === 'HEAD' ? 200 : 304, { 'Content-Length': '1234' }).end()
@@ -122,7 +122,7 @@ describe('a response without a body', () => {
     },
   )
 
-  it('keeps the connection usable after a response to HEAD and after a response with status 204', async () => {
+  it("a caller's connection stays usable after a response to HEAD and after a response with status 204", async () => {
     upstream.handle = (request, response) =>
       request.method === 'HEAD'
         ? response.writeHead(200, { 'Transfer-Encoding': 'chunked' }).end()
@@ -136,7 +136,7 @@ describe('a response without a body', () => {
     ])
   })
 
-  it('relays Content-Length 0 of an empty response', async () => {
+  it('the gateway relays Content-Length 0 of an empty response', async () => {
     upstream.handle = (_request, response) => response.writeHead(200, { 'Content-Length': 0 }).end()
     const answer = await proxy.call(PATH)
     expect([answer.headers.get('content-length'), await answer.text()]).toEqual(['0', ''])
@@ -144,7 +144,7 @@ describe('a response without a body', () => {
 })
 
 describe('the bytes of a relayed response', () => {
-  it('relays non-ASCII bytes of response header values unchanged', async () => {
+  it('the gateway relays non-ASCII bytes of response header values unchanged', async () => {
     const { proxy: latin } = await respondingWith(
       'HTTP/1.1 200 OK\r\nX-Name: M\xfcller \xc3\xbc\r\nContent-Length: 0\r\n\r\n',
     )
@@ -152,7 +152,7 @@ describe('the bytes of a relayed response', () => {
     expect(answer.head).toContain('X-Name: M\xfcller \xc3\xbc')
   })
 
-  it('relays a response that upstream ends by closing the connection to HTTP/1.1 and HTTP/1.0 callers', async () => {
+  it('HTTP/1.1 and HTTP/1.0 callers receive the complete response if upstream ends a response by closing the connection', async () => {
     const { proxy: closing } = await respondingWith(
       'HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end',
     )
@@ -182,7 +182,7 @@ describe('the bytes of a relayed response', () => {
     ['the greeting of another protocol', 'SSH-2.0-OpenSSH_9.2\r\n'],
     ['more than 64 KiB of headers', `HTTP/1.1 200 OK\r\nX-A: ${'a'.repeat(70_000)}\r\n\r\n`],
   ])(
-    'responds 502 to an upstream response with %s and closes the upstream connection',
+    'the gateway responds 502 to an upstream response with %s and closes the upstream connection',
     async (_what, bytes) => {
       const { proxy: odd, wire } = await respondingWith(bytes)
       const answer = await odd.call(PATH, { method: 'PATCH' })
@@ -195,7 +195,7 @@ describe('the bytes of a relayed response', () => {
     },
   )
 
-  it('discards bytes after the end of a response instead of sending them to the next caller', async () => {
+  it('the gateway discards bytes after the end of a response instead of sending them to the next caller', async () => {
     const { proxy: chatty } = await respondingWith(
       'HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nsmuggled',
     )
@@ -207,7 +207,7 @@ describe('the bytes of a relayed response', () => {
 })
 
 describe('an upload through the gateway', () => {
-  it('forwards a compressed upload without decoding it', async () => {
+  it('the gateway forwards a compressed upload without decoding it', async () => {
     const packed = gzipSync(Buffer.alloc(32 * 1_048_576))
     let received: Buffer = Buffer.alloc(0)
     upstream.handle = async (request, response) => {
@@ -220,7 +220,7 @@ describe('an upload through the gateway', () => {
     expect(received.equals(packed)).toBe(true)
   })
 
-  it('stops reading an upload from the caller while upstream does not read it', async () => {
+  it('the gateway stops reading an upload from the caller while upstream does not read it', async () => {
     upstream.handle = (request) => request.pause()
     const { request, answer } = send(proxy.port, 'PUT', PATH)
     answer.catch(() => {})
@@ -240,7 +240,7 @@ describe('an upload through the gateway', () => {
     request.destroy()
   })
 
-  it('aborts the upstream request if the caller aborts an upload', async () => {
+  it('the gateway aborts the upstream request if the caller aborts an upload', async () => {
     const ended = new Promise<string>((resolve) => {
       upstream.handle = async (request) => {
         await bodyOf(request).then(

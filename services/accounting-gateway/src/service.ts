@@ -25,7 +25,7 @@ export interface Adapters {
   readonly health: Health
   readonly bus: MessageBus
   readonly metrics?: Metrics
-  /** Rate limits over all replicas, which need Redis. If absent, this process counts only its own calls. */
+  /** Rate limits that all gateway replicas share through Redis. If absent, this process counts only its own calls. */
   readonly limits?: GatewayLimits
 }
 
@@ -35,8 +35,8 @@ export interface Adapters {
  */
 const REQUEST_TIMEOUT_MS = 120_000
 /**
- * Time for which calls in flight may continue during shutdown. It is shorter than the 10 s after which the process
- * exits in any case.
+ * Time for which calls in flight may continue during shutdown. It is shorter than the 10 s after which the gateway
+ * process exits in any case.
  */
 const DRAIN_MS = 8_000
 

@@ -7,7 +7,7 @@ import { KEY } from './fake-servers.ts'
 
 /** The header line with the service key, for requests that a test writes as raw bytes. */
 export const AUTH = `Authorization: Bearer ${KEY}\r\n`
-/** The path of a company call. Every fixture has a credential for this realm. */
+/** The path of a call that the gateway forwards, for realm 1. Every fixture has a credential for this realm. */
 export const PATH = '/v3/company/1/x'
 
 /** Sends a call with Node's HTTP client, which does not change the response. */

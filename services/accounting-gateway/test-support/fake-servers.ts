@@ -72,7 +72,7 @@ export interface Credential {
   version: number
   expiresAt: number
   fault: string | null
-  /** The access token to issue. The default is {@link tokenOf} the realm and the version. */
+  /** The access token to issue. The default is the result of {@link tokenOf} for the realm and the version. */
   token?: string
 }
 
@@ -161,7 +161,9 @@ export async function startRawUpstream(bytes: string) {
   }
 }
 
-/** Starts a TCP listener that counts connections. A test proves with it that the gateway does not contact a host. */
+/**
+ * Starts a TCP listener that counts connections. Tests use it to prove that the gateway does not connect to an address.
+ */
 export async function evilListener() {
   let connections = 0
   const server = createTcpServer((socket) => {

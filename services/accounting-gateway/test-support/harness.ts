@@ -1,6 +1,6 @@
 /**
- * Starts the gateway within the test process, as the embedded host does. Fakes replace the services that the gateway
- * calls.
+ * Starts the gateway inside the test process, as the embedded host does (all services in one process). Fakes replace
+ * the services that the gateway calls.
  */
 import {
   credentialMessageId,

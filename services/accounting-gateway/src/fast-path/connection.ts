@@ -20,7 +20,8 @@ export interface FastPathConnectionDeps {
 }
 
 /**
- * One caller's connection on the fast path. The comment at the head of fast-path.ts states the invariants I1 and I2.
+ * One caller's connection that the fast path serves instead of `node:http`. The comment at the head of fast-path.ts
+ * states the invariants I1 and I2.
  */
 export class FastPathConnection {
   readonly #socket: Socket
@@ -30,11 +31,14 @@ export class FastPathConnection {
   /** The response to the request in flight; `null` if no request is in flight. */
   #response: FastPathResponse | null = null
   /**
-   * The `Authorization` value of the last request that was accepted. The reader compares the next request's value with
-   * it.
+   * The `Authorization` value of the last request that was accepted. The request reader compares the value of the next
+   * request with it.
    */
   #accepted: string | undefined
-  /** Bytes that arrived while a request was in flight or while the socket's write buffer was full (I2). */
+  /**
+   * Bytes that arrived while a request was in flight or while the socket's write buffer was full. They are parsed later
+   * (I2).
+   */
   #pending: Buffer[] = []
   #idleSince = performance.now()
   #idleTimeoutMs = FIRST_REQUEST_TIMEOUT_MS

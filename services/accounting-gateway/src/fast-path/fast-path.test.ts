@@ -99,33 +99,42 @@ const stable = (head: string): string =>
 
 describe('responses of the fast path compared with those of node:http', () => {
   it.each([
-    ['a company call', get()],
+    ['a call for a connected company', get()],
     [
       'a call with a query and an empty header',
       get('/v3/company/1/query?query=select%20*', 'X-Empty:\r\nB: c\r\n'),
     ],
     ['a call without a key', 'GET /v3/company/1/x HTTP/1.1\r\nHost: x\r\n\r\n'],
     ['a call with a wrong key', get().replace(KEY, 'wrong')],
-    ['a company that is not connected', get('/v3/company/9/x')],
-    ['an ambiguous target', get('/v3/company/1/../2/x')],
-    ['two Host headers', get('/v3/company/1/x', 'Host: y\r\n')],
-    ['no Host header', `GET /v3/company/1/x HTTP/1.1\r\nAuthorization: Bearer ${KEY}\r\n\r\n`],
+    ['a call for a company that is not connected', get('/v3/company/9/x')],
+    ['a request with an ambiguous target', get('/v3/company/1/../2/x')],
+    ['a request with two Host headers', get('/v3/company/1/x', 'Host: y\r\n')],
     [
-      'an upgrade to websocket',
+      'a request without a Host header',
+      `GET /v3/company/1/x HTTP/1.1\r\nAuthorization: Bearer ${KEY}\r\n\r\n`,
+    ],
+    [
+      'a request for an upgrade to websocket',
       get('/v3/company/1/x', 'Connection: upgrade\r\nUpgrade: websocket\r\n'),
     ],
-    ['the header Connection: close', get('/v3/company/1/x', 'Connection: close\r\n')],
+    [
+      'a request with the header Connection: close',
+      get('/v3/company/1/x', 'Connection: close\r\n'),
+    ],
     ['a GET with a body', `${get('/v3/company/1/x', 'Content-Length: 4\r\n')}body`],
     ['a HEAD request', get().replace('GET', 'HEAD')],
     ['a health check', get('/health/live')],
-    ['a path that does not exist', get('/v4')],
-    ['version HTTP/1.0', get().replace('HTTP/1.1', 'HTTP/1.0')],
-    ['1,001 headers', get('/v3/company/1/x', 'A: b\r\n'.repeat(999))],
-    ['a chunked body with 1,001 trailers', CHUNKED + TRAILERS],
-    ['the transfer coding gzip', CHUNKED.replace('chunked', 'gzip, chunked') + TRAILERS],
-    ['a folded header (obs-fold)', get('/v3/company/1/x', 'A: b\r\n c\r\n')],
-    ['a head of more than 16 KiB', get('/v3/company/1/x', `A: ${'b'.repeat(17_000)}\r\n`)],
-  ])('sends the same response to %s with and without the fast path', async (_what, request) => {
+    ['a request for a path that does not exist', get('/v4')],
+    ['an HTTP/1.0 request', get().replace('HTTP/1.1', 'HTTP/1.0')],
+    ['a request with 1,001 headers', get('/v3/company/1/x', 'A: b\r\n'.repeat(999))],
+    ['a chunked request with 1,001 trailers', CHUNKED + TRAILERS],
+    [
+      'a request with the transfer coding gzip',
+      CHUNKED.replace('chunked', 'gzip, chunked') + TRAILERS,
+    ],
+    ['a request with a folded header (obs-fold)', get('/v3/company/1/x', 'A: b\r\n c\r\n')],
+    ['a request head of more than 16 KiB', get('/v3/company/1/x', `A: ${'b'.repeat(17_000)}\r\n`)],
+  ])('the fast path and node:http send the same response to %s', async (_what, request) => {
     const whole = await caller()
     await written(whole.socket, request)
     const cut = await caller()
@@ -142,10 +151,10 @@ describe('responses of the fast path compared with those of node:http', () => {
       'in chunks with a trailer',
       'Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n',
     ],
-    ['delimited by the end of its connection', 'Connection: close\r\n\r\nok'],
-    ['of length 0', 'Content-Length: 0\r\n\r\n'],
+    ['that ends when its connection closes', 'Connection: close\r\n\r\nok'],
+    ['with an empty body', 'Content-Length: 0\r\n\r\n'],
     ['with Latin-1 bytes', 'X-Latin: \xe9\r\nContent-Length: 1\r\n\r\n\xe9'],
-  ])('relays a response %s in the same way with and without the fast path', async (_what, rest) => {
+  ])('the fast path and node:http relay a response %s in the same way', async (_what, rest) => {
     const wire = opened.use(await startRawUpstream(`HTTP/1.1 200 OK\r\nX-A: b\r\n${rest}`))
     const { port } = opened.use(await startGateway(wire.url, tokens.url))
     const whole = await caller(port)
@@ -160,7 +169,7 @@ describe('responses of the fast path compared with those of node:http', () => {
 })
 
 describe('a connection on the fast path', () => {
-  it('sends responses in the order of the requests, even if requests are split or pipelined', async () => {
+  it('the fast path sends responses in the order of the requests, even if requests are pipelined or arrive in several parts', async () => {
     const paths = Array.from({ length: 12 }, (_, n) => `/v3/company/${1 + (n % 2)}/x${n}`)
     const bytes = paths.map((path) => get(path)).join('')
     await holds(
@@ -182,7 +191,7 @@ describe('a connection on the fast path', () => {
     )
   })
 
-  it('keeps the connection open after a request with a body, a problem document and a health check', async () => {
+  it('the connection of a caller stays open after a request with a body, after a problem document and after a health check', async () => {
     const { socket, answer } = await caller()
     const post = `POST /v3/company/1/y HTTP/1.1\r\n${HEAD}Content-Length: 4\r\n\r\nbody`
     for (const [request, status] of [
@@ -200,7 +209,7 @@ describe('a connection on the fast path', () => {
     }
   })
 
-  it('checks the key of every request on a connection', async () => {
+  it('the gateway checks the service key of every request on a connection', async () => {
     const { socket, answer } = await caller()
     for (const [key, status] of [
       [KEY, 200],
@@ -211,7 +220,7 @@ describe('a connection on the fast path', () => {
     }
   })
 
-  it('treats a caller that half-closes its connection as disconnected', async () => {
+  it('the gateway treats a caller that half-closes its connection as disconnected', async () => {
     const requested = Promise.withResolvers<void>()
     const gone = Promise.withResolvers<void>()
     upstream.handle = (_request, response) => {
@@ -227,7 +236,7 @@ describe('a connection on the fast path', () => {
     expect(proxy.log.at(-1)).toMatchObject({ status: 499 })
   })
 
-  it('sends a response of 8 MB completely to a caller that starts to read late', async () => {
+  it('a caller that starts to read late receives a response of 8 MB completely', async () => {
     const size = 8_000_000
     upstream.handle = async (request, response) => {
       await bodyOf(request)
@@ -245,7 +254,7 @@ describe('a connection on the fast path', () => {
   })
 })
 
-it('sends Connection: close with the response of the call in flight at shutdown, and closes idle connections', async () => {
+it('the gateway sends Connection: close with the response to a call in flight at shutdown, and closes idle connections', async () => {
   const requested = Promise.withResolvers<() => void>()
   upstream.handle = (_request, response) => requested.resolve(() => response.end('done'))
   const service = await startGateway(upstream.url, tokens.url)
@@ -316,7 +325,7 @@ const respondLong: Serve = (_request, response) => {
   return true
 }
 
-it('completes an unread response during shutdown before closing the connection', async () => {
+it('the fast path completes a response that the caller has not read yet before it closes the connection at shutdown', async () => {
   const { fastPath, port, sockets } = await startFastPath(respondLong)
   const { socket, reads } = await slowCaller(port)
   socket.write(get())
@@ -327,7 +336,7 @@ it('completes an unread response during shutdown before closing the connection',
   await closed
 })
 
-it('closes a connection after its last response during shutdown, even if the caller does not close it', async () => {
+it('the fast path closes a connection after its last response during shutdown, even if the caller does not close it', async () => {
   const requested = Promise.withResolvers<CallerResponse>()
   const { fastPath, port, sockets } = await startFastPath((_request, response) => {
     requested.resolve(response)
@@ -343,7 +352,7 @@ it('closes a connection after its last response during shutdown, even if the cal
   await eventually(() => expect(sockets[0]?.closed).toBe(true))
 })
 
-it('accepts no further requests from a caller that does not read its responses', async () => {
+it('the fast path accepts no further requests from a caller that does not read its responses', async () => {
   const serve = vi.fn<Serve>(respondLong)
   const { port, sockets } = await startFastPath(serve)
   const { socket, reads } = await slowCaller(port)
@@ -355,7 +364,7 @@ it('accepts no further requests from a caller that does not read its responses',
   expect(await reads(3 * LONG.length)).toBe(true)
 })
 
-it('keeps a connection open after a response that was written completely before the caller read it', async () => {
+it('the connection of a caller stays open if a response was written completely before the caller read it', async () => {
   const flow = { isSent: true, pause() {}, resume() {}, abort() {} }
   const { port } = await startFastPath((request, response) => {
     const attempt = new Attempt({ request, response, bearer: 'x', judge: () => ({ add: [] }) })

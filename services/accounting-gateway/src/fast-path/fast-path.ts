@@ -1,12 +1,14 @@
 /**
- * The fast path serves a company call without Node's HTTP server if the call is a complete GET request without a body.
+ * The fast path serves calls to the accounting API (`/v3/company/…`) without Node's HTTP server, if the call is a
+ * complete GET request without a body.
  *
  * Reason: nearly all of the gateway's load consists of such GET requests. Reading the request and writing the response
  * through `node:http` costs more processor time than everything else in a call (docs/adr/0014). With `FAST_PATH=off`
  * the fast path is not created, and `node:http` serves every connection.
  *
  * The fast path accepts one HTTP/1.1 GET at a time. The request must arrive in one read of the socket, be at most 16
- * KiB long and contain a `Host` header, and `serve` must return true for it (a company call with a valid service key).
+ * KiB long and contain a `Host` header, and `serve` must return true for it (a call to `/v3/company/…` with a valid
+ * service key).
  *
  * The fast path does not accept other methods or versions; requests with `Content-Length`, `Transfer-Encoding`,
  * `Expect`, `Upgrade` or `Connection: close`; a request that arrives in several reads; several requests in one read;

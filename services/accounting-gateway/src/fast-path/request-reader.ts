@@ -1,4 +1,4 @@
-/** Parses the requests that the fast path accepts, and recognizes all others. */
+/** Parses the requests that the fast path accepts, and detects requests that it does not accept. */
 import type { IncomingHttpHeaders } from 'node:http'
 import {
   type HeaderList,
@@ -78,7 +78,10 @@ export class RequestReader implements MessageReceiver {
     return new BodilessGet(this.#head, accepted)
   }
 
-  /** Bytes after the end of the first request would be a second request, so the parser must have consumed all bytes. */
+  /**
+   * Returns false at the start of a second request, so that the parser rejects bytes that contain more than one
+   * request.
+   */
   onMessageBegin(): boolean {
     return this.#head === null
   }

@@ -60,28 +60,28 @@ describe('the minimum rate of a response after the deadline', () => {
     }
   }
 
-  it('truncates a response if its body arrives at one byte per second, and aborts the upstream request', async () => {
+  it('the gateway truncates a response if its body arrives at one byte per second, and aborts the upstream request', async () => {
     minute(1)
     expect(await attempt.ended).toEqual({ kind: 'cut', status: 200 })
     expect(response.destroyed).toBe(true)
     expect(abort).toHaveBeenCalledOnce()
   })
 
-  it('does not truncate a response whose body arrives at 1 KiB per second for an hour', async () => {
+  it('the gateway does not truncate a response whose body arrives at 1 KiB per second for an hour', async () => {
     for (let passed = 0; passed < 60; passed += 1) minute(1_024)
     attempt.onEnd([])
     expect(await attempt.ended).toEqual({ kind: 'relayed', status: 200 })
     expect(vi.getTimerCount()).toBe(0)
   })
 
-  it('truncates a response whose body is fast in one minute and slow in the next', async () => {
+  it('the gateway truncates a response whose body is fast in one minute and slow in the next', async () => {
     minute(1_024)
     expect(response.destroyed).toBe(false)
     minute(1)
     expect(await attempt.ended).toEqual({ kind: 'cut', status: 200 })
   })
 
-  it('does not truncate a response while the caller reads slowly, because upstream is not at fault', () => {
+  it('the gateway does not truncate a response while the caller reads slowly, because upstream is not at fault', () => {
     for (let passed = 0; passed < 10; passed += 1) {
       response.isFull = true
       attempt.onData(Buffer.alloc(1))

@@ -11,7 +11,7 @@ import {
 import type { CallerRequest, CallerResponse } from './caller.ts'
 import { responseHeaders } from './headers.ts'
 
-/** The result of one attempt. */
+/** The result of one attempt to send a call upstream. */
 export type AttemptResult =
   /** The complete response was sent to the caller. */
   | { readonly kind: 'relayed'; readonly status: number }

@@ -3,7 +3,7 @@ import type { CallerRequest, CallerResponse } from './caller.ts'
 import type { RequestBody } from './request-body.ts'
 import type { CompanyTarget } from './target.ts'
 
-/** An accepted company call that the proxy forwards. */
+/** A caller's request to `/v3/company/…` that the gateway has accepted and forwards to the accounting API. */
 export interface CompanyCall {
   readonly request: CallerRequest
   readonly response: CallerResponse
@@ -17,7 +17,7 @@ export interface CompanyCall {
   readonly requestId: string
 }
 
-/** The result of a company call for the log and the metrics. */
+/** The result of a forwarded call, for the log and the metrics. */
 export interface CallResult {
   /**
    * The error that must still be sent to the caller. `null` if a response has been sent or the caller has closed its

@@ -6,7 +6,7 @@ const sent = (...raw: string[]) => requestHeaders(raw, TOKEN)
 const ownHeaders = ['via', '1.1 integration-host', 'authorization', `Bearer ${TOKEN}`]
 
 describe('request headers sent upstream', () => {
-  it('keeps order, spelling and repetition of request headers, and adds the bearer token last', () => {
+  it('the gateway keeps order, spelling and repetition of request headers, and adds the bearer token last', () => {
     const raw = ['Accept', 'a/b', 'X-Custom', '1', 'x-custom', '2', 'Content-Type', 'text/plain']
     expect(sent(...raw)).toEqual([...raw, ...ownHeaders])
   })
@@ -41,11 +41,11 @@ describe('request headers sent upstream', () => {
     'Content_Length',
     'traceparent',
     'tracestate',
-  ])('removes the header %s from a request', (name) => {
+  ])('the gateway removes the header %s from a request', (name) => {
     expect(sent('Accept', '*/*', name, 'x')).toEqual(['Accept', '*/*', ...ownHeaders])
   })
 
-  it('removes the Connection header and all headers that it lists from a request', () => {
+  it('the gateway removes the Connection header and all headers that it lists from a request', () => {
     const raw = [
       'Connection',
       'close, X-Hop ,  x-other',
@@ -59,11 +59,11 @@ describe('request headers sent upstream', () => {
     expect(sent(...raw)).toEqual(['X-Kept', '3', ...ownHeaders])
   })
 
-  it('appends an entry for the gateway to the Via header', () => {
+  it('the gateway appends its own entry to the Via header', () => {
     expect(sent('Via', '1.0 fred')).toEqual(['Via', '1.0 fred', ...ownHeaders])
   })
 
-  it('sends Authorization and Content-Length upstream even if the Connection header lists them', () => {
+  it('the gateway sends Authorization and Content-Length upstream even if the Connection header lists them', () => {
     const raw = ['Connection', 'authorization, host, content-length', 'Content-Length', '5']
     expect(sent(...raw)).toEqual(['Content-Length', '5', ...ownHeaders])
   })
@@ -72,7 +72,7 @@ describe('request headers sent upstream', () => {
 describe('response headers sent to the caller', () => {
   const returned = (...raw: string[]) => responseHeaders(raw, TOKEN)
 
-  it('keeps intuit_tid, Content-Encoding, Location and repeated headers of a response', () => {
+  it('the gateway keeps intuit_tid, Content-Encoding, Location and repeated headers of a response', () => {
     const raw = [
       'intuit_tid',
       't',
@@ -98,15 +98,15 @@ describe('response headers sent to the caller', () => {
     'Alt-Svc',
     'Clear-Site-Data',
     'X-Request-Id',
-  ])('removes the header %s from a response', (name) => {
+  ])('the gateway removes the header %s from a response', (name) => {
     expect(returned('A', '1', name, 'x')).toEqual(['A', '1'])
   })
 
-  it('removes the headers that Connection lists from a response', () => {
+  it('the gateway removes the headers that Connection lists from a response', () => {
     expect(returned('Connection', 'x-internal', 'X-Internal', '1', 'B', '2')).toEqual(['B', '2'])
   })
 
-  it('removes a response header whose value contains the token', () => {
+  it('the gateway removes a response header whose value contains the token', () => {
     expect(returned('X-Debug', `got Bearer ${TOKEN}!`, 'B', '2')).toEqual(['B', '2'])
   })
 })
@@ -116,11 +116,11 @@ describe('headers that make a request ambiguous', () => {
     ['two Host headers', ['Host', 'a', 'hOST', 'b']],
     ['two Authorization headers', ['Authorization', 'a', 'authorization', 'b']],
     ['an Upgrade header', ['Host', 'a', 'Upgrade', 'websocket']],
-  ])('rejects a request with %s', (_what, raw) => {
+  ])('the gateway rejects a request with %s', (_what, raw) => {
     expect(headerFault(raw)).not.toBeNull()
   })
 
-  it('accepts the headers of an ordinary request', () => {
+  it('the gateway accepts the headers of an ordinary request', () => {
     expect(headerFault(['Host', 'a', 'Authorization', 'b', 'Accept', 'c'])).toBeNull()
   })
 })
@@ -131,7 +131,7 @@ describe('the Transfer-Encoding of a request', () => {
     ['is absent in HTTP/1.0', '1.0', []],
     ['is chunked', '1.1', ['Transfer-Encoding', 'chunked']],
     ['is chunked in another case', '1.1', ['TRANSFER-ENCODING', 'Chunked']],
-  ])('accepts a request whose Transfer-Encoding %s', (_what, version, raw) => {
+  ])('the gateway accepts a request whose Transfer-Encoding %s', (_what, version, raw) => {
     expect(transferCodingFault(['Host', 'x', ...raw], version)).toBeNull()
   })
 
@@ -142,11 +142,11 @@ describe('the Transfer-Encoding of a request', () => {
     ['chunked with a parameter', ['Transfer-Encoding', 'chunked;q=1']],
     ['gzip in a header of its own', ['Transfer-Encoding', 'gzip', 'Transfer-Encoding', 'chunked']],
     ['an empty value', ['Transfer-Encoding', '']],
-  ])('rejects a request with 501 if the Transfer-Encoding is %s', (_what, raw) => {
+  ])('the gateway responds 501 to a request whose Transfer-Encoding is %s', (_what, raw) => {
     expect(transferCodingFault(raw, '1.1')).toMatchObject({ code: 'transfer_coding_unsupported' })
   })
 
-  it('rejects an HTTP/1.0 request with a Transfer-Encoding header with 400', () => {
+  it('the gateway responds 400 to an HTTP/1.0 request that has a Transfer-Encoding header', () => {
     const raw = ['Transfer-Encoding', 'chunked']
     expect(transferCodingFault(raw, '1.0')).toMatchObject({ code: 'target_invalid' })
   })

@@ -1,5 +1,5 @@
 /**
- * Forwards one company call from the caller to the accounting API, and relays the response to the caller.
+ * Forwards one call from the caller to the accounting API, and relays the response to the caller.
  *
  * The attempt loop obtains a token, the caller's body and a permit, and sends one attempt. Then it either relays the
  * response or begins the next attempt. {@link Phase} is the current state of this loop. The phase determines what has
@@ -131,7 +131,7 @@ export class ProxyCall {
     if (body !== null && !request.complete) void body.discard()
     const isAbandoned = error instanceof CallerGone
     if (error !== null && response.headersSent && !response.writableEnded) {
-      response.destroy() // I2
+      response.destroy() // The caller must not get parts of two responses (I2).
       isCut = true
     }
     const { attempts, waitedMs, upstreamMs, traceId } = this.#stats
@@ -148,7 +148,7 @@ export class ProxyCall {
 
   /**
    * Ends the call with the error `shutting_down` if the call waits for a token, a permit or the next attempt. The
-   * caller can then use another replica.
+   * caller can then use another gateway replica.
    */
   rejectIfWaiting(): void {
     const phase = this.#phase
@@ -377,7 +377,10 @@ export class ProxyCall {
     }
   }
 
-  /** Resolves with the value of `promise`. Rejects if the call is interrupted first. Adds the time to `waitedMs`. */
+  /**
+   * Resolves with the value of `promise`. Rejects if the call is interrupted first. Adds the time of the wait to
+   * `waitedMs`.
+   */
   async #wait<T>(
     promise: Promise<T>,
     {

@@ -16,7 +16,7 @@ describe('a POST with the provider profile intuit', () => {
     ['/x?a=?requestid=1', '/x?a=?requestid=1&requestid=r1'],
     ['/x?a=%', '/x?a=%&requestid=r1'],
     ['/x?myrequestid=abc', '/x?myrequestid=abc&requestid=r1'],
-  ])('sends a POST to %s as %s, which may be repeated', (path, sent) => {
+  ])('the gateway sends a POST to %s as %s and may repeat it', (path, sent) => {
     expect(mark({ path, headers: {} })).toEqual({
       path: sent,
       headers: [],
@@ -26,7 +26,7 @@ describe('a POST with the provider profile intuit', () => {
   })
 
   it.each(['/x?requestid=abc', '/x?a=b&requestid=abc'])(
-    'keeps the requestid of a POST to %s, which may be repeated',
+    "the gateway keeps the caller's requestid of a POST to %s and may repeat the POST",
     (path) => {
       expect(mark({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: true })
     },
@@ -41,13 +41,13 @@ describe('a POST with the provider profile intuit', () => {
     '/x?requestid=&requestid=x',
     '/x?requestid=a&requestId=b',
   ])(
-    'does not mark or repeat a POST to %s, whose parameter Intuit does not document as a key',
+    'the gateway adds no requestid to a POST to %s and never repeats it, because Intuit does not document this form of a requestid',
     (path) => {
       expect(mark({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: false })
     },
   )
 
-  it('derives the same requestid from the same Idempotency-Key each time, with at most 36 characters', () => {
+  it('the gateway always derives the same requestid, of at most 36 characters, from the same Idempotency-Key', () => {
     const post = { path: '/x', headers: { 'idempotency-key': 'OrderProcess/7/0/order' } }
     const { addedKey, path } = mark(post)
     expect(mark(post).addedKey).toBe(addedKey)
@@ -56,13 +56,13 @@ describe('a POST with the provider profile intuit', () => {
   })
 
   it.each(['/v3/company/1/query', '/v3/company/1/query?minorversion=75'])(
-    'repeats a POST to %s without a key, because it only reads',
+    'the gateway may repeat a POST to %s without an idempotency key, because this POST only reads data',
     (path) => {
       expect(mark({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: true })
     },
   )
 
-  it('adds a requestid to a POST for an entity whose name begins with query', () => {
+  it('the gateway adds a requestid to a POST for an entity whose name begins with query', () => {
     expect(mark({ path: '/v3/company/1/querylog', headers: {} }).addedKey).toBe('r1')
   })
 })
@@ -71,7 +71,7 @@ describe('a POST with the provider profile generic', () => {
   const mark = createPostMarker(generic.accounting, () => 'r1')
 
   it.each(['/x', '/x?requestid=abc', '/v3/company/1/query'])(
-    'sends a POST to %s unchanged and never repeats it, because no key prevents a duplicate',
+    'the gateway sends a POST to %s unchanged and never repeats it, because no key prevents a duplicate',
     (path) => {
       const headers = { 'idempotency-key': 'k' }
       expect(mark({ path, headers })).toEqual({ ...unmarked, path, isRepeatable: false })
@@ -86,7 +86,7 @@ describe('a POST with a provider profile whose idempotency key is a header', () 
   } as const
   const mark = createPostMarker(rules, () => 'r1')
 
-  it('adds the key header to a POST, so that the POST may be repeated', () => {
+  it('the gateway adds the idempotency key header to a POST, so that it may repeat the POST', () => {
     expect(mark({ path: '/x', headers: {} })).toEqual({
       path: '/x',
       headers: ['X-Request-Key', 'r1'],
@@ -95,7 +95,7 @@ describe('a POST with a provider profile whose idempotency key is a header', () 
     })
   })
 
-  it('sends the idempotency key header of the caller unchanged', () => {
+  it('the gateway sends the idempotency key header of the caller unchanged', () => {
     const post = { path: '/x', headers: { 'x-request-key': 'mine' } }
     expect(mark(post)).toEqual({ ...unmarked, path: '/x', isRepeatable: true })
   })

@@ -26,8 +26,8 @@ export interface RequestBody {
 
 /**
  * Returns the body of `request`; `null` if the request has no body. The body is not read before the first call of
- * `open`. Only then a caller that sent `Expect: 100-continue` gets `100 Continue`, so a rejected caller does not send
- * its body.
+ * `open`. A caller that sent `Expect: 100-continue` gets `100 Continue` at that call. So a caller whose request is
+ * rejected earlier does not send its body.
  */
 export function requestBody(
   request: IncomingMessage,

@@ -13,24 +13,24 @@ describe('idempotency of request methods', () => {
     ['DELETE', true],
     ['POST', false],
     ['PATCH', false],
-  ])('reports for method %s whether it is idempotent: %s', (method, idempotent) => {
+  ])('isIdempotent returns for the method %s: %s', (method, idempotent) => {
     expect(isIdempotent(method)).toBe(idempotent)
   })
 })
 
 describe('the decision to retry a call', () => {
   it.each([200, 201, 204, 304, 400, 401, 403, 404, 408, 409, 500, 501, 505])(
-    'relays a response with status %i',
+    'the gateway relays a response with status %i',
     (status) => {
       expect(afterStatus(status, null, tries)).toEqual({ kind: 'pass' })
     },
   )
 
-  it.each([429, 502, 503, 504])('retries after status %i', (status) => {
+  it.each([429, 502, 503, 504])('the gateway retries a call after status %i', (status) => {
     expect(afterStatus(status, null, tries)).toEqual({ kind: 'retry', delayMs: 100 })
   })
 
-  it('doubles the back-off with each attempt, and waits a random time between half of the back-off and all of it', () => {
+  it('the gateway doubles the back-off with each attempt, and waits a random time between half of the back-off and all of it', () => {
     const delays = [1, 2, 3].map((attempt) =>
       [0, 0.999].map((random) => afterStatus(503, null, { ...tries, attempt, random })),
     )
@@ -50,22 +50,22 @@ describe('the decision to retry a call', () => {
     ])
   })
 
-  it('does not retry a call more than three times', () => {
+  it('the gateway does not retry a call more than three times', () => {
     expect(afterStatus(503, null, { ...tries, attempt: 4 })).toEqual({ kind: 'pass' })
     expect(afterFailure({ ...tries, attempt: 3 }).kind).toBe('retry')
     expect(afterFailure({ ...tries, attempt: 4 })).toEqual({ kind: 'pass' })
   })
 
-  it('waits for the time in Retry-After before a retry if this time is longer than the back-off', () => {
+  it('the gateway waits for the time in Retry-After before a retry if this time is longer than the back-off', () => {
     expect(afterStatus(429, 60_000, tries)).toEqual({ kind: 'retry', delayMs: 60_000 })
   })
 
-  it('relays a response instead of retrying if the delay would exceed the deadline', () => {
+  it('the gateway relays a response instead of retrying if the delay would exceed the deadline', () => {
     expect(afterStatus(429, 60_000, { ...tries, remainingMs: 60_000 })).toEqual({ kind: 'pass' })
     expect(afterFailure({ ...tries, remainingMs: 50 })).toEqual({ kind: 'pass' })
   })
 
-  it('never retries a call that must not be repeated', () => {
+  it('the gateway never retries a call that must not be repeated', () => {
     expect(afterStatus(503, null, { ...tries, canRepeat: false })).toEqual({ kind: 'pass' })
     expect(afterFailure({ ...tries, canRepeat: false })).toEqual({ kind: 'pass' })
   })
@@ -95,11 +95,11 @@ describe('the value of Retry-After', () => {
     ['2027', 2_027_000],
     ['', null],
     [null, null],
-  ])('reads Retry-After %j as %j milliseconds', (value, ms) => {
+  ])('the gateway reads Retry-After %j as %j milliseconds', (value, ms) => {
     expect(coolDownMs(value, now)).toBe(ms)
   })
 
-  it('returns null or a time of at most one hour for any Retry-After text', () => {
+  it('coolDownMs returns null or a time of at most one hour for any Retry-After text', () => {
     const text = fc.oneof(
       fc.string({ unit: 'binary' }),
       fc.double().map(String),

@@ -12,18 +12,21 @@ describe('a raw request target', () => {
     ['/v3/company/123/a...b/..c/.d', '123'],
     ['/v3/company/123/x?q=\xe9\xff', '123'],
     ["/v3/company/123/x;v=1/it's(a)@b:c!$&+,=~%20%C3%A9", '123'],
-  ])('accepts %j as a call of realm %s, byte for byte', (target, realm) => {
-    expect(readTarget(target)).toEqual({ kind: 'company', realm, path: target })
-  })
+  ])(
+    'the gateway accepts the target %j as a call of realm %s, and keeps its bytes unchanged',
+    (target, realm) => {
+      expect(readTarget(target)).toEqual({ kind: 'company', realm, path: target })
+    },
+  )
 
   it.each([
-    ['absolute form', 'http://127.0.0.1/v3/company/1/x'],
-    ['absolute form with userinfo', 'http://user@evil/v3/company/1/x'],
-    ['asterisk form', '*'],
-    ['authority form', 'evil:443'],
+    ['a URL (absolute form)', 'http://127.0.0.1/v3/company/1/x'],
+    ['a URL with userinfo', 'http://user@evil/v3/company/1/x'],
+    ['an asterisk (asterisk form)', '*'],
+    ['a host and port (authority form)', 'evil:443'],
     ['a leading @', '@evil/v3/company/1/x'],
     ['an empty target', ''],
-    ['an authority', '//evil/v3/company/1/x'],
+    ['an authority in the path', '//evil/v3/company/1/x'],
     ['an authority after a backslash', '/\\evil/v3/company/1/x'],
     ['a backslash', '/v3/company/1/x\\y'],
     ['an encoded backslash', '/v3/company/1/x%5cy'],
@@ -45,7 +48,7 @@ describe('a raw request target', () => {
     ['a realm that is too long', `/v3/company/${'r'.repeat(65)}/x`],
     ['a realm with an encoded character', '/v3/company/%31/x'],
     ['a dot segment outside the company paths', '/health/../v3/company/1/x'],
-  ])('rejects %s', (_what, target) => {
+  ])('the gateway rejects a request target: %s', (_what, target) => {
     expect(readTarget(target)).toMatchObject({ kind: 'rejected' })
   })
 
@@ -57,11 +60,11 @@ describe('a raw request target', () => {
     '/V3/company/1/x',
     '/v3/company/1',
     '/metrics?a=b',
-  ])('classifies %j as a path of the gateway itself', (target) => {
+  ])('the gateway does not forward a request for the path %j', (target) => {
     expect(readTarget(target)).toEqual({ kind: 'own' })
   })
 
-  it('never accepts a path that another parser would read as a different origin, realm or path', () => {
+  it('the gateway never accepts a path that another parser would read as a different origin, realm or path', () => {
     const bits = [
       '/',
       '//',
@@ -120,7 +123,7 @@ describe('a raw request target', () => {
   })
 })
 
-it('keeps the path of ACCOUNTING_URL, and removes its trailing slash', () => {
+it('upstreamBase keeps the path of ACCOUNTING_URL, and removes the trailing slash', () => {
   expect(upstreamBase('http://h:1/base/')).toEqual({ origin: 'http://h:1', pathPrefix: '/base' })
 })
 
@@ -131,6 +134,6 @@ it.each([
   ['/v3/company/1/batches', false],
   ['/v3/company/batch/query', false],
   ['/v3/company/1/query?x=/batch', false],
-])('reports for path %s whether it is a batch call: %s', (path, is) => {
+])('isBatch returns for the path %s: %s', (path, is) => {
   expect(isBatch(path)).toBe(is)
 })

@@ -1,11 +1,12 @@
 /**
- * Decides by the raw request target (RFC 9112 §3.2) whether a request is a company call. The realm that the gateway
- * reads selects the access token, and the realm that the accounting API reads selects the company. If the two parsers
- * disagreed, one company's token would be sent with another company's request. Therefore a target that two parsers
- * could read differently is rejected instead of normalized.
+ * Decides by the raw request target (RFC 9112 §3.2) whether a request is a call for a company
+ * (`/v3/company/<realm>/…`), which the gateway forwards. The realm that the gateway reads selects the access token, and
+ * the realm that the accounting API reads selects the company. If the two parsers disagreed, one company's token would
+ * be sent with another company's request. Therefore a target that two parsers could read differently is rejected
+ * instead of normalized.
  */
 
-/** A company call. `path` includes the query and is sent to the accounting API byte for byte. */
+/** The target of a call for a company. `path` includes the query and is sent to the accounting API byte for byte. */
 export interface CompanyTarget {
   readonly kind: 'company'
   readonly realm: string

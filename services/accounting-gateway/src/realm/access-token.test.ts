@@ -82,14 +82,14 @@ describe('the access token of a realm', () => {
     return (await promise).value
   }
 
-  it('sends only one token request for 100 concurrent calls of a realm', async () => {
+  it('the gateway sends only one token request for 100 concurrent calls of a realm', async () => {
     const all = Promise.all(Array.from({ length: 100 }, () => tokens.get('1')))
     await service.respondToAll()
     expect(new Set((await all).map(({ value }) => value))).toEqual(new Set(['1/1']))
     expect(service.requested).toEqual(['1'])
   })
 
-  it('uses the cached token until 5 seconds before the token expires', async () => {
+  it('the gateway uses the cached token until 5 seconds before the token expires', async () => {
     await got('1')
     clock += 3_600_000 - 5_001
     expect(tokens.cached('1')?.value).toBe('1/1')
@@ -97,7 +97,7 @@ describe('the access token of a realm', () => {
     expect(tokens.cached('1')).toBeNull()
   })
 
-  it('requests a new token in the background after 5 minutes, while calls use the cached token', async () => {
+  it('the gateway requests a new token in the background after 5 minutes, while calls use the cached token', async () => {
     await got('1')
     clock += 300_000
     service.versions.set('1', 2)
@@ -107,7 +107,7 @@ describe('the access token of a realm', () => {
     expect(service.requested).toHaveLength(2)
   })
 
-  it('uses the cached token until the token expires while token-service is unavailable', async () => {
+  it('the gateway uses the cached token until the token expires while token-service is unavailable', async () => {
     await got('1')
     service.fail(unavailable)
     clock += 3_500_000
@@ -118,7 +118,7 @@ describe('the access token of a realm', () => {
     expect(await late).toMatchObject({ code: 'token_service_unavailable' })
   })
 
-  it('evicts the token on a credential event, and does not cache the response to an earlier token request', async () => {
+  it('the gateway evicts the token on a credential event, and does not cache the response to an earlier token request', async () => {
     await got('1')
     tokens.evict('1', false)
     expect(tokens.cached('1')).toBeNull()
@@ -131,7 +131,7 @@ describe('the access token of a realm', () => {
     expect(await got('1')).toBe('1/2')
   })
 
-  it('forces one refresh for 50 calls that received 401 with the same token version', async () => {
+  it('the gateway forces one refresh for 50 calls that received 401 with the same token version', async () => {
     await got('1')
     const all = Promise.all(Array.from({ length: 50 }, () => tokens.refreshedAfter401('1', 1)))
     await service.respondToAll()
@@ -140,14 +140,14 @@ describe('the access token of a realm', () => {
     expect(service.refreshed).toEqual(['1/1'])
   })
 
-  it('returns a newer cached token after a 401 instead of forcing a refresh', async () => {
+  it('the gateway returns a newer cached token after a 401 instead of forcing a refresh', async () => {
     service.versions.set('1', 5)
     await got('1')
     expect((await tokens.refreshedAfter401('1', 4)).value).toBe('1/5')
     expect(service.refreshed).toEqual([])
   })
 
-  it('returns the error of a failed forced refresh for 5 seconds to all calls with the same token version', async () => {
+  it('the gateway returns the error of a failed forced refresh for 5 seconds to all calls with the same token version', async () => {
     await got('1')
     service.fail(new IntegrationError('credential_faulted', 'gone'))
     for (let call = 0; call < 3; call += 1) {
@@ -174,9 +174,10 @@ describe('the access token of a realm', () => {
       expect(await renewed(1)).toMatchObject({ version: 2 })
     })
 
-    it('does not force a second refresh within a minute, even if a `refreshed` event arrives', async () => {
+    it('the gateway does not force a second refresh of a rejected token within a minute, even if a `refreshed` event arrives', async () => {
       expect(tokens.isRefreshable('1', 2)).toBe(false)
-      tokens.evict('1', false) // The event of this gateway's own refresh; the one below is another replica's.
+      // The first event is from this gateway's own refresh, the second from a refresh by another gateway replica.
+      tokens.evict('1', false)
       service.versions.set('1', 3)
       tokens.evict('1', false)
       await got('1')
@@ -185,18 +186,18 @@ describe('the access token of a realm', () => {
       expect(tokens.isRefreshable('1', 3)).toBe(true)
     })
 
-    it('permits a forced refresh at once if the company was authorized again', async () => {
+    it('the gateway permits another forced refresh at once if the company was authorized again', async () => {
       tokens.evict('1', true)
       expect(tokens.isRefreshable('1', 2)).toBe(true)
     })
 
-    it('returns the refreshed token to calls that were rejected with an older token version', async () => {
+    it('calls that were rejected with an older token version get the refreshed token', async () => {
       expect(tokens.isRefreshable('1', 1)).toBe(true)
       expect(await renewed(1)).toMatchObject({ version: 2 })
       expect(service.refreshed).toEqual(['1/1'])
     })
 
-    it('shares a forced refresh in flight with a call that was rejected with an older token version', async () => {
+    it('a call that was rejected with an older token version waits for the forced refresh in flight instead of starting another one', async () => {
       service.versions.set('5', 2)
       const newer = tokens.refreshedAfter401('5', 2)
       const older = tokens.refreshedAfter401('5', 1)
@@ -238,7 +239,7 @@ describe('random interleavings of calls, refreshes, events and responses', () =>
     },
   )
 
-  it('never returns a token of another realm, and never a token older than the last credential event', async () => {
+  it('the token cache never returns a token of another realm, and never a token older than the last credential event', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 120 }), async (steps) => {
         clock = 1_000_000

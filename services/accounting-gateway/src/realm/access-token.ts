@@ -7,8 +7,9 @@
  *     This also holds if the response that contains the token was in flight at that time.
  * I4  A valid cached token is used at once. If the token is old, a new one is requested in the background. So
  *     token-service may be unavailable until the cached token expires.
- * I5  Even if the provider rejects every token, calls force a refresh at most once a minute: a token that came from a
- *     forced refresh is not force-refreshed again for a minute, unless a new grant is stored.
+ * I5  Even if the provider rejects every token, calls force a refresh at most once a minute: if upstream rejects the
+ *     token of a forced refresh as well, the next forced refresh is permitted after the end of the minute, or when a
+ *     new grant is stored.
  */
 import { hasCode } from '@integration-host/shared/errors'
 
@@ -46,17 +47,17 @@ export interface AccessTokens {
   get(realm: string): Promise<AccessToken>
   /**
    * Returns whether a call that was rejected with the token of `version` may succeed with another token. True if a
-   * newer token is cached, or if I5 permits a forced refresh.
+   * newer token is cached, or if a forced refresh is permitted (at most one per minute, I5).
    */
   isRefreshable(realm: string, version: number): boolean
   /**
-   * Returns a token that is newer than `version`, whose token upstream rejected with 401. All callers share one forced
+   * Returns a newer token than the one of `version`, which upstream rejected with 401. All callers share one forced
    * refresh.
    */
   refreshedAfter401(realm: string, version: number): Promise<AccessToken>
   /**
    * Removes a realm's token from the cache. `isNewGrant` means that the company was authorized again: a forced refresh
-   * is then permitted at once (I5).
+   * is then permitted at once, without the pause of a minute (I5).
    */
   evict(realm: string, isNewGrant: boolean): void
 }
@@ -65,7 +66,7 @@ interface Entry {
   token: AccessToken | null
   /** Time in epoch ms. From this time on the token is still used, but a new one is requested in the background. */
   freshUntil: number
-  /** The request to token-service that is in flight; `null` if there is none (I2). */
+  /** The request to token-service that is in flight, at most one per realm (I2); `null` if there is none. */
   pending: Promise<AccessToken> | null
   /**
    * The last forced refresh. All calls that were rejected with the token of `version` share its result, which can be a
@@ -76,7 +77,10 @@ interface Entry {
     readonly done: Promise<AccessToken>
     until: number
   } | null
-  /** The token version that the last forced refresh returned, and the time of that refresh (I5). */
+  /**
+   * The token version that the last forced refresh returned, and the time of that refresh. The next one is permitted a
+   * minute later (I5).
+   */
   lastForced: { readonly version: number; readonly at: number } | null
 }
 
@@ -165,7 +169,8 @@ export function createAccessTokens({
     if (entry === undefined || token === null) return null
     const at = now()
     if (at >= token.expiresAt - EXPIRY_MARGIN_MS) return null
-    if (at >= entry.freshUntil) void request(realm, entry) // I4
+    // The old token is still used, and a new one is requested in the background (I4).
+    if (at >= entry.freshUntil) void request(realm, entry)
     return token
   }
 
@@ -231,8 +236,8 @@ export function createAccessTokens({
       if (entry === undefined) return
       invalidate(entry)
       entry.forcedRefresh = null
-      // Only a new grant permits another forced refresh at once. If every refresh permitted one, the replicas would
-      // force refreshes in turns forever.
+      // Only a new grant permits another forced refresh at once. If every refresh permitted one, the gateway replicas
+      // would force refreshes in turns forever.
       if (isNewGrant) entry.lastForced = null
     },
   }

@@ -45,24 +45,24 @@ const mostWithin = (sentAt: readonly number[], windowMs: number): number =>
   )
 
 describe('the throttle of a realm', () => {
-  it('grants a permit without a promise while the realm is far from its limits', () => {
+  it('the throttle grants a permit without a promise while the realm is far from its limits', () => {
     const permit = createProcessLimits(rates, Date.now).acquire('1', waitLimit())
     expect(permit).not.toBeInstanceOf(Promise)
   })
 
-  it('grants 100 permits without exceeding the limit in any second or minute', async () => {
+  it('the throttle grants 100 permits without exceeding the limit in any second or minute', async () => {
     const { sentAt } = await sendAll(createProcessLimits(rates, Date.now), '1', 100)
     expect(sentAt).toHaveLength(100)
     expect(mostWithin(sentAt, 1_000)).toBe(10)
     expect(mostWithin(sentAt, 60_000)).toBe(50)
   })
 
-  it('grants permits to waiting calls in order of arrival', async () => {
+  it('the throttle grants permits to waiting calls in order of arrival', async () => {
     const { order } = await sendAll(createProcessLimits(rates, Date.now), '1', 40)
     expect(order).toEqual(order.toSorted((a, b) => a - b))
   })
 
-  it('never has more calls in flight than the limit, and lets a waiting call start as soon as another one ends', async () => {
+  it('the throttle never permits more calls in flight than the limit, and lets a waiting call start as soon as another one ends', async () => {
     const limits = createProcessLimits({ ...rates, perSecond: 1_000, perMinute: 1_000 }, Date.now)
     let open = 0
     let most = 0
@@ -79,7 +79,7 @@ describe('the throttle of a realm', () => {
     expect(most).toBe(4)
   })
 
-  it('grants a permit of one realm at once while calls of another realm wait', async () => {
+  it('the throttle grants a permit of one realm at once while calls of another realm wait', async () => {
     const limits = createProcessLimits(rates, Date.now)
     limits.coolDown('1', 60_000)
     void Promise.resolve(limits.acquire('1', waitLimit())).then((permit: Permit) =>
@@ -89,7 +89,7 @@ describe('the throttle of a realm', () => {
     await vi.advanceTimersByTimeAsync(60_000)
   })
 
-  it('rejects a call at once with Retry-After if no permit is possible before the deadline of the call', async () => {
+  it('the throttle rejects a call at once with Retry-After if no permit is possible before the deadline of the call', async () => {
     const limits = createProcessLimits(rates, Date.now)
     limits.coolDown('1', 60_000)
     await expect(limits.acquire('1', waitLimit(30_000))).rejects.toMatchObject({
@@ -98,7 +98,7 @@ describe('the throttle of a realm', () => {
     })
   })
 
-  it('rejects a call whose deadline is before the end of a cool-down, while another call waits for that end', async () => {
+  it('the throttle rejects a call whose deadline is before the end of a cool-down, while another call waits for that end', async () => {
     const limits = createProcessLimits(rates, Date.now)
     limits.coolDown('1', 60_000)
     const waiting = Promise.resolve(limits.acquire('1', waitLimit()))
@@ -109,7 +109,7 @@ describe('the throttle of a realm', () => {
     await expect(waiting).resolves.toBeDefined()
   })
 
-  it('rejects a waiting call at its deadline', async () => {
+  it('the throttle rejects a waiting call at its deadline', async () => {
     const limits = createProcessLimits({ ...rates, concurrent: 1 }, Date.now)
     await limits.acquire('1', waitLimit())
     const late = failureOf(limits.acquire('1', waitLimit(5_000)))
@@ -117,7 +117,7 @@ describe('the throttle of a realm', () => {
     expect(await late).toMatchObject({ code: 'throttled' })
   })
 
-  it('rejects a call if 100 calls of the same realm are already waiting', async () => {
+  it('the throttle rejects a call if 100 calls of the same realm are already waiting', async () => {
     const limits = createProcessLimits({ ...rates, concurrent: 1 }, Date.now)
     const first = await limits.acquire('1', waitLimit())
     const waiting = Array.from({ length: 100 }, () => limits.acquire('1', waitLimit()))
@@ -126,7 +126,7 @@ describe('the throttle of a realm', () => {
     await expect(waiting[0]).resolves.toBeDefined()
   })
 
-  it('removes a call from the queue when its caller disconnects, and grants the permit to the next call', async () => {
+  it('the throttle removes a call from the queue when its caller disconnects, and grants the permit to the next call', async () => {
     const limits = createProcessLimits({ ...rates, concurrent: 1 }, Date.now)
     const first = await limits.acquire('1', waitLimit())
     const gone = new AbortController()
@@ -138,14 +138,14 @@ describe('the throttle of a realm', () => {
     await expect(next).resolves.toBeDefined()
   })
 
-  it('does not shorten a running cool-down when a shorter cool-down is requested', () => {
+  it('the throttle does not shorten a running cool-down when a shorter cool-down is requested', () => {
     const limiter = createProcessRateLimiter(rates, Date.now)
     limiter.coolDown('1', 60_000)
     limiter.coolDown('1', 1_000)
     expect(limiter.coolDownMs('1')).toBe(60_000)
   })
 
-  it('evicts a realm from memory if its last call was more than a minute ago', () => {
+  it('the throttle evicts a realm from memory if its last call was more than a minute ago', () => {
     const limiter = createProcessRateLimiter(rates, Date.now)
     for (let realm = 0; realm < 1_000; realm += 1) limiter.count(String(realm))
     vi.setSystemTime(Date.now() + 60_001)

@@ -2,8 +2,8 @@
  * Limits the calls that are sent for one realm: calls per second, calls per minute and concurrent calls. After the
  * accounting API has responded 429, a cool-down begins in which no call is sent for the realm.
  *
- * I1  A call is sent only with a permit of the rate limiter. The rate limiter counts the calls of all replicas, except
- *     while Redis is unavailable.
+ * I1  A call is sent only with a permit of the rate limiter. The rate limiter counts the calls of all gateway replicas,
+ *     except while Redis is unavailable.
  * I2  The waiting calls of a realm get their permits in order of arrival.
  * I3  A call waits only while a permit before the call's deadline is possible. At most `queueLimit` calls wait per
  *     realm. Every other call is rejected at once, with the time after which the caller may retry.
@@ -38,8 +38,8 @@ export interface Denial {
 export type Reservation = { readonly permit: Permit } | { readonly denial: Denial }
 
 /**
- * The port to the component that counts calls, either in this process alone or in Redis for all replicas. Its functions
- * never throw or reject.
+ * The port to the component that counts calls, either in this process alone or in Redis for all gateway replicas. Its
+ * functions never throw or reject.
  */
 export interface RateLimiter {
   reserve(realm: string): Reservation | Promise<Reservation>
@@ -170,8 +170,8 @@ export function createRealmLimits({
     })
   }
 
-  // Runs one loop per realm with waiting calls. The loop reserves a permit for the first call of the queue, then for
-  // the next one (I2).
+  // Runs one loop for each realm that has waiting calls. The loop reserves a permit for the first call of the queue,
+  // then for the next one (I2).
   async function serveQueue(realm: string, queue: Queue, firstPauseMs: number): Promise<void> {
     let pauseMs = firstPauseMs
     while (queue.waiters.length > 0) {

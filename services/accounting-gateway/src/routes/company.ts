@@ -8,8 +8,8 @@ import { z } from 'zod'
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
 
 /**
- * Describes the company calls in the OpenAPI document. The app never serves them, because `listener.ts` forwards them
- * before the app is called.
+ * Describes in the OpenAPI document the calls that the gateway forwards to the accounting API. The app never serves
+ * these calls, because `listener.ts` forwards them before the app is called.
  */
 export function companyRoutes(): Hono {
   const app = new Hono()

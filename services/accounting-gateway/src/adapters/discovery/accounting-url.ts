@@ -19,8 +19,8 @@ const Document = z.looseObject({
 const REMEDY = 'set ACCOUNTING_URL to the address of the accounting API'
 const HAS_NONE = `the discovery document contains no accounting_url, and PROVIDER_PROFILE defines none for it: ${REMEDY}`
 /**
- * The start of the gateway waits at most this long for the discovery document. After this time the gateway listens, and
- * goes on fetching the document in the background.
+ * Maximum time that the start of the gateway waits for the discovery document. If the document has not arrived by then,
+ * the gateway starts to listen, and continues to fetch the document in the background.
  */
 const START_TIMEOUT_MS = 800
 
@@ -33,8 +33,8 @@ export interface AccountingUrl extends AsyncDisposable {
 }
 
 /**
- * Thrown if the discovery document contains no usable address. The message is for the operator and says which setting
- * to change.
+ * Thrown if the discovery document contains no usable address of the accounting API. The message is for the operator
+ * and says which setting to change.
  */
 class NoAccountingUrl extends Error {}
 

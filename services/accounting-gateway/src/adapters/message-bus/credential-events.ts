@@ -13,10 +13,10 @@ import type {
   Settlement,
 } from '@integration-host/shared/messaging/message-bus'
 
-// Every replica must receive every event, so each replica has an exclusive queue of its own.
+// Every gateway replica must receive every credential event, so each one has an exclusive queue of its own.
 const QUEUE = 'accounting-gateway.credentials'
 
-/** Subscribes this replica to credential events and calls `onChange` for each of them. */
+/** Subscribes this gateway replica to credential events and calls `onChange` for each of them. */
 export async function consumeCredentialEvents(
   bus: MessageBus,
   onChange: (realm: string, kind: CredentialEventKind) => void,

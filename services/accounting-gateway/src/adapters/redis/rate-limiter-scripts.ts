@@ -2,16 +2,16 @@
  * The Lua scripts of the rate limiter.
  *
  * KEYS of a realm: `calls` is a sorted set of permits, scored by the latest time (epoch ms of Redis) at which each
- * permit may be used. `open` is a sorted set of replicas, scored by the end of their lease. `places` is a hash with the
- * number of concurrency slots of each replica. `hold` exists during a cool-down of the realm.
+ * permit may be used. `open` is a sorted set of gateway replicas, scored by the end of their lease. `places` is a hash
+ * with the number of concurrency slots of each gateway replica. `hold` exists during a cool-down of the realm.
  *
- * ARGV 1–3: calls per second, calls per minute, concurrent calls. 4–6: id of the replica, length of its lease in ms,
- * lifetime of a prefetched permit in ms. 7–9: slots in use, idle slots that the replica keeps, permits that waiting
- * calls need. 10: 1 if permits are to be prefetched. 11: prefix for the ids of new permits. From 12 on in pairs: id of
- * a prefetched permit, and the number of ms since its use (-1 if it expired unused).
+ * ARGV 1–3: calls per second, calls per minute, concurrent calls. 4–6: id of the gateway replica, length of its lease
+ * in ms, lifetime of a prefetched permit in ms. 7–9: slots in use, idle slots that the gateway replica keeps, permits
+ * that waiting calls need. 10: 1 if permits are to be prefetched. 11: prefix for the ids of new permits. From 12 on in
+ * pairs: id of a prefetched permit, and the number of ms since its use (-1 if it expired unused).
  *
  * Returns the verdict, the ms until the next try, the number of granted permits, the number of prefetched permits, and
- * the replica's number of slots.
+ * the number of slots of the gateway replica.
  */
 export const RESERVE_PERMITS = `
 local time = redis.call('TIME')
@@ -21,7 +21,7 @@ local replica, leaseMs, prefetchTtlMs = ARGV[4], tonumber(ARGV[5]), tonumber(ARG
 local inFlight, idleSlots, needed = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local mayPrefetch, id = tonumber(ARGV[10]), ARGV[11]
 
--- Usage reports: a used permit moves to the time of its use, an unused one is removed.
+-- Applies the usage reports: sets the score of a used permit to the time of its use, and removes an unused permit.
 local used, unused = {}, {}
 for i = 12, #ARGV, 2 do
   local ago = tonumber(ARGV[i + 1])
@@ -42,7 +42,7 @@ for i = 1, #slots, 2 do
   if slots[i] ~= replica then slotsOfOthers = slotsOfOthers + tonumber(slots[i + 1]) end
 end
 
--- Records the replica's slots, renews its lease and returns.
+-- Records the gateway replica's slots, renews its lease on them, and returns the reply.
 local function reply(verdict, ms, granted, prefetched, ownSlots)
   if ownSlots > 0 then
     redis.call('ZADD', KEYS[2], now + leaseMs, replica)
@@ -55,7 +55,8 @@ local function reply(verdict, ms, granted, prefetched, ownSlots)
   end
   return {verdict, ms, granted, prefetched, ownSlots}
 end
--- Milliseconds until the window has room: until its limit-th newest call leaves it.
+-- Returns the milliseconds until the window has room for one more call. It has room when the oldest of the last <limit>
+-- calls leaves it.
 local function wait(limit, window)
   local nth = redis.call('ZRANGE', KEYS[1], -limit, -limit, 'WITHSCORES')
   if nth[2] == nil then return 0 end
@@ -69,8 +70,8 @@ local freeCalls = math.min(
   perSecond - redis.call('ZCOUNT', KEYS[1], '(' .. (now - 1000), '+inf'),
   perMinute - redis.call('ZCARD', KEYS[1]))
 local granted = math.max(0, math.min(needed, freeSlots, freeCalls))
--- Prefetches a quarter of what is left, 64 permits at most, so that most of it stays for the other replicas; and
--- nothing if little is left.
+-- Prefetches a quarter of the remaining permits, but at most 64, so that most of them stay available to the other
+-- replicas. Prefetches none if fewer than four permits or slots remain.
 local prefetched, spareSlots = 0, 0
 if mayPrefetch == 1 and granted == needed then
   local slotShare = math.floor((freeSlots + idleSlots - granted) / 4)
@@ -96,8 +97,9 @@ return reply(verdict, ms, granted, prefetched, inFlight + idleSlots + granted + 
 `
 
 /**
- * KEYS[1] is the `hold` key; ARGV[1] is the length of the cool-down in ms. A running cool-down is never shortened,
- * because two replicas can receive different `Retry-After` values for the same realm.
+ * Starts a cool-down of a realm. KEYS[1] is the `hold` key; ARGV[1] is the length of the cool-down in ms. A running
+ * cool-down is never shortened, because two gateway replicas can receive different `Retry-After` values for the same
+ * realm.
  */
 export const START_COOL_DOWN = `
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[1]) then redis.call('SET', KEYS[1], '1', 'PX', ARGV[1]) end

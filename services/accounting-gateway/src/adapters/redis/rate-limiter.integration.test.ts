@@ -30,8 +30,8 @@ function open(address: string, name: string, commandTimeoutMs: number) {
 }
 
 /**
- * Starts the rate limiter of one replica. The Redis timeout is long because a busy test machine may be slow, and after
- * a timeout the replica would count its calls without Redis.
+ * Starts the rate limiter of one gateway replica. The Redis timeout is long because a busy test machine may be slow,
+ * and after a timeout the gateway replica would count its calls without Redis.
  */
 async function replica(rates: RealmRates, address = url, commandTimeoutMs = 10_000) {
   const lines: string[] = []
@@ -65,7 +65,7 @@ async function mostWithinASecond({ redis }: Awaited<ReturnType<typeof replica>>)
 }
 
 describe('rate limits that two replicas share', () => {
-  it('never exceeds the rate limit of a realm over two replicas, and grants every waiting call a permit', async () => {
+  it('two gateway replicas together never exceed the rate limit of a realm, and every waiting call gets a permit', async () => {
     const rates = { perSecond: 10, perMinute: 1_000, concurrent: 1_000 }
     const one = await replica(rates)
     const replicas = [one, await replica(rates)]
@@ -83,7 +83,7 @@ describe('rate limits that two replicas share', () => {
     expect(Math.max(...sentAt) - Math.min(...sentAt)).toBeGreaterThan(2_900)
   })
 
-  it('counts the calls of both replicas against the limit per minute', async () => {
+  it('the calls of both gateway replicas count against the limit per minute', async () => {
     const rates = { perSecond: 1_000, perMinute: 6, concurrent: 1_000 }
     const [one, two] = [await replica(rates), await replica(rates)]
     for (let call = 0; call < 3; call += 1)
@@ -95,7 +95,7 @@ describe('rate limits that two replicas share', () => {
     expect(await two.limits.acquire('2', waitLimit(100))).toBeDefined()
   })
 
-  it('shares concurrency slots between two replicas, and gives a slot that one releases to a call waiting at the other', async () => {
+  it('two gateway replicas share the concurrency slots: a slot that one replica releases goes to a call that waits at the other', async () => {
     const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 2 }
     const [one, two] = [await replica(rates), await replica(rates)]
     const first = await one.limits.acquire('1', waitLimit())
@@ -108,7 +108,7 @@ describe('rate limits that two replicas share', () => {
     expect(await third).toBeDefined()
   })
 
-  it('starts a cool-down in every replica after one replica received a 429 response', async () => {
+  it('every gateway replica starts a cool-down of the realm after one replica has received a 429 response', async () => {
     const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 10 }
     const [one, two] = [await replica(rates), await replica(rates)]
     one.limits.coolDown('1', 60_000)
@@ -122,13 +122,13 @@ describe('rate limits that two replicas share', () => {
     expect(await two.limits.acquire('2', waitLimit(100))).toBeDefined()
   })
 
-  it('frees the concurrency slots of a dead replica when its lease has expired', async () => {
+  it('the concurrency slots of a dead gateway replica become free when its lease has expired', async () => {
     const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 1 }
     const dead = await replica(rates)
     await dead.limits.acquire('1', waitLimit())
     const living = await replica(rates)
-    // Sets the end of the dead replica's lease to the past, so that the test need not wait 30 seconds for the lease to
-    // expire.
+    // Sets the end of the dead gateway replica's lease to the past, so that the test need not wait 30 seconds for the
+    // lease to expire.
     await living.redis.zadd(
       'throttle:{1}:open',
       '1',
@@ -137,7 +137,7 @@ describe('rate limits that two replicas share', () => {
     expect(await living.limits.acquire('1', waitLimit(1_000))).toBeDefined()
   })
 
-  it('sets an expiry on every Redis key of the rate limiter', async () => {
+  it('the rate limiter sets an expiry on each of its Redis keys', async () => {
     const { limits, redis } = await replica({ perSecond: 10, perMinute: 10, concurrent: 10 })
     await limits.acquire('1', waitLimit())
     limits.coolDown('1', 1_000)
@@ -158,7 +158,7 @@ describe('prefetched permits', () => {
       .length
   }
 
-  it('grants prefetched permits without a request to Redis while a realm is far from its limits', async () => {
+  it('the rate limiter grants prefetched permits without a request to Redis while a realm is far from its limits', async () => {
     const { limits, redis } = await replica(wide)
     const reserve = vi.spyOn(redis, 'reservePermits')
     let waited = 0
@@ -166,14 +166,14 @@ describe('prefetched permits', () => {
       const permit = limits.acquire('1', waitLimit())
       if (permit instanceof Promise) waited += 1
       ;(await permit).release()
-      // Gives replies of Redis time to arrive, as there would be time between the calls of real callers.
+      // Waits, so that replies of Redis can arrive. Real callers also leave time between their calls.
       if (call % 20 === 0) await new Promise((resolve) => setImmediate(resolve))
     }
     expect(waited).toBeLessThan(100)
     expect(reserve.mock.calls.length).toBeLessThan(100)
   })
 
-  it('counts prefetched permits against the rate limit as long as they may still be used', async () => {
+  it('prefetched permits count against the rate limit as long as they may still be used', async () => {
     const rates = { perSecond: 40, perMinute: 1_000, concurrent: 1_000 }
     const [one, two] = [await replica(rates), await replica(rates)]
     expect(await permittedAtOnce(one, 1)).toBe(1)
@@ -181,14 +181,14 @@ describe('prefetched permits', () => {
     // seconds and therefore still count.
     await new Promise((resolve) => setTimeout(resolve, 1_200))
     let permitted = 0
-    // The list contains each replica twice: the permits that a replica prefetches in its first turn are used in its
-    // second turn.
+    // The list contains each gateway replica twice: the permits that a replica prefetches in its first turn are used in
+    // its second turn.
     for (const each of [two, two, one, one]) permitted += await permittedAtOnce(each, 60)
     expect(permitted).toBeLessThanOrEqual(40)
     expect(permitted).toBeGreaterThanOrEqual(30)
   })
 
-  it('never exceeds the rate and concurrency limits of a realm while three replicas prefetch permits', async () => {
+  it('three gateway replicas that prefetch permits together stay within the rate and concurrency limits of a realm', async () => {
     const rates = { perSecond: 30, perMinute: 70, concurrent: 12 }
     const one = await replica(rates)
     const replicas = [one, await replica(rates), await replica(rates)]
@@ -219,14 +219,15 @@ describe('prefetched permits', () => {
     )
     expect(most).toBeLessThanOrEqual(12)
     expect(sent).toBeLessThanOrEqual(70)
-    // Nearly the whole rate is usable, because a replica returns the permits that it prefetched and did not use.
+    // Nearly all of the 70 calls per minute are permitted, because a gateway replica returns the permits that it
+    // prefetched and did not use.
     expect(sent).toBeGreaterThanOrEqual(60)
     expect(rejected).toBe(18)
     for (const { limiter } of replicas) await limiter[Symbol.asyncDispose]()
     expect(await mostWithinASecond(one)).toBeLessThanOrEqual(30)
   }, 60_000)
 
-  it('lets another replica use prefetched concurrency slots that stay unused', async () => {
+  it('a gateway replica can use the prefetched concurrency slots that another replica leaves unused', async () => {
     const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 8 }
     const [one, two] = [await replica(rates), await replica(rates)]
     ;(await one.limits.acquire('1', waitLimit())).release()
@@ -236,7 +237,7 @@ describe('prefetched permits', () => {
     for (const permit of permits) permit.release()
   })
 
-  it('returns prefetched permits and slots at once when a replica shuts down', async () => {
+  it('a gateway replica that shuts down returns its prefetched permits and slots at once', async () => {
     const { limits, limiter, redis } = await replica({ ...wide, concurrent: 8 })
     ;(await limits.acquire('1', waitLimit())).release()
     expect(await redis.hvals('throttle:{1}:places')).not.toEqual([])
@@ -245,7 +246,7 @@ describe('prefetched permits', () => {
     expect(await redis.zcard('throttle:{1}:calls')).toBe(1)
   })
 
-  it('grants no prefetched permit during a cool-down', async () => {
+  it('the rate limiter grants no prefetched permit during a cool-down', async () => {
     const { limits } = await replica(wide)
     ;(await limits.acquire('1', waitLimit())).release()
     limits.coolDown('1', 60_000)
@@ -254,7 +255,7 @@ describe('prefetched permits', () => {
 })
 
 describe('the rate limiter while Redis is unavailable', () => {
-  it('counts calls per replica while Redis is unavailable, including earlier calls, and logs each change once', async () => {
+  it('each gateway replica counts its own calls, earlier calls included, while Redis is unavailable, and logs each change of availability once', async () => {
     await using relay = await startRelay(url, 6379)
     const rates = { perSecond: 1_000, perMinute: 8, concurrent: 1_000 }
     const { limits, redis, lines } = await replica(rates, relay.url, 250)
@@ -262,7 +263,7 @@ describe('the rate limiter while Redis is unavailable', () => {
     relay.away()
     for (let call = 0; call < 5; call += 1) (await limits.acquire('1', waitLimit())).release()
     await expect(limits.acquire('1', waitLimit(5_000))).rejects.toMatchObject({ code: 'throttled' })
-    expect(lines.filter((text) => text.includes('limits hold per replica'))).toHaveLength(1)
+    expect(lines.filter((text) => text.includes('limits only its own calls'))).toHaveLength(1)
 
     relay.restore()
     await eventually(() => expect(redis.status).toBe('ready'))
@@ -275,7 +276,7 @@ describe('the rate limiter while Redis is unavailable', () => {
     )
   })
 
-  it('waits for the Redis timeout at most once per second while Redis does not reply to commands', async () => {
+  it('the rate limiter waits for the Redis timeout at most once per second while Redis does not reply to commands', async () => {
     await using relay = await startRelay(url, 6379)
     const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 1_000 }
     const { limits } = await replica(rates, relay.url, 250)

@@ -5,24 +5,26 @@ import type { Denial, RateLimiter, RealmRates, Reservation } from '../../realm/t
 import { RESERVE_PERMITS, START_COOL_DOWN } from './rate-limiter-scripts.ts'
 
 /**
- * The rate limiter that all replicas share. Redis stores sliding windows and concurrency slots for each realm.
+ * The rate limiter that all replicas of the gateway share. Redis stores sliding windows and concurrency slots for each
+ * realm.
  *
- * I1  All times of the windows are from the clock of Redis, so the clocks of the replicas need not agree.
- * I2  A replica has a lease on its concurrency slots, and renews the lease while it uses them. The slots of a dead
- *     replica become free when its lease expires.
- * I3  While Redis is unavailable each process counts its own calls, including those that it sent before Redis failed.
- *     No call is rejected because Redis is unavailable.
- * I4  While a realm is far from its limits, a replica prefetches permits and later grants them without a request to
- *     Redis. Until the replica reports when a prefetched permit was used, Redis counts the permit at the last moment at
- *     which it may be used. So over all replicas no window of any length contains more calls than allowed.
- * I5  Each replica has at most one command in flight per realm. A command states how many slots the replica uses. Two
- *     concurrent commands would each leave out the slots of the other.
+ * I1  All times of the windows are from the clock of Redis, so the clocks of the gateway replicas need not agree.
+ * I2  A gateway replica has a lease on its concurrency slots, and renews the lease while it uses them. The slots of a
+ *     dead replica become free when its lease expires.
+ * I3  While Redis is unavailable, each gateway replica counts its own calls, including those that it sent before Redis
+ *     failed. No call is rejected because Redis is unavailable.
+ * I4  While a realm is far from its limits, a gateway replica prefetches permits and later grants them without a
+ *     request to Redis. Until the replica reports when a prefetched permit was used, Redis counts the permit at the
+ *     last moment at which it may be used. So over all replicas no window of any length contains more calls than
+ *     allowed.
+ * I5  Each gateway replica has at most one Redis command in flight per realm. A command states how many slots the
+ *     replica uses. Two concurrent commands would each leave out the slots of the other.
  */
 
 type Verdict = 'granted' | Denial['reason']
 /**
  * The reply of the reservation script: `granted` is the number of permits for waiting calls, `prefetched` the number of
- * permits for later calls, and `slots` the replica's number of concurrency slots after the command.
+ * permits for later calls, and `slots` the number of concurrency slots of the gateway replica after the command.
  */
 type Reply = [verdict: Verdict, waitMs: number, granted: number, prefetched: number, slots: number]
 
@@ -41,7 +43,10 @@ declare module 'ioredis' {
 
 const LEASE_MS = 30_000
 const RENEW_EVERY_MS = 10_000
-/** How long a replica may use a prefetched permit. An unused permit is lost to the other replicas for this time. */
+/**
+ * How long a gateway replica may use a prefetched permit. For this time no other gateway replica can use the permit,
+ * even if it stays unused.
+ */
 const PREFETCH_TTL_MS = 2_000
 const SWEEP_EVERY_MS = 1_000
 const CONCURRENCY_POLL_MS = 50
@@ -52,7 +57,8 @@ const CONCURRENCY_POLL_MS = 50
 const RETRY_AFTER_FAILURE_MS = 1_000
 
 /**
- * Records whether Redis can be used. All rate limiters of the process share one object, which logs each change once.
+ * Records whether Redis can be used. All rate limiters of one gateway process share one such object, which logs each
+ * change once.
  */
 export interface RedisAvailability {
   isUnavailable(): boolean
@@ -71,11 +77,15 @@ export function createRedisAvailability(
     failed(error) {
       unavailableUntil = now() + RETRY_AFTER_FAILURE_MS
       if (!isCountingAlone)
-        logger.warn({ err: error }, 'redis is unavailable: limits hold per replica')
+        logger.warn(
+          { err: error },
+          'redis is unavailable: each gateway replica limits only its own calls',
+        )
       isCountingAlone = true
     },
     succeeded() {
-      if (isCountingAlone) logger.info('redis is available again: limits hold over all replicas')
+      if (isCountingAlone)
+        logger.info('redis is available again: rate limits count the calls of all replicas')
       isCountingAlone = false
     },
   }
@@ -90,12 +100,15 @@ export interface RedisRateLimiterDeps {
   readonly now?: () => number
 }
 
-/** Disposing returns the unused prefetched permits to Redis. Used permits expire by age. */
+/**
+ * Disposing returns the unused prefetched permits to Redis. Used permits are kept: Redis removes them when they are
+ * older than a minute.
+ */
 export interface RedisRateLimiter extends RateLimiter, AsyncDisposable {}
 
 /**
- * The permits and concurrency slots that this replica has reserved for one realm. All times are milliseconds of the
- * monotonic clock.
+ * The permits and concurrency slots that this gateway replica has reserved for one realm. All times are milliseconds of
+ * the monotonic clock.
  */
 interface RealmWindow {
   /** Unused prefetched permits, oldest first. A permit may be used until the time `until`. */
@@ -108,14 +121,17 @@ interface RealmWindow {
    * Prefetched permits whose use has not been reported to Redis yet. `usedAt` is `null` if the permit expired unused.
    */
   usage: { readonly id: string; readonly usedAt: number | null }[]
-  /** The number of concurrency slots that Redis has recorded for this replica. */
+  /** The number of concurrency slots that Redis has recorded for this gateway replica. */
   slots: number
-  /** The number of this replica's concurrency slots that are occupied by calls. */
+  /** The number of this gateway replica's concurrency slots that are occupied by calls. */
   inFlight: number
   /** The waiting calls. The next command to Redis requests one permit for each of them. */
   waiting: ((reservation: Reservation) => void)[]
   isRequesting: boolean
-  /** True if Redis has recorded more permits or slots for this replica than the replica needs, so a report is due. */
+  /**
+   * True if Redis has recorded more permits or slots for this gateway replica than it needs, so a report to Redis is
+   * due.
+   */
   mustReport: boolean
   lastUsedAt: number
   lastReportedAt: number
@@ -161,8 +177,8 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
     window.usage = []
     window.mustReport = false
     window.lastReportedAt = at
-    // Redis replaces the recorded slots of this replica by the number that this command states. Until Redis replies,
-    // the replica must not use more slots than that number.
+    // Redis replaces the recorded slots of this gateway replica by the number that this command states. Until Redis
+    // replies, the gateway replica must not use more slots than that number.
     const idleSlots = prefetch
       ? Math.min(window.slots - window.inFlight, window.prefetched.length)
       : 0
@@ -188,8 +204,8 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
   }
 
   /**
-   * Reserves permits for all waiting calls and reports the use of prefetched permits. Sends the next command after the
-   * previous reply (I5), until no call waits and nothing is left to report.
+   * Reserves permits for all waiting calls and reports the use of prefetched permits. Sends each command only after the
+   * reply to the previous one (I5), until no call waits and nothing is left to report.
    */
   async function request(realm: string, window: RealmWindow, prefetch: boolean): Promise<void> {
     if (window.isRequesting) return
@@ -224,7 +240,7 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
     window.isRequesting = false
   }
 
-  /** Occupies one of this replica's concurrency slots for a call that has been granted a permit. */
+  /** Occupies one of this gateway replica's concurrency slots for a call that has been granted a permit. */
   function occupySlot(realm: string, window: RealmWindow): Reservation {
     local.count(realm)
     window.inFlight += 1
@@ -236,8 +252,8 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
           if (!isOpen) return
           isOpen = false
           window.inFlight -= 1
-          // A replica that still has prefetched permits keeps the free slot for its next call. Otherwise the slot is
-          // returned to Redis, because another replica may need it.
+          // A gateway replica that still has prefetched permits keeps the free slot for its next call. Otherwise the
+          // slot is returned to Redis, because another gateway replica may need it.
           if (window.prefetched.length === 0) reportUsage(realm, window)
         },
       },
@@ -246,7 +262,7 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
 
   /**
    * Reports the use of permits to Redis and returns unused slots. If the command is lost, the slots become free when
-   * the replica's lease expires (I2).
+   * the gateway replica's lease expires (I2).
    */
   function reportUsage(realm: string, window: RealmWindow): void {
     window.mustReport = true
@@ -274,7 +290,8 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
 
   const isAvailable = (): boolean => redis.status === 'ready' && !availability.isUnavailable()
 
-  // Renews the leases (I2), and returns prefetched permits and slots that this replica does not use.
+  // Renews this gateway replica's leases on concurrency slots (I2), and returns prefetched permits and slots that are
+  // not used.
   const sweeping = setInterval(() => {
     const at = performance.now()
     for (const [realm, window] of windows) {
@@ -297,10 +314,12 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
       if (coolDownMs > 0) return { denial: { reason: 'cool-down', waitMs: coolDownMs } }
       if (!isAvailable()) {
         if (redis.status !== 'ready') availability.failed(new Error('not connected'))
-        return local.reserve(realm) // I3
+        // While Redis is unavailable, this process counts only its own calls (I3).
+        return local.reserve(realm)
       }
       const window = windowOf(realm)
-      const reservation = usePrefetched(realm, window) // I4
+      // A prefetched permit needs no request to Redis (I4).
+      const reservation = usePrefetched(realm, window)
       if (reservation !== null) return reservation
       return new Promise((resolve) => {
         window.waiting.push(resolve)

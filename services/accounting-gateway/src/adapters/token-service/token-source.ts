@@ -130,8 +130,8 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
 }
 
 /**
- * Converts an error response of token-service. If the error code is one that is forwarded, the detail text is forwarded
- * as well.
+ * Converts an error response of token-service into the error for the caller. The detail text is forwarded only if the
+ * error code is one of `FORWARDED_CODES`.
  */
 function errorOf(response: TextResponse): IntegrationError {
   const { status, text } = response
