@@ -28,8 +28,8 @@ export interface AppDeps {
 const CACHED_RESPONSES = 10_000
 
 /**
- * Creates the HTTP app. Users call `/queue` and `/replay`. The steps of the demo process call `/order` and `/report`.
- * Error responses are plain text.
+ * Creates the HTTP app. Users call `/queue` and `/replay`. The steps of the demo's business process `OrderProcess` call
+ * `/order` and `/report`. Error responses are plain text.
  */
 export function createApp(deps: AppDeps): Hono {
   const cache = createIdempotencyCache(CACHED_RESPONSES)
@@ -42,8 +42,8 @@ export function createApp(deps: AppDeps): Hono {
       health: deps.health,
       metrics: deps.metrics,
       keys: null,
-      // Only the calls of steps continue the trace that the request names. Browsers may call the other paths, and their
-      // trace headers are not used.
+      // Only calls by steps of the business process continue the trace that their headers name. Browsers may call the
+      // other paths, and trace headers of browsers are not used.
       continuesTraces: (path) => path === '/order' || path === '/report',
       errorResponses: TEXT_ERRORS,
     },

@@ -16,7 +16,7 @@ describe('the process of the demo API', () => {
     (started = startProcess([MAIN], { env: { PORT: '0', ...env } }))
   afterEach(() => started.stop('SIGKILL'))
 
-  it('reports every invalid setting in one message without values, and exits with code 1', async () => {
+  it('the demo API reports every invalid setting in one message without values, and exits with code 1', async () => {
     const { code, stderr: written } = await start({
       PORT: '7216abc',
       LOG_LEVEL: 'loud',
@@ -40,13 +40,13 @@ describe('the process of the demo API', () => {
     }
   })
 
-  it('exits with code 1 if SERVICE_API_KEY is missing', async () => {
+  it('the demo API exits with code 1 if SERVICE_API_KEY is missing', async () => {
     const { code, stderr } = await start({}).ended
     expect(code).toBe(1)
     expect(stderr).toContain('SERVICE_API_KEY: is missing')
   })
 
-  it('listens and reports the coordinator as down while the coordinator is unavailable, and exits with code 0 on SIGTERM', async () => {
+  it('the demo API listens and reports the coordinator as down while the coordinator is unavailable, and exits with code 0 on SIGTERM', async () => {
     const url = await listeningUrl(
       start({ SERVICE_API_KEY: KEY, COORDINATOR_URL: 'http://127.0.0.1:9' }),
     )

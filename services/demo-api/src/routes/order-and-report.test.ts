@@ -13,7 +13,7 @@ const report = (created: string, order = 'O-66') =>
   demo.send(`/report?${new URLSearchParams({ order, created }).toString()}`)
 
 describe('GET /order', () => {
-  it('returns 201 with the order and the server time in ISO 8601 with an offset', async () => {
+  it('GET /order returns 201 with the order and the server time in ISO 8601 with an offset', async () => {
     const before = Date.now()
     const { status, text, headers } = await demo.send('/order?order=O-66')
     const body = JSON.parse(text)
@@ -28,7 +28,7 @@ describe('GET /order', () => {
   })
 
   it.each(['=1+1', `O-'"<>&`, 'O-😀', 'O-../x', `O-${'x'.repeat(128)}`])(
-    'returns the order %j unchanged',
+    'GET /order returns the order %j unchanged',
     async (order) => {
       const { text } = await demo.send(`/order?${new URLSearchParams({ order }).toString()}`)
       expect(JSON.parse(text).Order).toBe(order)
@@ -47,13 +47,13 @@ describe('GET /order', () => {
     ],
     ['an order with a line break', '?order=a%0Ab', 'order: must not contain control characters'],
     ['an order that is not UTF-8', '?order=%ff', 'the parameters are not well-formed UTF-8'],
-  ])('rejects %s with 400 in plain text', async (_, query, text) => {
+  ])('GET /order rejects %s with 400 in plain text', async (_, query, text) => {
     expect(await demo.send(`/order${query}`)).toMatchObject({ status: 400, text })
   })
 })
 
 describe('GET /report', () => {
-  it('returns 200 with the order, the unchanged time of the request and a fixed status text', async () => {
+  it('GET /report returns 200 with the order, the unchanged time of the request and a fixed status text', async () => {
     const first = await report(CREATED)
     const second = await report('2026-11-20T10:00:00Z', 'O-67')
     expect(first.status).toBe(200)
@@ -65,7 +65,7 @@ describe('GET /report', () => {
     expect(JSON.parse(second.text).Status).toBe(JSON.parse(first.text).Status)
   })
 
-  it('accepts the time that /order returned as the time of a report', async () => {
+  it('GET /report accepts the time that /order returned as the time of a report', async () => {
     const order = JSON.parse((await demo.send('/order?order=O-1')).text)
     expect(await report(order.CreatedAt, order.Order)).toMatchObject({ status: 200 })
   })
@@ -80,7 +80,7 @@ describe('GET /report', () => {
     '2000-02-29T00:00:00Z',
     '0001-01-01T00:00:00Z',
     '9999-12-31T23:59:59.9999999+00:00',
-  ])('accepts %s as the time of a report and returns it unchanged', async (created) => {
+  ])('GET /report accepts %s as the time of a report and returns it unchanged', async (created) => {
     const { status, text } = await report(created)
     expect([status, JSON.parse(text).CreatedAt]).toEqual([200, created])
   })
@@ -117,13 +117,13 @@ describe('GET /report', () => {
     '+275760-09-13T00:00:00Z',
     '-000001-01-01T00:00:00Z',
     '２０２６-11-20T10:00:00Z',
-  ])('rejects %j as the time of a report with 400 in plain text', async (created) => {
+  ])('GET /report rejects %j as the time of a report with 400 in plain text', async (created) => {
     const answer = await report(created)
     expect(answer.status).toBe(400)
     expect(answer.text).toMatch(/^created: must /)
   })
 
-  it('rejects a time of thousands of digits without excessive backtracking in the regular expression', async () => {
+  it('GET /report rejects a time of thousands of digits without excessive backtracking in the regular expression', async () => {
     const startedAt = performance.now()
     const answer = await report(`2026-11-20T10:00:00.${'1'.repeat(5_000)}`)
     expect(answer).toMatchObject({ status: 400 })
@@ -131,7 +131,7 @@ describe('GET /report', () => {
     expect(performance.now() - startedAt).toBeLessThan(30_000)
   })
 
-  it('explains how to percent-encode the + of a time offset if the request contains a space instead', async () => {
+  it('GET /report explains how to percent-encode the + of a time offset if the request contains a space instead', async () => {
     const answer = await demo.send('/report?order=1&created=2026-11-20T10:00:00+00:00')
     expect(answer).toMatchObject({ status: 400, text: expect.stringContaining('%2B') })
   })
@@ -140,7 +140,7 @@ describe('GET /report', () => {
     ['order is missing', `?created=${encodeURIComponent(CREATED)}`, 'order: is missing'],
     ['created is missing', '?order=1', 'created: is missing'],
     ['created is given twice', '?order=1&created=1&created=2', 'created: must be given once'],
-  ])('rejects a report with 400 if %s', async (_, query, text) => {
+  ])('GET /report rejects a report with 400 if %s', async (_, query, text) => {
     expect(await demo.send(`/report${query}`)).toMatchObject({ status: 400, text })
   })
 })
@@ -149,7 +149,7 @@ describe('a request with an Idempotency-Key', () => {
   const order = (key: string, value = 'O-1') =>
     demo.send(`/order?order=${value}`, { headers: { 'Idempotency-Key': key } })
 
-  it('returns the first response for a repeated Idempotency-Key, with the header Idempotent-Replayed, and counts it as repeated', async () => {
+  it('the demo API returns the first response for a repeated Idempotency-Key, with the header Idempotent-Replayed, and counts it as repeated', async () => {
     const key = 'OrderProcess/66/0/order'
     const first = await order(key)
     await serverTimeToPass(JSON.parse(first.text).CreatedAt)
@@ -161,7 +161,7 @@ describe('a request with an Idempotency-Key', () => {
     expect(metrics).toMatch(/demo_api_step_calls_total\{[^}]*effect="repeated"[^}]*\} 1\b/)
   })
 
-  it('creates a new response for an Idempotency-Key of another step', async () => {
+  it('the demo API creates a new response for the Idempotency-Key of a replay', async () => {
     const first = await order('OrderProcess/67/0/order')
     expect(await order('OrderProcess/67/1/order')).not.toMatchObject({
       headers: { 'idempotent-replayed': 'true' },
@@ -169,7 +169,7 @@ describe('a request with an Idempotency-Key', () => {
     expect(first.status).toBe(201)
   })
 
-  it('returns the first response of /report for a repeated Idempotency-Key', async () => {
+  it('the demo API returns the first response of /report for a repeated Idempotency-Key', async () => {
     const send = () =>
       demo.send(`/report?order=1&created=${encodeURIComponent(CREATED)}`, {
         headers: { 'Idempotency-Key': 'OrderProcess/66/0/report' },
@@ -182,7 +182,7 @@ describe('a request with an Idempotency-Key', () => {
     })
   })
 
-  it('rejects an Idempotency-Key that was used for another request, and keeps the first response', async () => {
+  it('the demo API rejects an Idempotency-Key that was used for another request, and keeps the first response', async () => {
     const first = await order('reused')
     expect(await order('reused', 'O-2')).toMatchObject({
       status: 400,
@@ -191,18 +191,18 @@ describe('a request with an Idempotency-Key', () => {
     expect((await order('reused')).text).toBe(first.text)
   })
 
-  it('accepts an Idempotency-Key again if the first call with this key was rejected', async () => {
+  it('the demo API accepts an Idempotency-Key again if the first call with this key was rejected', async () => {
     expect((await order('free', '')).status).toBe(400)
     expect((await order('free')).headers).not.toHaveProperty('idempotent-replayed')
   })
 
-  it('accepts an Idempotency-Key that contains a percent-encoded transaction id of maximum length', async () => {
+  it('the demo API accepts an Idempotency-Key that contains a percent-encoded transaction id of maximum length', async () => {
     const id = encodeURIComponent('\u4e00'.repeat(128))
     expect(await order(`OrderProcess/${id}/2147483647/order`)).toMatchObject({ status: 201 })
   })
 
   it.each(['', 'a b', 'x'.repeat(2_049)])(
-    'rejects the malformed Idempotency-Key %j',
+    'the demo API rejects the malformed Idempotency-Key %j',
     async (key) => {
       expect(await order(key)).toMatchObject({ status: 400 })
     },

@@ -32,7 +32,7 @@ describe('the host name of a request', () => {
     '[::1]:7216',
     'demo-api:7216',
     'other.example',
-  ])('accepts a request with the Host %s', async (host) => {
+  ])('the demo API accepts a request with the Host %s', async (host) => {
     expect(await demo.send(QUEUE, { headers: { Host: host } })).toMatchObject({ status: 200 })
   })
 
@@ -50,21 +50,21 @@ describe('the host name of a request', () => {
     'demo-api.evil.example',
     'localhost:',
     'localhost:port',
-  ])('rejects a request with the Host %s and queues nothing', async (host) => {
+  ])('the demo API rejects a request with the Host %s and queues nothing', async (host) => {
     const { status } = await demo.send(QUEUE, { headers: { Host: host } })
     expect([400, 421]).toContain(status)
     expect(coordinator.calls).toEqual([])
   })
 
   it.each(['/health/live', '/metrics', '/openapi.json', '/order?order=1', '/nowhere'])(
-    'rejects a request for %s with a foreign Host',
+    'the demo API rejects a request for %s with a foreign Host',
     async (path) => {
       const answer = await demo.send(path, { headers: { Host: 'evil.example' } })
       expect(answer).toMatchObject({ status: 421 })
     },
   )
 
-  it('checks the host of a request target in absolute form instead of the Host header', async () => {
+  it('the demo API checks the host of a request target in absolute form instead of the Host header', async () => {
     const answer = await demo.send(`http://evil.example${QUEUE}`, {
       headers: { Host: 'localhost' },
     })
@@ -75,7 +75,7 @@ describe('the host name of a request', () => {
   it.each([
     ['no Host header', []],
     ['two Host headers', ['Host: localhost', 'Host: evil.example']],
-  ])('rejects a request with %s', async (_, headers) => {
+  ])('the demo API rejects a request with %s', async (_, headers) => {
     expect(await raw([`GET ${QUEUE} HTTP/1.1`, ...headers])).toMatch(/^HTTP\/1\.1 4\d\d /)
     expect(coordinator.calls).toEqual([])
   })
@@ -95,7 +95,7 @@ describe('a request of a browser', () => {
       { Host: 'localhost:7216', Origin: 'http://localhost:3000' },
     ],
     ['a request with the opaque Origin null', { Origin: 'null' }],
-  ])('rejects %s with 403 and queues nothing', async (_, headers) => {
+  ])('the demo API rejects %s with 403 and queues nothing', async (_, headers) => {
     for (const method of ['GET', 'POST']) {
       const answer = await demo.send(QUEUE, { method, headers })
       expect(answer.status).toBe(403)
@@ -110,11 +110,11 @@ describe('a request of a browser', () => {
       'a request from a page of the same origin',
       { 'Sec-Fetch-Site': 'same-origin', Host: 'localhost:7216', Origin: 'http://localhost:7216' },
     ],
-  ])('accepts %s', async (_, headers) => {
+  ])('the demo API accepts %s', async (_, headers) => {
     expect(await demo.send(QUEUE, { headers })).toMatchObject({ status: 200 })
   })
 
-  it('responds to a CORS preflight of another site with 403 and without Access-Control headers', async () => {
+  it('the demo API responds to a CORS preflight of another site with 403 and without Access-Control headers', async () => {
     const answer = await demo.send(QUEUE, {
       method: 'OPTIONS',
       headers: { Origin: 'https://evil.example', 'Access-Control-Request-Method': 'POST' },
@@ -141,7 +141,7 @@ describe('the method of a request', () => {
     ['/report', 'HEAD', 'GET'],
     ['/report', 'PUT', 'GET'],
   ])(
-    'rejects on %s the method %s with 405 and Allow: %s, without any effect',
+    'the demo API rejects on %s the method %s with 405 and Allow: %s, and queues nothing',
     async (path, method, allow) => {
       const answer = await demo.send(`${path}?number=66&order=1`, { method })
       expect(answer).toMatchObject({ status: 405, headers: { allow } })
@@ -152,7 +152,7 @@ describe('the method of a request', () => {
 
 describe('the path of a request', () => {
   it.each(['/Queue', '/queue/', '//queue', '/queue;x=1', '/queue%2f', '/'])(
-    'responds to %s with 404 and queues nothing',
+    'the demo API responds to %s with 404 and queues nothing',
     async (path) => {
       expect(await demo.send(`${path}?number=66`)).toMatchObject({
         status: 404,
@@ -164,7 +164,7 @@ describe('the path of a request', () => {
 })
 
 describe('limits of the request size', () => {
-  it('rejects a body above the limit with 413 in plain text', async () => {
+  it('the demo API rejects a body above the limit with 413 in plain text', async () => {
     const answer = await demo.send('/queue', {
       method: 'POST',
       headers: { 'Content-Type': 'application/x-www-form-urlencoded' },
@@ -175,7 +175,7 @@ describe('limits of the request size', () => {
     expect(coordinator.calls).toEqual([])
   })
 
-  it('rejects a request target above the limit with 431', async () => {
+  it('the demo API rejects a request target above the limit with 431', async () => {
     expect(await demo.send(`/queue?number=${'x'.repeat(17_000)}`)).toMatchObject({ status: 431 })
   })
 })

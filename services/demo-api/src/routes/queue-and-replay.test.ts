@@ -24,7 +24,7 @@ afterAll(async () => {
 })
 
 describe.each(['GET', 'POST'])('%s requests to /queue', (method) => {
-  it('sends the number to the coordinator as transaction id and initial data, with the service key', async () => {
+  it('the demo API sends the number to the coordinator as transaction id and initial data, with the service key', async () => {
     const answer = await demo.send('/queue?number=66', { method })
     expect(answer).toMatchObject({ status: 200, text: 'Enqueued 66' })
     expect(answer.headers['content-type']).toMatch(/^text\/plain/)
@@ -38,7 +38,7 @@ describe.each(['GET', 'POST'])('%s requests to /queue', (method) => {
     ])
   })
 
-  it('returns the same response if the number was queued before', async () => {
+  it('the demo API returns the same response if the number was queued before', async () => {
     coordinator.response = { status: 200 }
     expect(await demo.send('/queue?number=66', { method })).toMatchObject({
       status: 200,
@@ -48,7 +48,7 @@ describe.each(['GET', 'POST'])('%s requests to /queue', (method) => {
 })
 
 describe.each(['GET', 'POST'])('%s requests to /replay', (method) => {
-  it('asks the coordinator to replay the transaction with that number', async () => {
+  it('the demo API sends the coordinator a replay request for the transaction with that number', async () => {
     const answer = await demo.send('/replay?number=66', { method })
     expect(answer).toMatchObject({ status: 200, text: 'Replay started for 66' })
     expect(coordinator.calls).toEqual([
@@ -62,7 +62,7 @@ describe.each(['GET', 'POST'])('%s requests to /replay', (method) => {
   })
 })
 
-it('reads the number from a form in the body of a POST request', async () => {
+it('the demo API reads the number from a form in the body of a POST request', async () => {
   const answer = await demo.send('/queue', {
     method: 'POST',
     headers: { 'Content-Type': 'application/x-www-form-urlencoded' },
@@ -71,7 +71,7 @@ it('reads the number from a form in the body of a POST request', async () => {
   expect(answer.text).toBe('Enqueued 6 6')
 })
 
-it('rejects a POST with one number in the query and another in the form', async () => {
+it('the demo API rejects a POST with one number in the query and another in the form', async () => {
   const answer = await demo.send('/queue?number=1', {
     method: 'POST',
     headers: { 'Content-Type': 'application/x-www-form-urlencoded' },
@@ -134,7 +134,7 @@ describe('the response of the coordinator', () => {
     ],
     ['/queue', { status: 302 }, 502, `Couldn't enqueue 66: the coordinator rejected the request`],
   ])(
-    'maps for %s the coordinator response %j to status %i in plain text',
+    'a call of %s for which the coordinator responds %j gets status %i in plain text',
     async (path, told, status, text) => {
       coordinator.response = told
       const answer = await demo.send(`${path}?number=66`)
@@ -145,12 +145,12 @@ describe('the response of the coordinator', () => {
     },
   )
 
-  it("passes the coordinator's Retry-After on to the client", async () => {
+  it("the demo API passes the coordinator's Retry-After on to the client", async () => {
     coordinator.response = { status: 503, code: 'store_unavailable', retryAfter: '42' }
     expect((await demo.send('/queue?number=66')).headers['retry-after']).toBe('42')
   })
 
-  it('reports an unreachable coordinator in /health/ready, and still serves /order', async () => {
+  it('the demo API reports an unreachable coordinator in /health/ready, and still serves /order', async () => {
     const fake = await startFakeCoordinator()
     await using ownDemo = await startDemoApiFixture(fake.url)
     await ownDemo.send('/queue?number=1')
@@ -220,7 +220,7 @@ describe.each(['/queue', '/replay'])('the number in a request to %s', (path) => 
     ['a number after 500 parameters', `?${'a=1&'.repeat(500)}number=1`, 'unknown parameter'],
   ]
   it.each(BAD)(
-    'rejects %s with 400 in plain text and does not call the coordinator',
+    'the demo API rejects %s with 400 in plain text and does not call the coordinator',
     async (_, query, text) => {
       const answer = await demo.send(path + query)
       expect(answer).toMatchObject({ status: 400, text })
@@ -249,21 +249,24 @@ describe.each(['/queue', '/replay'])('the number in a request to %s', (path) => 
     ['a character outside the basic plane', '%F0%9F%98%80', '😀'],
     ['a number that a double cannot hold', '9007199254740993', '9007199254740993'],
   ]
-  it.each(FINE)('decodes the percent-encoding of %s only once', async (_, encoded, number) => {
-    const answer = await demo.send(`${path}?number=${encoded}`)
-    expect(answer).toMatchObject({
-      status: 200,
-      text: path === '/queue' ? `Enqueued ${number}` : `Replay started for ${number}`,
-    })
-    // The response contains the number from the request, so a browser must not interpret the response as HTML.
-    expect(answer.headers).toMatchObject({
-      'content-type': expect.stringMatching(/^text\/plain/),
-      'x-content-type-options': 'nosniff',
-    })
-    expect(coordinator.calls).toMatchObject([
-      path === '/queue'
-        ? { body: { TransactionID: number, InitialData: number } }
-        : { path: `/processes/OrderProcess/transactions/${encodeURIComponent(number)}/replays` },
-    ])
-  })
+  it.each(FINE)(
+    'the demo API decodes the percent-encoding of %s only once',
+    async (_, encoded, number) => {
+      const answer = await demo.send(`${path}?number=${encoded}`)
+      expect(answer).toMatchObject({
+        status: 200,
+        text: path === '/queue' ? `Enqueued ${number}` : `Replay started for ${number}`,
+      })
+      // The response contains the number from the request, so a browser must not interpret the response as HTML.
+      expect(answer.headers).toMatchObject({
+        'content-type': expect.stringMatching(/^text\/plain/),
+        'x-content-type-options': 'nosniff',
+      })
+      expect(coordinator.calls).toMatchObject([
+        path === '/queue'
+          ? { body: { TransactionID: number, InitialData: number } }
+          : { path: `/processes/OrderProcess/transactions/${encodeURIComponent(number)}/replays` },
+      ])
+    },
+  )
 })

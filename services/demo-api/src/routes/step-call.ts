@@ -1,8 +1,8 @@
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 
 /**
- * Returns the counter of calls by process steps. Calls with a repeated idempotency key are counted separately: such a
- * call is a retry of a step and had no second effect.
+ * Returns the metric that counts calls by steps of the business process `OrderProcess`. Calls with a repeated
+ * idempotency key are counted separately: such a call is a retry of a step and had no second effect.
  */
 export const stepCalls = (metrics: Metrics) =>
   metrics.counter(

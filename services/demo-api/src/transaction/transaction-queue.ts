@@ -17,7 +17,10 @@ export type NotDone =
    */
   | { readonly kind: 'rejected' }
 
-/** The port to the coordinator's process `OrderProcess`. The number is used as transaction id and as initial data. */
+/**
+ * The port to the business process `OrderProcess` of the coordinator. The number is used as transaction id and as
+ * initial data.
+ */
 export interface TransactionQueue {
   queue(number: string): Promise<QueueOutcome>
   replay(number: string): Promise<ReplayOutcome>
