@@ -1,6 +1,9 @@
 import type { Host } from './host.ts'
 
-/** Returns the text that `npm start` prints: the address of each service, and commands to try. It contains no secret. */
+/**
+ * Returns the text that `npm start` prints: the address of each service, and commands to try. The text contains no
+ * secret.
+ */
 export function banner(host: Host): string {
   const rows: readonly (readonly [string, string | null])[] = [
     ['demo-api', host.demoApi],
@@ -9,8 +12,8 @@ export function banner(host: Host): string {
     ['coordinator', host.coordinator],
     ['sandbox-provider', host.sandboxProvider],
   ]
-  // The printed commands pass the header with the service key to curl by standard input, because other users of the
-  // machine can read the arguments of a process.
+  // The printed commands pass the header with the service key to curl through standard input, because other users of
+  // the machine can read the arguments of an OS process.
   const authorization =
     host.serviceKeyFile === null
       ? `printf 'Authorization: Bearer %s\\n' "$SERVICE_API_KEY"`

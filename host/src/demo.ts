@@ -1,4 +1,5 @@
-// `npm run demo`: runs the demo on embedded backends and prints each step; exits with code 0 if every step succeeded.
+// `npm run demo`: runs the demo without Redis, PostgreSQL and RabbitMQ, and prints each step; exits with code 0 if
+// every step succeeded.
 import { createWriteStream, mkdirSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
 import { parseArgs } from 'node:util'

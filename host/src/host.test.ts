@@ -47,7 +47,7 @@ describe('the embedded host', () => {
       `${host.accountingGateway}/v3/company/${REALM}/query?query=select%20*%20from%20CompanyInfo`,
     )
 
-  it('runs the demo with embedded backends and writes its CSV files', async () => {
+  it('the embedded host runs the demo and writes the CSV files of its two runs', async () => {
     await using host = await start()
     await tellStory(host, silent)
     expect((await readdir(join(dataDir, 'OrderCSV'))).toSorted()).toEqual([
@@ -59,7 +59,7 @@ describe('the embedded host', () => {
     )
   })
 
-  it('uses the sandbox and ignores the settings of a real provider if DISCOVERY_URL is empty', async () => {
+  it('the embedded host uses the sandbox and ignores the settings of a real provider if DISCOVERY_URL is empty', async () => {
     await using host = await start({
       CLIENT_ID: 'real',
       REDIRECT: 'https://app.example/callback',
@@ -69,7 +69,7 @@ describe('the embedded host', () => {
     expect(await tellStory(host, silent)).toEqual({ realm: REALM, number: '66' })
   })
 
-  it('keeps the connected company and the orders across a restart', async () => {
+  it('the embedded host keeps the connected company and the orders across a restart', async () => {
     {
       await using host = await start()
       await tellStory(host, silent)
@@ -85,7 +85,7 @@ describe('the embedded host', () => {
     expect([answer.status, await answer.text()]).toEqual([200, 'Replay started for 66'])
   })
 
-  it('logs neither token nor key, stores no plain token, and gives only the owner access to the files with secrets', async () => {
+  it('the embedded host logs neither token nor key, stores no plain token, and gives only the owner access to the files with secrets', async () => {
     await using host = await start()
     await tellStory(host, silent)
     const token = (await (
@@ -105,7 +105,7 @@ describe('the embedded host', () => {
     }
   })
 
-  it('refuses to start on a data folder that another running host uses', async () => {
+  it('the embedded host refuses to start on a data folder that another running host uses', async () => {
     await using host = await start()
     await expect(start()).rejects.toMatchObject({
       name: 'StartupError',
@@ -115,7 +115,7 @@ describe('the embedded host', () => {
   })
 
   it.each(['ITSourceMemory.json', 'credentials.json'])(
-    'refuses to start if %s is damaged, names the file and leaves it unchanged',
+    'the embedded host refuses to start if %s is damaged, names the file and leaves it unchanged',
     async (file) => {
       {
         await using host = await start()
@@ -132,7 +132,7 @@ describe('the embedded host', () => {
     },
   )
 
-  it('restarts after SIGKILL with the transactions that were queued before the signal', async () => {
+  it('the embedded host restarts after SIGKILL with the transactions that were queued before the signal', async () => {
     const main = fileURLToPath(new URL('main.ts', import.meta.url))
     const run = () => startProcess([main, '--free-ports'], { env: { DATA_DIR: dataDir } })
     const demoApiOf = async (started: StartedProcess): Promise<string> =>
@@ -146,7 +146,7 @@ describe('the embedded host', () => {
     await eventually(async () => expect(await ask(replay)).toBe('Replay started for 66'))
   })
 
-  it('refuses to start if the keys of stored credentials are missing, and generates no new keys', async () => {
+  it('the embedded host refuses to start if the keys of stored credentials are missing, and generates no new keys', async () => {
     {
       await using host = await start()
       await tellStory(host, silent)
@@ -160,7 +160,7 @@ describe('the embedded host', () => {
     await expect(stat(path)).rejects.toMatchObject({ code: 'ENOENT' })
   })
 
-  it('refuses to start if DATA_DIR is a file, and names the setting', async () => {
+  it('the embedded host refuses to start if DATA_DIR is a file, and names the setting', async () => {
     const path = join(dataDir, 'a-file')
     await writeFile(path, '')
     dataDir = path
@@ -168,7 +168,7 @@ describe('the embedded host', () => {
     dataDir = dirname(path)
   })
 
-  it('refuses to start if stored credentials were encrypted with other keys, and leaves them unchanged', async () => {
+  it('the embedded host refuses to start if stored credentials were encrypted with other keys, and leaves them unchanged', async () => {
     {
       await using host = await start()
       await tellStory(host, silent)
@@ -185,7 +185,7 @@ describe('the embedded host', () => {
     expect(await readFile(join(dataDir, 'credentials.json'))).toEqual(before)
   })
 
-  it('prints commands that pass the service key to curl by standard input, not as an argument', async () => {
+  it('the banner prints commands that pass the service key to curl through standard input instead of an argument', async () => {
     await using host = await start()
     const commands = banner(host)
       .split('\n')

@@ -1,6 +1,6 @@
 /**
- * The embedded host runs all services in one process: the same code as in separate processes, with files instead of
- * Redis and Postgres, and an in-process bus instead of RabbitMQ. The services still call each other over HTTP.
+ * The embedded host runs all services in one OS process: the same code as in separate OS processes, with files instead
+ * of Redis and Postgres, and an in-process bus instead of RabbitMQ. The services still call each other over HTTP.
  */
 import { once } from 'node:events'
 import { accessSync, constants, mkdirSync } from 'node:fs'
@@ -77,8 +77,8 @@ export async function startHost(options: HostOptions): Promise<Host> {
   const ports = options.ports === 'standard' ? STANDARD_PORTS : await freePorts()
   const at = (name: ServiceName): string => `http://127.0.0.1:${ports[name]}`
   const isSandbox = !options.env['DISCOVERY_URL']
-  // If the sandbox provider is used, the settings of a real provider are ignored, so that no service combines the two
-  // providers. An empty DISCOVERY_URL counts as unset.
+  // If the sandbox provider (a simulated OAuth provider and accounting API) is used, the settings of a real provider
+  // are ignored, so that no service combines the two providers. An empty DISCOVERY_URL counts as unset.
   const sandbox: Environment = {
     CLIENT_ID: 'integration-host',
     DISCOVERY_URL: `${at('sandboxProvider')}/.well-known/openid_configuration`,

@@ -1,4 +1,4 @@
-// `npm start`: runs the embedded host until it is stopped.
+// `npm start`: runs all services in one OS process (the embedded host) until Ctrl-C.
 import { parseArgs } from 'node:util'
 import { logLevels, parseConfig } from '@integration-host/shared/process/config'
 import { terminalLog } from '@integration-host/shared/observability/terminal-log'

@@ -1,4 +1,7 @@
-/** Checks that the dashboard and the alert rules of deploy/ use metrics that the services export, and that the runbook explains each alert. */
+/**
+ * Checks that the Grafana dashboard and the Prometheus alert rules in deploy/ use metrics that the services export, and
+ * that the runbook explains each alert.
+ */
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -29,13 +32,13 @@ type Exported = ReadonlyMap<string, ReadonlySet<string>>
 const EVERYWHERE = ['job', 'instance', 'service']
 
 /**
- * A series of RabbitMQ 4.1 or newer. A node reports it at `/metrics/detailed` for each queue of which it has a member, if
- * one of QUEUE_FAMILIES is requested (rabbitmq/rabbitmq-server#13583).
+ * A time series of RabbitMQ 4.1 or newer. A RabbitMQ node exports it at `/metrics/detailed` for each queue that has a
+ * member on this node, if one of QUEUE_FAMILIES is requested (rabbitmq/rabbitmq-server#13583).
  */
 const QUEUE_INFO = 'rabbitmq_detailed_queue_info'
 const QUEUE_FAMILIES = ['queue_coarse_metrics', 'queue_consumer_count', 'queue_metrics']
 
-/** Returns metrics of a service that record the name and the labels of each registered metric in `into`. */
+/** Returns a metrics object for a service. It records the name and the labels of each registered metric in `into`. */
 function recorded(service: string, into: Map<string, Set<string>>): Metrics {
   const metrics = createMetrics(service)
   const note = (name: string, labels: readonly string[] = []): void =>
@@ -60,8 +63,8 @@ function recorded(service: string, into: Map<string, Set<string>>): Metrics {
 }
 
 /**
- * Starts every service that Prometheus scrapes, without the backends of the service, and returns all registered
- * metrics.
+ * Starts every service that Prometheus scrapes, without Redis, PostgreSQL and RabbitMQ, and returns all metrics that
+ * the services registered.
  */
 async function exportedNames(): Promise<Exported> {
   const names = new Map<string, Set<string>>([
@@ -136,7 +139,8 @@ function faultsOf(query: string, exported: Exported): string[] {
         if (labels === undefined) faults.push(`${series} is not exported`)
       }
       if (name !== 'LabelName') return
-      // A label in a matcher belongs to the selected series; a label in `by` or `on` belongs to every series of the expression.
+      // A label in a matcher belongs to the selected series; a label in `by` or `on` belongs to every series of the
+      // expression.
       let scope = node.parent
       while (
         scope !== null &&
@@ -256,13 +260,13 @@ describe('the PromQL check that these tests use', () => {
     ['a_total{realm="1"}', 'a_total has no label realm'],
     ['a_total unless on (realm) a_total', 'a_total has no label realm'],
     ['sum(rate(a_total[5m])', /is not PromQL/],
-  ])('reports the fault of the query %s', (query, fault) => {
+  ])('faultsOf reports the fault of the query %s', (query, fault) => {
     expect(faultsOf(query, some)).toEqual([
       typeof fault === 'string' ? fault : expect.stringMatching(fault),
     ])
   })
 
-  it('reports no fault for a valid query', () => {
+  it('faultsOf reports no fault for a valid query', () => {
     expect(
       faultsOf('sum by (kind) (rate(a_total{kind!="x"}[$__rate_interval])) > 0', some),
     ).toEqual([])

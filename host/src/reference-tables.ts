@@ -38,7 +38,11 @@ export const settingsTables = (): string =>
     .map(([name, schema]) => `### ${name}\n\n${tableOf(HEAD, rowsOf(schema))}`)
     .join('\n\n')
 
-/** Returns the document with the text between the two marks replaced. @throws {Error} the document lacks the marks. */
+/**
+ * Returns the document with `content` between the comments `<!-- <mark>: generated -->` and `<!-- end -->`.
+ *
+ * @throws {Error} if the document lacks one of these comments.
+ */
 export function withGenerated(document: string, mark: string, content: string): string {
   const begin = `<!-- ${mark}: generated -->`
   const [before, rest, ...more] = document.split(begin)

@@ -31,7 +31,11 @@ const COMPANY = { realm: '4620816365291', name: 'Rosewood Interiors' }
 const PROCESS = 'OrderProcess'
 const STAGE_DEADLINE_MS = 30_000
 
-/** @throws {StoryFailed} */
+/**
+ * Runs the whole demo against an installation, and prints each step.
+ *
+ * @throws {StoryFailed} if a stage of the demo fails.
+ */
 export async function tellStory(at: Installation, narrator: Narrator): Promise<Story> {
   narrator.stage('Connecting a company through the authorization redirect')
   await connectCompany(at, narrator)
