@@ -46,16 +46,23 @@ describe('the doctor command against a running system', () => {
     expect(stdout + stderr).not.toContain(system.serviceKey)
     expect(stdout + stderr).not.toContain('a-wrong-password')
     const results = parseJsonLines<CheckResult>(stdout)
-    const problems = results.filter(({ Verdict }) => Verdict === 'problem')
+    // A PostgreSQL server that the tests have started runs with fsync = off, which doctor reports.
+    const problems = results.filter(
+      ({ Verdict, Check }) => Verdict === 'problem' && Check !== 'fsync',
+    )
     return { code, results, problems }
   }
 
   it('doctor reports no problem in a healthy system', async () => {
     const { code, results, problems } = await doctor(
-      'postgres,rabbitmq,provider,token-service,accounting-gateway,coordinator,demo-api',
+      'rabbitmq,provider,token-service,accounting-gateway,coordinator,demo-api',
     )
     expect([code, problems]).toEqual([0, []])
-    const reported = results.map(({ Subject, Check, Found }) => `${Subject} ${Check}: ${Found}`)
+    const database = await doctor('postgres')
+    expect(database.problems).toEqual([])
+    const reported = [...results, ...database.results].map(
+      ({ Subject, Check, Found }) => `${Subject} ${Check}: ${Found}`,
+    )
     expect(reported).toEqual(
       expect.arrayContaining([
         expect.stringMatching(/^postgres migrations: all \d+ applied$/),
