@@ -35,11 +35,16 @@ describe('the documents', () => {
       expect(references.map(([named]) => named)).toContain(file)
   })
 
-  it('docs/clusters.md names only existing files and settings', async () => {
+  it('docs/clusters.md names only existing files, settings and rounds of test:cluster', async () => {
     const text = await read('docs/clusters.md')
     const settings = await read('docs/settings.md')
     for (const [, name = ''] of text.matchAll(/`([A-Z]+_[A-Z_]+)(?:=\d+)?`/g))
       expect(settings.includes(`\`${name}\``), name).toBe(true)
+    const faults = await read('tests/cluster/faults.ts')
+    for (const [, name = ''] of text.matchAll(
+      /`((?:redis|rabbitmq|postgres|machine|services|clock)-[a-z]+(?:-[a-z]+)?)`/g,
+    ))
+      expect(name === 'rabbitmq-queues' || faults.includes(`'${name}'`), name).toBe(true)
     const files = [...text.matchAll(/`((?:tests|packages|services|deploy)\/[\w./-]+)`/g)]
     expect(files.length).toBeGreaterThan(3)
     for (const [, file = ''] of files) expect(await read(file), file).not.toBe('')
