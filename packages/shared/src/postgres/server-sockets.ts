@@ -35,8 +35,11 @@ export interface ServerSocketsOptions {
   /** Settings of PostgreSQL for each session. Those in the URL take precedence. */
   readonly session?: Readonly<Record<string, string>>
   readonly limit: number
-  /** Called when two open sessions have the same server process, so that a pooler lends it for one transaction only. */
-  readonly onSharedProcess?: () => void
+  /**
+   * Called when a session was opened through a connection pooler. `isShared`: another open session has the same server
+   * process, so the pooler lends a process for one transaction only.
+   */
+  readonly onPooled?: (isShared: boolean) => void
 }
 
 /** A row of `pg_stat_activity`. */
@@ -67,7 +70,7 @@ export interface ServerSockets {
 
 export function createServerSockets(
   address: PostgresAddress,
-  { tls = {}, session = {}, limit, onSharedProcess = () => {} }: ServerSocketsOptions,
+  { tls = {}, session = {}, limit, onPooled = () => {} }: ServerSocketsOptions,
 ): ServerSockets {
   const encryption = encryptionOf(address, tls)
   const settings = { ...session, ...address.session }
@@ -148,7 +151,7 @@ export function createServerSockets(
         last = target
         // The server responds, so it has ended the processes of connections that were given up, or is about to.
         for (const each of released) each.destroy()
-        noticeSharedProcess(opened)
+        noticePooler(opened)
         return opened
       } catch (error) {
         if (startup.isAuthenticated && isTimeout(error)) release(socket)
@@ -160,9 +163,8 @@ export function createServerSockets(
     }
   }
 
-  function noticeSharedProcess({ session: { backend, isPooled } }: OpenedSession): void {
-    if (isPooled && [...created].some((each) => each.backend?.pid === backend.pid))
-      onSharedProcess()
+  function noticePooler({ session: { backend, isPooled } }: OpenedSession): void {
+    if (isPooled) onPooled([...created].some((each) => each.backend?.pid === backend.pid))
   }
 
   return {

@@ -27,6 +27,7 @@ import {
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import postgres from 'postgres'
 import { createClient } from './client.ts'
+import { createLimit } from './limit.ts'
 import { migrate } from './migrate.ts'
 import { type MonitorDeps, startMonitor } from './monitor.ts'
 import { checkPooling } from './pooling.ts'
@@ -87,6 +88,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
   const { listenUrl, tls = {} } = options
   const shutdown = new AbortController()
   let isMigrated = false
+  let isPooled = false
   let isPoolingTransactions = false
   const responseTimeoutMs = statementTimeoutMs + 1_000
   const session = { statement_timeout: String(statementTimeoutMs), ...LOOKUP_BY_KEY }
@@ -95,7 +97,10 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
       tls,
       session,
       limit: MAX_SOCKETS,
-      onSharedProcess: () => (isPoolingTransactions = true),
+      onPooled(isShared) {
+        isPooled = true
+        isPoolingTransactions ||= isShared
+      },
     })
     return { address, sockets }
   }
@@ -152,6 +157,12 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
   const reportDown = (error: unknown): void =>
     dependency.down(monitor.isBlocked ? NO_STANDBY : postgresReason(error))
 
+  /**
+   * The driver sends further statements on a busy connection. PgBouncer loses the description of a statement that is
+   * sent after another one. With one call fewer than connections, the check of the pool has a connection of its own.
+   */
+  const unpipelined = createLimit(CONNECTIONS - 1)
+
   // This timeout also covers the time that a statement waits for a free connection, which the driver does not limit.
   const within = <Result>(work: Promise<Result>): Promise<Result> =>
     withTimeout(work, responseTimeoutMs)
@@ -182,7 +193,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
       if (!isMigrated || monitor.isBlocked) throw unavailable()
       for (let tries = 1; ; tries += 1) {
         try {
-          return await within(work(sql))
+          return await within(isPooled ? unpipelined(() => work(sql)) : work(sql))
         } catch (error) {
           const { code, routine } = error as { code?: unknown; routine?: unknown }
           // The server rolled this transaction back in favour of another one, so none of its changes were committed.

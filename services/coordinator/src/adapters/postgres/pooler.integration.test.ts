@@ -36,12 +36,12 @@ function connect(url: string, listenUrl?: string) {
     /** Runs prepared statements on all connections at the same time. Fails if one of them fails. */
     async runMany(): Promise<void> {
       const results = await Promise.all(
-        Array.from({ length: 100 }, async (_, n) => {
+        Array.from({ length: 200 }, async (_, n) => {
           const rows = await connection.run((sql) => sql`select ${n}::int as n`)
           return rows[0]?.['n']
         }),
       )
-      expect(results).toEqual(Array.from({ length: 100 }, (_, n) => n))
+      expect(results).toEqual(Array.from({ length: 200 }, (_, n) => n))
     },
     [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
   }
