@@ -65,7 +65,11 @@ export function rejectRepeated(servers: readonly Server[]): void {
 export const nameOf = ({ host, port }: Server): string =>
   `${host.includes(':') ? `[${host}]` : host}:${port}`
 
-/** Decodes percent-encoding. @throws {AddressError} */
+/**
+ * Decodes the percent-encoding of a part of a URL.
+ *
+ * @throws {AddressError} if the percent-encoding is malformed.
+ */
 export function decoded(text: string): string {
   try {
     return decodeURIComponent(text)

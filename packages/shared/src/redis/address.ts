@@ -51,7 +51,11 @@ const SENTINEL_PORT = 26_379
 /** The setting `REDIS_URL`. */
 export const redisUrl = () => addressSetting(parseRedisUrl, 'redis://user:password@host:6379/0')
 
-/** @throws {AddressError} */
+/**
+ * Parses an address in one of the forms of `REDIS_URL`.
+ *
+ * @throws {AddressError} if the address has another form; the message says what is wrong, without the address.
+ */
 export function parseRedisUrl(text: string): RedisAddress {
   const isSentinel = /^rediss?\+sentinel:/.test(text)
   const { scheme, userInfo, servers, rest } = parseServerList(

@@ -48,7 +48,7 @@ const expectWritesTo = (connection: TestConnection, server: RedisServer) =>
   )
 
 describe('a list of Redis servers', () => {
-  it('leads to the primary, although the first server is dead and the second one is a replica', async () => {
+  it('the client uses the primary of the listed Redis servers, although the first server is dead and the second one is a replica', async () => {
     const primary = await servers.start()
     const replica = await replicaOf(primary)
     await using connection = openRedis(listed(DEAD, replica, primary))
@@ -56,7 +56,7 @@ describe('a list of Redis servers', () => {
     await expectWritesTo(connection, primary)
   })
 
-  it('leads to the new primary after the previous one has become a replica', async () => {
+  it('the client uses the new Redis primary after the previous one has become a replica', async () => {
     const first = await servers.start()
     const second = await replicaOf(first)
     await using connection = openRedis(listed(first, second))
@@ -66,7 +66,7 @@ describe('a list of Redis servers', () => {
     await expectWritesTo(connection, second)
   })
 
-  it('leads to the new primary while the previous one rejects writes because it lost its replicas', async () => {
+  it('the client uses the new Redis primary while the previous one rejects writes because it lost its replicas', async () => {
     const isolated = await servers.start()
     const promoted = await replicaOf(isolated)
     await using connection = openRedis(listed(isolated, promoted))
@@ -77,7 +77,7 @@ describe('a list of Redis servers', () => {
     await expectUp(connection)
   })
 
-  it('leads to a primary with too few replicas if no other server is one, so that reads work', async () => {
+  it('the client reads from a Redis primary with too few replicas if no other listed server is a primary', async () => {
     const primary = await servers.start('min-replicas-to-write 1')
     await run(primary, 'CONFIG', 'SET', 'min-replicas-to-write', '0')
     await run(primary, 'SET', 'key', 'stored')
@@ -89,7 +89,7 @@ describe('a list of Redis servers', () => {
     await expectUp(connection)
   })
 
-  it('reports why no server can be used, once for all attempts', async () => {
+  it('the client reports why no listed Redis server can be used, once for all attempts', async () => {
     const primary = await servers.start()
     const replica = await replicaOf(primary)
     const url = listed(DEAD, replica)
@@ -106,7 +106,7 @@ describe('a list of Redis servers', () => {
 })
 
 describe('a server that cannot be used', () => {
-  it('is reported as a replica in words, serves reads, and is used once it is the primary', async () => {
+  it('a Redis replica at the only address is reported as a replica, serves reads, and is used once it is the primary', async () => {
     const primary = await servers.start()
     const replica = await replicaOf(primary)
     await using connection = openRedis(listed(replica))
@@ -118,7 +118,7 @@ describe('a server that cannot be used', () => {
     await expectUp(connection)
   })
 
-  it('is reported as a node of a Redis Cluster', async () => {
+  it('a node of a Redis Cluster is reported as not supported', async () => {
     const node = await servers.start('cluster-enabled yes')
     await using connection = openRedis(listed(node))
     await eventually(() =>
@@ -128,7 +128,7 @@ describe('a server that cannot be used', () => {
     )
   })
 
-  it('is reported as a Sentinel, with the address to set', async () => {
+  it('a Sentinel in place of a Redis server is reported, with the form of the address to set', async () => {
     const sentinel = await servers.startSentinel()
     await using connection = openRedis(listed(sentinel))
     await eventually(() =>
@@ -138,15 +138,18 @@ describe('a server that cannot be used', () => {
     )
   })
 
-  it.each(['wrong', ''])('is reported with the reason if the password is %j', async (password) => {
-    const server = await servers.start()
-    await using connection = openRedis(`redis://:${password}@${server.address}`)
-    await eventually(() =>
-      expect(connection.reason()).toBe(
-        password === '' ? 'needs a password' : 'rejects the user or the password',
-      ),
-    )
-  })
+  it.each(['wrong', ''])(
+    'a Redis server that rejects the password %j is reported with the reason',
+    async (password) => {
+      const server = await servers.start()
+      await using connection = openRedis(`redis://:${password}@${server.address}`)
+      await eventually(() =>
+        expect(connection.reason()).toBe(
+          password === '' ? 'needs a password' : 'rejects the user or the password',
+        ),
+      )
+    },
+  )
 })
 
 describe('Sentinels', () => {
@@ -161,7 +164,7 @@ describe('Sentinels', () => {
   const addressOf = (sentinels: readonly (RedisServer | string)[], name = 'main') =>
     `${listed(...sentinels).replace('redis:', 'redis+sentinel:')}/${name}?sentinel_password=${servers.password}`
 
-  it('lead to the primary, and after its death to the one that they promote, although one of them is dead', async () => {
+  it('the client uses the Redis primary that the Sentinels name, and the one that they promote after its death', async () => {
     const primary = await servers.start()
     const replicas = [await replicaOf(primary), await replicaOf(primary)]
     const sentinels = [
@@ -188,7 +191,7 @@ describe('Sentinels', () => {
     await expectUp(connection)
   })
 
-  it('lead away from a primary that still serves its clients as soon as one of them announces another', async () => {
+  it('the client leaves a Redis primary that still serves its clients as soon as a Sentinel announces another one', async () => {
     const [previous, next] = [await servers.start(), await servers.start()]
     const sentinel = await sentinelOf(previous, 'sentinel config-epoch main 0')
     await using connection = openRedis(addressOf([sentinel]))
@@ -202,7 +205,7 @@ describe('Sentinels', () => {
     expect(await run(previous, 'ROLE')).toContain('master')
   })
 
-  it('lead to the primary of the newest configuration if they disagree', async () => {
+  it('the primary with the newest configuration is used if the Sentinels name different primaries', async () => {
     const [previous, next] = [await servers.start(), await servers.start()]
     const stale = await sentinelOf(previous, 'sentinel config-epoch main 3')
     const current = await sentinelOf(next, 'sentinel config-epoch main 4')
@@ -218,7 +221,7 @@ describe('Sentinels', () => {
     expect(primary).toMatchObject({ port: next.port })
   })
 
-  it('are reported with the reason for each if none names the primary', async () => {
+  it('the client reports a reason for each Sentinel if none of them names the primary', async () => {
     const server = await servers.start()
     const sentinel = await sentinelOf(server)
     await using unknown = openRedis(addressOf([sentinel, server, DEAD], 'other'))

@@ -63,13 +63,13 @@ const expectDown = (connection: TestConnection, reason: string) =>
   eventually(() => expect(connection.reason()).toBe(reason))
 
 describe('a connection to Redis with TLS', () => {
-  it('is established with a private authority and a client certificate', async () => {
+  it('the client connects to Redis with a private certificate authority and a client certificate', async () => {
     await using connection = openRedis(addressOf(server), filesOf(authority, client))
     await expectUp(connection)
     await connection.redis.set('key', 'value')
   })
 
-  it('is established to the primary among several servers', async () => {
+  it('the client connects over TLS to the primary among several Redis servers', async () => {
     const own = tlsLines(await authority.issue('replica'))
     const replica = await servers.start(...own, `replicaof 127.0.0.1 ${server.port}`)
     const url = addressOf(replica).replace(/$/, `,${server.address}`)
@@ -77,7 +77,7 @@ describe('a connection to Redis with TLS', () => {
     await expectUp(connection)
   })
 
-  it('is established by Sentinels that use TLS as well', async () => {
+  it('the client asks Sentinels for the Redis primary over TLS', async () => {
     const sentinel = await servers.startSentinel(
       ...tlsLines(await authority.issue('sentinel')),
       `sentinel monitor main 127.0.0.1 ${server.port} 1`,
@@ -93,7 +93,7 @@ describe('a connection to Redis with TLS', () => {
     )
   })
 
-  it('sends the host name in the handshake, by which a proxy selects the server', async () => {
+  it('the client sends the host name in the TLS handshake, by which a proxy selects the Redis server', async () => {
     const { certFile, keyFile } = await authority.issue('proxy')
     const names: unknown[] = []
     const proxy = createServer({ cert: await readFile(certFile), key: await readFile(keyFile) })
@@ -110,42 +110,42 @@ describe('a connection to Redis with TLS', () => {
     proxy.close()
   })
 
-  it('fails with the reason if the authority is another one', async () => {
+  it('the client reports that the certificate of Redis is from another authority', async () => {
     await using connection = openRedis(addressOf(server), filesOf(stranger, client))
     await expectDown(connection, "the server's certificate is from an unknown authority")
   })
 
-  it('fails with the reason without a client certificate', async () => {
+  it('the client reports that Redis requires a client certificate', async () => {
     await using connection = openRedis(addressOf(server), filesOf(authority))
     await expectDown(connection, 'the server requires a client certificate')
   })
 
-  it('fails with the reason if the server does not know the authority of the client certificate', async () => {
+  it('the client reports that Redis does not know the authority of the client certificate', async () => {
     await using connection = openRedis(addressOf(server), filesOf(authority, strangersClient))
     await expectDown(connection, 'the server does not know the authority of the client certificate')
   })
 
-  it('fails with the reason if the client certificate has expired', async () => {
+  it('the client reports that its certificate for Redis has expired', async () => {
     const expired = await authority.issue('expired-client', LOOPBACK_NAMES, 'expired')
     await using connection = openRedis(addressOf(server), filesOf(authority, expired))
     await expectDown(connection, 'the client certificate has expired')
   })
 
-  it("fails with the reason if the server's certificate has expired", async () => {
+  it('the client reports that the certificate of Redis has expired', async () => {
     const lines = tlsLines(await authority.issue('expired-server', LOOPBACK_NAMES, 'expired'))
     const expired = await servers.start(...lines)
     await using connection = openRedis(addressOf(expired), filesOf(authority, client))
     await expectDown(connection, "the server's certificate has expired")
   })
 
-  it('fails with the reason if the certificate has another host name', async () => {
+  it('the client reports that the certificate of Redis has another host name', async () => {
     const lines = tlsLines(await authority.issue('elsewhere', 'DNS:elsewhere.test'))
     const elsewhere = await servers.start(...lines)
     await using connection = openRedis(addressOf(elsewhere), filesOf(authority, client))
     await expectDown(connection, "the host name does not match the server's certificate")
   })
 
-  it('fails with the reason if the server does not speak TLS', async () => {
+  it('the client reports a Redis server that does not speak TLS', async () => {
     const plain = await servers.start()
     await using connection = openRedis(addressOf(plain), filesOf(authority, client))
     await expectDown(
@@ -154,7 +154,7 @@ describe('a connection to Redis with TLS', () => {
     )
   })
 
-  it('is established with the new files after a rotation, without a restart', async () => {
+  it('the client connects to Redis with rotated TLS files without a restart', async () => {
     const files = {
       certFile: join(authority.folder, 'r.pem'),
       keyFile: join(authority.folder, 'r.key'),

@@ -56,28 +56,28 @@ async function tlsServer(
 }
 
 describe('the reason of a failed TLS connection', () => {
-  it('names an unknown authority', async () => {
+  it('the reason of a failed TLS connection names an unknown certificate authority', async () => {
     const server = await tlsServer({}, stranger)
     expect(await failureAt(server)).toBe("the server's certificate is from an unknown authority")
   })
 
-  it('names a host name that does not match the certificate', async () => {
+  it('the reason of a failed TLS connection names a certificate for another host name', async () => {
     const server = await tlsServer({}, authority, 'DNS:elsewhere')
     expect(await failureAt(server)).toBe("the host name does not match the server's certificate")
   })
 
-  it('names an expired certificate', async () => {
+  it('the reason of a failed TLS connection names an expired server certificate', async () => {
     const server = await tlsServer({}, authority, LOOPBACK_NAMES, 'expired')
     expect(await failureAt(server)).toBe("the server's certificate has expired")
   })
 
-  it('names a missing client certificate', async () => {
+  it('the reason of a failed TLS connection names a missing client certificate', async () => {
     const ca = readFileSync(authority.caFile)
     const server = await tlsServer({ requestCert: true, ca })
     expect(await failureAt(server)).toBe('the server requires a client certificate')
   })
 
-  it('names a missing client certificate also with TLS 1.2, where the alert is less precise', async () => {
+  it('the reason of a failed TLS 1.2 connection names the client certificate as a possible cause', async () => {
     const ca = readFileSync(authority.caFile)
     const server = await tlsServer({ requestCert: true, ca, maxVersion: 'TLSv1.2' })
     expect(await failureAt(server)).toBe(
@@ -85,17 +85,17 @@ describe('the reason of a failed TLS connection', () => {
     )
   })
 
-  it('names a server that does not speak TLS', async () => {
+  it('the reason of a failed TLS connection names a server that does not speak TLS', async () => {
     const server = createServer((socket) => void socket.on('error', () => {}).end('-ERR what?\r\n'))
     expect(await failureAt(server)).toBe('the server does not speak TLS on this port')
   })
 
-  it('names a server that ends the handshake', async () => {
+  it('the reason of a failed TLS connection names a server that ends the handshake', async () => {
     const server = createServer((socket) => void socket.on('error', () => {}).end())
     expect(await failureAt(server)).toBe('the server ended the TLS handshake')
   })
 
-  it('is null for an error that does not come from TLS', () => {
+  it('tlsFailure returns null for an error that does not come from TLS', () => {
     expect(tlsFailure(Object.assign(new Error('connect'), { code: 'ECONNREFUSED' }))).toBeNull()
     expect(tlsFailure('text')).toBeNull()
   })

@@ -31,13 +31,13 @@ async function fileWith(content: string): Promise<string> {
 }
 
 describe('the settings of TLS files', () => {
-  it('are paths: the value of a setting is not replaced by the content of the file', () => {
+  it('REDIS_CA_FILE keeps the path as its value, although X_FILE of other settings is replaced by the content of the file', () => {
     const config = parse({ REDIS_CA_FILE: authority.caFile })
     expect(config.REDIS_CA_FILE).toBe(authority.caFile)
     expect(tlsFiles('REDIS', config)?.read().ca).toContain('BEGIN CERTIFICATE')
   })
 
-  it('have no second form with the path in a file', async () => {
+  it('REDIS_CA_FILE_FILE is ignored, because REDIS_CA_FILE is a path already', async () => {
     const config = parse({ REDIS_CA_FILE_FILE: await fileWith(authority.caFile) })
     expect(config.REDIS_CA_FILE).toBeUndefined()
     expect(tlsFiles('REDIS', config)).toBeUndefined()
@@ -53,24 +53,24 @@ describe('the settings of TLS files', () => {
       () => fileWith('-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n'),
       'the file contains a certificate that cannot be parsed',
     ],
-  ])('reject %s as REDIS_CA_FILE', async (_, path, problem) => {
+  ])('the service rejects %s as REDIS_CA_FILE', async (_, path, problem) => {
     const REDIS_CA_FILE = await path()
     expect(() => parse({ REDIS_CA_FILE })).toThrow(`  REDIS_CA_FILE: ${problem}`)
   })
 
-  it('reject a certificate as the key', () => {
+  it('the service rejects a certificate as REDIS_KEY_FILE', () => {
     const env = { REDIS_CERT_FILE: client.certFile, REDIS_KEY_FILE: client.certFile }
     expect(() => parse(env)).toThrow('REDIS_KEY_FILE: the file contains no PEM private key')
   })
 
-  it('reject a key that does not belong to the certificate', () => {
+  it('the service rejects a private key that does not belong to the client certificate', () => {
     const env = { REDIS_CERT_FILE: client.certFile, REDIS_KEY_FILE: other.keyFile }
     expect(() => parse(env)).toThrow(
       'REDIS_KEY_FILE: the key does not belong to the certificate in REDIS_CERT_FILE',
     )
   })
 
-  it('reject a certificate without a key, and a key without a certificate', () => {
+  it('the service rejects a client certificate without a private key, and a private key without a certificate', () => {
     expect(() => parse({ REDIS_CERT_FILE: client.certFile })).toThrow(
       'REDIS_CERT_FILE: needs REDIS_KEY_FILE as well',
     )
@@ -80,7 +80,7 @@ describe('the settings of TLS files', () => {
   })
 
   it.each(['redis://:hush@host', 'redis+sentinel://:hush@host/name', ''])(
-    'reject TLS files for the address %j, which does not use TLS',
+    'the service rejects TLS files for the Redis address %j, which does not use TLS',
     (REDIS_URL) => {
       const read = () => parse({ REDIS_URL, REDIS_CA_FILE: authority.caFile })
       expect(read).toThrow('REDIS_CA_FILE: needs a REDIS_URL with TLS, which starts with rediss')
@@ -90,7 +90,7 @@ describe('the settings of TLS files', () => {
 })
 
 describe('reading TLS files', () => {
-  it('returns the new content after the files were rotated', async () => {
+  it('reading the TLS files returns their new content after a rotation', async () => {
     const certFile = await fileWith('')
     const keyFile = await fileWith('')
     const rotate = async (to: Certificate) => {
@@ -106,7 +106,7 @@ describe('reading TLS files', () => {
     expect(after?.cert).not.toBe(before?.cert)
   })
 
-  it('returns the last usable content while only the certificate has been replaced, or a file is missing', async () => {
+  it('reading the TLS files returns the last usable content while only the certificate has been replaced, or a file is missing', async () => {
     const certFile = await fileWith('')
     await copyFile(client.certFile, certFile)
     const paths = { REDIS_CERT_FILE: certFile, REDIS_KEY_FILE: client.keyFile }

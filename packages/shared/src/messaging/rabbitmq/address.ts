@@ -26,7 +26,11 @@ export interface AmqpNode {
 /** The setting `AMQP_URL`. */
 export const amqpUrl = () => addressSetting(parseAmqpUrl, 'amqp://user:password@host:5672/vhost')
 
-/** @throws {AddressError} */
+/**
+ * Returns the nodes of an address in one of the forms of `AMQP_URL`.
+ *
+ * @throws {AddressError} if the address has another form; the message says what is wrong, without the address.
+ */
 export function parseAmqpUrl(text: string): readonly [AmqpNode, ...AmqpNode[]] {
   const lists = text.split(/,(?=amqps?:)/).map((url) => {
     const usesTls = url.startsWith('amqps:')

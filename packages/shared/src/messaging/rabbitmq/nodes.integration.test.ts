@@ -17,14 +17,14 @@ const listed = (...nodes: readonly (Relay | string)[]): string => {
 }
 
 describe('a list of RabbitMQ nodes', () => {
-  it('leads to a node that is alive, although the others are dead', async () => {
+  it('the client connects to a RabbitMQ node that is alive, although the other listed nodes are dead', async () => {
     await using node = await startNode()
     await using connection = openBus(listed(DEAD, node, ALSO_DEAD))
     await connection.bus.ready()
     expect(connection.reason()).toBe('')
   })
 
-  it('leads to a node that responds, although another one accepts connections and is unresponsive', async () => {
+  it('the client connects to a RabbitMQ node that responds, although another node accepts connections and is unresponsive', async () => {
     await using frozen = await startNode()
     frozen.stall()
     await using node = await startNode()
@@ -33,7 +33,7 @@ describe('a list of RabbitMQ nodes', () => {
     expect(node.connections).toBe(1)
   })
 
-  it('leads to another node when the connected one dies, and publishes there', async () => {
+  it('the client publishes to another RabbitMQ node when the connected node dies', async () => {
     await using one = await startNode()
     await using other = await startNode()
     await using connection = openBus(listed(one, other))
@@ -48,7 +48,7 @@ describe('a list of RabbitMQ nodes', () => {
     await eventually(() => connection.publish())
   })
 
-  it('reports why no node can be used, once for all attempts', async () => {
+  it('the client reports why no listed RabbitMQ node can be used, once for all attempts', async () => {
     await using refusing = await startNode()
     refusing.away('end')
     await using connection = openBus(listed(DEAD, refusing))

@@ -62,12 +62,12 @@ const expectDown = (connection: TestBus, reason: RegExp) =>
   eventually(() => expect(connection.reason()).toMatch(reason))
 
 describe('a connection to RabbitMQ with TLS', () => {
-  it('is established with a private authority and a client certificate', async () => {
+  it('the client connects to RabbitMQ with a private certificate authority and a client certificate', async () => {
     await using connection = openBus(address(), filesOf(authority, client))
     await eventually(() => connection.publish())
   })
 
-  it('logs in by the client certificate if the address names no user', async () => {
+  it('the client logs in to RabbitMQ by its certificate if the address names no user', async () => {
     await using connection = openBus(address({ user: false }), filesOf(authority, client))
     // The certificate's common name is not a user of the broker yet.
     await expectDown(connection, /^ACCESS-REFUSED$/)
@@ -76,23 +76,23 @@ describe('a connection to RabbitMQ with TLS', () => {
     await eventually(() => connection.publish())
   })
 
-  it('fails with the reason if the authority is another one', async () => {
+  it('the client reports that the certificate of RabbitMQ is from another authority', async () => {
     await using connection = openBus(address(), filesOf(stranger, client))
     await expectDown(connection, /^the server's certificate is from an unknown authority$/)
   })
 
-  it('fails with the reason without a client certificate', async () => {
+  it('the client reports that RabbitMQ requires a client certificate', async () => {
     await using connection = openBus(address(), filesOf(authority))
     await expectDown(connection, /client certificate$/)
   })
 
-  it('fails with the reason if the port is the one without TLS', async () => {
+  it('the client reports a RabbitMQ port that does not speak TLS', async () => {
     const port = Number(new URL(broker.url).port)
     await using connection = openBus(address({ port }), filesOf(authority, client))
     await expectDown(connection, /^the server does not speak TLS on this port$/)
   })
 
-  it('is established with the new files after a rotation, without a restart', async () => {
+  it('the client connects to RabbitMQ with rotated TLS files without a restart', async () => {
     const files = {
       certFile: join(authority.folder, 'r.pem'),
       keyFile: join(authority.folder, 'r.key'),
