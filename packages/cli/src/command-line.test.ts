@@ -85,14 +85,14 @@ describe('invalid arguments', () => {
     [['doctor', '--only', 'redis,oracle'], "--only: there is no 'oracle'; there are: redis"],
     [['doctor', '--timeout', '0'], '--timeout must be 1 to 3600'],
     [['doctor', '--url', 'http://x'], 'doctor checks several services'],
-  ])('rejects the arguments %j with exit code 2', async (args, message) => {
+  ])('the command line rejects the arguments %j with exit code 2', async (args, message) => {
     const { code, out, err } = await run(args)
     expect({ code, out }).toEqual({ code: 2, out: '' })
     expect(err).toContain(message)
     expect(err).toMatch(/See: integration-host .*--help\n$/)
   })
 
-  it('does not print the value of an unknown option', async () => {
+  it('the command line does not print the value of an unknown option', async () => {
     const { code, err } = await run(['credentials', 'import', 'x', '--passphrase=correct horse'])
     expect(code).toBe(2)
     expect(err).toContain("Unknown option '--passphrase'")
@@ -147,7 +147,7 @@ describe('requests to token-service', () => {
     },
   )
 
-  it('exits with code 5 if the connection is refused, and names the address', async () => {
+  it('the command line exits with code 5 if token-service refuses the connection, and prints the address', async () => {
     const { url } = service
     await service[Symbol.asyncDispose]()
     const { code, out, err } = await run(list, { url })
@@ -156,7 +156,7 @@ describe('requests to token-service', () => {
     expect(err).toContain(`token-service at ${url} cannot be reached (ECONNREFUSED)`)
   })
 
-  it('exits with code 5 if the service rejects the key, and does not print the key', async () => {
+  it('the command line exits with code 5 if the service rejects the key, and does not print the key', async () => {
     const wrong = 'wrong-service-key-0123456789-0123456789'
     const { code, out, err } = await run(list, { ...service, env: { SERVICE_API_KEY: wrong } })
     expect({ code, out }).toEqual({ code: 5, out: '' })
@@ -169,7 +169,7 @@ describe('requests to token-service', () => {
     expect(await run([...list, '--url', service.url], elsewhere)).toMatchObject({ code: 0 })
   })
 
-  it('reads the service key from SERVICE_API_KEY_FILE', async () => {
+  it('the command line reads the service key from SERVICE_API_KEY_FILE', async () => {
     const file = join(folder, 'key')
     await writeFile(file, `${SERVICE_KEY}\n`)
     const env = { SERVICE_API_KEY: '', SERVICE_API_KEY_FILE: file }
@@ -192,7 +192,7 @@ describe('requests to token-service', () => {
     expect(err).toContain('A service key is needed')
   })
 
-  it('aborts a request on SIGINT and exits with the exit code of the signal', async () => {
+  it('the command line aborts a request on SIGINT and exits with the exit code of the signal', async () => {
     const stop = AbortSignal.abort(new CommandFailed(130, 'Stopped by SIGINT.'))
     const { code, err } = await run(list, { ...service, stop })
     expect([code, err]).toEqual([130, 'Stopped by SIGINT.\n'])

@@ -14,7 +14,7 @@ function terminal(isTTY: boolean) {
 }
 
 describe('the progress line of a command', () => {
-  it('prints progress as a line every ten seconds without a terminal', () => {
+  it('a command that runs without a terminal prints a progress line every ten seconds', () => {
     const { one, written, pass } = terminal(false)
     const progress = createProgress(one)
     for (let n = 1; n <= 250; n += 1) {
@@ -25,7 +25,7 @@ describe('the progress line of a command', () => {
     expect(written).toEqual(['100\n', '200\n'])
   })
 
-  it('redraws the progress line on a terminal, at most ten times a second', () => {
+  it('a command that runs on a terminal redraws the progress line at most ten times a second', () => {
     const { one, written, pass } = terminal(true)
     const progress = createProgress(one)
     for (let n = 1; n <= 3; n += 1) {
@@ -39,12 +39,12 @@ describe('the progress line of a command', () => {
 })
 
 describe('the output of a command', () => {
-  it('removes line breaks and terminal control characters from text of a response', () => {
+  it('a command removes line breaks and terminal control characters from the text of a response before printing the text', () => {
     expect(plain('a\tb\r\nc\u001b]0;title\u0007\u009b31m\u202e')).toBe('a b c�]0;title��31m�')
     expect(createTable(['A', 'B'])([['x\ny', 'z']])).toEqual(['A    B', 'x y  z'])
   })
 
-  it('waits until a slow reader has drained standard output', async () => {
+  it('a command waits until a slow reader of its standard output has read the output', async () => {
     const { one, stdout } = terminal(false)
     let isPrinted = false
     const printing = print(one, 'x'.repeat(200_000)).then(() => (isPrinted = true))

@@ -40,7 +40,7 @@ const doctor = (args: readonly string[] = [], { env, ...rest }: Surroundings = {
   })
 
 describe('doctor', () => {
-  it('prints a table of the checks, and exits with code 0 if there is no problem', async () => {
+  it('doctor prints a table of the checks, and exits with code 0 if there is no problem', async () => {
     const { code, out, err } = await doctor()
     expect([code, err]).toEqual([0, 'Nothing is wrong.\n'])
     expect(out.split('\n').map((line) => line.split(/ {2,}/).slice(0, 3))).toEqual([
@@ -60,7 +60,7 @@ describe('doctor', () => {
       return json.find((line) => (line as { Check: string }).Check === 'key pair')
     }
 
-    it('checks client id and secret by presenting a made-up code with HTTP Basic', async () => {
+    it('doctor checks client id and secret by presenting a made-up code with HTTP Basic', async () => {
       expect(await keyPair({ CLIENT_ID: 'a:b' })).toMatchObject({ Verdict: 'ok' })
       const [request] = provider.requests.filter(({ route }) => route === 'POST /token')
       expect(request?.body).toMatchObject({
@@ -82,14 +82,14 @@ describe('doctor', () => {
       [{ status: 429, body: '' }, 'warning', 'not clear: 429, empty body'],
       [{ body: '{', isCut: true }, 'problem', /^not checked: no response/],
     ])(
-      'derives the verdict on client id and secret from the token endpoint response %j',
+      'doctor derives the verdict on client id and secret from the token endpoint response %j',
       async (response, Verdict, found) => {
         tokenResponse = response
         expect(await keyPair()).toMatchObject({ Verdict, Found: expect.stringMatching(found) })
       },
     )
 
-    it('reports client id and secret as valid if the provider accepts one of several client secrets', async () => {
+    it('doctor reports client id and secret as valid if the provider accepts one of several client secrets', async () => {
       await provider[Symbol.asyncDispose]()
       const right = `Basic ${Buffer.from('client:new-secret').toString('base64')}`
       provider = await startFakeService(
@@ -109,7 +109,7 @@ describe('doctor', () => {
       })
     })
 
-    it('reports the check of client id and secret as skipped if CLIENT_ID and CLIENT_SECRET are empty', async () => {
+    it('doctor reports the check of client id and secret as skipped if CLIENT_ID and CLIENT_SECRET are empty', async () => {
       const { code, json, err } = await doctor(['--json'], {
         env: { CLIENT_ID: '', CLIENT_SECRET: '' },
       })
@@ -133,7 +133,7 @@ describe('doctor', () => {
       'no usable token_endpoint',
     ],
   ])(
-    'prints a problem with its remediation and exits with code 1 for the discovery response %j',
+    'doctor prints a problem with its remediation and exits with code 1 for the discovery response %j',
     async (bad, found) => {
       answer = bad
       const { code, out, err } = await doctor()
@@ -144,7 +144,7 @@ describe('doctor', () => {
     },
   )
 
-  it('reports a clock difference of minutes as a problem and of seconds as a warning', async () => {
+  it('doctor reports a clock difference of minutes as a problem, and a clock difference of seconds as a warning', async () => {
     const ahead = (seconds: number) => new Date(Date.now() + seconds * 1_000).toUTCString()
     answer = { body: document, headers: { Date: ahead(300) } }
     expect(await doctor(['--json'])).toMatchObject({ code: 1, err: '1 problem, 0 warnings.\n' })
@@ -153,7 +153,7 @@ describe('doctor', () => {
     expect((await doctor(['--strict'])).code).toBe(1)
   })
 
-  it('prints each check result as one line of JSON with --json', async () => {
+  it('doctor prints each check result as one line of JSON with --json', async () => {
     answer = { status: 500 }
     const { json } = await doctor(['--json'])
     expect(json[1]).toEqual({
@@ -165,14 +165,14 @@ describe('doctor', () => {
     })
   })
 
-  it('colours the table only on a terminal and only if NO_COLOR is not set', async () => {
+  it('doctor colours the table only on a terminal and only if NO_COLOR is not set', async () => {
     const typed: string[] = []
     expect((await doctor([], { typed })).out).toContain('\u001b[32mok\u001b[0m')
     expect((await doctor([], { typed, env: { NO_COLOR: '1' } })).out).not.toContain('\u001b')
     expect((await doctor()).out).not.toContain('\u001b')
   })
 
-  it('reports the check of a backend as skipped if the setting with its address is missing', async () => {
+  it('doctor reports the check of a backend as skipped if the setting with its address is missing', async () => {
     const { code, json, err } = await run(['doctor', '--only', 'redis,postgres,rabbitmq', '--json'])
     expect([code, err]).toEqual([0, 'Nothing is wrong, 3 not checked.\n'])
     expect(json).toMatchObject(
@@ -183,7 +183,7 @@ describe('doctor', () => {
     )
   })
 
-  it('names invalid settings without printing their values', async () => {
+  it('doctor names invalid settings without printing their values', async () => {
     const env = { REDIS_URL: 'http://user:secret@x', AMQP_URL: 'nonsense' }
     const { code, err } = await doctor([], { env })
     expect(code).toBe(2)
@@ -191,7 +191,7 @@ describe('doctor', () => {
     expect(err).not.toMatch(/secret|nonsense/)
   })
 
-  it('reports a problem if another server responds at the address of a service', async () => {
+  it('doctor reports a problem if the server at the address of a service is not that service', async () => {
     const env = { DEMO_API_URL: provider.url }
     const { code, out } = await run(['doctor', '--only', 'demo-api'], { env })
     expect([code, out]).toEqual([1, expect.stringContaining('not a response of demo-api')])

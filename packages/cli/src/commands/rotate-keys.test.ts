@@ -33,24 +33,24 @@ async function rotate(
 }
 
 describe('credentials rotate-keys', () => {
-  it('prints the keys that are no longer needed in CREDENTIAL_KEYS', async () => {
+  it('`credentials rotate-keys` prints the keys that are no longer needed in CREDENTIAL_KEYS', async () => {
     const { code, out, err } = await rotate(ndjson(line({}), end))
     expect([code, err]).toEqual([0, ''])
     expect(out).toContain('fresh: 880 now, 20 already')
     expect(out).toContain('may be removed from CREDENTIAL_KEYS: old, older\n')
   })
 
-  it('shows the progress of the rotation on a terminal and clears it at the end', async () => {
+  it('`credentials rotate-keys` shows the progress of the rotation on a terminal and clears it at the end', async () => {
     const { err } = await rotate(ndjson(line({}), end), [], [])
     expect(err).toBe('\r\u001b[K500 of 900 credentials\r\u001b[K')
   })
 
-  it('prints only the final report with --json', async () => {
+  it('`credentials rotate-keys` prints only the final report with --json', async () => {
     const { code, json, err } = await rotate(ndjson(line({}), end), ['--json'])
     expect([code, json, err]).toEqual([0, [end], ''])
   })
 
-  it('prints the names of credentials that no key can decrypt, and exits with code 1', async () => {
+  it('`credentials rotate-keys` prints the names of credentials that no key can decrypt, and exits with code 1', async () => {
     const refused = { Resealed: 888, Refused: 12, FirstRefused: ['ACC-3', 'ACC-4'] }
     const { code, out, err } = await rotate(ndjson(line({ ...refused, IsFinished: true })))
     expect(code).toBe(1)
@@ -64,9 +64,12 @@ describe('credentials rotate-keys', () => {
     ['ends early', ndjson(line({})), 1, 'interrupted after 500 credentials'],
     ['is cut off', { ...ndjson(line({})), isCut: true }, 5, 'cannot be reached'],
     ['has the status 503', problem(503, 'store_unavailable'), 1, 'store_unavailable'],
-  ])('fails if the response of a key rotation %s', async (_, response, expected, message) => {
-    const { code, out, err } = await rotate(response)
-    expect({ code, out }).toEqual({ code: expected, out: '' })
-    expect(err).toContain(message)
-  })
+  ])(
+    '`credentials rotate-keys` fails if the response of token-service %s',
+    async (_, response, expected, message) => {
+      const { code, out, err } = await rotate(response)
+      expect({ code, out }).toEqual({ code: expected, out: '' })
+      expect(err).toContain(message)
+    },
+  )
 })

@@ -214,7 +214,7 @@ describe('the passphrase or key of an export', () => {
   }
   const bare = { env: {} }
 
-  it('reads the passphrase from the environment or from a file, without a trailing line break', async () => {
+  it('`credentials export` reads the passphrase from the environment or from a file, without a trailing line break', async () => {
     await transfer([...exportOne, at('a')])
     expect(secretSent()).toEqual({ Passphrase: PASSPHRASE })
     await writeFile(at('pass'), 'another passphrase\n')
@@ -228,7 +228,7 @@ describe('the passphrase or key of an export', () => {
     expect(secretSent()).toEqual({ Passphrase: 'another passphrase' })
   })
 
-  it('reads the key of an export from --key-file', async () => {
+  it('`credentials export` reads the encryption key from --key-file', async () => {
     const key = randomBytes(32).toString('base64')
     await writeFile(at('key'), `${key}\n`)
     expect(await transfer([...exportOne, at('x'), '--key-file', at('key')])).toMatchObject({
@@ -237,7 +237,7 @@ describe('the passphrase or key of an export', () => {
     expect(secretSent()).toEqual({ Key: key })
   })
 
-  it('prompts for the passphrase without echo, twice for an export and once for an import', async () => {
+  it('`credentials export` prompts twice for the passphrase and `credentials import` once, without echo', async () => {
     const typed = [PASSPHRASE, PASSPHRASE]
     const requests = await transfer([...exportOne, at('x')], { ...service, ...bare, typed })
     expect(requests.code).toBe(0)
@@ -259,7 +259,7 @@ describe('the passphrase or key of an export', () => {
     expect(sent()).toEqual([])
   })
 
-  it('requires exactly one readable passphrase or key', async () => {
+  it('`credentials export` requires exactly one readable passphrase or key', async () => {
     await writeFile(at('bad-key'), 'not a key')
     const refused = [
       [[], 'A passphrase or key is needed'],
@@ -278,7 +278,7 @@ describe('the passphrase or key of an export', () => {
     expect(sent()).toEqual([])
   })
 
-  it('does not print the passphrase if the export fails', async () => {
+  it('`credentials export` does not print the passphrase if the export fails', async () => {
     for (const response of [problem(400, 'invalid_request'), problem(500, 'internal_error')]) {
       failing = () => response
       const { out, err } = await transfer([...exportOne, at('x')])

@@ -55,7 +55,7 @@ const lineOf = (result: Run, step: string, check: string | null = null): string 
 
 describe('verify-provider', () => {
   it.each([[[]], [['--json']]])(
-    'prints only names and numbers from responses, and no value of a setting, with the arguments %j',
+    '`verify-provider` prints only names and numbers from responses, and no value of a setting, with the arguments %j',
     async (options) => {
       const { code, out, err } = await verify(['--yes', ...options])
       expect(code).toBe(0)
@@ -71,7 +71,7 @@ describe('verify-provider', () => {
     },
   )
 
-  it('prints no secret from an error response', async () => {
+  it('`verify-provider` prints no secret from an error response', async () => {
     const statuses = [400, 401, 403, 429, 500, 302, 204]
     for (const status of statuses) {
       await provider[Symbol.asyncDispose]()
@@ -101,7 +101,7 @@ describe('verify-provider', () => {
     }
   })
 
-  it('names every invalid setting in one message that shows no values', async () => {
+  it('`verify-provider` names every invalid setting in one message that shows no values', async () => {
     const { code, out, err } = await verify([], {
       env: {
         DISCOVERY_URL: 'canary',
@@ -126,7 +126,7 @@ describe('verify-provider', () => {
     expect(provider.requests).toEqual([])
   })
 
-  it('rejects the production address in ACCOUNTING_URL before any request', async () => {
+  it('`verify-provider` rejects the production address in ACCOUNTING_URL before any request', async () => {
     for (const ACCOUNTING_URL of [
       'https://quickbooks.api.intuit.com',
       'https://QuickBooks.api.intuit.com./',
@@ -138,7 +138,7 @@ describe('verify-provider', () => {
     expect(provider.requests).toEqual([])
   })
 
-  it('rejects a discovery document with the production accounting address before any other request', async () => {
+  it('`verify-provider` rejects a discovery document with the production accounting address before any other request', async () => {
     const document = (changes: object) => {
       provider.override('GET /discovery', () => ({
         body: {
@@ -163,7 +163,7 @@ describe('verify-provider', () => {
     expect(provider.requests.map(({ route }) => route)).toContain('POST /oauth2/v1/tokens/bearer')
   })
 
-  it('skips steps that need confirmation if there is neither a terminal nor --yes', async () => {
+  it('`verify-provider` skips steps that need confirmation if there is neither a terminal nor --yes', async () => {
     const result = await verify(['--json'])
     expect(result.code).toBe(0)
     expect(lineOf(result, 'key pair', 'key pair')).toMatch(/^as documented/)
@@ -172,7 +172,7 @@ describe('verify-provider', () => {
     expect(result.err).not.toContain('connect/oauth2')
   })
 
-  it('prompts before each step that changes something, and skips the step unless the user enters yes', async () => {
+  it('`verify-provider` prompts before each step that changes something, and skips the step unless the user enters yes', async () => {
     const typed = ['y', 'no', '', 'n']
     const result = await verify(['--json'], { typed })
     expect(result.err.match(/\[y\/N\] /g)).toHaveLength(4)
@@ -185,7 +185,7 @@ describe('verify-provider', () => {
     expect(result.err).toContain('The grant of this run still exists. To end it: in QuickBooks')
   })
 
-  it('leaves the created customer active if the user does not confirm its deactivation', async () => {
+  it('`verify-provider` leaves the created customer active if the user does not confirm its deactivation', async () => {
     const result = await verify(['--json'], { typed: ['y', 'y', 'n', 'y', 'y'] })
     expect(lineOf(result, 'create', 'make inactive')).toMatch(
       /^skipped: not confirmed: customer 'Integration Host check \w{8}' stays$/,
@@ -193,7 +193,7 @@ describe('verify-provider', () => {
     expect(result.err).not.toContain('still exists')
   })
 
-  it('reports an ACCOUNTING_URL that differs from the accounting address of the provider', async () => {
+  it('`verify-provider` reports an ACCOUNTING_URL that differs from the accounting address of the provider', async () => {
     const result = await verify(['--yes', '--json'], {
       env: { ACCOUNTING_URL: `${provider.url}/elsewhere` },
     })
@@ -202,7 +202,7 @@ describe('verify-provider', () => {
     )
   })
 
-  it('listens on 127.0.0.1 and ::1 for a callback to localhost', async () => {
+  it('`verify-provider` listens on 127.0.0.1 and ::1 for a callback to localhost', async () => {
     const result = await verify(['--yes', '--json'], {
       env: { REDIRECT: `http://localhost:${await freePort()}/callback` },
     })
@@ -212,13 +212,13 @@ describe('verify-provider', () => {
     ])
   })
 
-  it('creates no customer with --no-create', async () => {
+  it('`verify-provider` creates no customer with --no-create', async () => {
     const result = await verify(['--yes', '--json', '--no-create'])
     expect([result.code, lineOf(result, 'create')]).toEqual([0, 'skipped: --no-create'])
     expect(provider.requests.map(({ route }) => route)).not.toContain(apiRoute('customer'))
   })
 
-  it('repeats the request that creates a customer with the same requestid and body, and deactivates the customer with another requestid', async () => {
+  it('`verify-provider` repeats the request that creates a customer with the same requestid and body, and deactivates the customer with another requestid', async () => {
     await verify()
     const [first, second, third, ...more] = provider.requests.filter(
       ({ route }) => route === apiRoute('customer'),
@@ -232,7 +232,7 @@ describe('verify-provider', () => {
     ])
   })
 
-  it('fails if the repeated creation returns another customer, and deactivates both customers', async () => {
+  it('`verify-provider` fails if the repeated creation returns another customer, and deactivates both customers', async () => {
     let id = 0
     provider.override(apiRoute('customer'), ({ body }) => ({
       body: { Customer: { Id: String(++id), SyncToken: '0', Active: body['Active'] ?? true } },
@@ -248,7 +248,7 @@ describe('verify-provider', () => {
     expect(updated.map(({ body }) => body['Id'])).toEqual(['1', '2'])
   })
 
-  it('ignores a callback with a wrong state and accepts the next callback with the right state', async () => {
+  it('`verify-provider` ignores a callback with a wrong state and accepts the next callback with the right state', async () => {
     const statuses: number[] = []
     const result = await verify(['--yes', '--json'], {
       onErr: browser(async (callback) => {
@@ -263,7 +263,7 @@ describe('verify-provider', () => {
     expect(result.err).toContain('A callback with another state was received and ignored.')
   })
 
-  it('skips the accounting steps if the callback has no realmId', async () => {
+  it('`verify-provider` skips the accounting steps if the callback has no realmId', async () => {
     const result = await verify(['--yes', '--json'], {
       onErr: browser((callback) => {
         callback.searchParams.delete('realmId')
@@ -276,7 +276,7 @@ describe('verify-provider', () => {
     expect(result.err).not.toContain('still exists')
   })
 
-  it('does not exchange a code from a callback with another issuer', async () => {
+  it('`verify-provider` does not exchange a code from a callback with another issuer', async () => {
     const result = await verify(['--yes', '--json'], {
       onErr: browser((callback) => {
         callback.searchParams.set('iss', 'https://canary.example')
@@ -288,7 +288,7 @@ describe('verify-provider', () => {
     expect(forms).toHaveLength(1) // only the made-up code was sent to the token endpoint
   })
 
-  it('fails if no callback arrives in time, and reports that a grant may exist', async () => {
+  it('`verify-provider` fails if no callback arrives in time, and reports that a grant may exist', async () => {
     const result = await verify(['--yes', '--json', '--wait', '1'], { onErr: () => {} })
     expect([result.code, lineOf(result, 'connect')]).toEqual([
       1,
@@ -297,7 +297,7 @@ describe('verify-provider', () => {
     expect(result.err).toContain('If consent was given in the browser, a grant may exist.')
   })
 
-  it('fails if another program already listens on the port of REDIRECT', async () => {
+  it('`verify-provider` fails if another program already listens on the port of REDIRECT', async () => {
     const result = await verify(['--yes', '--json'], {
       env: { REDIRECT: `${provider.url}/callback` },
     })
@@ -320,7 +320,7 @@ describe('verify-provider', () => {
     const callback = (state: string): string =>
       `${REDIRECT}?code=${provider.code}&state=${state}&realmId=${REALM}`
 
-    it('reads a pasted callback address without echo', async () => {
+    it('`verify-provider` reads a pasted callback address without echo', async () => {
       const result = await paste(callback)
       expect([result.code, lineOf(result, 'connect', 'callback')]).toEqual([
         0,
@@ -329,7 +329,7 @@ describe('verify-provider', () => {
       expect(result.out + result.err).not.toContain(provider.code)
     })
 
-    it('prompts up to three times until the user pastes the callback address of this run', async () => {
+    it('`verify-provider` prompts up to three times until the user pastes the callback address of this run', async () => {
       const result = await paste(
         () => 'canary',
         () => callback('canary'),
@@ -339,25 +339,25 @@ describe('verify-provider', () => {
       expect(lineOf(result, 'connect')).toBe('failed: the pasted address is not that of REDIRECT')
     })
 
-    it('accepts a pasted callback that denies access without a state', async () => {
+    it('`verify-provider` accepts a pasted callback that denies access without a state', async () => {
       const result = await paste(() => `${REDIRECT}?error=access_denied`)
       expect(lineOf(result, 'connect', 'callback')).toBe('failed: access_denied; members: error')
       expect(result.err).not.toContain('may exist')
     })
 
-    it('marks the step connect as failed if the user enters Ctrl-D, and continues with the steps that need no company', async () => {
+    it('`verify-provider` marks the step "connect" as failed if the user enters Ctrl-D, and continues with the steps that need no company', async () => {
       const result = await paste(() => '\u0004')
       expect(lineOf(result, 'connect')).toBe('failed: nothing was pasted')
       expect(lineOf(result, 'limits', 'limit headers')).toBeDefined()
     })
 
-    it('marks the step connect as failed if the callback must be pasted without a terminal', async () => {
+    it('`verify-provider` marks the step "connect" as failed if the callback address must be pasted but there is no terminal', async () => {
       const result = await verify(['--yes', '--json'], { env: { REDIRECT } })
       expect(lineOf(result, 'connect')).toMatch(/^failed: REDIRECT does not lead to this machine/)
     })
   })
 
-  it('prints the results so far on Ctrl-C, and reports that the grant still exists', async () => {
+  it('`verify-provider` prints the results so far on Ctrl-C, and reports that the grant still exists', async () => {
     const stop = new AbortController()
     provider.override(apiRoute('query', 'GET'), () => {
       stop.abort(new CommandFailed(130, 'Stopped by SIGINT.'))
@@ -371,14 +371,14 @@ describe('verify-provider', () => {
     expect(result.err).toMatch(/The grant of this run still exists[^]*Stopped by SIGINT/)
   })
 
-  it('revokes the grant after a failed step', async () => {
+  it('`verify-provider` revokes the grant after a failed step', async () => {
     provider.override(apiRoute('query', 'GET'), () => ({ status: 500, body: '<html>' }))
     const result = await verify(['--yes', '--json'])
     expect([result.code, lineOf(result, 'query', 'query')]).toEqual([1, 'failed: 500, HTML'])
     expect(lineOf(result, 'revocation', 'revocation')).toBe('as documented: 200 for a JSON body')
   })
 
-  it('reports that the grant still exists if its revocation fails', async () => {
+  it('`verify-provider` reports that the grant still exists if its revocation fails', async () => {
     provider.override('POST /v2/oauth2/tokens/revoke', () => ({ status: 500, body: '' }))
     const result = await verify(['--yes', '--json'])
     expect(lineOf(result, 'revocation', 'revocation')).toBe(
@@ -387,13 +387,13 @@ describe('verify-provider', () => {
     expect(result.err).toContain('The grant of this run still exists.')
   })
 
-  it('rejects a response that is larger than 1 MiB', async () => {
+  it('`verify-provider` rejects a response that is larger than 1 MiB', async () => {
     provider.override(apiRoute('query', 'GET'), () => ({ body: 'x'.repeat(2_000_000) }))
     const result = await verify(['--yes', '--json'])
     expect(lineOf(result, 'query')).toBe('failed: the response is larger than 1 MiB')
   })
 
-  it('does not follow a redirect response of the provider', async () => {
+  it('`verify-provider` does not follow a redirect response of the provider', async () => {
     const Location = `${provider.url}/discovery`
     provider.override(apiRoute('query', 'GET'), () => ({ status: 307, headers: { Location } }))
     const result = await verify(['--yes', '--json'])

@@ -70,11 +70,11 @@ const change = (name: string, members: Partial<Queue>): void => {
 }
 
 describe('checks of RabbitMQ by the management API', () => {
-  it('reports ok if all queues and policies are correct', async () => {
+  it('doctor reports RabbitMQ as ok if all queues and policies are correct', async () => {
     expect(await amiss()).toEqual([])
   })
 
-  it('reports every queue argument that has a wrong value or is superfluous', async () => {
+  it('doctor reports every queue argument that has a wrong value or is superfluous', async () => {
     change(STEPS, {
       arguments: { ...queues.at(-1)?.arguments, 'x-delivery-limit': 5, 'x-max-length': 9 },
     })
@@ -86,7 +86,7 @@ describe('checks of RabbitMQ by the management API', () => {
     ])
   })
 
-  it('reports missing queues, and queues of steps that belong to no process', async () => {
+  it('doctor reports missing queues, and queues of steps that belong to no business process', async () => {
     queues = queues.filter(({ name }) => name !== STEPS)
     const forgotten = { arguments: {}, policy: null, effective_policy_definition: [], messages: 3 }
     queues.push({ name: `${PREFIX}steps.Old.one`, ...forgotten })
@@ -97,7 +97,7 @@ describe('checks of RabbitMQ by the management API', () => {
     ])
   })
 
-  it('reports queues without a policy, and queues whose policy differs from the shipped one', async () => {
+  it('doctor reports queues without a policy, and queues whose policy differs from deploy/definitions.json', async () => {
     change(`${PREFIX}dead.OrderProcess`, { policy: null, effective_policy_definition: [] })
     change(STEPS, { policy: 'tiny', effective_policy_definition: { 'max-length': 5 } })
     expect(await amiss()).toMatchObject([
@@ -115,7 +115,7 @@ describe('checks of RabbitMQ by the management API', () => {
     ])
   })
 
-  it('reports a policy that deletes undelivered messages as a problem', async () => {
+  it('doctor reports a policy that deletes undelivered messages as a problem', async () => {
     const harmful = { 'max-length': 200_000, 'message-ttl': 1_000 }
     change(STEPS, { policy: 'ours', effective_policy_definition: harmful })
     expect(await amiss()).toMatchObject([
@@ -123,7 +123,7 @@ describe('checks of RabbitMQ by the management API', () => {
     ])
   })
 
-  it('ignores the policies of a queue whose statistics the broker has not collected yet', async () => {
+  it('doctor ignores the policies of a queue whose statistics the broker has not collected yet', async () => {
     queues = queues.map(({ name, arguments: given, messages }) => ({
       name,
       arguments: given,
@@ -132,7 +132,7 @@ describe('checks of RabbitMQ by the management API', () => {
     expect(await amiss()).toEqual([])
   })
 
-  it('reports alarms, or that the user lacks the permission to read alarms', async () => {
+  it('doctor reports RabbitMQ alarms, or that the user lacks the permission to read alarms', async () => {
     nodes = [{ name: 'rabbit@a', running: true, mem_alarm: true, disk_free_alarm: true }]
     expect(await amiss()).toMatchObject([
       { verdict: 'problem', found: 'rabbit@a is out of memory, rabbit@a is out of disk' },
@@ -161,7 +161,7 @@ describe('checks of RabbitMQ by the management API', () => {
     ])
   })
 
-  it('returns the reason if the management API cannot be used', async () => {
+  it('doctor reports the reason if the management API of RabbitMQ cannot be used', async () => {
     expect(await examine('Basic wrong')).toEqual({
       why: expect.stringContaining('rejects the user'),
     })

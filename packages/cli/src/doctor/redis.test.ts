@@ -22,7 +22,7 @@ const amiss = (changes: Readonly<Record<string, string>>, appendfsync: string | 
     .map(({ check, verdict, found }) => `${verdict} ${check}: ${found}`)
 
 describe('the check of the INFO reply of Redis', () => {
-  it('reports Redis as ok if it evicts nothing and flushes every write', () => {
+  it('doctor reports Redis as ok if it evicts nothing and flushes every write', () => {
     expect(amiss({}, 'always')).toEqual([])
   })
 
@@ -39,7 +39,7 @@ describe('the check of the INFO reply of Redis', () => {
     expect(amiss(changes, 'always')).toEqual(expected === undefined ? [] : [expected])
   })
 
-  it('warns if appendfsync is not always, and skips the check if CONFIG GET is not allowed', () => {
+  it('doctor warns if appendfsync is not always, and skips the check if CONFIG GET is not allowed', () => {
     expect(amiss({}, 'everysec')).toEqual(['warning appendfsync: everysec'])
     expect(amiss({}, undefined)).toEqual(['skipped appendfsync: CONFIG GET is not allowed'])
   })

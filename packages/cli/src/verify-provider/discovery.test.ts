@@ -24,7 +24,7 @@ const document = {
 const { revocation_endpoint: _, ...withoutRevocation } = document
 
 describe('comparison of a discovery document with the documentation', () => {
-  it('reports no difference for the documented discovery document, regardless of the order in lists', () => {
+  it('comparing a discovery document with its documentation ignores the order of list members', () => {
     expect(compareDocument(document, expectations, false)).toEqual([])
     const claims_supported = document.claims_supported.toReversed()
     expect(compareDocument({ ...document, claims_supported }, expectations, false)).toEqual([])
@@ -56,7 +56,7 @@ describe('comparison of a discovery document with the documentation', () => {
     expect(compareDocument(changed, expectations, false)).toEqual([difference])
   })
 
-  it('compares only the paths of endpoints if the document comes from a substitute for the provider', () => {
+  it('comparing a discovery document from a substitute for the provider covers only the paths of endpoints', () => {
     const fake = Object.fromEntries(
       Object.entries(document).map(([name, value]) => [
         name,
@@ -69,7 +69,7 @@ describe('comparison of a discovery document with the documentation', () => {
     expect(isProviderHost('http://127.0.0.1:7220/x', expectations)).toBe(false)
   })
 
-  it('requires from an unknown provider only the members that OpenID Connect Discovery requires', () => {
+  it('comparing the discovery document of an unknown provider requires only the members that OpenID Connect Discovery requires', () => {
     const wanted = expectationsOf(generic)
     expect(compareDocument({ ...document, anything: 'else' }, wanted, false)).toEqual([])
     expect(compareDocument({ ...document, jwks_uri: undefined }, wanted, false)).toEqual([
@@ -79,7 +79,7 @@ describe('comparison of a discovery document with the documentation', () => {
 })
 
 describe('validation of a discovery document', () => {
-  it('rejects a discovery document without issuer, authorization endpoint or token endpoint', () => {
+  it('the validation rejects a discovery document without an issuer, authorization endpoint or token endpoint', () => {
     expect(usableDocument(document, URL_OF_DOCUMENT)).toMatchObject({ issuer: document.issuer })
     expect(usableDocument(null, URL_OF_DOCUMENT)).toEqual({ unusable: 'not a JSON object' })
     expect(usableDocument({ ...document, token_endpoint: 'nowhere' }, URL_OF_DOCUMENT)).toEqual({
@@ -87,7 +87,7 @@ describe('validation of a discovery document', () => {
     })
   })
 
-  it('rejects an http token endpoint in a discovery document that was received over https', () => {
+  it('the validation rejects an http token endpoint in a discovery document that was received over https', () => {
     const changed = { ...document, token_endpoint: 'http://oauth.platform.intuit.com/x' }
     expect(usableDocument(changed, URL_OF_DOCUMENT)).toEqual({
       unusable: 'no usable token_endpoint',
@@ -103,7 +103,7 @@ describe('parsing of a key set', () => {
     format: 'jwk',
   })
 
-  it('returns the RSA keys with a kid and counts the other keys of a key set', () => {
+  it('parsing a key set returns the RSA keys with a kid and the number of other keys', () => {
     const keys = [
       { ...jwk, kid: 'a' },
       jwk,
@@ -114,7 +114,7 @@ describe('parsing of a key set', () => {
     expect([[...(read?.keys.keys() ?? [])], read?.others]).toEqual([['a'], 3])
   })
 
-  it('returns null if a document is not a key set', () => {
+  it('parsing a document that is not a key set returns null', () => {
     expect([readKeys(null), readKeys({}), readKeys({ keys: {} })]).toEqual([null, null, null])
   })
 })

@@ -24,7 +24,7 @@ describe('the report of verify-provider', () => {
     { ...skipped(null, '--no-create'), ...step('create') },
   ]
 
-  it('prints a line for each check, and after a deviation the expected behaviour with its documentation', () => {
+  it('the verify-provider report has a line for each check, and below a deviation the expected behaviour and where it is documented', () => {
     expect(reportTable(lines, expectations, uncoloured)).toEqual([
       'VERDICT        STEP      CHECK     SEEN',
       'as documented  id token  audience  an array with one entry',
@@ -35,7 +35,7 @@ describe('the report of verify-provider', () => {
     ])
   })
 
-  it('prints each line of the report as one JSON document with --json', () => {
+  it('with --json, each line of the verify-provider report is one JSON document', () => {
     expect(lines.map((line) => reportDocument(line, expectations))[1]).toEqual({
       Step: 'id token',
       Check: 'nonce',
@@ -50,18 +50,18 @@ describe('the report of verify-provider', () => {
     })
   })
 
-  it('removes control characters from the report', () => {
+  it('the verify-provider report has no control characters of a response', () => {
     const line = { ...failed('query', 'a\u001b[2Jb\nc'), ...step('query') }
     expect(reportTable([line], expectations, uncoloured)[1]).toMatch(/a�\[2Jb c$/)
     expect(reportDocument(line, expectations).Seen).toBe('a�[2Jb c')
   })
 
-  it('counts the lines of each verdict and omits verdicts without a line', () => {
+  it('the summary of the verify-provider report counts the lines of each verdict and omits verdicts without a line', () => {
     expect(summaryOf(lines)).toBe('1 as documented, 1 differ, 1 skipped, 1 failed.')
     expect(summaryOf(lines.slice(0, 1))).toBe('1 as documented.')
   })
 
-  it('never reports behaviour that the services can handle as failed, even if it differs from the documentation', () => {
+  it('the verify-provider report never gives the verdict failed to behaviour that the services can handle', () => {
     expect(judged('nonce', true, 'x').verdict).toBe('as documented')
     expect(judged('nonce', false, 'x').verdict).toBe('differs')
   })

@@ -27,11 +27,14 @@ describe('descriptions of responses in the report', () => {
     ],
     [400, '{"Fault":{"Error":[{"code":"610"}]}}', '400, JSON with Fault, code 610'],
     [429, '<IntuitResponse><Fault><Error code="3001">secret-1', '429, XML, code 3001'],
-  ])('describes the response %i %s by its status, format and error code', (status, text, shown) => {
-    expect(described(response(status, text), intuit)).toBe(shown)
-  })
+  ])(
+    'the verify-provider report describes the response %i %s by its status, format and error code',
+    (status, text, shown) => {
+      expect(described(response(status, text), intuit)).toBe(shown)
+    },
+  )
 
-  it('prints a member name from a response only if it looks like an identifier', () => {
+  it('the verify-provider report contains a member name from a response only if it looks like an identifier', () => {
     expect(names(['sub', 'iss', 'sub'])).toBe('iss, sub')
     expect(names(['x_refresh_token_expires_in', 'RS256', 'openid'])).not.toContain('not shown')
     expect(names(['9341453908059889'])).toBe('(a name not shown)')
@@ -44,7 +47,7 @@ describe('descriptions of responses in the report', () => {
     expect(errorCode(17)).toBeNull()
   })
 
-  it('prints addresses without user and query, and only the last three digits of a realm id', () => {
+  it('the verify-provider report contains addresses without user and query, and only the last three digits of a realm id', () => {
     expect(address('https://user:secret@host.example/a?code=secret#x')).toBe(
       'https://host.example/a',
     )
@@ -53,7 +56,7 @@ describe('descriptions of responses in the report', () => {
     expect(maskedRealm('889')).toBe('…')
   })
 
-  it('redacts known secrets in a text, the longest first', () => {
+  it('the redaction of the verify-provider report replaces known secrets, the longest first', () => {
     const redaction = createRedaction()
     redaction.add('secret-1', 'secret-1-longer', null, 'a')
     expect(redaction.hide('a secret-1-longer secret-1')).toBe('a [hidden] [hidden]')

@@ -114,11 +114,14 @@ describe('the option --process of commands on transactions', () => {
   it.each([
     [['A', 'B'], '--process is needed; there are: A, B'],
     [[], '--process is needed; there are: none'],
-  ])('requires --process if the coordinator has the processes %j', async (names, message) => {
-    processes = names
-    const { code, err } = await cli('show', '1')
-    expect([code, err]).toEqual([2, expect.stringContaining(message)])
-  })
+  ])(
+    'the commands on transactions require --process if the coordinator has the business processes %j',
+    async (names, message) => {
+      processes = names
+      const { code, err } = await cli('show', '1')
+      expect([code, err]).toEqual([2, expect.stringContaining(message)])
+    },
+  )
 })
 
 describe('commands that change a transaction', () => {
@@ -139,7 +142,7 @@ describe('commands that change a transaction', () => {
     expect(service.requests.at(-1)?.query.get('replay')).toBe('3')
   })
 
-  it('prints the message and the problem code if the coordinator rejects a command', async () => {
+  it('the commands on transactions print the message and the problem code if the coordinator rejects a request', async () => {
     const { code, out, err } = await cli('replay', '9')
     expect({ code, out, err }).toEqual({
       code: 1,
@@ -162,11 +165,14 @@ describe('commands that change a transaction', () => {
     [['list', '--since', 'yesterday'], '--since must be a time'],
     [['list', '--limit', '0'], '--limit must be at least 1'],
     [['list', '--limit', '5', '--all'], 'Either --limit or --all'],
-  ])('rejects the arguments %j as wrong usage and sends no request', async (args, message) => {
-    const { code, out, err } = await cli(...args)
-    expect([code, out, err]).toEqual([2, '', expect.stringContaining(message)])
-    expect(routes().filter((route) => route.startsWith('POST'))).toEqual([])
-  })
+  ])(
+    'the commands on transactions reject the arguments %j as wrong usage and send no request',
+    async (args, message) => {
+      const { code, out, err } = await cli(...args)
+      expect([code, out, err]).toEqual([2, '', expect.stringContaining(message)])
+      expect(routes().filter((route) => route.startsWith('POST'))).toEqual([])
+    },
+  )
 })
 
 describe('transactions queue --file', () => {
