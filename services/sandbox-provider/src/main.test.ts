@@ -18,7 +18,7 @@ describe('the process of the sandbox provider', () => {
     (started = startProcess([MAIN], { env: { PORT: '0', ...env } }))
   afterEach(() => started.stop('SIGKILL'))
 
-  it('reports every invalid setting in one message that shows no values, and exits with code 1', async () => {
+  it('the sandbox provider reports every invalid setting in one message that shows no values, and exits with code 1', async () => {
     const { code, stderr: written } = await start({
       PORT: 'not-a-port',
       LOG_LEVEL: 'loud',
@@ -37,7 +37,7 @@ describe('the process of the sandbox provider', () => {
     }
   })
 
-  it('exits with code 1 and reports that the port is in use', async () => {
+  it('the sandbox provider exits with code 1 and reports that the port is in use', async () => {
     const server = createServer().listen(0, '127.0.0.1')
     await once(server, 'listening')
     const { port } = server.address() as { port: number }
@@ -48,7 +48,7 @@ describe('the process of the sandbox provider', () => {
     expect(started.output()).toContain('is taken by another process')
   })
 
-  it('handles requests until SIGTERM, then exits with status 0, and logs no authorization code, token or secret', async () => {
+  it('the sandbox provider handles requests until SIGTERM, then exits with status 0, and logs no authorization code, token or secret', async () => {
     const url = await listeningUrl(start({ CLIENT_ID: 'app', CLIENT_SECRET: SECRET }))
     const redirected = await fetch(
       `${url}/connect/oauth2?client_id=app&response_type=code&scope=openid&state=s&redirect_uri=http://localhost/&sandbox_company=1`,

@@ -44,13 +44,13 @@ describe('grants of the sandbox provider', () => {
   const ofRealm = () => counters.view().realms[REALM]
 
   describe('an authorization code', () => {
-    it('rejects an authorization code after ten minutes', () => {
+    it('the sandbox provider rejects an authorization code after ten minutes', () => {
       const code = issueCode()
       now += 600 * SECOND
       expect(grants.exchangeCode(code, proof)).toBeNull()
     })
 
-    it('rejects a code with a wrong redirect URI and then accepts the same code with the right redirect URI', () => {
+    it('the sandbox provider rejects a code with a wrong redirect URI and then accepts the same code with the right redirect URI', () => {
       const code = issueCode()
       expect(
         grants.exchangeCode(code, { ...proof, redirectUri: 'http://127.0.0.1/other' }),
@@ -58,7 +58,7 @@ describe('grants of the sandbox provider', () => {
       expect(grants.exchangeCode(code, proof)).not.toBeNull()
     })
 
-    it('ends the grant if its code is used a second time', () => {
+    it('the sandbox provider ends the grant of an authorization code that is used a second time', () => {
       const code = issueCode()
       const { accessToken, refreshToken } = present(grants.exchangeCode(code, proof))
 
@@ -69,7 +69,7 @@ describe('grants of the sandbox provider', () => {
       expect(ofRealm()).toMatchObject({ codeExchanges: 1, codeReuses: 1, refreshesRefused: 1 })
     })
 
-    it('rejects a code verifier for a code that was requested without a challenge (RFC 9700 §4.8.2)', () => {
+    it('the sandbox provider rejects a code verifier for a code that was requested without a challenge (RFC 9700 §4.8.2)', () => {
       settings.change({ pkce: true })
       const code = issueCode()
       expect(grants.exchangeCode(code, { ...proof, codeVerifier: 'v'.repeat(43) })).toBeNull()
@@ -77,7 +77,7 @@ describe('grants of the sandbox provider', () => {
   })
 
   describe('an access token', () => {
-    it('accepts an access token until exactly expires_in seconds have passed', () => {
+    it('the sandbox provider accepts an access token until exactly expires_in seconds have passed', () => {
       settings.change({ accessTokenSeconds: 10 })
       const { accessToken, accessTokenSeconds } = connect()
       expect(accessTokenSeconds).toBe(10)
@@ -87,7 +87,7 @@ describe('grants of the sandbox provider', () => {
       expect(grants.accessToken(accessToken)).toBeNull()
     })
 
-    it('keeps an access token valid after a later refresh', () => {
+    it('the sandbox provider keeps an access token valid after a later refresh', () => {
       const first = connect()
       refresh(first.refreshToken)
       expect(grants.accessToken(first.accessToken)).not.toBeNull()
@@ -95,7 +95,7 @@ describe('grants of the sandbox provider', () => {
   })
 
   describe('refresh token rotation', () => {
-    it('returns a new refresh token at every refresh if rotation is set to always', () => {
+    it('the sandbox provider returns a new refresh token at every refresh if rotation is set to always', () => {
       settings.change({ rotation: 'always' })
       const first = connect()
       const second = refresh(first.refreshToken)
@@ -103,7 +103,7 @@ describe('grants of the sandbox provider', () => {
       expect(new Set([first, second, third].map(({ refreshToken }) => refreshToken)).size).toBe(3)
     })
 
-    it('returns the same refresh token for 24 hours and then a new one if rotation is set to daily', () => {
+    it('the sandbox provider returns the same refresh token for 24 hours and then a new one if rotation is set to daily', () => {
       settings.change({ rotation: 'daily' })
       const first = connect()
       now += DAY - 1
@@ -115,14 +115,14 @@ describe('grants of the sandbox provider', () => {
       expect(refresh(rotated).refreshToken).toBe(rotated)
     })
 
-    it('returns the same refresh token at every refresh if rotation is set to never', () => {
+    it('the sandbox provider returns the same refresh token at every refresh if rotation is set to never', () => {
       settings.change({ rotation: 'never' })
       const first = connect()
       now += 90 * DAY
       expect(refresh(first.refreshToken).refreshToken).toBe(first.refreshToken)
     })
 
-    it('returns the current refresh token to a client that presents the superseded one within the grace period', () => {
+    it('the sandbox provider returns the current refresh token to a client that presents the superseded one within the grace period', () => {
       settings.change({ rotation: 'always', graceSeconds: 60 })
       const first = connect()
       const lost = refresh(first.refreshToken)
@@ -133,7 +133,7 @@ describe('grants of the sandbox provider', () => {
       expect(ofRealm()).toMatchObject({ refreshes: 2, tokenReuses: 1, refreshesRefused: 0 })
     })
 
-    it('rejects a superseded refresh token after the grace period and keeps the current refresh token valid', () => {
+    it('the sandbox provider rejects a superseded refresh token after the grace period and keeps the current refresh token valid', () => {
       settings.change({ rotation: 'always', graceSeconds: 60 })
       const first = connect()
       const second = refresh(first.refreshToken)
@@ -143,7 +143,7 @@ describe('grants of the sandbox provider', () => {
       expect(ofRealm()).toMatchObject({ tokenReuses: 1, refreshesRefused: 1 })
     })
 
-    it('ends the grant if revokeOnReuse is set and a superseded refresh token is used after the grace period', () => {
+    it('the sandbox provider ends the grant if revokeOnReuse is set and a superseded refresh token is used after the grace period', () => {
       settings.change({ rotation: 'always', revokeOnReuse: true })
       const first = connect()
       const second = refresh(first.refreshToken)
@@ -154,7 +154,7 @@ describe('grants of the sandbox provider', () => {
   })
 
   describe('refresh token lifetime', () => {
-    it('counts the lifetime of a refresh token from its rotation, even if later refreshes return the same token', () => {
+    it('the sandbox provider counts the lifetime of a refresh token from its rotation, even if later refreshes return the same token', () => {
       const issued = connect()
       expect(issued.refreshTokenSeconds).toBe(101 * 86_400)
       now += 3_600 * SECOND
@@ -166,7 +166,7 @@ describe('grants of the sandbox provider', () => {
       expect(refresh(issued.refreshToken).refreshTokenSeconds).toBe(101 * 86_400)
     })
 
-    it('counts the lifetime of a refresh token from its last use if rotation is set to never', () => {
+    it('the sandbox provider counts the lifetime of a refresh token from its last use if rotation is set to never', () => {
       settings.change({ refreshTokenSeconds: 100, rotation: 'never' })
       const { refreshToken } = connect()
       now += 99 * SECOND
@@ -177,7 +177,7 @@ describe('grants of the sandbox provider', () => {
       expect(grants.refresh(refreshToken)).toBeNull()
     })
 
-    it('rejects a refresh token five years after the consent, regardless of refreshes', () => {
+    it('the sandbox provider rejects a refresh token five years after the consent, regardless of refreshes', () => {
       let issued = connect()
       expect(issued).toMatchObject({ hardExpirySeconds: 157_680_000 })
       for (let day = 90; day <= 1_800; day += 90) {
@@ -191,14 +191,14 @@ describe('grants of the sandbox provider', () => {
   })
 
   describe('the maximum number of codes and grants', () => {
-    it('issues no code while the maximum number of unexpired codes is reached', () => {
+    it('the sandbox provider issues no code while the maximum number of unexpired codes is reached', () => {
       for (let n = 0; n < MAX_GRANTS; n++) issueCode()
       expect(grants.issueCode(consent)).toBeNull()
       now += 600 * SECOND
       expect(grants.issueCode(consent)).not.toBeNull()
     })
 
-    it('deletes ended grants when the maximum is reached, and keeps valid grants with their refresh tokens', () => {
+    it('the sandbox provider deletes ended grants when the maximum is reached, and keeps valid grants with their refresh tokens', () => {
       const kept = connect()
       const ended = Array.from({ length: MAX_GRANTS - 1 }, () => {
         const issued = present(grants.exchangeCode(issueCode('other'), proof))
@@ -216,7 +216,7 @@ describe('grants of the sandbox provider', () => {
 
   describe('revocation and expiry of grants', () => {
     it.each(['accessToken', 'refreshToken'] as const)(
-      'ends the grant if its %s is revoked',
+      'the sandbox provider ends a grant if the %s of the grant is revoked',
       (which) => {
         const issued = connect()
         expect(grants.revokeToken(issued[which])).toBe(true)
@@ -226,7 +226,7 @@ describe('grants of the sandbox provider', () => {
       },
     )
 
-    it('keeps the grant if a client revokes a superseded refresh token or an expired access token', () => {
+    it('the sandbox provider keeps the grant if a client revokes a superseded refresh token or an expired access token', () => {
       settings.change({ rotation: 'always', accessTokenSeconds: 1 })
       const first = connect()
       const second = refresh(first.refreshToken)

@@ -26,19 +26,24 @@ describe('queries for CompanyInfo', () => {
     'select * from CompanyInfo',
     'SELECT * FROM companyinfo',
     '  select\t*\n from   COMPANYINFO ',
-  ])('returns CompanyInfo in Intuit’s format for the statement %j', async (statement) => {
-    const answer = await provider.api(queryPath(statement), accessToken)
-    expect(answer.status).toBe(200)
-    expect(await answer.json()).toMatchObject({
-      QueryResponse: {
-        CompanyInfo: [{ CompanyName: 'Northwind Trading', Id: '1', domain: 'QBO', sparse: false }],
-        maxResults: 1,
-      },
-      time: expect.any(String),
-    })
-  })
+  ])(
+    'the accounting API returns CompanyInfo in Intuit’s format for the statement %j',
+    async (statement) => {
+      const answer = await provider.api(queryPath(statement), accessToken)
+      expect(answer.status).toBe(200)
+      expect(await answer.json()).toMatchObject({
+        QueryResponse: {
+          CompanyInfo: [
+            { CompanyName: 'Northwind Trading', Id: '1', domain: 'QBO', sparse: false },
+          ],
+          maxResults: 1,
+        },
+        time: expect.any(String),
+      })
+    },
+  )
 
-  it('accepts a query statement as the text body of a POST request', async () => {
+  it('the accounting API accepts a query statement as the text body of a POST request', async () => {
     const answer = await provider.api(`/v3/company/${REALM}/query`, accessToken, {
       method: 'POST',
       body: 'select * from CompanyInfo',
@@ -46,7 +51,7 @@ describe('queries for CompanyInfo', () => {
     expect(await answer.json()).toHaveProperty('QueryResponse.CompanyInfo')
   })
 
-  it('returns CompanyInfo by its id', async () => {
+  it('the accounting API returns CompanyInfo by its id', async () => {
     const answer = await provider.api(`/v3/company/${REALM}/companyinfo/${REALM}`, accessToken)
     expect(await answer.json()).toMatchObject({ CompanyInfo: { CompanyName: 'Northwind Trading' } })
   })
@@ -57,15 +62,21 @@ describe('queries for CompanyInfo', () => {
     "select * from Customer where DisplayName = 'x'",
     'select * from CompanyInfo; drop table x',
     ' '.repeat(3_000),
-  ])('rejects the unsupported statement %j with a ValidationFault', async (statement) => {
-    const answer = await provider.api(queryPath(statement), accessToken)
-    expect(answer.status).toBe(400)
-    expect(await answer.json()).toMatchObject({
-      Fault: { Error: [{ Message: 'Error parsing query', code: '4000' }], type: 'ValidationFault' },
-    })
-  })
+  ])(
+    'the accounting API rejects the unsupported statement %j with a ValidationFault',
+    async (statement) => {
+      const answer = await provider.api(queryPath(statement), accessToken)
+      expect(answer.status).toBe(400)
+      expect(await answer.json()).toMatchObject({
+        Fault: {
+          Error: [{ Message: 'Error parsing query', code: '4000' }],
+          type: 'ValidationFault',
+        },
+      })
+    },
+  )
 
-  it('rejects an unsupported operation with a ValidationFault', async () => {
+  it('the accounting API rejects an unsupported operation with a ValidationFault', async () => {
     const answer = await provider.api(`/v3/company/${REALM}/reports/x/y`, accessToken)
     expect(answer.status).toBe(400)
     expect(await answer.json()).toHaveProperty('Fault.Error.0.Message', 'Unsupported Operation')
@@ -82,7 +93,7 @@ describe('authorization of accounting API calls', () => {
     },
   }
 
-  it('rejects a call without an access token with 401', async () => {
+  it('the accounting API responds with 401 to a call without an access token', async () => {
     const answer = await fetch(provider.url + queryPath('select * from CompanyInfo'), {
       headers: { Accept: 'application/json' },
     })
@@ -91,12 +102,12 @@ describe('authorization of accounting API calls', () => {
     expect(await answer.json()).toMatchObject(failed401)
   })
 
-  it('rejects a call with an unknown access token with 401', async () => {
+  it('the accounting API responds with 401 to a call with an unknown access token', async () => {
     const answer = await provider.api(queryPath('select * from CompanyInfo'), 'guessed')
     expect([answer.status, await answer.json()]).toMatchObject([401, failed401])
   })
 
-  it('rejects a call with an expired access token with 401 and counts the call', async () => {
+  it('the accounting API responds with 401 to a call with an expired access token, and counts the call', async () => {
     provider.moveTime(3_600_000)
     const answer = await provider.api(queryPath('select * from CompanyInfo'), accessToken)
     expect([answer.status, await answer.json()]).toMatchObject([401, failed401])
@@ -106,7 +117,7 @@ describe('authorization of accounting API calls', () => {
     })
   })
 
-  it('rejects a call with the access token of another company with 403', async () => {
+  it('the accounting API responds with 403 to a call with the access token of another company', async () => {
     const answer = await provider.api(
       queryPath('select * from CompanyInfo', '4620816365291'),
       accessToken,
@@ -115,7 +126,7 @@ describe('authorization of accounting API calls', () => {
     expect(await answer.json()).toMatchObject({ fault: { error: [{ code: '3100' }] } })
   })
 
-  it('rejects a call with an access token that lacks the accounting scope with 403', async () => {
+  it('the accounting API responds with 403 to a call with an access token that lacks the accounting scope', async () => {
     const code = await provider.code(REALM, { scope: 'openid' })
     const tokens = (await (await provider.exchange(code)).json()) as Tokens
     const answer = await provider.api(queryPath('select * from CompanyInfo'), tokens.access_token)
@@ -131,14 +142,14 @@ describe('entity creation in the accounting API', () => {
       { method: 'POST', body },
     )
 
-  it('returns a created entity with the members that the accounting API adds', async () => {
+  it('the response to the creation of an entity has the members that the accounting API adds', async () => {
     const answer = await post(null, '{"DocNumber":"1001"}')
     expect(await answer.json()).toMatchObject({
       Invoice: { DocNumber: '1001', Id: '1', SyncToken: '0', domain: 'QBO' },
     })
   })
 
-  it('returns the first response for a repeated requestid and creates no second entity', async () => {
+  it('the accounting API returns the first response for a repeated requestid and creates no second entity', async () => {
     const first = await (await post('r1', '{"DocNumber":"1"}')).text()
     provider.moveTime(1_000)
     expect(await (await post('r1', '{"DocNumber":"2"}')).text()).toBe(first)
@@ -150,7 +161,7 @@ describe('entity creation in the accounting API', () => {
   })
 
   it.each(['', '[]', 'null', '"text"', '{'])(
-    'rejects the creation of an entity with the invalid body %j',
+    'the accounting API rejects the creation of an entity with the invalid body %j',
     async (body) => {
       const answer = await post('r1', body)
       expect(answer.status).toBe(400)
@@ -159,7 +170,7 @@ describe('entity creation in the accounting API', () => {
     },
   )
 
-  it('stores a body member named __proto__ like any other member', async () => {
+  it('the accounting API stores a body member named __proto__ like any other member', async () => {
     const answer = await post(null, '{"__proto__":{"polluted":1}}')
     expect(answer.status).toBe(200)
     expect(({} as { polluted?: number }).polluted).toBeUndefined()
@@ -179,7 +190,7 @@ describe('entities posted to the accounting API', () => {
     ...((await response.json()) as { Fault: { Error: { code: string }[] } }).Fault.Error[0],
   })
 
-  it('returns a posted entity by id only to requests for the same company and kind of entity', async () => {
+  it('the accounting API returns a posted entity by id only to requests for the same company and kind of entity', async () => {
     await post('salesreceipt', { DocNumber: '1' })
     expect(await get('salesreceipt/1')).toMatchObject({
       status: 200,
@@ -195,7 +206,7 @@ describe('entities posted to the accounting API', () => {
     }
   })
 
-  it('accepts a full or a sparse update of an entity with the current SyncToken', async () => {
+  it('the accounting API accepts a full or a sparse update of an entity with the current SyncToken', async () => {
     await post('invoice', { DocNumber: '1', PrivateNote: 'a' })
     const sparse = { Id: '1', SyncToken: '0', sparse: true, PrivateNote: 'b' }
     expect(await (await post('invoice', sparse)).json()).toMatchObject({
@@ -213,7 +224,7 @@ describe('entities posted to the accounting API', () => {
     ['a previous SyncToken', { Id: '1', SyncToken: '0' }, '5010'],
     ['no SyncToken', { Id: '1' }, '2020'],
     ['an unknown id', { Id: '9', SyncToken: '0' }, '610'],
-  ])('rejects an update with %s', async (_, body, code) => {
+  ])('the accounting API rejects an update with %s', async (_, body, code) => {
     await post('invoice', {})
     await post('invoice', { Id: '1', SyncToken: '0', DocNumber: 'kept' })
     expect(await faultOf(await post('invoice', body))).toMatchObject({ status: 400, code })
@@ -222,7 +233,7 @@ describe('entities posted to the accounting API', () => {
     })
   })
 
-  it('deletes an entity', async () => {
+  it('the accounting API deletes an entity', async () => {
     await post('invoice', {})
     const deleted = await post('invoice?operation=delete', { Id: '1', SyncToken: '0' })
     expect(await deleted.json()).toMatchObject({ Invoice: { status: 'Deleted', Id: '1' } })
@@ -234,7 +245,7 @@ describe('entities posted to the accounting API', () => {
     ['customer', { DisplayName: 'Tea & Sons' }, 'vendor', { DisplayName: 'Tea & Sons ' }],
     ['item', { Name: 'Tea' }, 'item', { Name: 'Tea' }],
   ])(
-    'if a %s with %j exists, rejects the creation of a %s with %j because of the duplicate name',
+    'if a %s with %j exists, the accounting API rejects a %s with %j because of the duplicate name',
     async (kind, first, other, second) => {
       expect((await post(kind, first)).status).toBe(200)
       expect(await faultOf(await post(other, second))).toMatchObject({
@@ -246,7 +257,7 @@ describe('entities posted to the accounting API', () => {
     },
   )
 
-  it('accepts an update that keeps the name, and rejects an update to the name of another entity', async () => {
+  it('the accounting API accepts an update that keeps the name, and rejects an update to the name of another entity', async () => {
     await post('customer', { DisplayName: 'A' })
     await post('customer', { DisplayName: 'B' })
     const same = await post('customer', { Id: '1', SyncToken: '0', DisplayName: 'A' })
@@ -255,7 +266,7 @@ describe('entities posted to the accounting API', () => {
     expect(await faultOf(taken)).toMatchObject({ code: '6240' })
   })
 
-  it('accepts a request that reuses the requestid of a rejected request', async () => {
+  it('the accounting API accepts a request that reuses the requestid of a rejected request', async () => {
     await post('customer', { DisplayName: 'A' })
     expect((await post('customer?requestid=r', { DisplayName: 'A' })).status).toBe(400)
     expect((await post('customer?requestid=r', { DisplayName: 'B' })).status).toBe(200)
@@ -263,7 +274,7 @@ describe('entities posted to the accounting API', () => {
     expect(await faultOf(tooLong)).toMatchObject({ status: 400, code: '2130' })
   })
 
-  it('lists and counts posted entities by a query', async () => {
+  it('the accounting API returns the list and the number of posted entities in response to queries', async () => {
     for (const DocNumber of ['1', '2', '3']) await post('invoice', { DocNumber })
     const queried = async (statement: string) =>
       (await (await provider.api(queryPath(statement), accessToken)).json()) as object
@@ -293,7 +304,7 @@ describe('error bodies of the accounting API', () => {
   }
 
   it.each([null, '*/*', 'application/xml'])(
-    'sends an error body as XML for Accept %s',
+    'the accounting API sends an error body as XML if the Accept header is %s',
     async (accept) => {
       const [contentType, body] = await errorTo(accept)
       expect(contentType).toBe('application/xml')
@@ -304,7 +315,7 @@ describe('error bodies of the accounting API', () => {
   )
 
   it.each(['application/json', 'text/html, application/JSON;q=0.5'])(
-    'sends an error body as JSON for Accept %s',
+    'the accounting API sends an error body as JSON if the Accept header is %s',
     async (accept) => {
       const [contentType, body] = await errorTo(accept)
       expect(contentType).toBe('application/json')

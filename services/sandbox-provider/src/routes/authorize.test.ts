@@ -54,7 +54,7 @@ const unescape = (text: string): string =>
     .replaceAll('&amp;', '&')
 
 describe('the authorization page', () => {
-  it('connects the first company after one click on the authorization page', async () => {
+  it('one click on the authorization page connects the first company', async () => {
     const page = await get(provider.authorizeUrl({ state: `"><'&` }))
     expect(page.status).toBe(200)
 
@@ -69,7 +69,7 @@ describe('the authorization page', () => {
     })
   })
 
-  it('connects a new company that the user enters, and offers the new company on later pages', async () => {
+  it('the authorization page connects a new company that the user enters, and offers the new company the next time', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), {
       decision: 'connect',
       company: '+invented',
@@ -82,7 +82,7 @@ describe('the authorization page', () => {
     expect(page).toContain('Tea &amp; Sons')
   })
 
-  it('proposes a realm id for a new company, so that the user enters only a name', async () => {
+  it('the authorization page proposes a realm id for a new company, so that the user enters only a name', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), {
       decision: 'connect',
       company: '+invented',
@@ -91,12 +91,12 @@ describe('the authorization page', () => {
     expect(answered(answer)['realmId']).toMatch(/^\d{16}$/)
   })
 
-  it('redirects with access_denied if the user cancels', async () => {
+  it('the authorization endpoint redirects with access_denied if the user cancels', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), { decision: 'cancel' })
     expect(answered(answer)).toEqual({ error: 'access_denied', state: 'a state' })
   })
 
-  it('shows the authorization page again with the reason if the entered realm id is invalid', async () => {
+  it('the authorization endpoint shows the authorization page again with the reason if the entered realm id is invalid', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), {
       decision: 'connect',
       company: '+invented',
@@ -109,7 +109,7 @@ describe('the authorization page', () => {
     expect(again).toContain('<form method="post"')
   })
 
-  it('escapes HTML markup in a company name', async () => {
+  it('the authorization page escapes HTML markup in a company name', async () => {
     const name = `<script>alert(1)</script>" onfocus="x`
     await get(provider.authorizeUrl({ sandbox_company: `hostile:${name}` }))
     const page = await (await get(provider.authorizeUrl())).text()
@@ -117,7 +117,7 @@ describe('the authorization page', () => {
     expect(page).toContain('&lt;script&gt;alert(1)&lt;/script&gt;&quot; onfocus=&quot;x')
   })
 
-  it('sends a Content-Security-Policy that allows the style sheet and forbids scripts, other resources and framing', async () => {
+  it('the Content-Security-Policy of the authorization page allows the style sheet and forbids scripts, other resources and framing', async () => {
     const page = await get(provider.authorizeUrl())
     const text = await page.text()
     const policy = page.headers.get('Content-Security-Policy') ?? ''
@@ -132,20 +132,20 @@ describe('the authorization page', () => {
 })
 
 describe('authorization without a page (sandbox_company)', () => {
-  it('redirects without a page if sandbox_company names a company', async () => {
+  it('the authorization endpoint redirects without a page if sandbox_company names a company', async () => {
     const answer = await get(provider.authorizeUrl({ sandbox_company: '55:A: B' }))
     expect(answer.status).toBe(302)
     expect(answered(answer)).toMatchObject({ realmId: '55', state: 'a state' })
     expect(await (await get(provider.authorizeUrl())).text()).toContain('A: B')
   })
 
-  it('redirects with access_denied without a page for sandbox_company=deny', async () => {
+  it('the authorization endpoint redirects with access_denied without a page for sandbox_company=deny', async () => {
     const answer = await get(provider.authorizeUrl({ sandbox_company: 'deny' }))
     expect(answered(answer)).toMatchObject({ error: 'access_denied', state: 'a state' })
   })
 
   it.each(['', ':name', 'a/b', 'x'.repeat(65), 'ok:\u0000', `ok:${'x'.repeat(101)}`])(
-    'rejects sandbox_company=%j with an error page',
+    'the authorization endpoint rejects sandbox_company=%j with an error page',
     async (company) => {
       const answer = await get(provider.authorizeUrl({ sandbox_company: company }))
       expect(answer.status).toBe(400)
@@ -201,27 +201,33 @@ describe('validation of authorization requests', () => {
     ['a relative redirect URI', { redirect_uri: '/callback' }],
     ['a redirect URI with a query', { redirect_uri: 'http://localhost:1/cb?a=1' }],
     ['a redirect URI with an empty query', { redirect_uri: 'http://localhost:1/cb?' }],
-  ])('shows an error page without a redirect for %s', async (_, parameters) => {
-    const answer = await get(provider.authorizeUrl({ ...scripted, ...parameters }))
-    expect(answer.status).toBe(400)
-    expect(answer.headers.has('Location')).toBe(false)
-    expect(await answer.text()).toContain('This cannot be connected')
-  })
+  ])(
+    'the authorization endpoint shows an error page without a redirect for %s',
+    async (_, parameters) => {
+      const answer = await get(provider.authorizeUrl({ ...scripted, ...parameters }))
+      expect(answer.status).toBe(400)
+      expect(answer.headers.has('Location')).toBe(false)
+      expect(await answer.text()).toContain('This cannot be connected')
+    },
+  )
 
   it.each<[string, Record<string, string | null>, string]>([
     ['a request without response_type', { response_type: null }, 'unsupported_response_type'],
     ['response_type=token', { response_type: 'token' }, 'unsupported_response_type'],
     ['a request without scope', { scope: null }, 'invalid_scope'],
     ['an unknown scope', { scope: 'openid everything' }, 'invalid_scope'],
-  ])('redirects to the application with an error for %s', async (_, parameters, error) => {
-    const answer = await get(provider.authorizeUrl({ ...scripted, ...parameters }))
-    expect(answer.status).toBe(302)
-    expect(answered(answer)).toMatchObject({ error, state: 'a state' })
-    expect(answered(answer)).not.toHaveProperty('code')
-    expect(answered(answer)).not.toHaveProperty('iss')
-  })
+  ])(
+    'the authorization endpoint redirects to the application with an error for %s',
+    async (_, parameters, error) => {
+      const answer = await get(provider.authorizeUrl({ ...scripted, ...parameters }))
+      expect(answer.status).toBe(302)
+      expect(answered(answer)).toMatchObject({ error, state: 'a state' })
+      expect(answered(answer)).not.toHaveProperty('code')
+      expect(answered(answer)).not.toHaveProperty('iss')
+    },
+  )
 
-  it('rejects an authorization request without state', async () => {
+  it('the authorization endpoint rejects an authorization request without state', async () => {
     const response = await get(provider.authorizeUrl({ ...scripted, state: null }))
     expect(answered(response)).toMatchObject({ error: 'invalid_request' })
     expect(answered(response)).not.toHaveProperty('code')
@@ -256,12 +262,12 @@ describe('validation of authorization requests', () => {
     },
   )
 
-  it('rejects an authorization request with a repeated parameter (RFC 6749 §3.1)', async () => {
+  it('the authorization endpoint rejects an authorization request with a repeated parameter (RFC 6749 §3.1)', async () => {
     const answer = await get(`${provider.authorizeUrl(scripted)}&scope=openid`)
     expect(answered(answer)).toMatchObject({ error: 'invalid_request' })
   })
 
-  it('shows an error page without a redirect if the request has two redirect URIs', async () => {
+  it('the authorization endpoint shows an error page without a redirect if the request has two redirect URIs', async () => {
     const answer = await get(
       `${provider.authorizeUrl(scripted)}&redirect_uri=http%3A%2F%2F127.0.0.1%2Fother`,
     )
@@ -301,7 +307,7 @@ describe('validation of redirect URIs', () => {
     },
   )
 
-  it('keeps the query of a redirect URI when redirecting to the application', async () => {
+  it('the redirect to the application keeps the query of the redirect URI', async () => {
     const redirect_uri = 'http://localhost:1/cb?a=1'
     const scripted = { sandbox_company: REALM, ...challenge, redirect_uri }
     expect(answered(await get(strict.authorizeUrl(scripted)))).toMatchObject({
@@ -310,7 +316,7 @@ describe('validation of redirect URIs', () => {
     })
   })
 
-  it('compares the redirect URI of a request with the registered redirect URIs character by character', async () => {
+  it('the authorization endpoint compares the redirect URI of a request with the registered redirect URIs character by character', async () => {
     await using held = await startProvider({
       REDIRECT: 'https://app.example/callback, http://localhost:1/cb',
     })
@@ -406,12 +412,12 @@ describe('the discovery document', () => {
   })
 })
 
-it('rejects an authorization request whose client_id has a trailing space', async () => {
+it('the authorization endpoint rejects an authorization request whose client_id has a trailing space', async () => {
   const answer = await get(provider.authorizeUrl({ client_id: `${CLIENT_ID} ` }))
   expect(answer.status).toBe(400)
 })
 
-it('rejects a POST to the authorization endpoint whose body is not form-encoded', async () => {
+it('the authorization endpoint rejects a POST request whose body is not form-encoded', async () => {
   const status = await new Promise((resolve, reject) => {
     const outgoing = sendHttp(`${provider.url}/connect/oauth2`, { method: 'POST' }, (incoming) => {
       incoming.resume()

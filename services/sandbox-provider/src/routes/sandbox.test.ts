@@ -51,7 +51,7 @@ describe('the behaviour settings of the sandbox', () => {
     discoveryNamesAccountingUrl: true,
   }
 
-  it('changes one setting for later requests and keeps the other settings', async () => {
+  it('a request to the control routes can change one behaviour setting and keeps the other settings', async () => {
     const answer = await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
     expect(await answer.json()).toEqual({ ...intuit, accessTokenSeconds: 7 })
     expect(await provider.tokens()).toMatchObject({ expires_in: 7 })
@@ -94,14 +94,17 @@ describe('the behaviour settings of the sandbox', () => {
     ['a year of latency', { latencyMs: 31_536_000_000 }],
     ['settings that are null', null],
     ['settings in an array', []],
-  ])('rejects %s with a problem document and keeps the settings', async (_, body) => {
-    const before = await (await provider.sandbox('GET', 'settings')).json()
-    const answer = await provider.sandbox('PUT', 'settings', body)
-    expect(answer.status).toBe(400)
-    expect(answer.headers.get('Content-Type')).toBe('application/problem+json')
-    expect(await answer.json()).toMatchObject({ code: 'invalid_request' })
-    expect(await (await provider.sandbox('GET', 'settings')).json()).toEqual(before)
-  })
+  ])(
+    'the control routes reject %s with a problem document and keep the settings',
+    async (_, body) => {
+      const before = await (await provider.sandbox('GET', 'settings')).json()
+      const answer = await provider.sandbox('PUT', 'settings', body)
+      expect(answer.status).toBe(400)
+      expect(answer.headers.get('Content-Type')).toBe('application/problem+json')
+      expect(await answer.json()).toMatchObject({ code: 'invalid_request' })
+      expect(await (await provider.sandbox('GET', 'settings')).json()).toEqual(before)
+    },
+  )
 })
 
 describe('faults of the sandbox', () => {
@@ -239,7 +242,7 @@ describe('faults of the sandbox', () => {
     expect(answer.status).toBe(500)
   })
 
-  it('lists pending injected faults in the order in which they were added, and deletes them', async () => {
+  it('the control routes list pending injected faults in the order in which they were added, and delete them', async () => {
     await fault({ target: 'api', status: 500 })
     await fault({ target: 'api', calls: 3, drop: 'before' })
     expect(await (await provider.sandbox('GET', 'faults')).json()).toEqual({
@@ -276,7 +279,7 @@ describe('faults of the sandbox', () => {
       { target: 'api', status: 500, headers: { X: 'a\r\nb' } },
     ],
     ['a fault with an unknown member', { target: 'api', status: 500, often: true }],
-  ])('rejects %s and queues no fault', async (_, body) => {
+  ])('the control routes reject %s and queue no fault', async (_, body) => {
     expect((await fault(body)).status).toBe(400)
     expect(await (await provider.sandbox('GET', 'faults')).json()).toEqual({ waiting: [] })
   })
@@ -292,7 +295,7 @@ describe('faults of the sandbox', () => {
 })
 
 describe("revocation and expiry of a realm's tokens by the control routes", () => {
-  it('revokes all tokens of a realm and keeps the tokens of other realms', async () => {
+  it('a control route revokes all tokens of a realm and keeps the tokens of other realms', async () => {
     const [tokens, others] = [await provider.tokens(), await provider.tokens('4620816365291')]
     const answer = await provider.sandbox('POST', `realms/${REALM}/revoke`)
     expect(await answer.json()).toEqual({ revoked: 1 })
@@ -301,7 +304,7 @@ describe("revocation and expiry of a realm's tokens by the control routes", () =
     expect((await provider.refresh(others.refresh_token)).status).toBe(200)
   })
 
-  it('expires the access tokens of a realm', async () => {
+  it('a control route expires the access tokens of a realm and keeps its refresh tokens valid', async () => {
     const tokens = await provider.tokens()
     const answer = await provider.sandbox('POST', `realms/${REALM}/expire`)
     expect(await answer.json()).toEqual({ expired: 1 })

@@ -35,7 +35,7 @@ const verified = (idToken: string) =>
   })
 
 describe('authorization code exchange', () => {
-  it('exchanges a code for tokens and a signed id token that names the client and the realm', async () => {
+  it('the token endpoint exchanges a code for tokens and a signed id token that names the client and the realm', async () => {
     const code = await provider.code(REALM, { nonce: 'the nonce' })
     const answer = await provider.exchange(code)
     const tokens = (await answer.json()) as Tokens
@@ -77,12 +77,12 @@ describe('authorization code exchange', () => {
     expect((await verified(idToken ?? '')).payload).not.toHaveProperty('realmid')
   })
 
-  it('returns no id token if the scope openid was not requested', async () => {
+  it('the token endpoint returns no id token if the scope openid was not requested', async () => {
     const code = await provider.code(REALM, { scope: 'com.intuit.quickbooks.accounting' })
     expect(await (await provider.exchange(code)).json()).not.toHaveProperty('id_token')
   })
 
-  it('adds x_refresh_token_hard_expires_in to the token response if a request header asks for it', async () => {
+  it('the token endpoint adds x_refresh_token_hard_expires_in to the token response if a request header asks for it', async () => {
     const form = {
       grant_type: 'refresh_token',
       refresh_token: (await provider.tokens()).refresh_token,
@@ -91,7 +91,7 @@ describe('authorization code exchange', () => {
     expect(await answer.json()).toMatchObject({ x_refresh_token_hard_expires_in: 157_680_000 })
   })
 
-  it('rejects the second use of a code and ends the grant that the first use created', async () => {
+  it('the token endpoint rejects the second use of a code and ends the grant that the first use created', async () => {
     const code = await provider.code()
     const tokens = (await (await provider.exchange(code)).json()) as Tokens
     const second = await provider.exchange(code)
@@ -107,7 +107,7 @@ describe('authorization code exchange', () => {
   it.each<[string, Record<string, string>]>([
     ['an unknown code', { code: 'guessed' }],
     ['another redirect URI', { redirect_uri: 'http://127.0.0.1:9/other' }],
-  ])('rejects a code exchange with %s', async (_, form) => {
+  ])('the token endpoint rejects a code exchange with %s', async (_, form) => {
     const answer = await provider.exchange(await provider.code(), form)
     expect([answer.status, await answer.json()]).toEqual([400, INVALID_CODE])
   })
@@ -196,7 +196,7 @@ describe('refresh at the token endpoint', () => {
     expect((await provider.refresh(second.refresh_token)).status).toBe(400)
   })
 
-  it('accepts the previous refresh token within the grace period and rejects it after the grace period', async () => {
+  it('the token endpoint accepts the previous refresh token within the grace period and rejects it after the grace period', async () => {
     await provider.sandbox('PUT', 'settings', { rotation: 'always', graceSeconds: 30 })
     const first = await provider.tokens()
     const lost = await refreshed(first.refresh_token)
@@ -208,7 +208,7 @@ describe('refresh at the token endpoint', () => {
     expect([late.status, await late.json()]).toEqual([400, INVALID_REFRESH_TOKEN])
   })
 
-  it('reports the maximum number of refreshes of a realm that were in flight at the same time', async () => {
+  it('the sandbox provider reports the maximum number of refreshes of a realm that were in flight at the same time', async () => {
     await provider.sandbox('PUT', 'settings', { latencyMs: 100 })
     const { refresh_token: token } = await provider.tokens()
     await Promise.all([provider.refresh(token), provider.refresh(token), provider.refresh(token)])
@@ -223,7 +223,7 @@ describe('refresh at the token endpoint', () => {
 describe('client authentication at the token endpoint', () => {
   const form = { grant_type: 'refresh_token', refresh_token: 'x' }
 
-  it('form-decodes the client id and the secret after splitting the credentials at the colon (RFC 6749 §2.3.1)', async () => {
+  it('the token endpoint form-decodes the client id and the secret after splitting the credentials at the colon (RFC 6749 §2.3.1)', async () => {
     const answer = await provider.token(form, { Authorization: basic(CLIENT_ID, CLIENT_SECRET) })
     expect(await answer.json()).toEqual(INVALID_REFRESH_TOKEN)
   })
@@ -262,13 +262,16 @@ describe('client authentication at the token endpoint', () => {
       'Basic credentials with an invalid percent-encoding',
       `Basic ${Buffer.from('app:%zz').toString('base64')}`,
     ],
-  ])('rejects client authentication by %s with 401 and a challenge', async (_, header) => {
-    const answer = await provider.token(form, { Authorization: header })
-    expect(answer.status).toBe(401)
-    expect(await answer.json()).toEqual({ error: 'invalid_client' })
-    expect(answer.headers.get('WWW-Authenticate')).toMatch(/^Basic /)
-    expect((await provider.counters()).clientsRefused).toBe(1)
-  })
+  ])(
+    'the token endpoint responds with 401 and a challenge to client authentication by %s',
+    async (_, header) => {
+      const answer = await provider.token(form, { Authorization: header })
+      expect(answer.status).toBe(401)
+      expect(await answer.json()).toEqual({ error: 'invalid_client' })
+      expect(answer.headers.get('WWW-Authenticate')).toMatch(/^Basic /)
+      expect((await provider.counters()).clientsRefused).toBe(1)
+    },
+  )
 })
 
 describe('validation of token requests', () => {
@@ -281,7 +284,7 @@ describe('validation of token requests', () => {
     ],
     ['a code exchange without code', { grant_type: 'authorization_code' }, 'invalid_request'],
     ['a refresh without refresh_token', { grant_type: 'refresh_token' }, 'invalid_request'],
-  ])('rejects %s with 400', async (_, form, error) => {
+  ])('the token endpoint responds with 400 to %s', async (_, form, error) => {
     const answer = await provider.token(form)
     expect([answer.status, await answer.json()]).toEqual([400, { error }])
   })
@@ -293,7 +296,7 @@ describe('validation of token requests', () => {
       'application/x-www-form-urlencoded',
       'grant_type=refresh_token&grant_type=refresh_token',
     ],
-  ])('rejects a token request with %s', async (_, type, body) => {
+  ])('the token endpoint rejects a token request with %s', async (_, type, body) => {
     const answer = await fetch(`${provider.url}/oauth2/v1/tokens/bearer`, {
       method: 'POST',
       headers: { Authorization: basic(CLIENT_ID, CLIENT_SECRET), 'Content-Type': type },
@@ -302,7 +305,7 @@ describe('validation of token requests', () => {
     expect([answer.status, await answer.json()]).toEqual([400, { error: 'invalid_request' }])
   })
 
-  it('rejects a GET request to the token endpoint with 405', async () => {
+  it('the token endpoint responds with 405 to a GET request', async () => {
     const answer = await fetch(`${provider.url}/oauth2/v1/tokens/bearer`)
     expect([answer.status, answer.headers.get('Allow')]).toEqual([405, 'POST'])
   })
@@ -350,7 +353,7 @@ describe('the token revocation endpoint', () => {
         },
       )
 
-      it('rejects a revocation whose body format the imitated provider does not accept, and keeps the grant', async () => {
+      it('the revocation endpoint rejects a revocation whose body format the imitated provider does not accept, and keeps the grant', async () => {
         const { refresh_token: token } = await provider.tokens()
         const response = await revoke(...expected.otherBody(token))
         expect([response.status, await response.json()]).toEqual([
@@ -360,7 +363,7 @@ describe('the token revocation endpoint', () => {
         expect((await provider.refresh(token)).status).toBe(200)
       })
 
-      it('responds to the revocation of an invalid token as the imitated provider does', async () => {
+      it('the revocation endpoint responds to the revocation of an invalid token as the imitated provider does', async () => {
         const { refresh_token: token } = await provider.tokens()
         await revoke(...expected.body(token))
         for (const invalid of [token, 'unknown']) {
@@ -376,13 +379,16 @@ describe('the token revocation endpoint', () => {
         ['an empty JSON body', '', 'application/json'],
         ['an empty form', '', FORM],
         ['a form with two tokens', 'token=a&token=b', FORM],
-      ])('responds with 400 to a revocation request with %s', async (_, body, type) => {
-        expect((await revoke(body, type)).status).toBe(400)
-      })
+      ])(
+        'the revocation endpoint responds with 400 to a revocation request with %s',
+        async (_, body, type) => {
+          expect((await revoke(body, type)).status).toBe(400)
+        },
+      )
     },
   )
 
-  it('rejects a revocation without valid client authentication', async () => {
+  it('the revocation endpoint rejects a revocation without valid client authentication', async () => {
     const { refresh_token: token } = await provider.tokens()
     const answer = await revoke(JSON.stringify({ token }), 'application/json', basic('x', 'y'))
     expect(answer.status).toBe(401)
@@ -393,7 +399,7 @@ describe('the token revocation endpoint', () => {
 describe('the userinfo endpoint', () => {
   const userinfo = (token: string) => provider.api('/v1/openid_connect/userinfo', token)
 
-  it('userinfo returns the subject of the id token', async () => {
+  it('the userinfo endpoint returns the subject of the id token', async () => {
     const code = await provider.code(REALM, { scope: 'openid email' })
     const tokens = (await (await provider.exchange(code)).json()) as Tokens
     const { payload } = await verified(tokens.id_token ?? '')
@@ -403,7 +409,7 @@ describe('the userinfo endpoint', () => {
     })
   })
 
-  it('userinfo rejects an access token without the scope openid', async () => {
+  it('the userinfo endpoint rejects an access token without the scope openid', async () => {
     const code = await provider.code(REALM, { scope: 'com.intuit.quickbooks.accounting' })
     const tokens = (await (await provider.exchange(code)).json()) as Tokens
     expect((await userinfo(tokens.access_token)).status).toBe(401)
@@ -411,7 +417,7 @@ describe('the userinfo endpoint', () => {
   })
 })
 
-it('every response has a unique intuit_tid', async () => {
+it('every response of the sandbox provider has a unique intuit_tid header', async () => {
   const answers = await Promise.all([
     fetch(`${provider.url}/.well-known/openid_configuration`),
     provider.token({}),

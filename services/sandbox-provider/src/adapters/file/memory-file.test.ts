@@ -30,7 +30,7 @@ async function withGrants<T>(
 }
 
 describe('the state file of the sandbox provider', () => {
-  it('keeps the grant of a company across a restart', async () => {
+  it('the sandbox provider keeps the grant of a company across a restart', async () => {
     const path = join(folder, 'kept')
     const consent = {
       realm: '1',
@@ -59,7 +59,7 @@ describe('the state file of the sandbox provider', () => {
   })
 
   it.each(['', 'not ours', '{}'])(
-    'refuses to open a state file that contains %j, and leaves it unchanged',
+    'the sandbox provider refuses to open a state file that contains %j, and leaves it unchanged',
     (content) => {
       const path = join(folder, crypto.randomUUID())
       writeFileSync(path, content)
