@@ -36,7 +36,7 @@ describe('the import direction of the source files', () => {
 })
 
 describe('the check of the import direction', () => {
-  it.each(technology)('reports %s in a domain folder', (name) => {
+  it.each(technology)('the import check reports the library %s in a domain folder', (name) => {
     const path = 'services/coordinator/src/worker/worker.ts'
     expect(violationsOf({ [path]: `import type { X } from '${name}'` })).toEqual([
       `${path} imports ${name}: technology belongs in adapters/`,
@@ -47,7 +47,7 @@ describe('the check of the import direction', () => {
     )
   })
 
-  it.each(platform)('reports %s in a domain folder', (name) => {
+  it.each(platform)('the import check reports the Node module %s in a domain folder', (name) => {
     const path = 'services/coordinator/src/process/step.ts'
     expect(violationsOf({ [path]: `import { x } from '${name}'` })).toEqual([
       `${path} imports ${name}: files, sockets and threads belong in adapters/`,
@@ -58,19 +58,19 @@ describe('the check of the import direction', () => {
     )
   })
 
-  it('allows timers, and modules of Node that only compute, in a domain folder', () => {
+  it('the import check allows timers, and Node modules that only compute, in a domain folder', () => {
     const path = 'services/coordinator/src/process/step.ts'
     for (const name of ['node:crypto', 'node:path', 'node:timers/promises', 'node:util'])
       expect(violationsOf({ [path]: `import { x } from '${name}'` })).toEqual([])
   })
 
-  it('reports multi-line imports, re-exports and bare imports', () => {
+  it('the import check reports forbidden imports that are multi-line, re-exports or without a binding', () => {
     const path = 'services/token-service/src/credential/refresh.ts'
     const text = `import {\n  a,\n  b,\n} from 'ioredis'\nexport * from 'hono'\nimport 'pino'`
     expect(violationsOf({ [path]: text })).toHaveLength(3)
   })
 
-  it('recognises an import that follows a type declaration', () => {
+  it('the import check recognises an import that follows a type declaration', () => {
     const path = 'services/token-service/src/credential/refresh.ts'
     const sources = {
       [path]: `export type A = { a: number }\nimport { log } from '@example/shared/logger'`,
@@ -79,7 +79,7 @@ describe('the check of the import direction', () => {
     expect(violationsOf(sources)).toHaveLength(1)
   })
 
-  it('reports process.env in a domain folder, but not in its comments', () => {
+  it('the import check reports process.env in the code of a domain folder, but not in comments', () => {
     const path = 'services/accounting-gateway/src/realm/throttle.ts'
     expect(violationsOf({ [path]: 'const limit = process.env.LIMIT' })).toEqual([
       `${path} reads process.env: settings come in as parameters`,
@@ -87,7 +87,7 @@ describe('the check of the import direction', () => {
     expect(violationsOf({ [path]: '// never process.env\n/* nor\n process.env */' })).toEqual([])
   })
 
-  it('reports technology that is imported transitively, with the import chain', () => {
+  it('the import check reports a forbidden library that is imported transitively, with the import chain', () => {
     const path = 'services/coordinator/src/process/step.ts'
     const sources = {
       [path]: `import { log } from '@example/shared/logger'`,
@@ -102,7 +102,7 @@ describe('the check of the import direction', () => {
     ).toEqual([])
   })
 
-  it('reports a domain folder that imports its own adapters or settings', () => {
+  it('the import check reports a domain folder that imports the adapters or settings of its service', () => {
     const path = 'services/coordinator/src/worker/worker.ts'
     for (const target of [
       '../adapters/postgres/source.ts',
@@ -124,12 +124,12 @@ describe('the check of the import direction', () => {
     ['bench/x.ts', '@example/token-service', 'only host/ imports services'],
     ['services/coordinator/src/app.ts', '@example/host/host', 'host/ stands above'],
     ['packages/shared/src/x.ts', '../../../host/src/host.ts', 'host/ stands above'],
-  ])('reports that %s imports %s', (path, specifier, reason) => {
+  ])('the import check reports that %s imports %s', (path, specifier, reason) => {
     const violations = violationsOf({ [path]: `import { x } from '${specifier}'` })
     expect(violations).toEqual([expect.stringContaining(reason)])
   })
 
-  it('allows host/ to import services, and every file to import the shared package', () => {
+  it('the import check allows host/ to import services, and every file to import the shared package', () => {
     expect(
       violationsOf({
         'host/src/host.ts': `import { start } from '@example/token-service/service'`,

@@ -159,7 +159,7 @@ describe('the ingress of the compose file', () => {
     }
   })
 
-  it('HAProxy retries only requests that it has not sent, adds no header and logs no path', () => {
+  it('HAProxy retries a request only if the connection to a server failed, adds no header and logs no path', () => {
     expect([...haproxy.matchAll(/^ *retry-on (.*)$/gm)].map(([, on]) => on)).toEqual([
       'conn-failure',
     ])

@@ -1,5 +1,5 @@
 /**
- * Validates deploy/kubernetes against the schemas of Kubernetes and against the settings that the services read,
+ * Validates deploy/kubernetes against the Kubernetes schemas and against the settings that the services read,
  * and checks that the manifests are consistent with each other.
  */
 import { readdirSync, readFileSync } from 'node:fs'
@@ -160,13 +160,13 @@ function faultsOf(manifest: Manifest): string[] {
 
 describe('the Kubernetes manifests', () => {
   it.each([...base, ...added].map((manifest) => [titleOf(manifest), manifest] as const))(
-    '%s conforms to its schema',
+    'the Kubernetes manifest %s conforms to its schema',
     (_, manifest) => {
       expect(faultsOf(manifest)).toEqual([])
     },
   )
 
-  it('the manifests contain every kind for each service, under unique names', () => {
+  it('the manifests contain each required kind of Kubernetes resource for every service, under unique names', () => {
     const titles = base.map(titleOf)
     expect(new Set(titles).size).toBe(titles.length)
     for (const kind of ['Deployment', 'Service', 'PodDisruptionBudget', 'HorizontalPodAutoscaler'])
@@ -177,7 +177,7 @@ describe('the Kubernetes manifests', () => {
       ])
   })
 
-  it('the manifests contain no secret, and no replica count that would conflict with the autoscaler', () => {
+  it('the Kubernetes manifests contain no secret, and no replica count that would conflict with the autoscaler', () => {
     expect(base.filter(({ kind }) => kind === 'Secret')).toEqual([])
     for (const { spec } of deployments) expect(spec).not.toHaveProperty('replicas')
   })
@@ -321,7 +321,7 @@ describe('the example overlay', () => {
 describe('the examples for the operators of the backends', () => {
   const EXAMPLES = 'deploy/kubernetes/examples'
   const resources = manifests(EXAMPLES, readdirSync(join(root, EXAMPLES)))
-  /** Returns the specification of a custom resource, whose schema is not available here. */
+  /** Returns the `spec` of a custom resource, which is not validated because its schema is not available here. */
   const specOf = (kind: string): unknown => {
     const found = resources.find((resource) => resource.kind === kind)
     if (found === undefined) throw new Error(`no example of ${kind}`)
@@ -337,14 +337,14 @@ describe('the examples for the operators of the backends', () => {
     )
   const ZONE = 'topology.kubernetes.io/zone'
 
-  it('the examples contain no secret, and resources of Kubernetes conform to their schemas', () => {
+  it('the example manifests contain no secret, and their standard Kubernetes resources conform to the schemas', () => {
     expect(resources.filter(({ kind }) => kind === 'Secret')).toEqual([])
     const own = resources.filter(({ apiVersion }) => /^(?:v1|policy\/v1)$/.test(apiVersion))
     expect(own.map(titleOf)).toEqual(['PodDisruptionBudget rabbitmq', 'ConfigMap redis-settings'])
     expect(own.flatMap(faultsOf)).toEqual([])
   })
 
-  it('RabbitMQ has three nodes in different zones, and grows its queues as deploy/rabbitmq.conf does', () => {
+  it('the RabbitMQ example has three nodes in different zones, and the quorum queue settings of deploy/rabbitmq.conf', () => {
     const spec = specOf('RabbitmqCluster') as {
       replicas: number
       rabbitmq: { additionalConfig: string }
@@ -362,7 +362,7 @@ describe('the examples for the operators of the backends', () => {
     expect(spread?.topologyKey).toBe(ZONE)
   })
 
-  it('Redis has two replicas, and an isolated primary rejects writes before Sentinel replaces it', () => {
+  it('in the Redis example, an isolated primary rejects writes before Sentinel promotes one of its two replicas', () => {
     const { clusterSize, topologySpreadConstraints } = specOf('RedisReplication') as {
       clusterSize: number
       topologySpreadConstraints: { topologyKey: string }[]
@@ -387,7 +387,7 @@ describe('the examples for the operators of the backends', () => {
     )
   })
 
-  it('PostgreSQL has two standbys in other zones, and every commit is on one of them', () => {
+  it('in the PostgreSQL example, every commit waits for one of two standbys in other zones', () => {
     expect(specOf('Cluster')).toMatchObject({
       instances: 3,
       postgresql: {
@@ -435,7 +435,7 @@ describe('the schema check of Kubernetes manifests', () => {
       /readinesProbe is not a member/,
     ],
     ['a value of another type', { replicas: 'two' }, /replicas must be integer/],
-  ])('the check of manifests reports %s', (_, wrong, fault) => {
+  ])('the schema check of Kubernetes manifests reports %s', (_, wrong, fault) => {
     const manifest = { ...deployment, spec: { ...deployment?.spec, ...wrong } } as Workload
     expect(faultsOf(manifest)).toEqual([expect.stringMatching(fault)])
   })

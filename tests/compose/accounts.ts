@@ -68,7 +68,7 @@ export async function hasNoPrivateKey(stack: Stack): Promise<void> {
   expect(files.length === 0, `files with a private key: ${files.join(', ')}`)
 }
 
-/** Passwords in the volumes that `firstReleaseVolumes` creates. */
+/** Returns a random password for the volumes that `firstReleaseVolumes` creates. */
 const old = (): string => randomBytes(32).toString('base64url')
 
 /**
@@ -121,8 +121,8 @@ export async function firstReleaseVolumes(stack: Stack): Promise<void> {
   }
   const folder = await mkdtemp(join(tmpdir(), 'first-release-'))
   try {
-    // docker-compose.yml has another value for this label, so the upgrade recreates the servers. The servers of the
-    // previous release did not have the label.
+    // The servers of release 0.1 had no such label. Here they get a value that differs from docker-compose.yml, so
+    // that the upgrade recreates them.
     const labels = { labels: { 'integration-host.accounts': '0' } }
     const override = join(folder, 'override.json')
     await writeFile(override, JSON.stringify({ services: { redis: labels, rabbitmq: labels } }))

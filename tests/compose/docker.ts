@@ -13,9 +13,9 @@ export interface Output {
 }
 
 /**
- * Runs a command of Docker and resolves with its output, whatever its exit code is.
+ * Runs a Docker command and resolves with its output, whatever its exit code is.
  *
- * @throws the reason of `signal` if it is aborted.
+ * @throws the abort reason of `signal` if the signal is aborted.
  */
 export function runDocker(
   args: readonly string[],

@@ -52,9 +52,9 @@ export async function retriesRefusedConnections(stack: Stack): Promise<string> {
   const requests = request401s(stack, () => !enough.signal.aborted)
   const isSeen = async (): Promise<string> => {
     const log = await stack.compose(['logs', '--no-color', '--no-log-prefix', 'ingress'])
-    // In the log, `+` marks a request that was sent to another replica. If such a request took longer than 1 s, its
-    // first connection attempt timed out at a container that was already removed. This test is only about
-    // connections that are refused at once.
+    // In HAProxy's log, `+` marks a request that was sent to another replica. If such a request took longer than
+    // 1 s, its first connection attempt timed out at a container that was already removed. Such requests are
+    // ignored, because this test is only about connections that are refused at once.
     return REFUSED_ONCE.exec(log)?.[0] ?? ''
   }
   try {
@@ -159,10 +159,10 @@ async function replicasUsed(stack: Stack, requests: number): Promise<ReadonlySet
 }
 
 /**
- * Sends requests without a key on one connection, one after the other, while `isMore` returns true.
+ * Sends requests without a service key on one connection, one after the other, while `isMore` returns true.
  *
  * @returns the request ids of the requests
- * @throws {Error} unless a coordinator rejects every request because of the missing key
+ * @throws {Error} unless a coordinator rejects every request because of the missing service key
  */
 async function request401s(
   stack: Stack,

@@ -17,7 +17,7 @@ const OPERATOR_ENV = {
 } as const
 
 /**
- * Starts `--profile real` without all of its settings.
+ * Starts `--profile real` while some of its required settings are missing.
  *
  * @returns the error message, which names the missing settings
  */
@@ -30,7 +30,8 @@ export function settingsMissing(stack: Stack): Promise<string> {
 }
 
 /**
- * Starts `--profile real` while companies are connected at the sandbox; the provider must not change then.
+ * Starts `--profile real` while companies are connected at the sandbox provider. The start must fail, because the
+ * real provider would reject the tokens of these companies.
  *
  * @returns the error message
  */
@@ -43,7 +44,7 @@ export function sandboxKept(stack: Stack): Promise<string> {
   )
 }
 
-/** Checks that `real-provider` fails, and that `init` then fails as well instead of configuring the sandbox. */
+/** Checks that the container `real-provider` fails, and that `init` then fails as well instead of using the sandbox. */
 async function rejectedTwice(stack: Stack, env: Environment, why: string): Promise<string> {
   failureReport(await realProviderOnce(stack, env), why)
   return failureReport(await stack.init(), why)

@@ -19,7 +19,7 @@ export const ONE_SHOTS: readonly string[] = ['init', 'real-provider']
 /** Splits a command line into words at its whitespace. Quotes are not supported. */
 export const words = (text: string): string[] => text.trim().split(/\s+/)
 
-/** The members of `docker inspect` that the checks read. */
+/** The members of the output of `docker inspect` that the checks read. */
 export interface Container {
   readonly Name: string
   readonly Config: { readonly User: string; readonly Labels: Readonly<Record<string, string>> }
@@ -73,7 +73,7 @@ export class Stack {
   }
 
   /**
-   * Runs a command of Compose and returns its output.
+   * Runs a Docker Compose command and returns its output.
    *
    * @throws {Error} with the whole output unless the exit code is 0
    */

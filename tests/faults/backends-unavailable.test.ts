@@ -29,7 +29,7 @@ describe('a system whose backends become unavailable and available again', () =>
     for (const relay of [redis, rabbitmq, postgres]) await relay[Symbol.asyncDispose]()
   })
 
-  /** Resolves when the service is not ready and reports the given dependencies as down. */
+  /** Resolves when the service reports at `/health/ready` that the given dependencies are down. */
   const untilDown = (name: ServiceName, ...dependencies: string[]) =>
     eventually(async () => {
       const response = await fetch(`${system.url(name)}/health/ready`)
@@ -60,7 +60,7 @@ describe('a system whose backends become unavailable and available again', () =>
     expect((await requestDemoApi(system, '/queue?number=1')).status).toBe(503)
   })
 
-  it('each service becomes ready even if its backends become available in another order than it connects to them', async () => {
+  it('each service becomes ready in whatever order its backends become available', async () => {
     system.start('sandbox-provider')
     for (const relay of [rabbitmq, postgres, redis]) relay.restore()
     await system.ready(
@@ -95,7 +95,7 @@ describe('a system whose backends become unavailable and available again', () =>
     await waitForRun(system, '3', 0, 'Completed')
   })
 
-  it('token-service serves cached tokens while Redis is unavailable, and continues afterwards', async () => {
+  it('the gateway forwards calls with cached tokens while Redis is unavailable and when Redis is available again', async () => {
     redis.away()
     await untilDown('token-service', 'redis')
     expect((await system.call(companyInfoUrl(system, REALM))).status).toBe(200)

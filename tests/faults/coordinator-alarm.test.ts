@@ -13,10 +13,10 @@ const ALARMS = 10
 const BEFORE = 100
 const MEANWHILE = 30
 
-describe.runIf(isFaultRun)('a RabbitMQ with a memory alarm', () => {
+describe.runIf(isFaultRun)('a RabbitMQ broker with a memory alarm', () => {
   afterAll(() => void vi.unstubAllEnvs())
 
-  it('orders accepted during a memory alarm of RabbitMQ run once after the alarm is cleared', async ({
+  it('the coordinator accepts orders during a RabbitMQ memory alarm, and runs each once after the alarm is cleared', async ({
     annotate,
   }) => {
     await using rabbitmq = await startRestartableRabbitMq()
@@ -43,7 +43,7 @@ describe.runIf(isFaultRun)('a RabbitMQ with a memory alarm', () => {
       ids.push(...some.map(({ TransactionID }) => TransactionID))
       await queueOrders(system, coordinator.url, some)
     }
-    /** Counts the leased runs, and the runs that were queued during the alarm and have not started. */
+    /** Counts the leased runs, and the runs that were queued during the memory alarm and have not started. */
     const progress = async () => {
       const [row] = await database.sql<{ leased: number; untouched: number }[]>`
         select (count(*) filter (where "LeaseUntil" is not null))::int as leased,
@@ -94,7 +94,7 @@ describe.runIf(isFaultRun)('a RabbitMQ with a memory alarm', () => {
     await eventually(async () => expect(await queues.ready()).toEqual({}))
     expect(await database.expectConsistent(ids, target)).toEqual({ inDoubt: 0, repeatedCalls: 0 })
     await annotate(
-      `${ALARMS} memory alarms of RabbitMQ with ${unfinished} orders unfinished, ${ALARMS * MEANWHILE} of them accepted during an alarm: all complete ${(slowestMs / 1_000).toFixed(1)} s after each, no call repeated, ${(messages.published / ids.length).toFixed(2)} messages for each order`,
+      `${ALARMS} RabbitMQ memory alarms with ${unfinished} unfinished orders, ${ALARMS * MEANWHILE} of them accepted during an alarm: all orders completed at most ${(slowestMs / 1_000).toFixed(1)} s after an alarm was cleared, no call repeated, ${(messages.published / ids.length).toFixed(2)} messages for each order`,
       'measurement',
     )
   }, 300_000)

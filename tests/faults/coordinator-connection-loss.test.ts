@@ -37,7 +37,7 @@ async function startFixture() {
     postgres,
     rabbitmq,
     queue: (order: string) => queueOrder(system, url, order),
-    /** Resolves when the coordinator reports the dependency as down. */
+    /** Resolves when the coordinator reports at `/health/ready` that the dependency is down. */
     waitUntilDown: (dependency: string) =>
       eventually(async () => {
         const response = await fetch(`${url}/health/ready`)
@@ -61,7 +61,7 @@ async function startFixture() {
       }
       return promise
     },
-    /** Fails unless every order completes with exactly two calls. */
+    /** Fails unless every order completes and its two steps call the target exactly once each. */
     async expectOnce(orders: readonly string[]): Promise<void> {
       await eventually(async () =>
         expect(await database.countRuns()).toEqual({
@@ -87,7 +87,7 @@ const statusOf = async (database: DatabaseAssertions, order: string) => {
 }
 
 it(
-  'the coordinator retries storing outcomes and claims while PostgreSQL is unavailable, and repeats no call',
+  'a step whose call ends while PostgreSQL is unavailable is recorded later, and its call is not repeated',
   { timeout: ROUNDS * 30_000 },
   async ({ annotate }) => {
     await using fixture = await startFixture()
@@ -110,14 +110,14 @@ it(
       await fixture.expectOnce(orders)
     }
     await annotate(
-      `PostgreSQL unavailable during the call: ${ROUNDS} of ${ROUNDS} recorded when it was available again, 0 calls repeated`,
+      `PostgreSQL unavailable during the call of a step: ${ROUNDS} of ${ROUNDS} outcomes recorded when PostgreSQL was available again, 0 calls repeated`,
       'measurement',
     )
   },
 )
 
 it(
-  'the coordinator stores outcomes and accepts orders while RabbitMQ is unavailable, and publishes the messages later',
+  'the coordinator stores outcomes and accepts orders while RabbitMQ is unavailable, and publishes their messages later',
   { timeout: ROUNDS * 30_000 },
   async ({ annotate }) => {
     await using fixture = await startFixture()
@@ -143,7 +143,7 @@ it(
       await fixture.expectOnce(orders)
     }
     await annotate(
-      `RabbitMQ unavailable during the call: ${ROUNDS} of ${ROUNDS} recorded at once and continued when it was available again, 0 calls repeated`,
+      `RabbitMQ unavailable during the call of a step: ${ROUNDS} of ${ROUNDS} outcomes recorded at once, and the runs continued when RabbitMQ was available again, 0 calls repeated`,
       'measurement',
     )
   },

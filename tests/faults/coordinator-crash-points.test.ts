@@ -28,7 +28,7 @@ interface RowState {
 
 interface CrashPoint {
   readonly name: string
-  /** The failpoint. `null` means that the fake target kills the coordinator during the call. */
+  /** The failpoint at which the coordinator kills itself. If it is `null`, the fake target kills it during the call. */
   readonly failpoint: string | null
   /** The row of the run after the crash; `null` if there is no row. */
   readonly row: RowState | null
@@ -51,7 +51,7 @@ const inCall = { orderCalls: 2, inDoubt: 1 } as const
 
 const crashPoints: readonly CrashPoint[] = [
   {
-    name: 'before the insert: nothing is stored, and the caller repeats the request',
+    name: 'a coordinator that is killed before it inserts a run stores nothing, and the caller repeats the request',
     failpoint: 'before insert',
     row: null,
     messages: {},
@@ -60,21 +60,21 @@ const crashPoints: readonly CrashPoint[] = [
     ...untouched,
   },
   {
-    name: 'after the insert, before the message: the sweeper publishes it',
+    name: 'if a coordinator is killed between inserting a run and publishing its message, the sweeper publishes the message',
     failpoint: 'inserted',
     row: queued,
     messages: {},
     ...untouched,
   },
   {
-    name: 'between message and confirm: the message may be published twice, and the step runs once',
+    name: 'if a coordinator is killed between a publish and its confirm, the message may be published twice, but the step runs once',
     failpoint: 'publishing',
     row: queued,
     messages: null,
     ...untouched,
   },
   {
-    name: 'after the confirm, and the broker loses the next message: the sweeper re-publishes it',
+    name: 'if a coordinator is killed after a confirm and the broker loses the confirmed message, the sweeper publishes it again',
     failpoint: 'published',
     row: recorded,
     messages: bothMessages,
@@ -82,14 +82,14 @@ const crashPoints: readonly CrashPoint[] = [
     ...untouched,
   },
   {
-    name: 'after the delivery, before the claim: the message is redelivered',
+    name: 'if a coordinator is killed between receiving a message and claiming the step, the message is redelivered',
     failpoint: 'received',
     row: queued,
     messages: orderMessage,
     ...untouched,
   },
   {
-    name: 'after the claim, before the call: the attempt counts, and no call is repeated',
+    name: 'if a coordinator is killed between claiming a step and its call, the attempt counts, and the call is sent once',
     failpoint: 'claimed',
     row: claimed,
     messages: orderMessage,
@@ -97,35 +97,35 @@ const crashPoints: readonly CrashPoint[] = [
     inDoubt: 1,
   },
   {
-    name: 'during the call: the call is repeated with the same idempotency key',
+    name: 'if a coordinator is killed during the call of a step, the call is repeated with the same idempotency key',
     failpoint: null,
     row: claimed,
     messages: orderMessage,
     ...inCall,
   },
   {
-    name: 'after the response, before the commit: the call is repeated with the same idempotency key',
+    name: 'if a coordinator is killed between a response and its commit, the call is repeated with the same idempotency key',
     failpoint: 'answered',
     row: claimed,
     messages: orderMessage,
     ...inCall,
   },
   {
-    name: 'after the commit, before the next message: the sweeper publishes it',
+    name: 'if a coordinator is killed between a commit and publishing the next message, the sweeper publishes the message',
     failpoint: 'recorded',
     row: recorded,
     messages: orderMessage,
     ...untouched,
   },
   {
-    name: 'after the confirm, before the ack: the old message is redelivered and discarded as stale',
+    name: 'if a coordinator is killed before it acks the message of a recorded step, the message is redelivered and discarded as stale',
     failpoint: 'published',
     row: recorded,
     messages: bothMessages,
     ...untouched,
   },
   {
-    name: 'after the confirm, and PostgreSQL loses the last commit: the message with a newer version is rejected',
+    name: 'if a coordinator is killed and PostgreSQL loses the last commit, the message that names the lost version is rejected',
     failpoint: 'published',
     row: recorded,
     messages: bothMessages,
@@ -134,7 +134,7 @@ const crashPoints: readonly CrashPoint[] = [
   },
 ]
 
-/** Simulates a fail-over to a replica of the database that has received the claim of the step but not its result. */
+/** Simulates a failover to a PostgreSQL standby that has received the claim of the step but not the step's result. */
 async function loseLastCommit({ sql }: DatabaseAssertions, id: string): Promise<void> {
   await sql.begin(async (transaction) => {
     await transaction`
@@ -285,7 +285,7 @@ describe('a coordinator that is killed during a step', { concurrent: true }, () 
     ['replaying', null],
     ['replayed', true],
   ] as const)(
-    'a coordinator that dies at a replay (%s) stores the replay completely or not at all, and the replay runs once',
+    'a coordinator that is killed while it stores a replay (failpoint "%s") stores it completely or not at all, and it runs once',
     { timeout: TIMEOUT_MS },
     async ([failpoint, isStored], { annotate }) => {
       await using fixture = await startFixture()
@@ -305,8 +305,8 @@ describe('a coordinator that is killed during a step', { concurrent: true }, () 
               select "ReplayID" as id from "Order_Header" where "TransactionID" = ${order}
               order by 1`
           ).map((row) => row.id)
-        // When the coordinator dies, PostgreSQL may still be executing a statement that was in flight. So the row
-        // is polled.
+        // When the coordinator dies, PostgreSQL may still be executing its last statement, so the replay may or may
+        // not be stored yet.
         const second = await post(system, fixture.survivor.url, `/${order}/replays`, {})
         if (isStored === null) expect([202, 409]).toContain(second)
         else expect(second).toBe(isStored ? 409 : 202)
@@ -324,7 +324,7 @@ describe('a coordinator that is killed during a step', { concurrent: true }, () 
         )
       }
       await annotate(
-        `at a replay (${failpoint}): ${ROUNDS} of ${ROUNDS}, the replay is stored completely or not at all, and runs once`,
+        `killed while storing a replay (failpoint "${failpoint}"): ${ROUNDS} of ${ROUNDS} replays stored completely or not at all, each runs once`,
         'measurement',
       )
     },

@@ -56,7 +56,7 @@ describe.runIf(isFaultRun)('transactions that call the API of a company', () => 
     REMOTE_PULL_SECONDS: '2',
   })
 
-  it('when a company is reconnected, a thousand transactions waiting for it resume with few messages each', async ({
+  it('a thousand transactions that wait for a company resume with few messages each when the company is reconnected', async ({
     annotate,
   }) => {
     await using target = await startStepTarget()

@@ -10,10 +10,10 @@ import { startStepTarget } from '../support/fakes/step-target.ts'
 
 const ORDERS = 2_000
 const INTERRUPTIONS = 20
-/** The concurrency is low, so that some orders are still unfinished at every interruption. */
+/** Number of calls between two interruptions. It is low, so that some orders are still unfinished at every one. */
 const CALLS_BETWEEN = 50
 
-describe.runIf(isFaultRun)('a process that requires the internet, with interruptions', () => {
+describe.runIf(isFaultRun)('a business process that requires the internet', () => {
   it(
     'interruptions of the internet connection neither increment attempt counts nor fail transactions',
     { timeout: 300_000 },

@@ -18,7 +18,7 @@ const summaryOf = (orders: number, result: OrderLoadResult): string =>
 
 describe('a coordinator that is killed under load', () => {
   it.for([
-    ['a message per step', 'order'],
+    ['dispatch by one message per step', 'order'],
     ['inline dispatch', 'inline'],
   ] as const)(
     'killing coordinators under load loses no order, records no step twice and leaves no incomplete file: %s',
@@ -39,12 +39,12 @@ describe('a coordinator that is killed under load', () => {
   )
 })
 
-/** The test kills coordinators repeatedly, and RabbitMQ and PostgreSQL twice each. The lease has its default length. */
-describe.runIf(isFaultRun)('a system in which every process is killed', () => {
+/** The test kills coordinators repeatedly, and RabbitMQ and PostgreSQL at least twice each, with the default lease. */
+describe.runIf(isFaultRun)('a system whose coordinators, broker and database are killed', () => {
   afterAll(() => void vi.unstubAllEnvs())
 
   it(
-    'a system whose processes are all killed loses no order, stores no result twice, and recovers within a minute',
+    'a system whose coordinators, RabbitMQ and PostgreSQL are killed loses no order, stores no result twice, and recovers within a minute',
     async ({ annotate }) => {
       await using postgres = await startRestartableServer('postgres')
       await using rabbitmq = await startRestartableRabbitMq()

@@ -48,7 +48,7 @@ const poison: readonly string[] = [
 ]
 
 describe.runIf(isFaultRun)('poison messages among healthy ones', () => {
-  it('poison messages are dead-lettered with their reason, while healthy orders complete', async ({
+  it('each poison message is dead-lettered with the reason of its rejection, while healthy orders complete', async ({
     annotate,
   }) => {
     await using target = await startStepTarget()

@@ -37,7 +37,7 @@ const refreshAll = () => {
 }
 
 describe('a failover of Redis under strict rotation', () => {
-  it('costs no company its grant, although the primary was cut off during refreshes and the process was killed', async () => {
+  it('a Redis failover costs no company its grant, although refreshes were in flight and token-service was killed', async () => {
     for (const realm of realms) await connectCompany(system, realm)
     for (const { status, Version } of await refreshAll())
       expect([status, Version]).toEqual([200, 2])
@@ -71,7 +71,7 @@ describe('a failover of Redis under strict rotation', () => {
 })
 
 describe('a token-service that is stopped while Redis is unresponsive', () => {
-  it('leaves its uncommitted pair in RESCUE_DIR in time, and the next process stores it', async () => {
+  it('a token-service that is stopped without Redis writes its new token pair to RESCUE_DIR, and the next process stores the pair', async () => {
     await using own = new AsyncDisposableStack()
     const folder = own.adopt(await mkdtemp(join(tmpdir(), 'rescue-')), (path) =>
       rm(path, { recursive: true }),

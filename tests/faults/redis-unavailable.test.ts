@@ -31,27 +31,27 @@ interface Point {
   readonly isTokenUsed: boolean
 }
 const points: readonly Point[] = [
-  { name: 'before the lease', write: 'acquire', lost: 'request', isTokenUsed: false },
-  { name: 'after the lease', write: 'acquire', lost: 'reply', isTokenUsed: false },
-  { name: 'before the intent', write: 'intent', lost: 'request', isTokenUsed: false },
-  { name: 'after the intent', write: 'intent', lost: 'reply', isTokenUsed: false },
-  { name: 'during the call', write: null, lost: 'reply', isTokenUsed: true },
-  { name: 'before the commit', write: 'commit', lost: 'request', isTokenUsed: true },
-  { name: 'after the commit', write: 'commit', lost: 'reply', isTokenUsed: true },
+  { name: 'before acquiring the lease', write: 'acquire', lost: 'request', isTokenUsed: false },
+  { name: 'after acquiring the lease', write: 'acquire', lost: 'reply', isTokenUsed: false },
+  { name: 'before storing the intent', write: 'intent', lost: 'request', isTokenUsed: false },
+  { name: 'after storing the intent', write: 'intent', lost: 'reply', isTokenUsed: false },
+  { name: 'during the provider call', write: null, lost: 'reply', isTokenUsed: true },
+  { name: 'before storing the tokens', write: 'commit', lost: 'request', isTokenUsed: true },
+  { name: 'after storing the tokens', write: 'commit', lost: 'reply', isTokenUsed: true },
 ]
 const realmOf = (point: Point): string => String(9_341_490_000 + points.indexOf(point))
 const OTHER_REALM = '9341499999'
 
 interface Outcome {
   /**
-   * During the fault: the response to the refresh, the token that the service issued afterwards, and the calls that
-   * the provider received.
+   * The state during the fault: the response to the refresh, the token that the service issued afterwards, and the
+   * calls that the provider received.
    */
   readonly refresh: ViewOrProblem<CredentialView>
   readonly token: ViewOrProblem<AccessTokenView>
   readonly isTokenAccepted: boolean
   readonly calls: RefreshCalls
-  /** After the fault: the token of the same credential version, and all calls that the provider received. */
+  /** The state after the fault: the token that the service issues, and all calls that the provider received. */
   readonly recovered: {
     readonly token: ViewOrProblem<AccessTokenView>
     readonly isTokenAccepted: boolean
@@ -61,7 +61,7 @@ interface Outcome {
   readonly events: readonly string[]
 }
 
-describe.each(personalities)('a refresh at %s whose Redis becomes unavailable', (personality) => {
+describe.each(personalities)('a refresh at the provider %s without Redis', (personality) => {
   const outcomes = new Map<string, Outcome>()
   let broker: ChannelModel
 
@@ -243,7 +243,7 @@ describe.each(personalities)('a refresh at %s whose Redis becomes unavailable', 
   )
 
   it.each(cases)(
-    'token-service has rotated once and published one event when Redis is available again ($fault $name)',
+    'token-service has rotated the token once and published one event after Redis was $fault $name',
     ({ fault, point }) => {
       const { recovered, events, token } = outcomeOf(fault, point)
       expect(recovered).toMatchObject({

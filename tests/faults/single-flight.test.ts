@@ -73,7 +73,7 @@ describe.each(personalities)(
     const requestByAllCallers = () =>
       Array.from({ length: CALLERS }, (_, caller) => requestToken(realm, caller))
 
-    /** Resolves when each replica has accepted the earlier calls. A replica's response to a later call shows that. */
+    /** Resolves when each replica has accepted all earlier calls, which its response to a later call shows. */
     const untilAllAccepted = () =>
       Promise.all(
         replicas.map(async (url) =>
@@ -120,7 +120,7 @@ describe.each(personalities)(
       await expectOneToken(requests, 2)
       expect((await sandboxClient(system).calls(realm)).granted).toBe(1)
       expect(await redis.exists(`lease:${nameOf(realm)}`)).toBe(0)
-      console.log(`${CALLERS} callers, provider paused: 1 provider call`)
+      console.log(`${CALLERS} callers while the provider was paused: 1 provider call`)
     })
 
     it('three token-services respond as soon as the token is stored, even if the lease is never released', async () => {
@@ -187,7 +187,8 @@ describe.each(personalities)(
       const waiting = [...all]
       const connectSome = async (): Promise<void> => {
         for (let one = waiting.pop(); one !== undefined; one = waiting.pop()) {
-          // A replica exchanges at most eight codes of browsers per second. Codes of key holders have no such limit.
+          // A replica exchanges at most eight codes per second for browsers. This limit does not apply to links that a
+          // client with the service key has started.
           const { follow } = await consentByLink(system, one)
           expect((await follow()).status).toBe(302)
         }

@@ -26,7 +26,7 @@ import { backend, type Personality, startSystem, type System } from '../support/
 
 const DAY_SECONDS = 86_400
 
-/** Settings that replace those of the sandbox's personality. */
+/** Sandbox settings for each rotation. They replace those of the `personality`, the provider that it imitates. */
 const rotations = {
   never: { personality: 'intuit', rotation: 'never' },
   'daily with grace': { personality: 'intuit', graceSeconds: DAY_SECONDS },
@@ -51,12 +51,12 @@ const points = [
 type Point = (typeof points)[number]
 
 /**
- * Expected provider calls for the rotations without a grace period. With these, a token pair that was lost cannot
- * be recovered.
+ * Expected provider calls for the rotations without a grace period. With such a rotation, a lost token pair cannot
+ * be recovered, because the provider no longer accepts the previous refresh token.
  */
 const unrecoverable = {
   // The previous refresh token equals the current one, because the token did not change within its first day. With
-  // the profile `intuit` the fault is provisional, so a forced refresh tries the token again.
+  // the profile `intuit` the fault is not final, so each of the three forced refreshes tries the token again.
   intuit: { rejected: 1, callsByReading: 3, Final: false },
   // token-service tries the current and the previous refresh token once each.
   strict: { rejected: 2, callsByReading: 0, Final: true },
@@ -91,7 +91,7 @@ interface Outcome {
   readonly isTokenAccepted: boolean
   /** The number of the provider's calls by result, including the call of the killed refresh. */
   readonly calls: Pick<RefreshCalls, 'granted' | 'rejected' | 'reused'>
-  /** Number of provider calls that repeated requests and reads caused. */
+  /** Number of provider calls that further token requests and refresh requests caused after the first recovery. */
   readonly callsByReading: number
   /** The state after one more refresh, or after a reconnect if the grant is lost. */
   readonly afterwards: { readonly version: number | undefined; readonly isTokenAccepted: boolean }
@@ -192,7 +192,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
       for (let round = 0; round < 3; round += 1) {
         await service.token(realmOf(point))
         await service.refresh(realmOf(point), { Version: 2 })
-        // A forced refresh tries a faulted grant again only if the fault is provisional, not if the fault is final.
+        // A forced refresh (without `Version`) tries a faulted grant again only if the fault is not final.
         if (status === 424) await service.refresh(realmOf(point), {})
       }
       const after = await provider.calls(realmOf(point))
@@ -269,7 +269,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
   )
 
   it.each(cases.filter(({ recoverable }) => recoverable))(
-    'a token-service killed $point keeps the grant if the provider rotates $rotation',
+    'a token-service killed at "$point" keeps the grant if the provider rotation is "$rotation"',
     ({ rotation, point }) => {
       const outcome = outcomeOf(rotation, point)
       expect(outcome).toMatchObject({
@@ -299,7 +299,7 @@ describe('a token-service that is killed in the middle of a refresh', () => {
   )
 
   it.each(cases.filter(({ recoverable }) => !recoverable))(
-    'a token-service killed $point publishes one rotation_lost fault if the provider rotates $rotation, and a reconnect ends it',
+    'a token-service killed at "$point" publishes one fault if the provider rotation is "$rotation", and a reconnect clears it',
     ({ rotation, point }) => {
       if (!isUnrecoverable(rotation))
         throw new TypeError(`a lost rotation is recoverable with ${rotation}`)

@@ -58,7 +58,7 @@ describe('a backup of an installation and its restore drill', () => {
     return { code, output: stdout + stderr }
   }
 
-  it('a backup is saved while the system runs, and a drill restores every run and credential', async () => {
+  it('a backup is saved while the system runs, and a restore drill restores every run and credential', async () => {
     expect(await backup('save', 'first')).toMatchObject({ code: 0 })
     const { code, output } = await backup('drill', 'first')
     expect(output).toContain('postgres: 1 runs with 3 items')
@@ -71,7 +71,7 @@ describe('a backup of an installation and its restore drill', () => {
     expect(await backup('drill', 'first')).toMatchObject({ code: 0 })
   })
 
-  it('a drill leaves no database behind and prints no secret', async () => {
+  it('a restore drill leaves no database behind and prints no secret', async () => {
     const { output } = await backup('drill', 'first')
     const sql = postgres(urlOf('postgres'), { max: 1 })
     const left = await sql`select datname from pg_database where datname like 'restore_drill_%'`
@@ -84,7 +84,7 @@ describe('a backup of an installation and its restore drill', () => {
   it.each([
     ['a file of the backup has changed', 'redis.rdb was modified since it was saved', 'redis.rdb'],
     ['the backup was interrupted', 'manifest.json is missing', 'manifest.json'],
-  ])('a drill fails when %s', async (_, reason, file) => {
+  ])('a restore drill fails when %s', async (_, reason, file) => {
     const copy = `without-${file}`
     await cp(join(folder, 'first'), join(folder, copy), { recursive: true })
     if (file === 'manifest.json') await rm(join(folder, copy, file))
@@ -97,7 +97,7 @@ describe('a backup of an installation and its restore drill', () => {
     expect([code, output]).toEqual([1, expect.stringContaining(reason)])
   })
 
-  it('a backup of several listed Redis servers is rejected, because they may differ', async () => {
+  it('a backup is rejected if REDIS_URL lists several servers, because their data may differ', async () => {
     const REDIS_URL = `${urlOf('redis')},127.0.0.1:2`
     const { code, output } = await backup('save', 'listed', { REDIS_URL })
     expect([code, output]).toEqual([
@@ -106,7 +106,7 @@ describe('a backup of an installation and its restore drill', () => {
     ])
   })
 
-  it('a drill fails if the configured keys are not those of the backup', async () => {
+  it('a restore drill fails if CREDENTIAL_KEYS cannot decrypt the credentials of the backup', async () => {
     const { code, output } = await backup('drill', 'first', {
       CREDENTIAL_KEYS: generateKeyRing().reveal(),
     })
@@ -118,7 +118,7 @@ describe('a backup of an installation and its restore drill', () => {
     ])
   })
 
-  it('a drill fails if the rows of the backup are inconsistent', async () => {
+  it('a restore drill fails if the database rows in the backup are inconsistent', async () => {
     const sql = postgres(system.databaseUrl, { max: 1 })
     await sql`delete from "Order_Item" where "StepName" = 'csv'`
     await sql.end()

@@ -2,10 +2,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parseJsonLines, runCli } from '../support/processes/cli.ts'
 import { startSystem, type System } from '../support/system.ts'
 
-/** One round of three seconds. */
+/** Arguments for a test of one round that takes three seconds. */
 const SHORT = ['--minutes', '0.05', '--companies', '3', '--seed', '7', '--json']
 
-describe('chaos against a running system', () => {
+describe('the chaos command against a running system', () => {
   let system: System
   beforeAll(async () => {
     system = await startSystem()
@@ -30,7 +30,7 @@ describe('chaos against a running system', () => {
   const settings = async (): Promise<unknown> =>
     (await fetch(`${system.url('sandbox-provider')}/sandbox/settings`)).json()
 
-  it('keeps every promise without a fault, restores the settings of the sandbox and removes its companies', async () => {
+  it('the chaos command reports no loss if it causes no fault, and then restores the sandbox settings and removes its companies', async () => {
     const before = await settings()
     const { code, stderr, rounds } = await chaos()
     expect(rounds).toMatchObject([{ Round: '1', Verdict: 'kept', Lost: [], LockedOut: [] }])
@@ -40,7 +40,7 @@ describe('chaos against a running system', () => {
     expect(await credentials()).toEqual([])
   })
 
-  it('reports the companies that are locked out after the kill command has deleted all grants', async () => {
+  it('the chaos command reports the companies that are locked out after its --kill-command has deleted all grants', async () => {
     const reset = `node -e "fetch('${system.url('sandbox-provider')}/sandbox/reset', { method: 'POST', headers: { 'Content-Type': 'application/json' } }).then((r) => console.log('reset', r.status))"`
     const { code, stderr, rounds } = await chaos('--kill-command', reset)
     expect(code).toBe(1)
@@ -49,7 +49,7 @@ describe('chaos against a running system', () => {
     expect(rounds[0]?.['LockedOut']).toHaveLength(3)
   })
 
-  it('reports a kill command that fails', async () => {
+  it('the chaos command reports a --kill-command that fails', async () => {
     const { code, rounds } = await chaos('--kill-command', 'exit 3')
     expect(code).toBe(1)
     expect(rounds).toMatchObject([

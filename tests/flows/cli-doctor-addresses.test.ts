@@ -14,7 +14,7 @@ interface CheckResult {
   readonly Mend: string | null
 }
 
-/** Runs doctor for one backend. Returns the results of the checks of connection, role and kind, as `verdict: found`. */
+/** Runs doctor for one backend. Returns the results of its checks `connection`, `role` and `kind`, as `verdict: found`. */
 async function doctor(only: string, env: Record<string, string>) {
   const { stdout } = await runCli(['doctor', '--json', '--only', only], { env })
   const results = parseJsonLines<CheckResult>(stdout).filter(({ Check }) =>
@@ -45,7 +45,7 @@ describe('the doctor command and the addresses of clusters', () => {
     )
   })
 
-  it('doctor reports a Sentinel and a node of a Redis Cluster, which are not Redis servers to use', async () => {
+  it('doctor reports a problem if REDIS_URL leads to a Sentinel or to a Redis Cluster node', async () => {
     await using servers = await createRedisServers()
     const sentinel = await servers.startSentinel()
     const node = await servers.start('cluster-enabled yes')
@@ -66,7 +66,7 @@ describe('the doctor command and the addresses of clusters', () => {
     ])
   })
 
-  it('doctor says why TLS failed, and which setting to change', async () => {
+  it('doctor reports why a TLS connection failed, and which setting to change', async () => {
     await using servers = await createRedisServers()
     await using authority = await createAuthority()
     await using stranger = await createAuthority()

@@ -1,4 +1,4 @@
-/** Runs doctor against a Redis with a replica and a PostgreSQL with a standby, both of this test only. */
+/** Runs doctor against a Redis with a replica and a PostgreSQL with a standby, which only this test uses. */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
@@ -19,7 +19,7 @@ interface CheckResult {
   readonly Mend: string | null
 }
 
-/** Runs doctor for one subject. Resolves with the result of one check. */
+/** Runs doctor for one backend. Resolves with the result of one check. */
 async function doctor(
   subject: 'redis' | 'postgres',
   check: string,
@@ -58,7 +58,7 @@ async function startSentinel(primary: URL): Promise<AsyncDisposable & { readonly
 }
 
 describe('the doctor command against replicated backends', () => {
-  it('doctor compares the replicas of Redis with REDIS_REPLICAS and with min-replicas-to-write', async () => {
+  it('doctor compares the number of Redis replicas with REDIS_REPLICAS and with min-replicas-to-write', async () => {
     await using opened = new AsyncDisposableStack()
     const urls: URL[] = []
     for (const _ of ['primary', 'replica']) {
@@ -122,7 +122,7 @@ describe('the doctor command against replicated backends', () => {
     })
   })
 
-  it('doctor reports standbys of Postgres that commits do not wait for, and one that all commits wait for', async () => {
+  it('doctor reports PostgreSQL standbys for which no commit waits, and a standby for which every commit waits', async () => {
     await using opened = new AsyncDisposableStack()
     const { backends, stop } = await startPrivateServers(['postgres'])
     opened.defer(stop)
@@ -132,7 +132,7 @@ describe('the doctor command against replicated backends', () => {
     const standbys = () => doctor('postgres', 'standbys', { DATABASE_URL: url })
     expect(await standbys()).toMatchObject({ Verdict: 'ok', Found: 'none' })
 
-    // pg_receivewal streams the log as a standby does; with --synchronous it also confirms what it has written.
+    // pg_receivewal streams the write-ahead log as a standby does; with --synchronous it also confirms each write.
     const group = new ServerGroup()
     opened.defer(() => group.stop())
     const programs = (await serverFolders(['postgres'])).get('postgres') ?? ''

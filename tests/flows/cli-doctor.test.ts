@@ -115,7 +115,7 @@ describe('the doctor command against a running system', () => {
     ])
   })
 
-  it('doctor distinguishes a partly migrated database from an up-to-date one', async () => {
+  it('doctor reports a partly migrated database, and accepts an up-to-date one', async () => {
     const sql = postgres(system.databaseUrl, { max: 1, onnotice: () => {} })
     const migrations = async () => (await doctor('postgres')).results.filter(isMigration)
     const isMigration = ({ Check }: CheckResult): boolean => Check === 'migrations'
@@ -133,7 +133,7 @@ describe('the doctor command against a running system', () => {
     await sql.end()
   })
 
-  it('doctor reports database settings with which writes are lost or rejected', async () => {
+  it('doctor reports PostgreSQL settings that cause writes to be lost or rejected', async () => {
     const name = new URL(system.databaseUrl).pathname.slice(1)
     const sql = postgres(backend('TEST_DATABASE_URL'), { max: 1, onnotice: () => {} })
     await sql`alter database ${sql(name)} set synchronous_commit = off`
@@ -151,7 +151,7 @@ describe('the doctor command against a running system', () => {
     expect((await doctor('postgres')).problems).toEqual([])
   })
 
-  it('doctor names a queue with incompatible arguments while the coordinator waits until the queue is fixed', async () => {
+  it('doctor names a queue that has incompatible arguments, and the coordinator starts when the queue is fixed', async () => {
     const name = `${system.amqpPrefix}steps.OrderProcess.report`
     const operator = await connect(backend('TEST_AMQP_URL'))
     const channel = await operator.createChannel()
@@ -222,7 +222,7 @@ describe('the doctor command against a running system', () => {
     ])
   })
 
-  it('doctor times out with one line for each backend that accepts connections but sends nothing', async () => {
+  it('doctor prints one timeout line for each backend that accepts connections but sends nothing', async () => {
     const sockets = new Set<Socket>()
     const unresponsive = createServer((socket) => void sockets.add(socket.on('error', () => {})))
     unresponsive.listen(0, '127.0.0.1')

@@ -37,7 +37,7 @@ describe('the transactions command against a coordinator', () => {
   const idsOf = ({ lines }: { readonly lines: readonly Record<string, unknown>[] }) =>
     lines.map(({ TransactionID }) => TransactionID)
 
-  it('queues a transaction, waits until it completes, and shows its steps', async () => {
+  it('transactions queue queues a transaction, and transactions show prints its completed steps', async () => {
     expect(await cli('queue', '66')).toEqual({ code: 0, stdout: '66 is queued.\n', stderr: '' })
     await waitForRun(system, '66', 0, 'Completed')
     const { code, stdout } = await cli('show', '66')
@@ -49,7 +49,7 @@ describe('the transactions command against a coordinator', () => {
     expect(stdout).toMatch(/^csv +Completed +1 /m)
   })
 
-  it('accepts a transaction id again with the same data, and rejects it with other data', async () => {
+  it('transactions queue accepts an existing transaction id with the same data, and rejects it with other data', async () => {
     expect(await cli('queue', '66')).toMatchObject({
       code: 0,
       stdout: '66 was queued before, its status is Completed.\n',
@@ -61,7 +61,7 @@ describe('the transactions command against a coordinator', () => {
     })
   })
 
-  it('replays a transaction from its first step or from a given step', async () => {
+  it('transactions replay starts a new run from the first step or from a given step', async () => {
     expect(await cli('replay', '66')).toMatchObject({ code: 0, stdout: '66 is queued as run 1.\n' })
     await waitForRun(system, '66', 1, 'Completed')
     expect(await json('replay', '66', '--from-step', 'csv')).toMatchObject({
@@ -77,7 +77,7 @@ describe('the transactions command against a coordinator', () => {
     })
   })
 
-  it('cancels a run and resumes the cancelled run', async () => {
+  it('transactions cancel ends a run, and transactions resume continues the cancelled run', async () => {
     await system.service('demo-api').stop('SIGKILL')
     await cli('queue', '67')
     await waitForRun(system, '67', 0, 'Retrying')
@@ -107,7 +107,7 @@ describe('the transactions command against a coordinator', () => {
     })
   })
 
-  it('queues a file that needs several requests, reports its rejected lines, and queues no transaction twice if repeated', async () => {
+  it('transactions queue --file reports the rejected lines of a large file, and queues no transaction twice if it is run again', async () => {
     const lines = Array.from({ length: 700 }, (_, n) =>
       JSON.stringify({ TransactionID: `f${n}`, InitialData: n }),
     )
@@ -122,7 +122,7 @@ describe('the transactions command against a coordinator', () => {
     expect(again.lines[0]).toEqual({ Line: 2, TransactionID: 'f0', Outcome: 'exists', Errors: [] })
   })
 
-  it('lists each transaction once across all pages, newest first', async () => {
+  it('transactions list prints each transaction once across all pages, newest first', async () => {
     await eventually(
       async () => {
         expect(idsOf(await json('list', '--all', '--status', 'Completed'))).toHaveLength(702)
@@ -141,7 +141,7 @@ describe('the transactions command against a coordinator', () => {
     })
   }, 90_000)
 
-  it('accepts any characters in a transaction id', async () => {
+  it('the transactions command accepts any characters in a transaction id', async () => {
     const id = '../../=1+1 é;?#'
     expect((await cli('queue', id)).code).toBe(0)
     await waitForRun(system, id, 0, 'Completed')
@@ -149,7 +149,7 @@ describe('the transactions command against a coordinator', () => {
     expect((await cli('queue', '--', '--data')).stdout).toBe('--data is queued.\n')
   })
 
-  it('exits with code 3 for an unknown transaction or process, and with code 1 for an invalid cursor', async () => {
+  it('the transactions command exits with code 3 for an unknown transaction or business process, and with code 1 for an invalid cursor', async () => {
     expect(await cli('show', 'unknown')).toMatchObject({
       code: 3,
       stdout: '',
@@ -165,7 +165,7 @@ describe('the transactions command against a coordinator', () => {
     })
   })
 
-  it('exits with code 5 if the coordinator is unavailable', async () => {
+  it('the transactions command exits with code 5 if the coordinator is unavailable', async () => {
     await system.service('coordinator').stop('SIGKILL')
     const { code, stderr } = await cli('list')
     expect([code, stderr]).toEqual([5, expect.stringContaining('coordinator at http://')])

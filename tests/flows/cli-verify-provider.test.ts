@@ -81,7 +81,7 @@ describe('verify-provider against the sandbox', () => {
         ...env,
       },
     })
-    // If an early check ends the run, the program prints no address.
+    // If a check ends the run before the authorization starts, the program prints no address.
     const opened = started.waitForOutput(/^(http\S+)\n/m).then(
       ([, address = '']) => open(address),
       () => null,
@@ -112,7 +112,7 @@ describe('verify-provider against the sandbox', () => {
   }
 
   describe('verify-provider against a provider that behaves like Intuit', () => {
-    it('reports every check of the Intuit profile as documented except the host', async () => {
+    it('verify-provider reports every check except the host name as documented if the provider behaves like Intuit', async () => {
       const { code, lines, line, deviations, stderr } = await verify()
       expect([code, deviations]).toEqual([
         0,
@@ -126,7 +126,7 @@ describe('verify-provider against the sandbox', () => {
       expect(stderr).not.toContain('still exists')
     })
 
-    it('sends the previous refresh token once after the provider has rotated it', async () => {
+    it('verify-provider sends the previous refresh token once after the provider has rotated the token', async () => {
       await sandbox.set({ rotation: 'always' })
       const { code, line } = await verify()
       expect([code, line('refresh', 'refresh token value')]).toEqual([0, 'differs: changed'])
@@ -139,7 +139,7 @@ describe('verify-provider against the sandbox', () => {
       )
     })
 
-    it('skips the checks of the accounting API if ACCOUNTING_URL is not set', async () => {
+    it('verify-provider skips the checks of the accounting API if ACCOUNTING_URL is not set', async () => {
       const { code, line } = await verify({ env: { ACCOUNTING_URL: '' } })
       expect([code, line('discovery', 'accounting address')]).toEqual([
         0,
@@ -149,7 +149,7 @@ describe('verify-provider against the sandbox', () => {
         expect(line(step)).toBe('skipped: no accounting address: set ACCOUNTING_URL')
     })
 
-    it('skips the id token checks without the scope openid, and the company checks without an accounting scope', async () => {
+    it('verify-provider skips the id token checks without the scope openid, and the company checks without an accounting scope', async () => {
       const withoutOpenId = await verify({ env: { SCOPE: 'com.intuit.quickbooks.accounting' } })
       expect([withoutOpenId.code, withoutOpenId.line('id token')]).toEqual([
         0,
@@ -167,7 +167,7 @@ describe('verify-provider against the sandbox', () => {
   describe('verify-provider against a strictly standards-compliant provider', () => {
     beforeEach(() => sandbox.set({ personality: 'strict' }))
 
-    it('reports every check of a standards-compliant provider as documented, with PKCE, nonce, iss and rotation', async () => {
+    it('verify-provider reports every check of a standards-compliant provider as documented, including PKCE, nonce, iss and rotation', async () => {
       const { code, line, deviations } = await verify({ env: { PROVIDER_PROFILE: 'generic' } })
       expect([code, deviations]).toEqual([0, ['create: skipped', 'revocation: skipped']])
       expect(line('id token', 'nonce')).toBe('as documented: repeated')
@@ -177,7 +177,7 @@ describe('verify-provider against the sandbox', () => {
       )
     })
 
-    it('revokes with a form-encoded body, and expects 200 for a second revocation as RFC 7009 requires', async () => {
+    it('verify-provider revokes with a form-encoded body, and expects 200 for a second revocation as RFC 7009 requires', async () => {
       await sandbox.set({ revokeOnReuse: false })
       const { code, line } = await verify({ env: { PROVIDER_PROFILE: 'generic' } })
       expect([code, line('revocation', 'revocation')]).toEqual([
@@ -187,7 +187,7 @@ describe('verify-provider against the sandbox', () => {
       expect(line('revocation', 'second revocation')).toBe('as documented: 200, empty body')
     })
 
-    it('lists the differences between a standards-compliant provider and the documentation of Intuit', async () => {
+    it('verify-provider lists the differences between a standards-compliant provider and the documentation of Intuit', async () => {
       const { code, line, deviations } = await verify({ args: ['--no-create'] })
       expect([code, deviations]).toEqual([
         0,
@@ -207,7 +207,7 @@ describe('verify-provider against the sandbox', () => {
   })
 
   describe('verify-provider against a provider with faults', () => {
-    it('does not start the authorization if the client id or secret is wrong', async () => {
+    it('verify-provider starts no authorization if the client id or secret is wrong', async () => {
       for (const wrong of [{ CLIENT_SECRET: 'another-secret' }, { CLIENT_ID: 'another-client' }]) {
         const { code, line, stderr } = await verify({ env: wrong })
         expect([code, line('key pair', 'key pair')]).toEqual([
@@ -219,7 +219,7 @@ describe('verify-provider against the sandbox', () => {
       }
     })
 
-    it('accepts the second of two configured client secrets, as token-service does', async () => {
+    it('verify-provider accepts the second of two configured client secrets, as token-service does', async () => {
       const { line, lines } = await verify({
         args: ['--no-create'],
         env: { CLIENT_SECRET: `another-secret,${CLIENT_SECRET}` },
@@ -232,7 +232,7 @@ describe('verify-provider against the sandbox', () => {
       expect(line('revocation', 'revocation')).toMatch(/^as documented/)
     })
 
-    it('ends without a grant if the user denies consent', async () => {
+    it('verify-provider ends without a grant if the user denies consent', async () => {
       const { code, line, stderr } = await verify({
         open: (address) => fetch(`${address}&sandbox_company=deny`),
       })
@@ -244,7 +244,7 @@ describe('verify-provider against the sandbox', () => {
       expect(stderr).not.toMatch(/grant (of this run|may)/)
     })
 
-    it('names the missing members of the discovery document', async () => {
+    it('verify-provider names the missing members of the discovery document', async () => {
       const response = await fetch(`${sandboxUrl}/.well-known/openid_configuration`)
       const {
         claims_supported: _,
@@ -265,23 +265,26 @@ describe('verify-provider against the sandbox', () => {
       [{ status: 200, body: { issuer: 'canary' } }, /^failed: no usable issuer, authorization_end/],
       [{ status: 200, body: '<html>canary' }, 'failed: not a JSON object'],
       [{ status: 500 }, 'failed: 500 server_error, JSON'],
-    ])('skips all further steps without a usable discovery document: %j', async (what, seen) => {
-      await sandbox.addFault({ target: 'discovery', ...what })
-      const { code, line, lines } = await verify()
-      expect([code, line('discovery', 'discovery document')]).toEqual([
-        1,
-        expect.stringMatching(seen),
-      ])
-      const others = lines.filter(({ Step }) => !['discovery', 'limits'].includes(Step))
-      expect(others.every(({ Verdict }) => Verdict === 'skipped')).toBe(true)
-    })
+    ])(
+      'verify-provider skips all further steps if the response for the discovery document is %j',
+      async (what, seen) => {
+        await sandbox.addFault({ target: 'discovery', ...what })
+        const { code, line, lines } = await verify()
+        expect([code, line('discovery', 'discovery document')]).toEqual([
+          1,
+          expect.stringMatching(seen),
+        ])
+        const others = lines.filter(({ Step }) => !['discovery', 'limits'].includes(Step))
+        expect(others.every(({ Verdict }) => Verdict === 'skipped')).toBe(true)
+      },
+    )
 
     it.each([
       [{ status: 500, body: 'canary' }, 'failed: 500, neither JSON nor XML', true],
       [{ status: 400 }, 'failed: 400 invalid_grant, JSON', false],
       [{ drop: 'after' }, /^failed: no response \(/, true],
     ])(
-      'reports whether a grant may exist after a failed code exchange: %j',
+      'verify-provider reports whether a grant may exist after a code exchange fails with %j',
       async (what, seen, mayExist) => {
         const { code, line, stderr } = await verify({
           async open(address) {
@@ -297,7 +300,7 @@ describe('verify-provider against the sandbox', () => {
       },
     )
 
-    it('rejects an id token that the provider did not sign', async () => {
+    it('verify-provider rejects an id token that the provider did not sign', async () => {
       const part = (value: object): string =>
         Buffer.from(JSON.stringify(value)).toString('base64url')
       const id_token = `${part({ alg: 'RS256', kid: 'canary' })}.${part({ aud: 'canary', nonce: 'canary' })}.canary`
@@ -327,7 +330,7 @@ describe('verify-provider against the sandbox', () => {
       expect(line('connect', 'code exchange')).toContain('missing: expires_in, x_refresh')
     })
 
-    it('reports a throttled call with its rate-limit headers', async () => {
+    it('verify-provider reports the rate-limit headers of a throttled call', async () => {
       const headers = { 'Retry-After': '30', 'X-Limit-Note': 'canary' }
       await sandbox.addFault({ target: 'api', status: 429, headers })
       const { code, line } = await verify()
@@ -336,14 +339,14 @@ describe('verify-provider against the sandbox', () => {
       expect(line('revocation', 'revocation')).toMatch(/^as documented/)
     })
 
-    it('waits for a response no longer than --timeout', async () => {
+    it('verify-provider waits for a response for at most --timeout seconds', async () => {
       await sandbox.addFault({ target: 'api', latencyMs: 120_000 })
       const { code, line } = await verify({ args: ['--timeout', '1'] })
       expect([code, line('query')]).toEqual([1, 'failed: no response within 1 s'])
       expect(line('create', 'create again')).toBe('as documented: the same Id')
     })
 
-    it('does not try the client credentials again within a run after a 429', async () => {
+    it('verify-provider does not repeat the check of the client credentials after a 429 response', async () => {
       await sandbox.addFault({ target: 'token', status: 429 })
       const first = await verify()
       expect([first.code, first.line('key pair', 'key pair')]).toEqual([
@@ -353,7 +356,7 @@ describe('verify-provider against the sandbox', () => {
       expect((await verify()).code).toBe(0)
     })
 
-    it('reports that the grant still exists if it cannot be revoked', async () => {
+    it('verify-provider reports that the grant still exists if the grant cannot be revoked', async () => {
       await sandbox.addFault({ target: 'revoke', status: 503, calls: 2 })
       const { code, line, stderr } = await verify({ args: ['--no-create'] })
       expect([code, line('revocation', 'revocation')]).toEqual([
@@ -363,7 +366,7 @@ describe('verify-provider against the sandbox', () => {
       expect(stderr).toContain('The grant of this run still exists.')
     })
 
-    it('prints the results so far on SIGINT, and reports that the grant still exists', async () => {
+    it('verify-provider prints its results so far on SIGINT, and reports that the grant still exists', async () => {
       await sandbox.addFault({ target: 'api', latencyMs: 120_000 })
       const { code, line, stderr } = await verify({ interruptAt: /6\/11 query/ })
       expect(code).toBe(130)
@@ -389,7 +392,7 @@ describe('verify-provider against the sandbox', () => {
     }
 
     it.each(['intuit', 'strict'])(
-      'doctor checks the client id and secret without a consent, with the personality %s',
+      'doctor checks the client id and secret without a user consent at a provider that behaves like "%s"',
       async (personality) => {
         await sandbox.set({ personality })
         expect(await keyPair({})).toMatchObject({ Verdict: 'ok' })

@@ -45,7 +45,7 @@ describe('the command line with two installations', () => {
     return { code, lines: parseJsonLines(stdout) }
   }
 
-  it('prints the address that connects a company, and lists the connected companies', async () => {
+  it('the CLI prints the address that connects a company, and lists the connected companies', async () => {
     const { code, stdout } = await cli(source, 'credentials', 'connect', '--realm', '1')
     expect([code, stdout]).toEqual([
       0,
@@ -62,7 +62,7 @@ describe('the command line with two installations', () => {
     })
   })
 
-  it('refreshes a credential, and exits with code 3 for an unknown credential', async () => {
+  it('the CLI refreshes a credential, and exits with code 3 for an unknown credential', async () => {
     expect(await json(source, 'credentials', 'refresh', 'ACC-1')).toMatchObject({
       code: 0,
       lines: [{ Name: 'ACC-1', Version: 2, Status: 'active' }],
@@ -73,14 +73,14 @@ describe('the command line with two installations', () => {
     })
   })
 
-  it('re-encrypts every credential with the active key', async () => {
+  it('credentials rotate-keys re-encrypts every credential with the active key', async () => {
     expect(await json(source, 'credentials', 'rotate-keys')).toMatchObject({
       code: 0,
       lines: [{ ActiveKey: 'k1', Total: 3, Current: 3, IsFinished: true }],
     })
   })
 
-  it('moves credentials to another installation, and the source reports them as faulted because they were transferred', async () => {
+  it('credentials export and import move credentials to another installation, and their source reports them as transferred', async () => {
     const moved = await cli(source, 'credentials', 'export', '--all', '--out', 'all.ndjson')
     expect([moved.code, moved.stdout]).toEqual([0, 'all.ndjson has ACC-1, ACC-2, ACC-3.\n'])
     const file = await readFile(join(folder, 'all.ndjson'), 'utf8')
@@ -97,18 +97,18 @@ describe('the command line with two installations', () => {
     expect([again.code, again.stdout]).toEqual([1, '0 imported, 3 rejected\n'])
   })
 
-  it('imports transferred credentials back at the source from the same file', async () => {
+  it('credentials import accepts a file of transferred credentials also at the installation that exported them', async () => {
     expect(await cli(source, 'credentials', 'import', 'all.ndjson')).toMatchObject({ code: 0 })
     expect((await cli(source, 'credentials', 'refresh', 'ACC-1')).code).toBe(0)
   })
 
-  it('removes a credential only if --yes is given', async () => {
+  it('credentials remove removes a credential only if --yes is given', async () => {
     expect((await cli(source, 'credentials', 'remove', 'ACC-3')).code).toBe(2)
     expect((await cli(source, 'credentials', 'remove', 'ACC-3', '--yes')).code).toBe(0)
     expect((await cli(source, 'credentials', 'show', 'ACC-3')).code).toBe(3)
   })
 
-  it('lists operator actions in the audit log and verifies its hash chain', async () => {
+  it('audit list prints the actions of operators, and audit verify checks the hash chain of the audit log', async () => {
     const actions = await eventually(async () => {
       const { lines } = await json(source, 'audit', 'list', '--name', 'ACC-3')
       expect(lines.at(-1)).toMatchObject({ What: 'removed' })
@@ -123,7 +123,7 @@ describe('the command line with two installations', () => {
     expect([other.code, other.stderr]).toEqual([1, expect.stringContaining('is broken at entry')])
   })
 
-  it('exits with code 5 if the service key is wrong or the service is unavailable', async () => {
+  it('the CLI exits with code 5 if the service key is wrong or the service is unavailable', async () => {
     const url = source.url('token-service')
     const { code, stderr } = await cli(target, 'credentials', 'list', '--url', url)
     expect([code, stderr]).toEqual([5, expect.stringContaining('rejects the service key')])

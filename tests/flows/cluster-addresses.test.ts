@@ -9,7 +9,7 @@ import { startSystem } from '../support/system.ts'
 /** An address at which no server listens. */
 const DEAD = '127.0.0.1:2'
 
-describe('the services with addresses of clusters', () => {
+describe('services that are configured with the addresses of clusters', () => {
   it('token-service, gateway and coordinator use Sentinels and a list of RabbitMQ nodes over TLS with client certificates', async () => {
     await using opened = new AsyncDisposableStack()
     const authority = opened.use(await createAuthority())

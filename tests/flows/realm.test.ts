@@ -72,7 +72,7 @@ describe.each(personalities)(
         expect(stored[field]).toMatch(/^1\.k1\./)
     })
 
-    it('a callback that names a company with the grant of another company does not replace its credential', async () => {
+    it('a callback that names a company but carries the grant of another company does not replace the stored credential', async () => {
       const { callback, follow } = await consentInBrowser(system, '666', 'Attacker')
       callback.searchParams.set('realmId', REALM)
       const response = await follow()
@@ -83,7 +83,7 @@ describe.each(personalities)(
       expect(await credential()).toMatchObject({ Version: 1, Status: 'active' })
     })
 
-    it('the gateway adds the bearer token to a read of the company', async () => {
+    it('the gateway adds the bearer token to a call that reads the company', async () => {
       const response = await system.call(companyInfoUrl(system, REALM))
       expect(response.status).toBe(200)
       expect(response.headers.get('intuit_tid')).toBeTruthy()
@@ -114,7 +114,7 @@ describe.each(personalities)(
       expect(JSON.stringify(events)).not.toContain(token.Authenticator)
     })
 
-    it('the refresh schedule survives a restart, and the credential is refreshed when due', async () => {
+    it('after a restart, token-service refreshes a credential whose refresh became due while the service was down', async () => {
       // The token expires while no service is running that could refresh it.
       await sandboxClient(system).set({ accessTokenSeconds: 2 })
       await system.call(`${system.url('token-service')}/credentials/${NAME}/refresh`, {

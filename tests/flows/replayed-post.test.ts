@@ -20,26 +20,29 @@ describe.each(personalities)(
 
     it.each([
       ['lost', [{ drop: 'after' }]],
-      ['lost, and the response to its repetition is a 502', [{ drop: 'after' }, { status: 502 }]],
-    ])('a POST creates its entity once if the response is %s', async (name, faults) => {
-      const sandbox = sandboxClient(system)
-      for (const fault of faults) await sandbox.addFault({ target: 'api', calls: 1, ...fault })
-      const before = await sandbox.entitiesCreated(REALM)
-      const response = await system.call(
-        `${system.url('accounting-gateway')}/v3/company/${REALM}/customer?minorversion=75`,
-        {
-          method: 'POST',
-          headers: { 'Content-Type': 'application/json', Accept: 'application/json' },
-          body: JSON.stringify({ DisplayName: `${name} ${personality}` }),
-        },
-      )
-      await response.text()
-      // Intuit recognises a repeated `requestid`, so the gateway repeats the POST. Another provider might create a
-      // second entity, so the gateway must not repeat the POST there.
-      expect(response.status).toBe(personality === 'intuit' ? 200 : 502)
-      expect(response.headers.has('X-RequestId')).toBe(personality === 'intuit')
-      expect(await sandbox.entitiesCreated(REALM)).toBe(before + 1)
-      await sandbox.clearFaults()
-    })
+      ['lost, and the repeated request gets a 502', [{ drop: 'after' }, { status: 502 }]],
+    ])(
+      'a POST request creates one entity at the accounting API if its response is %s',
+      async (name, faults) => {
+        const sandbox = sandboxClient(system)
+        for (const fault of faults) await sandbox.addFault({ target: 'api', calls: 1, ...fault })
+        const before = await sandbox.entitiesCreated(REALM)
+        const response = await system.call(
+          `${system.url('accounting-gateway')}/v3/company/${REALM}/customer?minorversion=75`,
+          {
+            method: 'POST',
+            headers: { 'Content-Type': 'application/json', Accept: 'application/json' },
+            body: JSON.stringify({ DisplayName: `${name} ${personality}` }),
+          },
+        )
+        await response.text()
+        // Intuit recognises a repeated `requestid`, so the gateway repeats the POST. Another provider might create a
+        // second entity, so the gateway must not repeat the POST there.
+        expect(response.status).toBe(personality === 'intuit' ? 200 : 502)
+        expect(response.headers.has('X-RequestId')).toBe(personality === 'intuit')
+        expect(await sandbox.entitiesCreated(REALM)).toBe(before + 1)
+        await sandbox.clearFaults()
+      },
+    )
   },
 )

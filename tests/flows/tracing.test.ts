@@ -29,7 +29,7 @@ beforeAll(async () => {
 afterAll(() => opened.disposeAsync())
 
 describe('the trace of an order', () => {
-  it('the trace of an order contains the request, the messages, the statements, and each step with its call', async () => {
+  it('the trace of an order contains its request, its messages, the SQL statements, and each step with its HTTP call', async () => {
     await requestDemoApi(system, '/queue?number=66')
     await waitForRun(system, '66', 0, 'Completed')
     await eventually(() => {
@@ -63,7 +63,7 @@ describe('the trace of an order', () => {
     })
   })
 
-  it("the trace of a run inserted with SQL starts with the sweeper's message", async () => {
+  it("the trace of a run that was inserted with SQL starts with the sweeper's message", async () => {
     const sql = postgres(system.databaseUrl, { max: 1 })
     await sql`insert into "Order_Header" ("Process", "TransactionID", "InitialData")
       values ('OrderProcess', 'by-hand', '"by-hand"')`
@@ -190,8 +190,8 @@ describe('the traces of a running system', () => {
     expect(collector.received().toString()).not.toMatch(/CompanyInfo|number=66/)
   })
 
-  // A load hook reports every module that is imported or required. The API package of OpenTelemetry is always
-  // loaded, so only the SDK packages count.
+  // This load hook runs for every module that the service imports or requires. OpenTelemetry's API package is
+  // always loaded, so the hook reports only its other packages, which belong to the SDK.
   const reportSdk = `--import=data:text/javascript,${encodeURIComponent(
     `import { registerHooks } from 'node:module'
     registerHooks({
@@ -203,7 +203,7 @@ describe('the traces of a running system', () => {
   )}`
 
   it.each(serviceNames)(
-    '%s does not load the OpenTelemetry SDK without an endpoint',
+    '%s does not load the OpenTelemetry SDK if no OTLP endpoint is set',
     async (name) => {
       const untraced = await system.replica(name, { NODE_OPTIONS: reportSdk })
       expect(untraced.output()).not.toContain('loads the SDK')
@@ -212,9 +212,9 @@ describe('the traces of a running system', () => {
   )
 
   it.each([
-    ['loads the OpenTelemetry SDK with an endpoint', {}, true],
+    ['a service loads the OpenTelemetry SDK if an OTLP endpoint is set', {}, true],
     [
-      'does not load the OpenTelemetry SDK with OTEL_SDK_DISABLED',
+      'a service does not load the OpenTelemetry SDK if OTEL_SDK_DISABLED is set',
       { OTEL_SDK_DISABLED: 'true' },
       false,
     ],
@@ -225,7 +225,7 @@ describe('the traces of a running system', () => {
     await replica.stop('SIGKILL')
   })
 
-  it('an unavailable trace collector is logged and does not delay the shutdown', async () => {
+  it('a service logs that the trace collector is unavailable, and shuts down without delay', async () => {
     const replica = await system.replica('demo-api', {
       ...collector.env,
       OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1',

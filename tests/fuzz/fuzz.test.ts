@@ -30,14 +30,14 @@ describe.each(chosen)('fuzzing the target %s', (name) => {
   afterAll(() => opened.disposeAsync())
 
   it.each(casesOf(name).map(([file, input]) => [file, input] as const))(
-    `${name} keeps its promises for the stored input %s`,
+    `the fuzz target ${name} conforms to its specification for the stored input %s`,
     async (_, input) => {
       await expect(target.check(input)).resolves.toBeUndefined()
     },
   )
 
   it(
-    `${name} conforms to its specification for mutated inputs`,
+    `the fuzz target ${name} conforms to its specification for mutated inputs`,
     async () => {
       const seed = Number(FUZZ_SEED)
       if (FUZZ_SAVE !== undefined) {
@@ -46,7 +46,7 @@ describe.each(chosen)('fuzzing the target %s', (name) => {
         writeFileSync(path, mutated(target.inputs, seed))
       }
       const count = await fuzz(name, target, { seed, seconds })
-      console.log(`${name}: ${count} inputs from seed ${seed} on`)
+      console.log(`fuzz target ${name}: ${count} inputs passed, seeds from ${seed} on`)
       expect(count).toBeGreaterThan(0)
     },
     (seconds + 120) * 1_000,

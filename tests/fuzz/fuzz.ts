@@ -22,7 +22,7 @@ export interface Target extends AsyncDisposable {
    * @throws {Error} if the service violates its specification
    */
   check(input: Buffer): Promise<void>
-  /** Checks what holds for all inputs together, such as the content of a store. */
+  /** Checks, after all inputs, what no single input shows, such as the content of a store. */
   checkAll?(): Promise<void>
   /** The processes whose memory must stay bounded. */
   readonly processes: readonly Pick<StartedProcess, 'pid' | 'output'>[]
@@ -66,8 +66,8 @@ export async function fuzz(
       await withinDeadline(target.check(mutated(target.inputs, next)))
     } catch (error) {
       throw new Error(
-        `${name}: the input of seed ${next} failed. Repeat it: npm run test:fuzz -- --target ${name} --seed ${next} ` +
-          `--seconds 0 (or --seed ${seed}, if it fails only after the inputs before it). Store it as a case: add --save <name>.`,
+        `${name}: the input of seed ${next} failed. To repeat it: npm run test:fuzz -- --target ${name} --seed ${next} ` +
+          `--seconds 0 (or --seed ${seed}, if it fails only after the inputs before it). To store it as a case, add --save <name>.`,
         { cause: error },
       )
     }
@@ -77,7 +77,7 @@ export async function fuzz(
   for (const [index, megabytes] of target.processes.map(residentMb).entries())
     if (before !== null && megabytes - (before[index] ?? 0) > GROWTH_MB)
       throw new Error(
-        `${name}: from seed ${seed + WARM_UP} to ${next} a process grew from ${before[index]} to ${megabytes} MB`,
+        `${name}: from seed ${seed + WARM_UP} to ${next} the memory of a service process grew from ${before[index]} to ${megabytes} MB`,
       )
   return next - seed
 }
@@ -105,6 +105,8 @@ function residentMb({ pid, output }: Target['processes'][number]): number {
     const status = readFileSync(`/proc/${pid}/status`, 'utf8')
     return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1_024
   } catch (error) {
-    throw new Error(`a process has ended; output:\n${output().slice(-2_000)}`, { cause: error })
+    throw new Error(`a service process has ended; output:\n${output().slice(-2_000)}`, {
+      cause: error,
+    })
   }
 }

@@ -5,7 +5,7 @@
 import { startHttpServer } from '../support/fakes/http-server.ts'
 import { type ServiceProcess, startSystem, type System } from '../support/system.ts'
 
-/** The service key of every fuzzed service. The key is constant, so that stored inputs contain the right key. */
+/** The service key of every fuzzed service. It is constant, so that stored inputs contain the right key. */
 export const KEY = 'fuzz-service-key-0123456789-0123456789-0123456789'
 
 export const tokenOf = (realm: string): string => `access-token-of-${realm}-`.padEnd(64, 'x')

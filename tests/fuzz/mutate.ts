@@ -65,7 +65,7 @@ type Mutation = (input: Buffer, random: Random, others: readonly Buffer[]) => Bu
 const at = (input: Buffer, random: Random): number => Math.floor(random() * (input.length + 1))
 const pick = <Item>(items: readonly Item[], random: Random): Item => {
   const item = items[Math.floor(random() * items.length)]
-  if (item === undefined) throw new Error('nothing to pick from')
+  if (item === undefined) throw new Error('the list of values to choose from is empty')
   return item
 }
 const insert = (input: Buffer, position: number, added: Buffer): Buffer =>

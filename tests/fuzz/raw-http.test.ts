@@ -19,7 +19,7 @@ async function serve(bytes: string): Promise<number> {
 const request = Buffer.from('GET / HTTP/1.1\r\n\r\n')
 
 describe('the strict HTTP client of the fuzz tests', () => {
-  it('returns complete responses with a length, with chunks, and without a body', async () => {
+  it('the strict HTTP client accepts complete responses with a length, with chunks, and without a body', async () => {
     const port = await serve(
       'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n',
     )

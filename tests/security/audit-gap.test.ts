@@ -35,7 +35,7 @@ describe('audit verify with a log whose older entries were trimmed', () => {
   }
   const seqOf = (head: string): number => Number(head.split(':')[0])
 
-  it('exits with code 6 and counts the entries that were trimmed after the expected one', async () => {
+  it('audit verify exits with code 6 and counts the entries that were trimmed after the entry of --expect', async () => {
     const saved = (await verify()).report.Head
     const refresh = `${system.url('token-service')}/credentials/ACC-1/refresh`
     for (let n = 0; n < REFRESHES; n++)
@@ -45,7 +45,7 @@ describe('audit verify with a log whose older entries were trimmed', () => {
     )
     expect(await verify('--expect', saved)).toMatchObject({ code: 0, report: { Missing: 0 } })
 
-    // Trims the log as the service does when the log has more than AUDIT_ENTRIES entries.
+    // Trims the audit log as token-service does when it has more than AUDIT_ENTRIES entries.
     const first = seqOf(saved) + 6
     await redis.xtrim(`${system.redisKeyPrefix}credentials:audit`, 'MINID', `${first}-0`)
 

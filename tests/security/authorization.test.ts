@@ -36,7 +36,7 @@ const keys = async (kind: string): Promise<string[]> => {
   return (
     found
       .map((key) => key.slice(system.redisKeyPrefix.length))
-      // Omits the records that the service writes for itself, whether or not a request arrives.
+      // Omits the keys that token-service writes even if it receives no request.
       .filter((key) => !/^(?:lease:)?credentials:/.test(key))
       .toSorted()
   )
@@ -62,7 +62,7 @@ async function callBackWithMadeUpCode(realmId: string): Promise<Response> {
 }
 
 describe('GET /authorize', () => {
-  it('writes nothing to Redis, however often it is called', async () => {
+  it('GET /authorize writes nothing to Redis, however often it is called', async () => {
     const before = await keys('')
     const returnTo = encodeURIComponent(`http://localhost/${'x'.repeat(480)}`)
     for (let batch = 0; batch < 10; batch += 1) {
@@ -75,7 +75,7 @@ describe('GET /authorize', () => {
     expect(await keys('')).toEqual(before)
   })
 
-  it('starts no authorization for a HEAD request or an image request of a web page', async () => {
+  it('GET /authorize starts no authorization for a HEAD request or an image request of a web page', async () => {
     const head = await fetch(`${serviceUrl()}/authorize`, { method: 'HEAD', redirect: 'manual' })
     expect([head.status, head.headers.get('Allow'), head.headers.getSetCookie()]).toEqual([
       405,
@@ -95,7 +95,7 @@ describe('GET /authorize', () => {
 })
 
 describe('GET /callback', () => {
-  it('writes nothing to Redis for a forged state or a request from another browser, and keeps the state usable', async () => {
+  it('GET /callback writes nothing to Redis for a forged state or a request from another browser, and the valid state stays usable', async () => {
     const realm = '4620816365001'
     const { callback, follow } = await consentInBrowser(system, realm)
     const before = await keys('')
@@ -109,7 +109,7 @@ describe('GET /callback', () => {
     expect((await follow()).status).toBe(400)
   })
 
-  it('completes an authorization that another replica has started', async () => {
+  it('GET /callback completes an authorization that another replica of token-service has started', async () => {
     const realm = '4620816365002'
     const { callback, cookie } = await consentInBrowser(system, realm)
     const there = `${other.url}${callback.pathname}${callback.search}`
@@ -117,7 +117,7 @@ describe('GET /callback', () => {
     expect(response.headers.get('Location')).toBe(`/connected?name=ACC-${realm}`)
   })
 
-  it('responds to simultaneous callbacks at two replicas with the result of one code exchange', async () => {
+  it('two replicas of token-service respond to simultaneous callbacks with the result of one code exchange', async () => {
     const realm = '4620816365003'
     const { callback, cookie } = await consentInBrowser(system, realm)
     await sandboxClient(system).delayNextTokenResponse(500)
@@ -134,11 +134,11 @@ describe('GET /callback', () => {
     expect((await tokenServiceClient(system).credential(realm)).Version).toBe(1)
   })
 
-  it('sends few made-up codes to the provider, and keeps the audit entries of other callers', async () => {
+  it('token-service sends few made-up codes to the provider, and keeps the audit entries of other callers', async () => {
     const realm = '4620816365004'
     expect((await connectCompany(system, realm)).status).toBe(302)
     const flood = Array.from({ length: 150 }, (_, index) => callBackWithMadeUpCode(`${index}`))
-    // During the code exchanges of browsers, a refresh is not delayed and a key holder's code exchange is not
+    // While browsers send codes, a refresh is not delayed, and a code that is sent with the service key is not
     // rejected.
     expect((await tokenServiceClient(system).refresh(realm, {})).Version).toBe(2)
     const { status } = await system.call(`${serviceUrl()}/callback`, {
@@ -156,7 +156,8 @@ describe('GET /callback', () => {
       expect(await response.json()).toMatchObject({ code: 'busy' })
       expect(response.headers.get('Retry-After')).toBe('5')
     }
-    // Each exchange causes one request to the provider and no retry. The key holder's exchange is counted as well.
+    // Each code exchange causes one request to the provider and no retry. The exchange with the service key is
+    // counted as well.
     const metrics = await (await fetch(`${serviceUrl()}/metrics`)).text()
     const rejected =
       /^provider_request_duration_seconds_count\{[^}]*call="exchange",outcome="refused"[^}]*\} (\d+)$/m

@@ -83,8 +83,8 @@ beforeAll(async () => {
   })
   system.start('coordinator', { ...amqp('coordinator'), DEMO_API_URL: target.url })
   await system.ready('token-service', 'accounting-gateway', 'coordinator')
-  // This timeout is longer than the start deadlines of the servers, so that a slow start is reported with its
-  // reason.
+  // This timeout is longer than the servers' own start deadlines. Otherwise it would end the test before their error
+  // reports the reason of a slow start.
 }, 240_000)
 afterAll(() => opened.disposeAsync())
 
@@ -96,7 +96,7 @@ const post = (url: string, body: object): Promise<Response> =>
   })
 
 describe('a service with a restricted account at Redis and RabbitMQ', () => {
-  it('token-service connects, refreshes, audits, transfers, re-encrypts and removes a credential', async () => {
+  it('token-service with a restricted account connects, refreshes, audits, transfers, re-encrypts and removes a credential', async () => {
     const url = system.url('token-service')
     const sandbox = sandboxClient(system)
     expect((await connectCompany(system, REALM)).status).toBe(302)
@@ -124,7 +124,7 @@ describe('a service with a restricted account at Redis and RabbitMQ', () => {
     expect((await connectCompany(system, REALM)).status).toBe(302)
   })
 
-  it('accounting-gateway shares rate limits and cool-downs, and consumes credential events', async () => {
+  it('accounting-gateway with a restricted account shares rate limits and cool-downs, and consumes credential events', async () => {
     const call = () => system.call(companyInfoUrl(system, REALM))
     expect((await call()).status).toBe(200)
     const batch = `${system.url('accounting-gateway')}/v3/company/${REALM}/batch`
@@ -144,7 +144,7 @@ describe('a service with a restricted account at Redis and RabbitMQ', () => {
     expect(consumers).toContain(`${system.amqpPrefix}accounting-gateway.credentials.`)
   })
 
-  it('coordinator runs a process with a retry, and dead-letters a malformed message', async () => {
+  it('the coordinator with a restricted account runs a business process with a retry, and dead-letters a malformed message', async () => {
     let hasFailed = false
     target.intercept = (_call, response) => {
       if (hasFailed) return false
@@ -223,8 +223,8 @@ describe('the RabbitMQ account of a single service', () => {
   const text = Buffer.from('{}')
   const publish = (exchange: string, key: string) => async (channel: Channel) => {
     channel.publish(system.amqpPrefix + exchange, key, text)
-    // The broker handles the commands of a channel in order. So a reply to a later command shows that the broker
-    // has accepted the publish.
+    // The broker handles the commands of a channel in order. So the reply to this later command shows that the
+    // broker has accepted the publish.
     await channel.checkExchange(system.amqpPrefix + CREDENTIALS_EXCHANGE)
   }
   const consume = (queue: string) => (channel: Channel) =>

@@ -1,6 +1,6 @@
 /**
- * Tests what a web page of another origin can reach. The demo API and the control routes of the sandbox provider
- * need no service key, so they must recognise requests that a browser sends for another site.
+ * Tests which routes a web page of another origin can reach. The demo API and the control routes of the sandbox
+ * provider need no service key, so they must recognise requests that a browser sends for another site.
  */
 import { request } from 'node:http'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -49,21 +49,21 @@ describe('the demo API when a web page calls it', () => {
   }
 
   it.each([
-    ['GET of a page on another port', 'origin-1', { headers: OTHER_PORT }, 403],
+    ['GET request from a page on another port', 'origin-1', { headers: OTHER_PORT }, 403],
     [
-      'form POST of a page on another port',
+      'form POST from a page on another port',
       'origin-2',
       { method: 'POST', headers: OTHER_PORT },
       403,
     ],
-    ['GET of a page of another site', 'origin-3', { headers: OTHER_SITE }, 403],
+    ['GET request from a page of another site', 'origin-3', { headers: OTHER_SITE }, 403],
     [
-      'GET with a host name that resolves to loopback',
+      'GET request with a foreign host name that resolves to the loopback address',
       'origin-4',
       { headers: { Host: 'evil.example' } },
       421,
     ],
-  ])('rejects a %s and queues nothing', async (_, number, sent, status) => {
+  ])('the demo API rejects a %s and queues nothing', async (_, number, sent, status) => {
     const url = `${system.url('demo-api')}/queue?number=${number}`
     expect(await statusOf(url, sent)).toBe(status)
     expect(await isQueued(number)).toBe(false)
@@ -73,7 +73,7 @@ describe('the demo API when a web page calls it', () => {
     ['an address that the user typed', 'origin-5', { 'Sec-Fetch-Site': 'none' }],
     ['a page of the demo API itself', 'origin-6', { 'Sec-Fetch-Site': 'same-origin' }],
     ['a client that is not a browser', 'origin-7', {}],
-  ])('queues a transaction for %s', async (_, number, headers) => {
+  ])('the demo API queues a transaction for %s', async (_, number, headers) => {
     const url = `${system.url('demo-api')}/queue?number=${number}`
     expect(await statusOf(url, { headers })).toBe(200)
     expect(await isQueued(number)).toBe(true)
@@ -96,14 +96,14 @@ describe('the control routes of the sandbox provider when a web page calls them'
     changes.flatMap(([method, path, body]) =>
       (
         [
-          ['of a page on another port', { ...JSON_TYPE, ...OTHER_PORT }, 403],
-          ['of a page of another site', { ...JSON_TYPE, ...OTHER_SITE }, 403],
+          ['from a page on another port', { ...JSON_TYPE, ...OTHER_PORT }, 403],
+          ['from a page of another site', { ...JSON_TYPE, ...OTHER_SITE }, 403],
           [
-            'with a host name that resolves to loopback',
+            'with a foreign host name that resolves to the loopback address',
             { ...JSON_TYPE, Host: 'evil.example' },
             421,
           ],
-          // A page can send these two content types to any address without a CORS preflight (Fetch standard,
+          // A page can send requests of these two kinds to any address without a CORS preflight (Fetch standard,
           // "CORS-safelisted").
           ['without a content type', {}, 415],
           ['with the content type text/plain', { 'Content-Type': 'text/plain' }, 415],
@@ -111,7 +111,7 @@ describe('the control routes of the sandbox provider when a web page calls them'
       ).map(([sender, headers, status]) => [method, path, sender, headers, status, body] as const),
     ),
   )(
-    '%s /sandbox/%s %s is rejected without effect',
+    'the sandbox rejects %s /sandbox/%s %s and changes nothing',
     async (method, path, _, headers, status, body) => {
       await sandboxClient(system).set({ accessTokenSeconds: 77 })
       const before = await settings()
@@ -123,7 +123,7 @@ describe('the control routes of the sandbox provider when a web page calls them'
     },
   )
 
-  it('rejects a cross-site request for the call counters, because they contain realm ids', async () => {
+  it('the sandbox rejects a cross-site request for its call counters, because they contain realm ids', async () => {
     const url = `${system.url('sandbox-provider')}/sandbox/counters`
     expect(await statusOf(url, { headers: OTHER_SITE })).toBe(403)
     expect(await statusOf(url, { headers: { Host: 'evil.example' } })).toBe(421)
@@ -134,12 +134,15 @@ describe('the control routes of the sandbox provider when a web page calls them'
     '/oauth2/v1/authorize',
     '/oauth2/v1/tokens/bearer',
     '/v3/company/1/query',
-  ])('responds 421 to %s under a host name that resolves to loopback', async (path) => {
-    const url = system.url('sandbox-provider') + path
-    expect(await statusOf(url, { headers: { Host: 'evil.example' } })).toBe(421)
-  })
+  ])(
+    'the sandbox responds 421 to %s under a foreign host name that resolves to the loopback address',
+    async (path) => {
+      const url = system.url('sandbox-provider') + path
+      expect(await statusOf(url, { headers: { Host: 'evil.example' } })).toBe(421)
+    },
+  )
 
-  it('accepts a change sent as JSON by a client that is not a browser', async () => {
+  it('the sandbox accepts a settings change that a client other than a browser sends as JSON', async () => {
     await sandboxClient(system).set({ accessTokenSeconds: 77 })
     await sandboxClient(system).reset()
     expect(await settings()).toMatchObject({ accessTokenSeconds: 3_600 })
@@ -161,7 +164,7 @@ describe('the authorization endpoint of the sandbox provider when a web page cal
     return fetch(url, { redirect: 'manual' })
   }
 
-  it('rejects new companies with 503 above the limit, and still connects existing companies', async () => {
+  it('the sandbox responds 503 for new companies above its limit, and still connects existing companies', async () => {
     await sandboxClient(system).reset()
     let next = 0
     let rejected = 0
@@ -173,7 +176,7 @@ describe('the authorization endpoint of the sandbox provider when a web page cal
       }
     }
     await Promise.all(Array.from({ length: 20 }, connectMany))
-    expect(rejected).toBe(3) // the built-in companies count too
+    expect(rejected).toBe(3) // the three built-in companies count towards the limit
     const beyond = await authorize('one-more')
     expect([beyond.status, beyond.headers.get('Location')]).toEqual([503, null])
     expect(await beyond.text()).toContain('POST /sandbox/reset')

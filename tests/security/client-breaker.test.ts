@@ -53,18 +53,18 @@ async function callbackWithMadeUpCode(suffix: string): Promise<number> {
   return status
 }
 
-describe('token-service with a provider whose response to an unknown code is that to wrong client credentials', () => {
+describe('token-service at a provider that responds to an unknown code as it responds to wrong client credentials', () => {
   it.each([
     ['401 invalid_client', { status: 401, body: '{"error":"invalid_client"}' }],
     ['401 without a known error code', { status: 401, body: '{"error":"invalid_code"}' }],
   ])(
-    'refreshes all companies while browsers send made-up codes that get %s',
+    'token-service refreshes all companies while the provider rejects made-up codes of browsers with %s',
     async (_, rejected) => {
       rejection = rejected
       const client = tokenServiceClient(system)
       const sandbox = sandboxClient(system)
       for (const [round, realm] of REALMS.entries()) {
-        // Before each refresh the provider rejects a code, so that no accepted exchange precedes the refresh.
+        // Before each refresh the provider rejects a code, so that the refresh directly follows a rejected call.
         expect(await callbackWithMadeUpCode(`${rejected.body.length}-${round}`)).toBe(502)
         const before = (await sandbox.calls(realm)).granted
         const { status } = await client.refresh(realm, {})

@@ -68,7 +68,7 @@ beforeEach(async () => {
 })
 afterEach(() => opened.disposeAsync())
 
-/** Starts a gateway without broker and Redis. The gateway can forward calls without both. */
+/** Starts a gateway without a broker and without Redis, because it can forward calls without them. */
 const start = (settings: Readonly<Record<string, string>>): StartedProcess =>
   opened.use(
     startProcess([MAIN], {
@@ -111,7 +111,7 @@ describe.each(['on', 'off'])('the gateway with the setting FAST_PATH=%s', (FAST_
     return { port: Number(new URL(url).port), call }
   }
 
-  it('responds 501 to any transfer coding other than chunked and sends nothing upstream', async () => {
+  it('the gateway responds 501 to any transfer coding other than chunked and sends nothing upstream', async () => {
     const { port } = await listening()
     for (const coding of [
       'gzip, chunked',
@@ -132,7 +132,7 @@ describe.each(['on', 'off'])('the gateway with the setting FAST_PATH=%s', (FAST_
     expect(seen).toEqual([])
   })
 
-  it('responds 400 to Transfer-Encoding in HTTP/1.0, and serves no further request on the connection', async () => {
+  it('the gateway responds 400 to Transfer-Encoding in HTTP/1.0, and serves no further request on the connection', async () => {
     const { port } = await listening()
     const head = `POST ${PATH} HTTP/1.0\r\n${HEAD}Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n`
     const { text } = await raw(port, `${head}0\r\n\r\n${get()}`)
@@ -141,7 +141,7 @@ describe.each(['on', 'off'])('the gateway with the setting FAST_PATH=%s', (FAST_
     expect(seen).toEqual([])
   })
 
-  it('closes the connection after rejecting an upgrade, and serves no request pipelined behind it', async () => {
+  it('the gateway closes the connection after rejecting an upgrade, and serves no request that is pipelined behind the upgrade', async () => {
     const { port } = await listening()
     const upgrade = get('Connection: upgrade\r\nUpgrade: websocket\r\n')
     const { text } = await raw(port, get() + upgrade + get())
@@ -150,7 +150,7 @@ describe.each(['on', 'off'])('the gateway with the setting FAST_PATH=%s', (FAST_
     expect(seen).toHaveLength(1)
   })
 
-  it('forwards a request with 1,000 headers and responds 431 to one with 1,001', async () => {
+  it('the gateway forwards a request with 1,000 headers, and responds 431 to a request with 1,001 headers', async () => {
     const wire = await startTcpServer('HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n')
     const { port } = await listening({ ACCOUNTING_URL: `http://127.0.0.1:${wire.port}` })
     expect((await raw(port, get('A: b\r\n'.repeat(998)))).status).toBe(204)
@@ -160,7 +160,7 @@ describe.each(['on', 'off'])('the gateway with the setting FAST_PATH=%s', (FAST_
     expect(wire.connections()).toBe(1)
   })
 
-  it("removes forwarding headers that only a proxy should set, and the caller's trace headers, before calling upstream", async () => {
+  it("the gateway removes forwarding headers that only a proxy should set, and the caller's trace headers, before calling upstream", async () => {
     const { port } = await listening()
     const names = [
       'Content_Length',
@@ -188,7 +188,7 @@ describe.each(['on', 'off'])('the gateway with the setting FAST_PATH=%s', (FAST_
     ])
   })
 
-  it('releases the only permit of a realm at the deadline even if a response is still arriving', async () => {
+  it('the gateway serves the next call of a realm with one concurrency slot at the deadline, even if a response is still arriving', async () => {
     const trickling = Promise.withResolvers<() => void>()
     respond = (response) => {
       response.write('first')
@@ -199,12 +199,12 @@ describe.each(['on', 'off'])('the gateway with the setting FAST_PATH=%s', (FAST_
     const finish = await trickling.promise
     respond = (response) => void response.end('ok')
     await eventually(async () => expect((await call(PATH)).status).toBe(200))
-    // The deadline does not end a download that takes longer.
+    // The deadline releases the slot but does not end the response.
     finish()
     expect(await slow.text()).toBe('first last')
   })
 
-  it('closes the connection after the response to a caller without a valid key', async () => {
+  it('the gateway closes the connection after the response to a caller without a valid service key', async () => {
     const { port } = await listening()
     const { text } = await raw(port, get().replace(KEY, 'wrong') + get())
     expect(statuses(text)).toEqual([401])
@@ -219,7 +219,7 @@ describe('the gateway with an address that is plain http', () => {
   const read = (name: string): string => readFileSync(fixture(name), 'utf8')
 
   it.each(['http:', 'HTTP:'])(
-    'rejects an accounting URL with the scheme %s from an https discovery document at start, and sends no bearer token there',
+    'the gateway does not start if an https discovery document names an accounting URL with the scheme %s, and sends no bearer token there',
     async (scheme) => {
       const plain = await startTcpServer('')
       const document = { issuer: 'x', accounting_url: `${scheme}//localhost:${plain.port}` }
@@ -245,7 +245,7 @@ describe('the gateway with an address that is plain http', () => {
     ['ACCOUNTING_URL', { ACCOUNTING_URL: 'http://accounting.invalid' }],
     ['DISCOVERY_URL', { ACCOUNTING_URL: '', DISCOVERY_URL: 'http://provider.invalid/x' }],
   ])(
-    'logs one warning at start if %s is a plain http address outside the loopback interface',
+    'the gateway logs one warning at start if %s is a plain http address outside the loopback interface',
     async (name, settings) => {
       const gateway = start(settings)
       await listeningUrl(gateway)
@@ -255,7 +255,7 @@ describe('the gateway with an address that is plain http', () => {
     },
   )
 
-  it('logs no warning for a plain http address on the loopback interface', async () => {
+  it('the gateway logs no warning for a plain http address on the loopback interface', async () => {
     const gateway = start({})
     await listeningUrl(gateway)
     expect(gateway.output()).not.toContain('address is plain http')

@@ -58,9 +58,9 @@ async function hold(name: ServiceName, count: number, text: string): Promise<rea
 }
 
 /**
- * Opens connections that send nothing, or only a part of a request, until the service closes some to make room.
- * Then the service has as many connections as it accepts. The number of established sockets would not show that,
- * because the kernel completes a connection before the service accepts it.
+ * Opens connections that send nothing, or only a part of a request, until the service closes some to make room for
+ * others. Then the service has as many connections as it accepts. The number of established sockets would not show
+ * that, because the kernel completes a connection before the service accepts it.
  */
 async function fill(name: ServiceName): Promise<void> {
   const before = await closedBy(name, 'room')
@@ -100,20 +100,23 @@ const WITHOUT_KEY = 'GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n'
 
 describe.each(KEYED)('connections without a key to %s', (name) => {
   it.each([
-    ['a probe', PROBE, 'HTTP/1.1 200 '],
-    ['a request without a key', WITHOUT_KEY, 'HTTP/1.1 401 '],
-  ])('closes a connection after its response to %s', async (_, text, status) => {
-    const connections = await hold(name, 100, text)
-    await eventually(() => expect(openOnes(connections)).toEqual([]))
-    for (const { received } of connections) {
-      expect(received.startsWith(status)).toBe(true)
-      expect(received).toMatch(/\r\nconnection: close\r\n/i)
-    }
-  })
+    ['a health probe', PROBE, 'HTTP/1.1 200 '],
+    ['an unauthorized request', WITHOUT_KEY, 'HTTP/1.1 401 '],
+  ])(
+    'a service closes an unauthorized connection after its response to %s',
+    async (_, text, status) => {
+      const connections = await hold(name, 100, text)
+      await eventually(() => expect(openOnes(connections)).toEqual([]))
+      for (const { received } of connections) {
+        expect(received.startsWith(status)).toBe(true)
+        expect(received).toMatch(/\r\nconnection: close\r\n/i)
+      }
+    },
+  )
 })
 
 it.each(serviceNames)(
-  '%s serves a probe and a keyed call while more connections than it accepts send no request',
+  '%s serves a health probe and an authorized call while clients that send no request hold all of its connections',
   async (name) => {
     await fill(name)
     await expectServed(name)
@@ -123,7 +126,7 @@ it.each(serviceNames)(
 describe.each(['demo-api', 'sandbox-provider'] as const)(
   'idle connections to %s, which has no service key',
   (name) => {
-    it('serves a probe while 4,096 connections are idle, and closes them after five seconds', async () => {
+    it('demo-api and sandbox-provider serve a health probe while 4,096 connections are idle, and close these after five seconds', async () => {
       const connections = await hold(name, LIMIT, PROBE)
       await expectServed(name)
       await eventually(() => expect(openOnes(connections)).toEqual([]))
@@ -137,7 +140,7 @@ it.each([
   ['accounting-gateway', `/v3/company/${REALM}/invoice`, 200],
   ['coordinator', '/processes/OrderProcess/transactions', 400],
 ] as const)(
-  '%s closes no keyed connection whose request is in flight',
+  '%s closes no connection with an authorized request in flight when idle clients reach the connection limit',
   async (name, path, status) => {
     const { port } = new URL(system.url(name))
     const outgoing = request({

@@ -94,7 +94,7 @@ it.each<[string, (socket: Socket) => void, readonly (number | 'cut')[]]>([
   ],
   ['the version HTTP/2.0', (socket) => socket.write(HONEST.replace('HTTP/1.1', 'HTTP/2.0')), [502]],
 ])(
-  'the gateway fails a call whose response has %s, and serves the next call',
+  'the gateway reports an error for a call whose response has %s, and serves the next call',
   async (_, hostile, outcomes) => {
     respond = hostile
     expect(outcomes).toContain(await call())

@@ -17,7 +17,7 @@ const OTHER_NAME = `ACC-${OTHER_REALM}`
 
 let system: System
 let redis: Redis
-/** Both records as the service has stored them. */
+/** The records of both companies as token-service has stored them. */
 let records: Record<string, Record<string, string>>
 
 beforeAll(async () => {
@@ -51,7 +51,7 @@ const doctor = () =>
   })
 
 describe('token-service when a program without the keys has changed its records in Redis', () => {
-  it('issues no token from a record that was copied to another name, and does not send its refresh token to the provider', async () => {
+  it('token-service issues no token from a record that was copied to another name, and does not use the copied refresh token', async () => {
     const refused = await metrics()
     expect(await redis.copy(NAME, OTHER_NAME, 'REPLACE')).toBe(1)
     const issued = await client().token(OTHER_REALM)
@@ -60,7 +60,7 @@ describe('token-service when a program without the keys has changed its records 
     const calls = await sandboxClient(system).calls(REALM)
     expect([calls.granted, calls.rejected]).toEqual([0, 0])
     expect(await metrics()).toBeGreaterThan(refused)
-    // In this case the attacker changes the name in the record as well.
+    // Now the attacker changes the name in the copied record as well.
     await redis.hset(OTHER_NAME, 'Name', OTHER_NAME)
     expect((await client().token(OTHER_REALM)).status).toBe(500)
     expect((await client().token(REALM)).status).toBe(200)
@@ -72,14 +72,17 @@ describe('token-service when a program without the keys has changed its records 
     ['HardExpiry', '2040-01-01T00:00:00.000Z'],
     ['Status', 'faulted'],
     ['Version', '7'],
-  ])('issues no token of a record whose %s was changed', async (field, value) => {
-    await redis.hset(NAME, field, value)
-    expect((await client().token(REALM)).status).toBe(500)
-    const { stdout } = await doctor()
-    expect(stdout).toContain(`does not open 1: ${NAME}`)
-  })
+  ])(
+    'token-service issues no token from a record whose field %s was changed',
+    async (field, value) => {
+      await redis.hset(NAME, field, value)
+      expect((await client().token(REALM)).status).toBe(500)
+      const { stdout } = await doctor()
+      expect(stdout).toContain(`does not open 1: ${NAME}`)
+    },
+  )
 
-  it('does not show the text of a fault that token-service itself has not stored', async () => {
+  it('token-service shows no text of a fault that another program has written to Redis', async () => {
     const Fault = JSON.stringify({
       Code: 'provider_unavailable',
       Message: 'call 0900-1234 now',
@@ -96,7 +99,7 @@ describe('token-service when a program without the keys has changed its records 
     expect((await client().token(REALM)).status).toBe(200)
   })
 
-  it('serves an earlier record that was restored under its own name, and doctor reports the old version', async () => {
+  it('doctor reports a record in Redis that was replaced with an earlier version of the same record', async () => {
     expect((await client().refresh(REALM, {})).status).toBe(200)
     expect((await doctor()).stdout).not.toContain('older than in the audit log: ')
     const current = await redis.hgetall(NAME)

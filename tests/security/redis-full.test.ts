@@ -51,7 +51,7 @@ async function readiness(): Promise<{ status: number; writes: unknown }> {
 }
 
 describe('token-service while Redis rejects writes', () => {
-  it('reports not ready, stores a rotation in flight, issues valid tokens, and recovers when Redis has memory again', async () => {
+  it('token-service with a full Redis reports not ready, stores a rotation in flight, issues valid tokens, and recovers when Redis has memory again', async () => {
     const [connected, later] = ['4620816365101', '4620816365102']
     const sandbox = sandboxClient(system)
     const tokens = tokenServiceClient(system)

@@ -243,7 +243,7 @@ describe('the search for leaked secrets in a running system', () => {
   }
 
   const refresh = (name: string) => post('token-service', `/credentials/${name}/refresh`)
-  /** Redis is read at several points of the run, because records are deleted or expire. */
+  /** Records the content of Redis. It is called at several points of the run, because keys are deleted or expire. */
   const recordRedis = async (): Promise<void> => {
     recorded.push(...(await readRedis(backend('TEST_REDIS_URL'), system.redisKeyPrefix)))
   }
@@ -335,7 +335,7 @@ describe('the search for leaked secrets in a running system', () => {
       // company is delayed.
       const realm = String(4_620_816_365_000 + index)
       const code = await connectForApplication(realm)
-      await expire(`ACC-${realm}`) // only then is a failed refresh a fault
+      await expire(`ACC-${realm}`) // a failed refresh is recorded as a fault only after the access token has expired
       // token-service does not retry after a valid OAuth error. After any other response it retries the refresh
       // once.
       if (response.status === 400) provider.leakNext(code, response)

@@ -64,7 +64,7 @@ describe('the routes in the OpenAPI documents of the services', () => {
   })
 
   it.each([...keyed, 'demo-api', 'sandbox-provider'] as const)(
-    '%s serves health, metrics and its documents without a key',
+    '%s serves its health, metrics and API documentation without a key',
     async (name) => {
       for (const path of ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']) {
         const response = await fetch(system.url(name) + path)

@@ -15,7 +15,7 @@ interface Import {
   readonly isTypeOnly: boolean
 }
 
-/** Packages that only adapters, routes and `app.ts` may import. They pass plain values to the domain folders. */
+/** Packages that only adapters, routes and `app.ts` may import. These files pass plain values to the domain folders. */
 export const technology: readonly string[] = [
   'hono',
   '@hono/node-server',
@@ -98,8 +98,8 @@ function crossing(from: string, to: string): string | undefined {
   if (service !== undefined && service !== own) {
     if (own !== undefined) return 'services talk over HTTP and the broker, never by import'
     if (from.startsWith('packages/')) return 'packages know nothing of what is built on them'
-    // Two exceptions: the coordinator loads an example of a process, and the drill of a backup reads records as
-    // token-service does.
+    // Two exceptions: a business process in examples/ imports the coordinator that loads it, and the restore drill
+    // of scripts/backup.ts reads credential records with the code of token-service.
     if (!/^(?:host\/|examples\/|scripts\/backup\.ts$)/.test(from))
       return 'only host/ imports services'
   }

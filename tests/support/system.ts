@@ -71,13 +71,13 @@ const CONFORMANCE_CHECK =
     : ['--import', new URL('openapi/check-service-process.ts', import.meta.url).href]
 const READY_DEADLINE_MS = 60_000
 
-/** Personalities of the sandbox provider (services/sandbox-provider/src/control/personalities.ts). */
+/** The providers that the sandbox can imitate (services/sandbox-provider/src/control/personalities.ts). */
 export const personalities = ['intuit', 'strict'] as const
 export type Personality = (typeof personalities)[number]
 
 export interface SystemOptions {
   /**
-   * Personality of the sandbox. The services are started with the provider profile of this personality. Default:
+   * The provider that the sandbox imitates. The services are started with the profile of this provider. Default:
    * `intuit`.
    */
   readonly personality?: Personality

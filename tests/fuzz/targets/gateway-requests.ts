@@ -18,7 +18,7 @@ const inputs = [
   head('GET http://gateway/v3/company/1/x HTTP/1.1'),
 ].map((input) => Buffer.from(input))
 
-/** How long a difference between the gateways must persist to count. */
+/** How long the two gateways must differ before the difference counts as a violation. */
 const DIFFERENCE_MS = 10_000
 
 /**
@@ -78,8 +78,8 @@ export async function gatewayRequests(): Promise<Target> {
         for (const gateway of gateways.all) forwarded.push(await forwardedBy(gateway, input))
         const [fast, plain] = forwarded.map((requests) => requests.join('\n'))
         if (fast === plain) break
-        // On a slow machine, the caller may end its connection before a gateway has a token, and the gateway then sends
-        // nothing. Only a difference that persists is a difference between the gateways.
+        // On a slow machine, the caller may end its connection before a gateway has a token, and this gateway then
+        // forwards nothing. Only a difference that persists therefore counts as a violation.
         if (performance.now() - startedAt >= DIFFERENCE_MS) {
           violations.push(`with the fast path:\n${fast}\nand without it:\n${plain}`)
           break

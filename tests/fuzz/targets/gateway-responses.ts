@@ -62,9 +62,9 @@ export async function gatewayResponses(): Promise<Target> {
     processes: gateways.all,
     async check(input) {
       response = input
-      // Each input uses a company of its own, because a 429 response starts a cool-down of the company.
+      // Each input uses a company of its own, because after a 429 the gateway delays further calls of the company.
       const realm = `r${(count += 1)}`
-      // The request is a POST, because the gateway does not repeat a POST. So each input is sent once.
+      // The request is a POST, which the gateway does not repeat, so the accounting API sends each input once.
       const request = Buffer.from(
         `POST /v3/company/${realm}/invoice HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
       )

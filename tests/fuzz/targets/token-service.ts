@@ -5,8 +5,8 @@ import { connectCompany } from '../../support/clients/user-actions.ts'
 import { startSystem } from '../../support/system.ts'
 
 /**
- * The key that encrypts the exported document. With a key instead of a passphrase, no slow key derivation limits
- * the number of inputs.
+ * The key that encrypts the exported document. A passphrase would need a slow key derivation for each input, so that
+ * fewer inputs could be tested.
  */
 const DOCUMENT_KEY = Buffer.alloc(32, 7).toString('base64')
 
@@ -26,8 +26,8 @@ const request = (line: string, headers: readonly string[], body?: string): Buffe
 const withKey = `Authorization: Bearer ${KEY}`
 
 /**
- * Starts a token-service with the credential of one company. The returned functions check what mutated requests
- * must not change.
+ * Starts a token-service with the credential of one company. Returns a function for valid calls with the service key,
+ * and a function that sends raw bytes and fails if the service responds with 500.
  */
 async function startCustody() {
   await using opened = new AsyncDisposableStack()

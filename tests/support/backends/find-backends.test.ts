@@ -43,7 +43,7 @@ describe('the probe of a backend server', () => {
 })
 
 describe('finding the backends for the tests', () => {
-  it('if all variables are set, an unresponsive server is reported as an error that does not contain its URL', async () => {
+  it('if TEST_DATABASE_URL names an unresponsive server, the error names the variable but not its URL', async () => {
     const env = {
       TEST_DATABASE_URL: `postgresql://user:hush@127.0.0.1:${port}/x`,
       TEST_REDIS_URL: `redis://:hush@127.0.0.1:${port}`,
@@ -54,7 +54,7 @@ describe('finding the backends for the tests', () => {
     expect(message).not.toContain('hush')
   })
 
-  it('does not use Docker if the docker command exists but no engine responds', async () => {
+  it('the search for test backends does not use Docker if the docker command exists but no engine responds', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'no-engine-'))
     const script = '#!/bin/sh\necho "Cannot connect to the Docker daemon" >&2\nexit 1\n'
     writeFileSync(join(folder, 'docker'), script, { mode: 0o755 })
@@ -66,7 +66,7 @@ describe('finding the backends for the tests', () => {
     }
   })
 
-  it('lists every remedy when no server is found', async () => {
+  it('the error lists every remedy when no backend server is found', async () => {
     const message = await failureOf({ TEST_BACKENDS: 'environment', TEST_REDIS_URL: 'redis://x' })
     expect(message).toContain('Not found: PostgreSQL, Redis, RabbitMQ')
     expect(message).toContain('not set: TEST_DATABASE_URL, TEST_AMQP_URL')
@@ -81,7 +81,7 @@ describe('finding the backends for the tests', () => {
     }
   })
 
-  it('rejects an unknown value of TEST_BACKENDS', async () => {
+  it('the search for test backends rejects an unknown value of TEST_BACKENDS', async () => {
     expect(await failureOf({ TEST_BACKENDS: 'kubernetes' })).toContain('environment, docker, local')
   })
 })

@@ -12,7 +12,7 @@ export interface PgBouncer extends AsyncDisposable {
   readonly url: string
 }
 
-/** Starts PgBouncer with two connections to the server of `serverUrl`; `programs` is the folder of its program. */
+/** Starts PgBouncer in front of the server at `serverUrl`; `programs` is the folder of the PgBouncer program. */
 export async function startPgBouncer(
   programs: string,
   serverUrl: string,
@@ -40,7 +40,7 @@ export async function startPgBouncer(
       'auth_type = scram-sha-256',
       `auth_file = ${users}`,
       `pool_mode = ${mode}`,
-      // In session mode each connection of the coordinator needs one of its own.
+      // In session mode each connection of the coordinator needs a server connection of its own.
       `default_pool_size = ${mode === 'session' ? 20 : 2}`,
     ])
     const pooler = group.start({

@@ -16,21 +16,21 @@ export interface PostgresNode extends AsyncDisposable {
   readonly port: number
   readonly folder: string
   readonly sql: postgres.Sql
-  /** Stops all processes of the server. Its connections stay open and get no responses. */
+  /** Suspends all processes of the server. Its connections stay open and get no responses. */
   freeze(): Promise<void>
   thaw(): Promise<void>
   /** Ends all processes at once, as in a crash. */
   kill(): Promise<void>
   /** Makes a standby the primary. */
   promote(): Promise<void>
-  /** Replaces the certificate of a server that was started with one. Existing connections keep the previous one. */
+  /** Replaces the certificate of a server with TLS. Existing connections continue with the previous certificate. */
   rotate(tls: TlsFiles): Promise<void>
 }
 
 export interface TlsFiles {
   readonly certFile: string
   readonly keyFile: string
-  /** The authority of the clients' certificates. */
+  /** The certificate of the authority that has signed the client certificates. */
   readonly caFile: string
 }
 
@@ -66,7 +66,7 @@ export async function startStandby(primary: PostgresNode, name: string): Promise
   const programs = await programsFolder()
   const group = new ServerGroup()
   try {
-    // The setup creates a server of its own, of which the account and the folder are used.
+    // `setUpServer` creates another database as well. Only its account and its folder are used for the standby.
     const { command } = await setUpServer('postgres', programs, group)
     const folder = join(group.folder, 'postgres', 'standby')
     const from = new URL(primary.url)
@@ -141,7 +141,7 @@ async function programsFolder(): Promise<string> {
   return (await serverFolders(['postgres'])).get('postgres') ?? ''
 }
 
-/** The last value of a repeated option counts. */
+/** Adds settings to a command. They override earlier ones, because PostgreSQL uses the last value of an option. */
 const withSettings = (
   command: ServerCommand,
   settings: Readonly<Record<string, string>>,
@@ -153,7 +153,7 @@ const withSettings = (
   ],
 })
 
-/** Copies the files for the account of the server. Returns the settings that name the copies. */
+/** Copies the TLS files, readable for the server's account. Returns the settings that name the copies. */
 async function giveTls(
   { certFile, keyFile, caFile }: TlsFiles,
   folder: string,
@@ -167,7 +167,7 @@ async function giveTls(
   })) {
     const to = join(folder, name)
     await copyFile(from, to)
-    // A private key must not be readable for others.
+    // PostgreSQL rejects a private key that other users can read.
     await chmod(to, 0o600)
     if (user !== undefined) await chown(to, user.uid, user.gid)
     settings[name] = to
@@ -184,6 +184,6 @@ function signal(pid: number, name: 'SIGSTOP' | 'SIGCONT'): void {
   try {
     process.kill(pid, name)
   } catch {
-    // The process has ended meanwhile.
+    // The process ended before the signal was sent.
   }
 }

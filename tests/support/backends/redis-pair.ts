@@ -1,6 +1,6 @@
 /**
- * A Redis primary with one replica, which belong to a single test. Clients connect through a relay that follows the
- * primary, as the address of a Redis behind a failover does.
+ * A Redis primary with one replica, which only one test uses. Clients connect to a relay, whose address leads to the
+ * current primary also after a failover.
  */
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { type Relay, startRelay } from '@integration-host/shared/test-support/relay'
@@ -10,12 +10,12 @@ import { startRestartableServer } from './restartable-servers.ts'
 export interface RedisPair extends AsyncDisposable {
   /** The address for clients. */
   readonly address: Relay
-  /** The connection over which the replica gets the writes of the primary. */
+  /** The relay between primary and replica, over which the replica receives the writes. */
   readonly link: Relay
-  /** The test's own connections, which stay at their servers. */
+  /** The test's own connections. Each stays connected to the same server after a failover. */
   readonly primary: Redis
   readonly replica: Redis
-  /** Makes the replica a primary, and leads new connections to it. `cut` closes the existing ones. */
+  /** Makes the replica a primary and routes new client connections to it. `cut` closes the existing ones. */
   promote(connections: 'cut' | 'kept'): Promise<void>
   /** After `promote`: makes the old primary a replica of the new one. */
   rejoin(): Promise<void>
@@ -36,12 +36,13 @@ export async function startRedisPair(): Promise<RedisPair> {
   const address = opened.use(await startRelay(first.url, 6379))
   const { password } = new URL(first.url)
   const { hostname, port } = new URL(link.url)
-  // Clients use one password at both servers.
+  // Clients must be able to use one password at both servers, so the replica gets the password of the primary.
   await replica.config('SET', 'requirepass', password)
   for (const server of [primary, replica]) {
     await server.config('SET', 'masterauth', password)
     await server.config('SET', 'repl-diskless-sync-delay', '0')
-    // By default a primary waits 10 s at its end for a replica that is behind. Redis before version 7 does not wait.
+    // By default a primary waits up to 10 s at shutdown for a replica that is behind. Redis versions before 7 do not
+    // wait and have no such setting.
     await server.config('SET', 'shutdown-timeout', '0').catch(() => {})
   }
   await replica.replicaof(hostname, Number(port))

@@ -1,4 +1,4 @@
-/** Redis servers and Sentinels with a configuration of their own, for a single test file. */
+/** Redis servers and Sentinels that only one test file uses, and which it configures. */
 import { randomBytes } from 'node:crypto'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -18,7 +18,7 @@ export interface RedisServer {
 export interface RedisServers extends AsyncDisposable {
   /** The password of all servers and Sentinels. */
   readonly password: string
-  /** Starts a server with further lines of configuration, and waits until it accepts connections. */
+  /** Starts a server with these additional lines of redis.conf, and waits until it accepts connections. */
   start(...lines: readonly string[]): Promise<RedisServer>
   /** Starts a Sentinel. */
   startSentinel(...lines: readonly string[]): Promise<RedisServer>
@@ -52,7 +52,8 @@ export async function createRedisServers(): Promise<RedisServers> {
     const server = group.start(command)
     await eventually(async () => {
       await server.assertRunning()
-      if (!readyLine.test(await readFile(logFile, 'utf8'))) throw new Error('is starting')
+      if (!readyLine.test(await readFile(logFile, 'utf8')))
+        throw new Error('the Redis server is still starting')
     })
     return { port, address: `127.0.0.1:${port}`, kill: () => server.kill() }
   }

@@ -27,7 +27,7 @@ export interface RestartableServer extends AsyncDisposable {
 }
 
 export interface RestartableRabbitMq extends RestartableServer {
-  /** Raises or clears the memory alarm. While it is on, the broker reads nothing from publishers. */
+  /** Raises or clears the memory alarm. During the alarm, the broker reads nothing from publishers. */
   setAlarm(isOn: boolean): Promise<void>
   /** Runs `rabbitmqctl` for this broker. Resolves with its standard output. */
   control(...args: readonly string[]): Promise<string>

@@ -35,7 +35,7 @@ export async function serverFolders(
 }
 
 /**
- * Returns the folder of PgBouncer, which is installed with apt-get where that is possible; `null` if it is not there.
+ * Returns the folder of the PgBouncer program; `null` if it is not installed. Installs it with apt-get where possible.
  */
 export async function pgBouncerFolder(): Promise<string | null> {
   const find = () =>
@@ -43,7 +43,7 @@ export async function pgBouncerFolder(): Promise<string | null> {
   const folder = await find()
   if (folder !== undefined) return folder
   if (!(await mayInstall())) {
-    console.log('PgBouncer is not installed: its tests are skipped')
+    console.log('PgBouncer is not installed: the tests that need it are skipped')
     return null
   }
   await install(['pgbouncer'])

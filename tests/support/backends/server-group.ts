@@ -12,7 +12,7 @@ export interface ServerCommand {
   readonly logFile: string
   /** The signal on which the server shuts down cleanly and at once. */
   readonly stopSignal: 'TERM' | 'INT'
-  /** The account that runs the server if root must not. */
+  /** The account that runs the server, if the tests run as root but the server must not. */
   readonly user?: { readonly uid: number; readonly gid: number } | undefined
 }
 

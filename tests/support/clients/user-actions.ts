@@ -25,7 +25,7 @@ export async function consentInBrowser(
   return consentAt(started.headers.get('Location') ?? '', realm, company, cookie)
 }
 
-/** Requests the consent of a company's owner by a link that an application starts with its service key. */
+/** Obtains the consent of a company's owner with a link that an application has requested with the service key. */
 export async function consentByLink(system: System, realm: string): Promise<GrantedConsent> {
   const started = await system.call(`${system.url('token-service')}/authorizations`, {
     method: 'POST',

@@ -22,7 +22,7 @@ export interface StepTarget extends AsyncDisposable {
   /** Delay of each response in milliseconds. */
   latencyMs: number
   /**
-   * A test's handler for the calls. It returns true if it has responded to the call, and false if the target shall
+   * A test's handler for the calls. It returns true if it has responded to the call, and false to let the target
    * respond.
    */
   intercept: ((call: ReceivedCall, response: ServerResponse) => boolean | Promise<boolean>) | null

@@ -28,7 +28,7 @@ const FORWARDED = ['authorization', 'content-type', 'x-include-refresh-token-har
  * Starts the proxy.
  *
  * @param reject receives the form parameters of each token call and returns the response that the proxy sends
- * itself; `null` if the proxy shall forward the call
+ * itself; `null` to forward the call to the provider
  */
 export async function startTokenEndpointProxy(
   providerUrl: string,

@@ -26,7 +26,7 @@ export interface DatabaseAssertions extends AsyncDisposable {
 
 /** Counts the work that was repeated because of faults, in a system that stayed consistent. */
 export interface FaultCounts {
-  /** Number of attempts whose worker was lost. */
+  /** Number of attempts without a result, because their worker died. */
   readonly inDoubt: number
   readonly repeatedCalls: number
 }

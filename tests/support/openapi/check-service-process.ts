@@ -1,6 +1,6 @@
 /**
  * Adds the OpenAPI checks to a service that runs as a separate process. `node --import` loads this file before the
- * main module of the service. It then replaces the module `@integration-host/shared/http/service-app` with
+ * main module of the service. This file replaces the module `@integration-host/shared/http/service-app` with
  * `checked-service-app.ts`. The alias in vitest.config.ts does the same in the process of the tests.
  * `support/system.ts` loads this file for tests, but not for benchmarks.
  */

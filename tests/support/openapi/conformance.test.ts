@@ -41,11 +41,11 @@ describe('the check of responses against an OpenAPI document', () => {
       new Response(null, { status: 204 }),
     ],
     ['without a body for HEAD', 'HEAD /things/1', new Response(null)],
-    ['at a literal path that also matches one with a variable', 'GET /things/all', csv()],
-    ['with any body where any is documented', 'DELETE /things/1', csv(418)],
+    ['at a literal path that also matches a path with a variable', 'GET /things/all', csv()],
+    ['with any body where the document allows any body', 'DELETE /things/1', csv(418)],
     ['with 405, which states that there is no such operation', 'PUT /things/1', csv(405)],
     ['with 404 at an undocumented path', 'GET /nothing', csv(404)],
-  ])('accepts a response %s', async (_, line, response) => {
+  ])('the OpenAPI check accepts a response %s', async (_, line, response) => {
     expect(await deviationOf(line, response)).toBeNull()
   })
 })
@@ -65,7 +65,7 @@ describe('the check of responses that deviate from an OpenAPI document', () => {
     ],
     ['without the documented body', 'GET /things/1', new Response(null), 'body is missing'],
     ['at an undocumented path', 'GET /nothing', csv(), 'no such operation'],
-  ])('reports a response %s', async (_, line, response, what) => {
+  ])('the OpenAPI check reports a response %s', async (_, line, response, what) => {
     expect(await deviationOf(line, response)).toContain(what)
   })
 })
@@ -78,11 +78,11 @@ describe('the comparison of routes with an OpenAPI document', () => {
     { method: 'GET', path: '/things/all' },
   ]
 
-  it('the comparison of routes with the document ignores middleware', () => {
+  it('the comparison of routes with an OpenAPI document ignores middleware', () => {
     expect(undocumented(routes, document)).toEqual([])
   })
 
-  it('reports a route that is not documented and an operation without a route', () => {
+  it('the comparison with an OpenAPI document reports an undocumented route, and an operation without a route', () => {
     expect(
       undocumented([...routes.slice(0, 3), { method: 'PUT', path: '/new' }], document),
     ).toEqual(['PUT /new is served, not documented', 'GET /things/all is documented, not served'])
