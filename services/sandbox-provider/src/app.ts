@@ -43,7 +43,7 @@ export interface SandboxProviderDeps {
   readonly changed: () => void
 }
 
-const MAX_BODY_BYTES = 16 * 1_024 * 1_024 // attachments uploaded through the gateway are larger than other bodies
+const MAX_BODY_BYTES = 16 * 1_024 * 1_024 // large enough for attachments that are uploaded through the gateway
 
 /** Creates the app of a fake accounting provider: an identity provider and an accounting API, with all data in memory. */
 export function createApp(deps: SandboxProviderDeps): Hono {
