@@ -9,8 +9,8 @@ import { CommandFailed, exitCodes } from './exit-code.ts'
  * A file of exported credentials with one document per line and mode 0600. Documents are written to `<path>.part`,
  * which is moved to `<path>` when the export is complete.
  *
- * After an export the source no longer uses the credentials, so this file may be the only usable copy. Each document is
- * therefore flushed to disk before the next document is requested.
+ * After an export the exporting installation no longer uses the credentials, so this file may be the only usable copy.
+ * Each document is therefore flushed to disk before the next document is requested.
  */
 export interface ExportFile {
   append(document: ExportDocument): Promise<void>

@@ -87,13 +87,13 @@ export function createClient({ at, signal, deadlineMs }: ClientDeps) {
   }
 
   return {
-    /** Queues an order through the demo API. The same number may be queued again: it is queued only once. */
+    /** Queues an order through the demo API. If the same order number is sent again, no second order is queued. */
     queueOrder: async (number: string): Promise<boolean> =>
       isOk(await send(`${at.demoApi}/queue?number=${encodeURIComponent(number)}`)),
 
     /**
-     * Reads a company's access token, which refreshes it if it has expired. The token is not kept. Returns the status;
-     * `null` if there was no response.
+     * Reads a company's access token, which makes token-service refresh an expired token. Returns only the status of the
+     * response; `null` if there was no response.
      */
     readToken: async (realm: string): Promise<number | null> =>
       (await send(`${credentialUrl(realm)}/token`, { headers: keyed }))?.status ?? null,

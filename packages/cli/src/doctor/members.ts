@@ -12,7 +12,7 @@ export interface QuorumQueue {
   readonly name: string
   /** The nodes that have a copy of the queue. */
   readonly members?: readonly string[] | null | undefined
-  /** Those of `members` that run. */
+  /** The nodes in `members` that are running. */
   readonly online?: readonly string[] | null | undefined
   readonly leader?: string | null | undefined
 }

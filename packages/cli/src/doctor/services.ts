@@ -113,13 +113,13 @@ export async function query<T>(
   }
 }
 
-/** Reads the coordinator's processes, and checks the integrity that it reports. */
+/** Reads the list of the coordinator's business processes, and checks the integrity violations that it reports. */
 export async function examineCoordinator(
   service: Service,
   signal: AbortSignal,
 ): Promise<{
   readonly results: readonly CheckResult[]
-  /** The processes of the coordinator; `null` if the coordinator did not return a list. */
+  /** The business processes of the coordinator; `null` if the coordinator did not return a list. */
   readonly processes: readonly ProcessOutline[] | null
 }> {
   const response = await query(service, '/processes', Processes, signal)

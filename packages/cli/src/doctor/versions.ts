@@ -1,4 +1,4 @@
-/** Compares the versions of stored credentials with the audit log. */
+/** Compares the version numbers of stored credentials with those in the audit log. */
 import { AuditPage } from '@integration-host/shared/contracts/audit'
 import {
   type CheckResult,

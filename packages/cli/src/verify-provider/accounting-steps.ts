@@ -8,7 +8,7 @@ import { callAccounting, type Session } from './session.ts'
 import { described, faultCode, formOf } from './wording.ts'
 
 const QUERY = 'select * from CompanyInfo'
-const MINOR_VERSION = '75' // the lowest that Intuit supports since August 2025
+const MINOR_VERSION = '75' // the lowest minor version of the API that Intuit supports since August 2025
 
 const pathOf = (resource: string, parameters: Readonly<Record<string, string>>): string =>
   `${resource}?${new URLSearchParams({ ...parameters, minorversion: MINOR_VERSION }).toString()}`

@@ -1,6 +1,7 @@
 /**
  * The documented behaviour of the providers. For each check this file has the texts of the report and the values that
- * the check compares with the responses. `section` is the section of docs/intuit.md that names the sources.
+ * the check compares with the responses. `section` is the section of docs/intuit.md that says where the provider
+ * documents the behaviour.
  */
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 
@@ -141,7 +142,7 @@ export type Check = keyof typeof checks
 /** The host of the production accounting API. Calls to this host need --production, because they change real books. */
 export const PRODUCTION_ACCOUNTING_HOST = 'quickbooks.api.intuit.com'
 
-/** The values that the checks compare with. `null` means that the value is not compared. */
+/** The values with which the checks compare the responses. `null` means that the value is not compared. */
 export interface Expectations {
   readonly words: 'intuit' | 'generic'
   readonly discovery: {
@@ -164,11 +165,11 @@ export interface Expectations {
 }
 
 export type ExpectedMember =
-  /** The member must be one of these addresses. */
+  /** The member of the discovery document must be one of these addresses. */
   | { readonly url: readonly string[] }
-  /** The member must have exactly these values, in any order. */
+  /** The member of the discovery document must have exactly these values, in any order. */
   | { readonly list: readonly string[] }
-  /** The member must have at least these values. */
+  /** The member of the discovery document must have at least these values. */
   | { readonly includes: readonly string[] }
   | 'any address'
 
