@@ -1,5 +1,7 @@
+import { startProcess } from '@integration-host/shared/test-support/start-process'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { parseJsonLines, runCli } from '../support/processes/cli.ts'
+import { CLI, parseJsonLines, runCli } from '../support/processes/cli.ts'
 import { startSystem, type System } from '../support/system.ts'
 
 /** Arguments for a test of one round that takes three seconds. */
@@ -12,11 +14,12 @@ describe('the chaos command against a running system', () => {
   })
   afterAll(() => system[Symbol.asyncDispose]())
 
-  async function chaos(...args: readonly string[]) {
-    const against = (['demo-api', 'token-service', 'accounting-gateway', 'coordinator'] as const)
+  const against = (): string =>
+    (['demo-api', 'token-service', 'accounting-gateway', 'coordinator'] as const)
       .map((name) => `${name}=${system.url(name)}`)
       .join(',')
-    const result = await runCli(['chaos', '--against', against, ...SHORT, ...args], {
+  async function chaos(...args: readonly string[]) {
+    const result = await runCli(['chaos', '--against', against(), ...SHORT, ...args], {
       cwd: system.dataDir,
       env: { SERVICE_API_KEY: system.serviceKey },
     })
@@ -47,6 +50,17 @@ describe('the chaos command against a running system', () => {
     expect(stderr).toContain('reset 204')
     expect(rounds).toMatchObject([{ Verdict: 'broken', Lost: [], Stuck: [] }])
     expect(rounds[0]?.['LockedOut']).toHaveLength(3)
+  })
+
+  it('the chaos command restores the settings of the sandbox and removes its companies when it is stopped', async () => {
+    const before = await settings()
+    const started = startProcess([CLI, 'chaos', '--against', against(), '--companies', '2'], {
+      env: { SERVICE_API_KEY: system.serviceKey },
+    })
+    await eventually(async () => expect((await credentials()).length).toBeGreaterThanOrEqual(2))
+    expect(await started.stop('SIGTERM')).toBe(143)
+    expect(await settings()).toEqual(before)
+    expect(await credentials()).toEqual([])
   })
 
   it('the chaos command reports a --kill-command that fails', async () => {

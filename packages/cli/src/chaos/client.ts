@@ -48,6 +48,7 @@ const SandboxSettings = z.object({
 })
 export type SandboxSettings = z.output<typeof SandboxSettings>
 
+const CredentialPage = z.object({ items: z.array(z.object({ Name: z.string() })) })
 const Integrity = z.object({ violations: z.record(z.string(), z.number()) })
 const Counters = z.object({
   realms: z.record(z.string(), z.object({ tokenReuses: z.number() })),
@@ -110,6 +111,15 @@ export function createClient({ at, signal, deadlineMs }: ClientDeps) {
       const url = `${credentialUrl(realm)}/refresh`
       const init = { method: 'POST', headers: { ...keyed, ...json }, body: '{}' }
       return (await send(url, init))?.status ?? null
+    },
+
+    /** Returns up to 500 connected realms that begin with `prefix`; `null` if there was no usable response. */
+    realms: async (prefix: string): Promise<readonly string[] | null> => {
+      const url = `${at.tokenService}/credentials?limit=500&cursor=ACC-${prefix}`
+      const reply = await send(url, { headers: keyed })
+      const page = reply?.status === 200 ? parseJsonAs(CredentialPage, reply.body) : null
+      const realms = page?.items.map(({ Name }) => Name.slice('ACC-'.length))
+      return realms?.filter((realm) => realm.startsWith(prefix)) ?? null
     },
 
     /** Revokes a company's grant and removes its credential. Returns whether the credential is gone. */

@@ -26,7 +26,11 @@ export async function runKillCommand(
     detached: true,
   })
   const end = (): void => {
-    if (child.pid !== undefined) process.kill(-child.pid, 'SIGTERM')
+    try {
+      if (child.pid !== undefined) process.kill(-child.pid, 'SIGTERM')
+    } catch {
+      // The command has just ended by itself.
+    }
   }
   signal.addEventListener('abort', end, { once: true })
   child.stdout.on('data', (chunk: Buffer) => onOutput(chunk.toString()))

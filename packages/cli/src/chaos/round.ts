@@ -66,7 +66,6 @@ export async function runRound(deps: RoundDeps, options: RoundOptions): Promise<
     name: options.name,
     orders: ledger.accepted.length,
     companies: realms.length,
-    connected: ledger.connected,
     tokenReuses: ((await sandbox.tokenReuses()) ?? reusesBefore) - reusesBefore,
     calls: ledger.calls,
     failedCalls: ledger.failedCalls,

@@ -8,7 +8,6 @@ const round: Round = {
   doubled: [],
   stuck: [],
   companies: 60,
-  connected: [],
   lockedOut: [],
   violations: 0,
   tokenReuses: 0,

@@ -19,8 +19,6 @@ export interface Round extends Books {
   readonly name: string
   readonly orders: number
   readonly companies: number
-  /** The realms of the companies that were connected during the round. */
-  readonly connected: readonly string[]
   /** How often a refresh token was presented to the provider after it had been rotated. */
   readonly tokenReuses: number
   readonly calls: number

@@ -100,7 +100,6 @@ Examples:
       prefix,
       durationMs,
       killCommand: values['kill-command'] ?? null,
-      connected: new Set(),
     }
     try {
       await runRounds(run, realms, rounds)
@@ -133,8 +132,6 @@ interface Run {
   readonly prefix: string
   readonly durationMs: number
   readonly killCommand: string | null
-  /** The realms that were connected by this run and have to be removed. */
-  readonly connected: Set<string>
 }
 
 function minutesOf(text: string): number {
@@ -166,7 +163,7 @@ async function sandboxOf(client: Client, at: Installation): Promise<Sandbox> {
 
 /** Runs the rounds and appends each result. @throws the reason of the terminal's signal if it is aborted. */
 async function runRounds(run: Run, realms: readonly string[], rounds: Round[]): Promise<void> {
-  const { terminal, client, sandbox, prefix, connected } = run
+  const { terminal, client, sandbox, prefix } = run
   const now = (): number => performance.now()
   const roundMs = Math.min(ROUND_MS, run.durationMs)
   const total = Math.round(run.durationMs / roundMs)
@@ -188,7 +185,6 @@ async function runRounds(run: Run, realms: readonly string[], rounds: Round[]): 
       () => terminal.signal.aborted || now() > deadline,
     )
     terminal.signal.throwIfAborted()
-    for (const realm of added) connected.add(realm)
     if (added.length < missing.length)
       throw new CommandFailed(
         exitCodes.failed,
@@ -208,7 +204,6 @@ async function runRounds(run: Run, realms: readonly string[], rounds: Round[]): 
       },
     )
     rounds.push(round)
-    for (const realm of round.connected) connected.add(realm)
     companies = companies.filter((realm) => !round.lockedOut.includes(realm))
   }
 }
@@ -259,7 +254,7 @@ async function disturb(
 
 /** Restores the sandbox's settings and removes the companies of this run. Failures are reported, not thrown. */
 async function cleanUp(
-  { terminal, connected }: Run,
+  { terminal, prefix }: Run,
   client: Client,
   before: SandboxSettings | null,
 ): Promise<void> {
@@ -268,11 +263,15 @@ async function cleanUp(
     typeof sandbox !== 'string' && before !== null && (await sandbox.change(before))
   if (!isRestored)
     notify(terminal, "The sandbox's settings could not be restored: PUT /sandbox/settings.")
-  const left: string[] = []
-  for (const realm of connected) if (!(await client.remove(realm))) left.push(realm)
-  if (left.length > 0)
-    notify(
-      terminal,
-      `${counted(left.length, 'company', 'companies')} could not be removed: integration-host credentials list`,
-    )
+  // A connection that was interrupted may still be completed, so the list is read until it is empty.
+  for (;;) {
+    const realms = await client.realms(prefix)
+    if (realms?.length === 0) return
+    const removed = realms && (await Promise.all(realms.map((realm) => client.remove(realm))))
+    if (removed?.every(Boolean) !== true)
+      return notify(
+        terminal,
+        `Companies of this run could not be removed: ACC-${prefix}… of integration-host credentials list`,
+      )
+  }
 }
