@@ -198,7 +198,7 @@ export class Cluster {
 
   readonly services: readonly string[] = serviceNames
 
-  /** Returns the machine whose Redis server Sentinel names as the primary; `null` while the Sentinels do not agree. */
+  /** Returns the machine whose Redis server two Sentinels or more name as the primary; `null` if there is none. */
   async redisPrimary(): Promise<Machine | null> {
     const replies = await Promise.all(
       machines.map((n) =>
@@ -208,9 +208,8 @@ export class Cluster {
     const names = replies
       .filter(({ code }) => code === 0)
       .map(({ text }) => /^ip\n(\S+)$/m.exec(text)?.[1])
-    const [first] = names
-    const isAgreed = names.length >= 2 && names.every((name) => name === first)
-    return (isAgreed && machines.find((n) => this.address('redis', n) === first)) || null
+    const votes = (n: Machine) => names.filter((name) => name === this.address('redis', n)).length
+    return machines.find((n) => votes(n) >= 2) ?? null
   }
 
   /** Returns the machine whose PostgreSQL server accepts writes; `null` if there is none or more than one. */
