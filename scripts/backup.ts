@@ -1,5 +1,5 @@
-// Saves the data that an installation cannot recreate, and proves that a saved copy can be restored:
-// docs/backup.md.
+// Saves the data that an installation cannot recreate, and proves that a saved copy can be restored. docs/backup.md
+// describes the use.
 //   node scripts/backup.ts save FOLDER     saves DATABASE_URL and REDIS_URL into a new folder
 //   node scripts/backup.ts drill FOLDER    restores the saved folder into a new database on DRILL_DATABASE_URL and into
 //                                          a new redis-server, checks the content, and removes both
@@ -112,12 +112,12 @@ async function save(folder: string): Promise<void> {
   const digests = Object.fromEntries(
     await Promise.all(FILES.map(async (file) => [file, await digestOf(join(folder, file))])),
   ) as Readonly<Record<string, string>>
-  // The manifest is written last, so a folder without a manifest is an interrupted backup.
+  // The manifest is written last, so a folder without a manifest shows that the backup was interrupted.
   const manifest = { format: 1, takenAt: new Date().toISOString(), sha256: digests }
   await writeFile(join(folder, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`, {
     mode: 0o600,
   })
-  console.log(`saved ${FILES.join(' and ')} to ${folder}; CREDENTIAL_KEYS is not in it`)
+  console.log(`saved ${FILES.join(' and ')} to ${folder}; CREDENTIAL_KEYS is not in the backup`)
 }
 
 async function drill(folder: string): Promise<void> {
@@ -134,7 +134,7 @@ async function drill(folder: string): Promise<void> {
     const digest = await digestOf(join(folder, file)).catch(() => null)
     if (digest !== sha256[file]) throw new Unusable(`${file} was modified since it was saved`)
   }
-  console.log(`backup of ${takenAt}`)
+  console.log(`checking the backup of ${takenAt}`)
   await drillPostgres(join(folder, 'postgres.dump'), server)
   await drillRedis(join(folder, 'redis.rdb'), keys)
   console.log('it can be restored')
@@ -167,8 +167,8 @@ async function drillPostgres(dump: string, there: NodeJS.ProcessEnv): Promise<vo
   }
 }
 
-// Returns each credential's name, followed by the fields and values of its record. The script blocks the server
-// while it runs. That is acceptable, because only the drill uses this server.
+// A Lua script that returns each credential's name, followed by the fields and values of its record. The script
+// blocks the Redis server while it runs. That is acceptable, because only the restore drill uses this server.
 const ALL_CREDENTIALS = `
   local found = {}
   for _, name in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
@@ -206,7 +206,7 @@ async function drillRedis(rdb: string, keys: KeyRing): Promise<void> {
       isReady = /ready to accept connections/i.test(line)
       if (isReady) break
     }
-    if (!isReady) throw new Unusable('redis.rdb does not load')
+    if (!isReady) throw new Unusable('redis-server cannot load redis.rdb')
     server.stdout.resume()
     const prefix = process.env['REDIS_KEY_PREFIX'] ?? ''
     const { stdout } = await run(
@@ -251,8 +251,8 @@ if (work === undefined || folder === undefined || rest.length > 0) {
 try {
   await work(folder)
 } catch (error) {
-  // The error message of a failed program contains the program's arguments and its standard error. No argument is a
-  // secret.
+  // If a program failed, the message contains its arguments and its standard error. The message may be printed,
+  // because no argument is a secret.
   console.error(error instanceof Error ? `${command} failed: ${error.message.trim()}` : error)
   process.exitCode = 1
 }

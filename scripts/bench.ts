@@ -1,4 +1,4 @@
-// Runs a benchmark: `npm run bench -- <name> [options]`. Without a name it lists them.
+// `npm run bench -- <name> [options]`: runs a benchmark. Without a name, the script lists the benchmarks.
 import { globSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { installBench } from './install-bench.ts'

@@ -1,6 +1,6 @@
 /*
- * Runs before every npm script, so that a bare checkout starts with one command on a machine that has only Node 18
- * and npm. This file is plain JavaScript without dependencies.
+ * Runs before every npm script, so that a new checkout can be started with one command on a machine that has only
+ * Node 18 and npm. This file is plain JavaScript without dependencies.
  *
  *   node scripts/bootstrap.mjs [--dev] <entry.ts> [arguments]
  *   node scripts/bootstrap.mjs [--dev] --bin <name> [arguments]
@@ -151,13 +151,13 @@ async function install(wantsDev) {
       'install',
       '--frozen-lockfile',
       dev ? '--prod=false' : '--prod',
-      // Progress is useful in a terminal only. A log file shall contain errors only.
+      // npm's progress output is useful in a terminal only. If standard error is a log file, only errors are printed.
       ...(process.stderr.isTTY ? [] : ['--loglevel=error']),
     ],
     {
       stdio: ['ignore', 2, 2], // standard output is reserved for the program that is started afterwards
-      // npm does not forward signals to its child processes. With a process group of its own, npm and all of them
-      // can be signalled together.
+      // npm does not forward signals to its child processes. With a process group of their own, npm and its child
+      // processes can be signalled together.
       detached: true,
     },
   ).catch((/** @type {unknown} */ error) => {
@@ -293,8 +293,8 @@ function run(program, args, options) {
     })
     child.on('exit', (code, signal) => {
       stopWatching()
-      // If the installer exited just before the signal arrived, the program must not be started either. So a
-      // forwarded signal counts as the end of the installer.
+      // If a signal arrives just after the installer has exited, the program must not be started either. So a
+      // forwarded signal counts as the signal that ended the installer.
       const endedBy = signal ?? (options.detached ? lastForwarded : undefined)
       resolve(endedBy === undefined ? (code ?? 1) : 128 + constants.signals[endedBy])
     })
@@ -303,7 +303,7 @@ function run(program, args, options) {
 
 /**
  * Calls `onOrphaned` when the parent process has exited. A SIGTERM to npm ends npm and its shell, but npm does not
- * forward the signal to this process. Only the changed parent process shows that npm has ended.
+ * forward the signal to this process. Only the change of this process's parent shows that npm has ended.
  *
  * @param {() => void} onOrphaned
  */

@@ -17,7 +17,7 @@ import { acquireLock } from './install-lock.mjs'
 
 /*
  * A minimal workspace with the real bootstrap and a fake `npx`. The fake records its arguments and, like the
- * installer, puts a Node and a program into node_modules.
+ * installer, puts a Node executable and a program into node_modules.
  */
 let root: string
 const running = new Set<StartedProcess>()
@@ -89,7 +89,7 @@ afterEach(() => {
 })
 
 describe('the installation before a start', () => {
-  it('installs with the pinned package manager on the first run, and not on the second run', async () => {
+  it('the bootstrap installs with the pinned package manager on the first run, and not on the second run', async () => {
     const first = await bootstrap('app/entry.mjs', 'one', 'two')
     expect(first).toMatchObject({ code: 0, started: ['one', 'two'] })
     expect(first.err).toContain('First run')
@@ -119,14 +119,14 @@ describe('the installation before a start', () => {
     expect(installs()).toHaveLength(2)
   })
 
-  it('does not install again when only the scripts of a manifest changed', async () => {
+  it('the bootstrap does not install again when only the scripts in a package.json have changed', async () => {
     await bootstrap('app/entry.mjs')
     write('app/package.json', JSON.stringify({ name: 'app', scripts: { x: 'y' } }))
     await bootstrap('app/entry.mjs')
     expect(installs()).toHaveLength(1)
   })
 
-  it('installs again if the modules of a package that has dependencies are missing', async () => {
+  it('the bootstrap installs again if a package with dependencies has no node_modules', async () => {
     write('app/package.json', JSON.stringify({ name: 'app', dependencies: { x: '1' } }))
     mkdirSync(join(root, 'app/node_modules'))
     await bootstrap('app/entry.mjs')
@@ -137,7 +137,7 @@ describe('the installation before a start', () => {
     expect(installs()).toHaveLength(2)
   })
 
-  it('adds the development dependencies with --dev, and a later start without --dev keeps them', async () => {
+  it('the bootstrap adds the development dependencies with --dev, and keeps them when it later runs without --dev', async () => {
     await bootstrap('app/entry.mjs')
     await bootstrap('--dev', 'app/entry.mjs')
     await bootstrap('app/entry.mjs')
@@ -150,7 +150,7 @@ describe('the installation before a start', () => {
     expect(installs()[2]).toContain('--prod=false')
   })
 
-  it('reports a failed install without starting the program, and installs on the next run', async () => {
+  it('the bootstrap reports a failed installation without starting the program, and installs on the next run', async () => {
     const failed = await bootstrapWith({ INSTALL_EXIT: '9' }, 'app/entry.mjs')
     expect(failed).toMatchObject({ code: 1, started: undefined })
     expect(failed.err).toContain('nothing was started')
@@ -159,7 +159,7 @@ describe('the installation before a start', () => {
     expect(installs()).toHaveLength(2)
   })
 
-  it('reports that npm is missing if the PATH has none', async () => {
+  it('the bootstrap reports that npm is missing if npm is not on the PATH', async () => {
     const result = await bootstrapWith({ PATH: join(root, 'elsewhere') }, 'app/entry.mjs')
     expect(result).toMatchObject({ code: 1, started: undefined })
     expect(result.err).toContain('npm (its npx) is needed')
@@ -167,13 +167,13 @@ describe('the installation before a start', () => {
 
   it.each([
     ['while the installer runs', () => ({})],
-    // On a busy machine the installer may run before `spawn` returns in the bootstrap.
+    // On a busy machine the installer may already run before the call of `spawn` in the bootstrap returns.
     [
       'before spawn has returned',
       () => ({ NODE_OPTIONS: `--require=${join(root, 'slow-spawn.cjs')}` }),
     ],
   ])(
-    'stops the installer on SIGTERM %s, starts nothing, and leaves no lock behind',
+    'the bootstrap stops the installer on SIGTERM %s, starts nothing, and leaves no lock behind',
     async (_, env) => {
       write('hold', '')
       const installing = start(env(), 'app/entry.mjs')
@@ -202,7 +202,7 @@ describe('the bootstrap in two terminals at the same time', () => {
     expect(installs()).toHaveLength(1)
   })
 
-  it('a run is not blocked by the lock of an installation that was killed', async () => {
+  it('the lock of an installation that was killed does not block the next run', async () => {
     write('hold', '')
     const killed = start({}, 'app/entry.mjs')
     await until(() => installs().length === 1)
@@ -222,7 +222,7 @@ describe('the bootstrap in two terminals at the same time', () => {
     const onWait = (): void => {}
     const release = await acquireLock(lock, { onWait, waitMs: 0 })
     await expect(acquireLock(lock, { onWait, waitMs: 0 })).rejects.toThrow(
-      `process ${process.pid} still holds it`,
+      `process ${process.pid} still holds the lock`,
     )
     release()
     await expect(acquireLock(lock, { onWait, waitMs: 0 })).resolves.toBeTypeOf('function')
@@ -230,16 +230,16 @@ describe('the bootstrap in two terminals at the same time', () => {
 })
 
 describe('the bootstrap while its program runs', () => {
-  it('exits with the exit code of the program', async () => {
+  it('the bootstrap exits with the exit code of the program that it started', async () => {
     expect(await bootstrap('app/entry.mjs', 'exit', '42')).toMatchObject({ code: 42 })
   })
 
-  it('exits with 128 plus the signal number if a signal ended the program', async () => {
+  it('the bootstrap exits with 128 plus the signal number if a signal ended the program', async () => {
     expect(await bootstrap('app/entry.mjs', 'die', 'SIGKILL')).toMatchObject({ code: 137 })
   })
 
   it.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)(
-    'forwards %s and waits for the program to exit',
+    'the bootstrap forwards %s and waits for the program to exit',
     async (signal) => {
       const waiting = start({}, 'app/entry.mjs', 'wait')
       await waiting.waitForOutput(/started/)
@@ -250,7 +250,7 @@ describe('the bootstrap while its program runs', () => {
     },
   )
 
-  it('stops the program when its parent process npm has exited, because npm forwards no SIGTERM', async () => {
+  it('the bootstrap stops its program when its parent process npm has exited, because npm does not forward SIGTERM', async () => {
     await bootstrap('app/entry.mjs')
     const command = `"${process.execPath}" scripts/bootstrap.mjs app/entry.mjs wait; true`
     const shell = track(
@@ -265,23 +265,23 @@ describe('the bootstrap while its program runs', () => {
     await expect(shell.waitForOutput(/got SIGTERM/)).resolves.toBeTruthy()
   })
 
-  it('runs the program with the inspector on SIGUSR1 disabled', async () => {
+  it('the bootstrap runs the program with the SIGUSR1 inspector disabled', async () => {
     expect((await bootstrap('app/entry.mjs')).out).toContain('"flags":["--disable-sigusr1"]')
   })
 
-  it('runs the program in the root of the repository from any working directory', async () => {
+  it('the bootstrap runs the program in the root of the repository from any working directory', async () => {
     const result = await bootstrap('app/entry.mjs')
     expect(result.cwd).toBe(root)
   })
 
-  it('uses the Node in node_modules if the running Node is too old', async () => {
+  it('the bootstrap uses the Node executable in node_modules if the running Node is too old', async () => {
     needNode('>=999.0')
     expect(await bootstrap('app/entry.mjs')).toMatchObject({ started: [], bundled: true })
     needNode('>=24.21')
     expect(await bootstrap('app/entry.mjs')).toMatchObject({ started: [], bundled: false })
   })
 
-  it('installs again if node_modules has no Node and the running Node is too old', async () => {
+  it('the bootstrap installs again if the running Node is too old and node_modules has no Node executable', async () => {
     needNode('>=999.0')
     await bootstrap('app/entry.mjs')
     rmSync(join(root, 'node_modules/node'), { recursive: true })
@@ -289,7 +289,7 @@ describe('the bootstrap while its program runs', () => {
     expect(installs()).toHaveLength(2)
   })
 
-  it('reports that Node is too old in one sentence if no newer Node could be installed, and installs on the next run', async () => {
+  it('the bootstrap reports that Node is too old if no newer Node could be installed, and installs again on the next run', async () => {
     needNode('>=999.0')
     const result = await bootstrapWith({ NO_NODE: '1' }, 'app/entry.mjs')
     expect(result).toMatchObject({ code: 1, started: undefined })
@@ -300,13 +300,13 @@ describe('the bootstrap while its program runs', () => {
     expect(await bootstrap('app/entry.mjs')).toMatchObject({ code: 0, started: [] })
   })
 
-  it('starts a package program with a PATH that begins with the folder of the installed Node executable', async () => {
+  it('the bootstrap starts the program of a package with a PATH that begins with the folder of the installed Node executable', async () => {
     needNode('>=999.0')
     const result = await bootstrap('--bin', 'tool', 'run', '--fast')
     expect(result.out).toBe(`tool run --fast with ${join(root, 'node_modules/node/bin/node')}\n`)
   })
 
-  it('reports the name of an unknown package program, and prints the usage if there are no arguments', async () => {
+  it('the bootstrap names an unknown package program in its error, and prints its usage if it gets no arguments', async () => {
     const unknown = await bootstrap('--bin', 'nonesuch')
     expect(unknown).toMatchObject({ code: 1 })
     expect(unknown.err).toContain('nonesuch')

@@ -28,7 +28,7 @@ import {
 const ROOT = process.argv[2] ?? '/volumes'
 const at = (path: string): string => join(ROOT, path)
 
-/** The source files for the volumes of all services. Only `init` and `real-provider` mount this folder. */
+/** The folder from which the volumes of all services are filled. Only `init` and `real-provider` mount this folder. */
 const STORE = 'service-secrets'
 
 const owners = {
@@ -51,7 +51,7 @@ if (rejection !== null) {
 
 interface Made {
   readonly make: () => string
-  /** Returns why the secret is not valid; `null` if it is. */
+  /** Returns why the secret is not valid; `null` if the secret is valid. */
   readonly flaw: (content: string) => string | null
   /** The data volume that cannot be read without this secret. */
   readonly opens?: DataVolume
@@ -61,7 +61,7 @@ const problems: string[] = []
 
 /**
  * Returns the stored secret, or creates it if it does not exist. An existing secret is never replaced, because
- * stored data depends on it. An invalid one is reported as a problem.
+ * stored data depends on it. An invalid secret is reported as a problem.
  */
 function keep(path: string, uid: number, { make, flaw, opens }: Made): string {
   const kept = readSecret(at(path))
@@ -72,7 +72,7 @@ function keep(path: string, uid: number, { make, flaw, opens }: Made): string {
   const wrong = kept === null ? null : flaw(kept)
   if (wrong !== null) problems.push(`${path} ${wrong}: restore it from your backup`)
   const content = kept ?? make()
-  // No secret is created while there is a problem, so that the next start reports the same problems.
+  // After a problem no secret is created, so that the next start reports the same problems again.
   if (problems.length === 0) writeSecret(at(path), uid, content)
   return content
 }
@@ -123,7 +123,7 @@ function passwordsOf<Name extends string>(
 if (problems.length > 0) {
   console.error(
     [
-      'The volumes of this installation do not match each other:',
+      'The secrets and data volumes of this installation do not match each other:',
       ...problems.map((line) => `  ${line},`),
     ]
       .join('\n')

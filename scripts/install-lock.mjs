@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 
 /*
- * A lock between processes. The lock is a folder that contains one empty folder, whose name is the process id of
+ * A lock between OS processes. The lock is a folder that contains one empty folder, whose name is the process id of
  * the lock's holder.
  *
  * I1  A process acquires the lock by renaming a prepared folder onto the lock folder. The operating system rejects
@@ -12,7 +12,8 @@ import { setTimeout as delay } from 'node:timers/promises'
  * process that cleans up late, after a new holder has acquired the lock, therefore cannot remove the new holder's
  * folder.
  *
- * Processes on other machines or in other containers that share the checkout cannot be recognised as alive.
+ * A process on another machine or in another container that shares the checkout cannot be recognised as alive, so the
+ * lock does not exclude it.
  */
 
 /**
@@ -34,7 +35,9 @@ export async function acquireLock(lock, { onWait, waitMs }) {
     }
     const holders = entriesOf(lock).filter((pid) => isAlive(Number(pid)))
     if (Date.now() > deadline) {
-      throw new Error(`process ${holders.join()} still holds it; if that is wrong, remove ${lock}`)
+      throw new Error(
+        `process ${holders.join()} still holds the lock; if no installation is running, remove ${lock}`,
+      )
     }
     if (holders.length > 0 && !isWaiting) onWait()
     isWaiting ||= holders.length > 0
@@ -45,7 +48,7 @@ export async function acquireLock(lock, { onWait, waitMs }) {
 /** @param {string} lock */
 function tryAcquire(lock) {
   for (const pid of entriesOf(lock)) if (!isAlive(Number(pid))) removeDir(join(lock, pid))
-  removeDir(lock) // if it is empty: Windows does not rename onto such a folder either
+  removeDir(lock) // if the folder is empty, because Windows does not rename onto an empty folder either
   const prepared = `${lock}-${process.pid}`
   mkdirSync(join(prepared, String(process.pid)), { recursive: true })
   try {

@@ -1,8 +1,8 @@
 #!/usr/bin/env node
 /*
- * Runs as `npx integration-host …` in the checkout: starts the command line through bootstrap.mjs like the npm
- * scripts, so that Node 20 and npm are enough. npx links this file into its cache, so it needs no request to a
- * registry.
+ * `npx integration-host …` runs this file in the checkout. It starts the CLI through bootstrap.mjs like the npm
+ * scripts, so that Node 20 and npm are enough. npx links this file into its cache, so npx sends no request to a
+ * package registry.
  */
 // The caller's file names are relative to the caller's folder, but bootstrap.mjs runs every program in the
 // repository's root.

@@ -14,7 +14,7 @@ import { runProcess } from '../packages/shared/test-support/start-process.ts'
 import manifest from '../package.json' with { type: 'json' }
 
 /*
- * A checkout with the `bin` of the real package.json, the real program file, and a bootstrap that only prints how
+ * The root of a checkout with the `bin` of the real package.json, the real program file, and a bootstrap that only prints how
  * it was called.
  */
 let root: string
@@ -49,7 +49,7 @@ async function npx(folder: string): Promise<unknown> {
 }
 
 it.each(['.', 'work'])(
-  'npx finds the program in the checkout without a registry, from %s',
+  'npx finds the program integration-host without a package registry when called in the folder %s of a checkout',
   async (folder) => {
     expect(await npx(folder)).toEqual({
       args: ['packages/cli/src/main.ts', 'audit', 'list', '--json'],

@@ -1,6 +1,6 @@
 // `npm run test:cluster`: runs all backends and services as a cluster of three machines in Docker, causes faults under load,
-// and prints what was lost. `-- --list` lists the faults, `-- <name>…` runs only these, `-- --all` runs all of them, and
-// `-- --seed 7` repeats the random choices of a run. The exit code is 1 if a promise was broken.
+// and prints what was lost. `-- --list` lists the faults, `-- <name>…` runs only the named faults, `-- --all` runs all, and
+// `-- --seed 7` repeats the random choices of a run. The exit code is 1 if a fault broke a promise of docs/clusters.md.
 import { randomInt } from 'node:crypto'
 import { parseArgs } from 'node:util'
 import { isKept, type Round, roundTable } from '../packages/cli/src/chaos/verdict.ts'
@@ -63,7 +63,7 @@ try {
   await cluster.remove()
 }
 if (!rounds.every(isKept)) process.exitCode = 1
-// Requests of the load may still be waiting for a response and would keep the process alive.
+// Requests of the load generator may still be waiting for a response and would keep this process alive.
 process.exit()
 
 async function step(title: string, run: () => Promise<void>): Promise<void> {

@@ -135,11 +135,11 @@ async function everything(): Promise<void> {
     () => deadLettersSurviveReading(stack),
   )
   await step('gives each service its own secrets only', () => holdsOwnSecretsOnly(stack))
-  await step("denies the gateway's accounts other services' data", () =>
+  await step("denies the gateway's accounts access to the data of other services", () =>
     deniesForeignData(stack, realm),
   )
   await step('does not open the inspector on SIGUSR1', () => ignoresSigusr1(stack))
-  await step('has no private key in the image', () => hasNoPrivateKey(stack))
+  await step('the image contains no private key', () => hasNoPrivateKey(stack))
   await step('forwards server-sent events through the ingress', async () => {
     const events = await fetch(`${at.coordinator}/events`, {
       headers: { Authorization: `Bearer ${at.serviceKey}` },
@@ -154,7 +154,7 @@ async function everything(): Promise<void> {
   await step('sends requests to a new replica, and none to a removed one', () =>
     followsReplicas(stack),
   )
-  await step('tries a request at another replica when one refuses the connection', () =>
+  await step('retries a request at another replica when a replica refuses the connection', () =>
     retriesRefusedConnections(stack),
   )
   await step('responds with 503 while a service has no replica', () =>
@@ -181,7 +181,7 @@ async function everything(): Promise<void> {
       }),
     )
   await step('completes every accepted order', () => nothingLost(load))
-  await step('passes the checks of doctor', async () => {
+  await step('doctor finds no problem in the stack', async () => {
     await up()
     const { code: verdict, text } = await doctor()
     expect(verdict === 0, text)
