@@ -178,7 +178,8 @@ async function timeTakes(store: Redis, digest: string): Promise<readonly number[
       string[],
     ]
     takesMs.push(performance.now() - startedAt)
-    if (names.length !== DUE) throw new Error(`claimed ${names.length} of ${DUE}`)
+    if (names.length !== DUE)
+      throw new Error(`a claim returned ${names.length} of ${DUE} due realms`)
   }
   return takesMs
 }

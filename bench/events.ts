@@ -43,7 +43,7 @@ type Scenario = (typeof scenarios)[number]
 
 interface Measured {
   readonly perSecond: number
-  /** Processor time of the coordinator for each order. */
+  /** Processor time of the coordinator for each order, in milliseconds. */
   readonly cpuMs: number
   readonly residentMb: number
 }
@@ -61,7 +61,7 @@ const system = opened.use(
 const coordinator = system.start('coordinator', { DEMO_API_URL: stub.url, LOG_LEVEL: 'warn' })
 await system.ready('coordinator')
 
-await runOrders() // V8 compiles the hot functions
+await runOrders() // a warm-up round, in which V8 compiles the hot functions
 const measured = new Map<Scenario, Measured[]>(scenarios.map((scenario) => [scenario, []]))
 for (let round = 0; round < ROUNDS; round += 1)
   for (const [scenario, results] of measured) {

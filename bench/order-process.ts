@@ -71,12 +71,14 @@ const chosen = entries
 const leaving = new AbortController()
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => leaving.abort())
 await using opened = new AsyncDisposableStack()
-// The benchmark uses local servers only. The processor time of a server in a container cannot be read, and fsync is off
-// in a PostgreSQL that the tests start.
+// The benchmark uses local servers only. The processor time of a server in a container cannot be read, and a PostgreSQL
+// server that the test setup starts runs without fsync.
 process.env['TEST_BACKENDS'] ??= 'local'
 opened.defer(await setupBackends())
 const stub = opened.use(await startStub())
-console.log(`Stub: ${stub.program}. CSV files ${args.disk ? 'on disk' : 'in memory'}.`)
+console.log(
+  `HTTP stub that the steps call: ${stub.program}. CSV files ${args.disk ? 'on disk' : 'in memory'}.`,
+)
 
 const optionsOf = (entry: Entry): StageOptions & { stub: number } => ({
   stub: stub.pid,
@@ -105,7 +107,7 @@ async function measureEntries(): Promise<void> {
           measure(entry, load(isSweep ? 0 : PACED_SECONDS), optionsOf(entry)),
         ),
       )
-  console.log(args['one-by-one'] ? '\nOne by one' : '\nAll at once')
+  console.log(args['one-by-one'] ? '\nTransactions one by one' : '\nAll transactions at once')
   printRates(measured)
   if (isSweep) return
   printRatios(measured)

@@ -99,7 +99,7 @@ const paced = await measureRounds(pacedSides, { warmUp: 0, rounds: PACED_ROUNDS 
   steady(pacedTarget(name), { perSecond: PACE, seconds: SECONDS }),
 )
 console.log(
-  `${PACE} requests a second, sent at their scheduled times; above: difference to the direct connection`,
+  `${PACE} requests a second, sent at their scheduled times; columns "above": difference to the direct connection`,
 )
 const row = (name: string) => {
   const middle = (of: (own: Measured, toUpstream: Measured) => number): string =>
@@ -132,7 +132,7 @@ async function gateway(checkout?: string): Promise<Proxy> {
       NODE_OPTIONS: `--cpu-prof --cpu-prof-dir=${values.profile}`,
     }),
   })
-  opened.defer(async () => void (await started.stop('SIGTERM'))) // it writes its profile on exit
+  opened.defer(async () => void (await started.stop('SIGTERM'))) // the gateway writes its CPU profile on exit
   return { url: started.url, pid: started.pid, key: system.serviceKey }
 }
 

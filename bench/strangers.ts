@@ -30,7 +30,7 @@ const REALMS = 20
 const CALLS_PER_SECOND = 50
 const REFRESHES_PER_SECOND = 5
 const WARM_UP_SECONDS = 5
-/** The limit for the p50 latency: at most a fifth above the latency without the clients. */
+/** The limit for the p50 latency of users: at most a fifth above their latency without the clients that have no key. */
 const MAX_SLOWDOWN = 1.2
 /** The limit for the memory: from the middle of the measurement to its end it may grow by a tenth or by 16 MB. */
 const MAX_GROWTH = 1.1
@@ -97,7 +97,7 @@ const crowd = opened.use(
     JSON.stringify(settings),
   ]),
 )
-// After the first interval all clients have sent a request.
+// After the first interval every client without a key has sent a request.
 await delay(everySeconds * 1_000)
 const samples: (readonly number[])[] = []
 const sampling = setInterval(() => samples.push(memory()), 1_000)
@@ -109,7 +109,7 @@ await crowd.stop('SIGKILL')
 
 const problems: string[] = []
 console.log(
-  `\n${count} clients without a key, a request of each every ${everySeconds} s; responses: ${JSON.stringify(counts)}`,
+  `\n${count} clients without a key, each with one request every ${everySeconds} s; responses: ${JSON.stringify(counts)}`,
 )
 console.table(
   Object.fromEntries(
@@ -137,7 +137,9 @@ console.table(
       const middle = median(all.slice(Math.floor(all.length / 3), Math.ceil((2 * all.length) / 3)))
       const end = median(all.slice(-5))
       if (end > Math.max(middle * MAX_GROWTH, middle + MAX_GROWTH_MB))
-        problems.push(`${service} grew from ${Math.round(middle)} to ${Math.round(end)} MB`)
+        problems.push(
+          `the memory of ${service} grew from ${Math.round(middle)} to ${Math.round(end)} MB`,
+        )
       return [
         service,
         {
@@ -150,7 +152,9 @@ console.table(
   ),
 )
 console.log(
-  problems.length === 0 ? 'Within the limits.' : `Not within the limits: ${problems.join('; ')}.`,
+  problems.length === 0
+    ? 'Latency and memory stayed within the limits.'
+    : `Limits were exceeded: ${problems.join('; ')}.`,
 )
 process.exitCode = problems.length === 0 ? 0 : 1
 

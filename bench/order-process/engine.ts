@@ -13,7 +13,7 @@ export type EngineName =
   | 'pg-boss'
   | 'restate'
 
-/** Addresses and folders. Each engine uses only some of them. */
+/** The addresses and folders that an engine may need. Each engine uses only some of them. */
 export interface EngineSettings {
   /** Maximum number of transactions in flight. */
   readonly concurrency: number

@@ -1,4 +1,4 @@
-/** Preloaded by a coordinator: sets `dispatch: 'inline'` for the repository's OrderProcess. */
+/** A coordinator process preloads this module, which sets `dispatch: 'inline'` for the repository's OrderProcess. */
 import { registerHooks } from 'node:module'
 
 registerHooks({

@@ -68,8 +68,8 @@ export async function startRestateServer(): Promise<RestateServer> {
 
 /**
  * Returns the path of the server binary. The binary is downloaded at the first run, because it has 200 MB and the
- * tests do not need it. The `bin` of the package that wraps the binary is not used: this script starts the binary
- * and does not stop it.
+ * tests do not need it. The `bin` script of the npm package is not used, because it starts the binary but does not
+ * stop it.
  */
 function restateProgram(): string {
   const name = `@restatedev/restate-server-${process.platform}-${process.arch}`

@@ -48,7 +48,9 @@ export function printRatios(measured: Rounds<Entry>): void {
     rows.push([entry.name, row])
   }
   if (ours.length === 0 || rows.length === 0) return
-  console.log('\nRatios, ours / peer (rate: more is better; CPU: less is better)')
+  console.log(
+    '\nRatios, this coordinator / other engine (rate: more is better; CPU: less is better)',
+  )
   console.table(Object.fromEntries(rows))
 }
 
@@ -87,7 +89,7 @@ function ratios(
  * transaction to its completion.
  */
 export function printLatencies(measured: Rounds<Entry>, perSecond: number): void {
-  console.log(`\n${perSecond} transactions a second`)
+  console.log(`\nLatencies at ${perSecond} transactions a second`)
   printTable(
     measured,
     ({ name }) => name,

@@ -1,5 +1,5 @@
-// The lower bound of a token request's cost: the handler reads token-service's record and sends the record as
-// stored, without decryption or checks.
+// The lower bound of a token request's cost: this handler reads the credential record of token-service and sends
+// the record as stored, without decryption or checks.
 import { servePeer } from './serve-peer.ts'
 
 const FIELDS = ['Name', 'Authenticator', 'Expiry', 'Version'] as const

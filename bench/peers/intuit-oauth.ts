@@ -1,6 +1,6 @@
-// intuit-oauth for several companies, used as its readme shows: Redis stores the token object as JSON,
-// `isAccessTokenValid()` checks the token before use, and an expired token is replaced by `refreshUsingToken()` and
-// SET.
+// The package intuit-oauth for several companies, used as its readme shows. Redis stores the token object as JSON,
+// `isAccessTokenValid()` checks the token before use, and `refreshUsingToken()` replaces an expired token, which is
+// then stored with SET.
 import OAuthClient from 'intuit-oauth'
 import { servePeer } from './serve-peer.ts'
 

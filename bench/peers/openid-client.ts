@@ -1,5 +1,5 @@
-// openid-client with a token store of the kind that its users write: Redis stores the token response and its expiry
-// as JSON, and an expired token is replaced by `refreshTokenGrant()` and SET.
+// The package openid-client with a token store of the kind that its users write. Redis stores the token response and
+// its expiry as JSON, and `refreshTokenGrant()` replaces an expired token, which is then stored with SET.
 import {
   allowInsecureRequests,
   ClientSecretBasic,

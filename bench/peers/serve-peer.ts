@@ -2,7 +2,7 @@ import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Redis } from 'ioredis'
 
-/** The settings that a benchmark passes to a peer in the peer's environment. */
+/** The settings that a benchmark passes, as an environment variable, to a peer: a program compared with ours. */
 export interface PeerSettings {
   readonly redisUrl: string
   readonly tokenEndpoint: string

@@ -1,6 +1,6 @@
 import type { AddressInfo } from 'node:net'
 
-/** The settings that the benchmark passes to a peer in the peer's environment. */
+/** The settings that the benchmark passes, as an environment variable, to a peer: a proxy compared with ours. */
 export interface ProxySettings {
   readonly upstream: string
   readonly realms: readonly string[]

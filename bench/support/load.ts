@@ -22,7 +22,7 @@ export interface LoadResult {
   readonly p99Ms: number
 }
 
-/** Sends `count` requests, each after the response to the previous request. */
+/** Sends `requests` requests, each after the response to the previous request. */
 export async function inTurn(target: Target, requests: number): Promise<void> {
   await using opened = new AsyncDisposableStack()
   const pool = opened.adopt(new Pool(target.origin, { connections: 1 }), (open) => open.close())
@@ -66,7 +66,7 @@ export async function steady(
   const inFlight: Promise<void>[] = []
   const startedAt = performance.now()
   const gapMs = 1_000 / perSecond
-  // A failed request must not reject unobserved: that would end the process at once, and the servers would keep running.
+  // Failures are collected, because an unhandled rejection would end this process at once and leave the servers running.
   const failures: unknown[] = []
   for (let n = 0; n < perSecond * seconds && failures.length === 0;) {
     const dueAt = startedAt + n * gapMs
