@@ -14,8 +14,8 @@ import { runProcess } from '../packages/shared/test-support/start-process.ts'
 import manifest from '../package.json' with { type: 'json' }
 
 /*
- * The root of a checkout with the `bin` of the real package.json, the real program file, and a bootstrap that only prints how
- * it was called.
+ * The root of a checkout with the `bin` of the real package.json, the real program file, and a bootstrap that only
+ * prints how it was called.
  */
 let root: string
 

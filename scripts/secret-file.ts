@@ -15,9 +15,9 @@ export const INIT = 0
 export const SANDBOX_DISCOVERY_URL = 'http://sandbox-provider:7220/.well-known/openid_configuration'
 
 /**
- * Name of the file in which the container `real-provider` stores why it rejected the settings. `init` runs next and fails with
- * the stored message. Compose continues even if the optional `real-provider` failed, so without this file `init`
- * would configure the sandbox instead.
+ * Name of the file in which the container `real-provider` stores why it rejected the settings. `init` runs next and
+ * fails with the stored message. Compose continues even if the optional `real-provider` failed, so without this file
+ * `init` would configure the sandbox instead.
  */
 export const PROVIDER_REJECTION = 'provider_rejection'
 

@@ -1,6 +1,7 @@
-// `npm run test:cluster`: runs all backends and services as a cluster of three machines in Docker, causes faults under load,
-// and prints what was lost. `-- --list` lists the faults, `-- <name>…` runs only the named faults, `-- --all` runs all, and
-// `-- --seed 7` repeats the random choices of a run. The exit code is 1 if a fault broke a promise of docs/clusters.md.
+// `npm run test:cluster`: runs all backends and services in Docker as a cluster of three machines, each simulated by
+// several containers, causes faults under load, and prints what was lost. `-- --list` lists the faults, `-- <name>…` runs
+// only the named faults, `-- --all` runs all, and `-- --seed 7` repeats the random choices of a run. The exit code is 1
+// if a fault broke a promise of docs/clusters.md.
 import { randomInt } from 'node:crypto'
 import { parseArgs } from 'node:util'
 import { isKept, type Round, roundTable } from '../packages/cli/src/chaos/verdict.ts'

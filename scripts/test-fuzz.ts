@@ -1,6 +1,6 @@
-// `npm run test:fuzz`: sends mutated requests, responses and messages to the services for five minutes. `--
-// --seconds 60` sets the duration, `-- --seed 7` selects other inputs, and `-- --target imports` tests a single target. `--
-// --target imports --seed 7 --seconds 0 --save <name>` stores the input of a seed as a permanent test case.
+// `npm run test:fuzz`: sends mutated requests, responses and messages to the services for five minutes.
+// `-- --seconds 60` sets the duration, `-- --seed 7` selects other inputs, and `-- --target imports` tests a single
+// target. `-- --target imports --seed 7 --seconds 0 --save <name>` stores the input of a seed as a permanent test case.
 import { randomInt } from 'node:crypto'
 import { parseArgs } from 'node:util'
 import { startVitest } from 'vitest/node'

@@ -66,7 +66,8 @@ export async function steady(
   const inFlight: Promise<void>[] = []
   const startedAt = performance.now()
   const gapMs = 1_000 / perSecond
-  // Failures are collected, because an unhandled rejection would end this process at once and leave the servers running.
+  // Failures are collected, because an unhandled rejection would end this process at once, and the servers would
+  // keep running.
   const failures: unknown[] = []
   for (let n = 0; n < perSecond * seconds && failures.length === 0;) {
     const dueAt = startedAt + n * gapMs
