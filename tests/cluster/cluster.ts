@@ -26,14 +26,14 @@ const portNames = [
 ] as const
 
 const ports = { redis: 6379, sentinel: 26379, rabbitmq: 5672, postgres: 5432 } as const
-/** The last part of the address of node 1 minus 1; node 2 and node 3 follow (compose.yaml). */
+/** The last number of an IPv4 address in compose.yaml is this number plus the number of the machine. */
 const firstHost = { redis: 10, sentinel: 20, rabbitmq: 30, postgres: 40 } as const
 type Server = keyof typeof firstHost
 const servers = Object.keys(firstHost) as Server[]
 
 /**
- * The containers of compose.yaml, with a project name, ports and a network of their own. It records which faults it has
- * caused, so that `repair` can end them.
+ * The containers of compose.yaml, with a project name, ports and a network of their own. An instance records which faults
+ * it has caused, so that `repair` can end them.
  */
 export class Cluster {
   readonly project = `integration-host-cluster-${process.pid}`
@@ -87,8 +87,8 @@ export class Cluster {
   }
 
   /**
-   * Starts the backends, and the services when the backends are complete: queues get a member on each node only if all
-   * nodes are there.
+   * Starts the backends, and starts the services when every backend is complete. Otherwise the coordinator would declare
+   * queues before all RabbitMQ nodes have joined, and these queues would lack members on the missing nodes.
    */
   async up(): Promise<void> {
     const outside = ['packet-filter', 'ingress', 'sandbox-provider']
@@ -111,7 +111,7 @@ export class Cluster {
     return (await runDocker(args, this.#env, AbortSignal.timeout(60_000))).text
   }
 
-  /** Kills containers at once, as a loss of power does. Those that do not run any more are skipped. */
+  /** Kills containers at once, as a power failure does. Containers that are already stopped are skipped. */
   async kill(...names: readonly string[]): Promise<void> {
     const running = names.filter((name) => !this.#stopped.has(name))
     for (const name of running) this.#stopped.add(name)
@@ -136,8 +136,8 @@ export class Cluster {
   }
 
   /**
-   * Drops packets between a server and other addresses; `to` drops only those that the server would receive. Without
-   * `peers`, all packets are dropped.
+   * Drops all packets between a container and the addresses `peers`. With the direction `to`, drops only packets that the
+   * container would receive. Without `peers`, drops all packets of the container.
    */
   async cut(name: string, peers?: readonly string[], direction: 'both' | 'to' = 'both') {
     const rules =
@@ -151,7 +151,7 @@ export class Cluster {
     await this.#filter(name, rules.map((rule) => `iptables -A ${rule} -j DROP`).join(' && '))
   }
 
-  /** Ends all partitions. */
+  /** Ends all network partitions that `cut` has caused. */
   async join(): Promise<void> {
     await Promise.all(
       [...this.#filtered]
@@ -180,12 +180,12 @@ export class Cluster {
     return machines.filter((n) => n !== machine)
   }
 
-  /** Returns the addresses of a server's other nodes. */
+  /** Returns the addresses of the servers of the same kind on the other machines. */
   peers(server: Server, machine: Machine): readonly string[] {
     return this.others(machine).map((n) => this.address(server, n))
   }
 
-  /** Returns the addresses of the other Redis servers and of all Sentinels. */
+  /** Returns the addresses of the Redis servers on the other machines, and of all Sentinels. */
   redisPeers(machine: Machine): readonly string[] {
     return [...this.peers('redis', machine), ...machines.map((n) => this.address('sentinel', n))]
   }
@@ -221,7 +221,7 @@ export class Cluster {
     return primaries.length === 1 ? (primaries[0] ?? null) : null
   }
 
-  /** Runs a query on a PostgreSQL server; `null` if it fails. */
+  /** Runs a query on a PostgreSQL server; returns its output, or `null` if the query failed. */
   async query(machine: Machine, sql: string, seconds = 5): Promise<string | null> {
     const psql = [
       'timeout',
@@ -255,7 +255,7 @@ export class Cluster {
     if (postgres === null) return false
     const standbys = `SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'`
     if ((await this.query(postgres, standbys)) !== '2') return false
-    // A node that is not yet part of the cluster, or belongs to a minority, does not listen.
+    // A RabbitMQ node does not listen while it has not joined the cluster, or while it belongs to a minority.
     const listening = await Promise.all(
       machines.map((n) =>
         this.exec(`rabbitmq-${n}`, 'bash', '-c', 'exec 3<>/dev/tcp/127.0.0.1/5672'),
@@ -303,7 +303,7 @@ export class Cluster {
     return ['compose', '--env-file', '/dev/null', '--project-name', this.project]
   }
 
-  /** Returns the addresses of all nodes of a server, as a URL lists them. */
+  /** Returns the addresses of the servers of one kind on all machines, as a comma-separated list for a URL. */
   #listed(server: Server): string {
     return machines.map((n) => `${this.address(server, n)}:${ports[server]}`).join(',')
   }

@@ -4,14 +4,14 @@ import { expect, until } from '../compose/check.ts'
 import type { Cluster, Machine } from './cluster.ts'
 
 const FAILOVER_SECONDS = 60
-/** When the primary of PostgreSQL is unavailable for so long, a standby is promoted. */
+/** How long the PostgreSQL primary is unavailable before a standby is promoted. */
 const PROMOTION_AFTER_MS = 3_000
 const HOLD_MS = 5_000
 
-/** Returns one of the entries, of which there must be at least one. */
+/** Returns a random entry of a list that is not empty. */
 export function oneOf<Entry>(entries: readonly Entry[], random: Random): Entry {
   const entry = entries[Math.floor(random() * entries.length)]
-  if (entry === undefined) throw new RangeError('there is no entry to choose')
+  if (entry === undefined) throw new RangeError('the list to choose from is empty')
   return entry
 }
 
@@ -35,13 +35,13 @@ export function otherRedisPrimary(cluster: Cluster, lost: Machine): Promise<void
 
 export async function postgresPrimary(cluster: Cluster): Promise<Machine> {
   const primary = await cluster.postgresPrimary()
-  expect(primary !== null, 'there is not exactly one primary of PostgreSQL')
+  expect(primary !== null, 'the number of PostgreSQL primaries is not 1')
   return primary
 }
 
 /**
- * Promotes the standby that has received most. Every acknowledged commit is on one of the two standbys, and the other
- * one may be behind, and follows it from then on.
+ * Promotes the PostgreSQL standby that has received most of the write-ahead log, and makes the other standby follow it.
+ * Every acknowledged commit is on at least one of the two standbys, and the other one may be behind.
  */
 export async function promoteStandby(cluster: Cluster, lost: Machine): Promise<void> {
   const received = `SELECT pg_wal_lsn_diff(pg_last_wal_receive_lsn(), '0/0')`
@@ -57,7 +57,8 @@ export async function promoteStandby(cluster: Cluster, lost: Machine): Promise<v
   expect(best !== undefined, 'no standby responds')
   const promoted = await cluster.query(best.machine, 'SELECT pg_promote(true, 20)', 25)
   expect(promoted === 't', `PostgreSQL ${best.machine} was not promoted`)
-  // With a list of servers, a standby would wait for a dead one until TCP gives up: it ignores `connect_timeout`.
+  // The other standby gets the address of a single server. With a list, it would wait for a dead server until TCP times
+  // out, because a standby ignores `connect_timeout`.
   const other = cluster.others(lost).find((machine) => machine !== best.machine)
   if (other === undefined) return
   const address = cluster.address('postgres', best.machine)
@@ -66,7 +67,7 @@ export async function promoteStandby(cluster: Cluster, lost: Machine): Promise<v
   await cluster.query(other, 'SELECT pg_reload_conf()')
 }
 
-/** Cuts the primary of PostgreSQL off from `peers`, or from everything, and promotes a standby. */
+/** Cuts the PostgreSQL primary off from `peers`, or from everything if `peers` is absent, and promotes a standby. */
 export async function cutPostgresPrimary(
   cluster: Cluster,
   peers?: readonly string[],
@@ -76,11 +77,12 @@ export async function cutPostgresPrimary(
   await delay(PROMOTION_AFTER_MS)
   await promoteStandby(cluster, primary)
   await delay(HOLD_MS)
-  // An outdated primary must not return as one (fencing): it is copied from the new one at its start.
+  // Fencing: the outdated primary must not accept writes when the partition ends. It is killed here, and it copies the
+  // data of the new primary when it starts again.
   await cluster.kill(`postgres-${primary}`)
 }
 
-/** Stops and starts groups of containers one after the other; the next one when the cluster is complete again. */
+/** Restarts groups of containers. Each group follows when the cluster is complete again after the previous group. */
 export async function restartInTurn(
   cluster: Cluster,
   groups: readonly (readonly string[])[],

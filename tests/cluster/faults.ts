@@ -15,12 +15,12 @@ import {
 export interface Fault {
   readonly name: string
   readonly does: string
-  /** Whether the fault is one of those that run by default. */
+  /** Whether the fault runs if the caller names no faults. */
   readonly isDefault?: true
   /**
-   * How long the provider accepts a refresh token after its rotation; 0 by default. It is above 0 only if the fault takes
-   * a token-service away: a process that is lost between the provider's response and the commit takes the only copy of
-   * the new token with it.
+   * How long the provider accepts a refresh token after its rotation; 0 by default. It is above 0 only if the fault stops
+   * a token-service. If a token-service is lost between the provider's response and the commit, the only copy of the new
+   * token is lost as well, and the grant survives only with this grace period.
    */
   readonly graceSeconds?: number
   /** Causes the fault. `Cluster.repair` ends it. */
@@ -28,7 +28,7 @@ export interface Fault {
 }
 
 const GRACE_SECONDS = 60
-/** How long a fault goes on after the failover, so that the services have to do without the lost server. */
+/** How long a fault continues after the failover, so that the services must work without the lost server. */
 const HOLD_MS = 5_000
 
 const redis: readonly Fault[] = [
@@ -139,7 +139,7 @@ const rabbitmq: readonly Fault[] = [
     async cause(cluster, random) {
       const node = oneOf([1, 2, 3] as const, random)
       await cluster.cut(`rabbitmq-${node}`, cluster.peers('rabbitmq', node))
-      // The node notices it after 8 s (`net_ticktime`) and pauses itself.
+      // The node notices the partition after 8 s (`net_ticktime`) and pauses itself, because it is in the minority.
       await delay(8_000 + HOLD_MS)
     },
   },
@@ -280,7 +280,8 @@ async function loseMachine(
   }
   await otherRedisPrimary(cluster, machine)
   await delay(HOLD_MS)
-  // An outdated primary must not return as one (fencing): it is copied from the new one at its start.
+  // Fencing: the outdated primary must not accept writes when its machine returns. It is killed here, and it copies the
+  // data of the new primary when it starts again.
   if (database === machine) await cluster.kill(`postgres-${machine}`)
 }
 

@@ -9,7 +9,7 @@ import type { Fault } from './faults.ts'
 
 const COMPANIES = 60
 const RATES = { orders: 8, reads: 30, connects: 0.5 }
-/** Every company is due for a refresh several times during a fault. */
+/** The lifetime of an access token is so short that every company needs several refreshes during a fault. */
 const ACCESS_TOKEN_SECONDS = 8
 const CALL_DEADLINE_MS = 15_000
 const WARM_UP_MS = 4_000
@@ -24,7 +24,7 @@ export interface RunOptions {
 /**
  * Causes the faults one after the other, each under load.
  *
- * @throws {Error} if companies cannot be connected before a fault, or `signal` is aborted.
+ * @throws {Error} if companies cannot be connected before a fault, or if `signal` is aborted
  */
 export async function runFaults(
   cluster: Cluster,
@@ -51,7 +51,7 @@ export async function runFaults(
       companies,
       rates: RATES,
       prefix: `r${index}`,
-      // The fault begins at another moment of the tokens' lives with each seed.
+      // The random warm-up lets the fault begin at a different time before the tokens expire for each seed.
       warmUpMs: WARM_UP_MS + random() * ACCESS_TOKEN_SECONDS * 500,
       recoveryMs: RECOVERY_MS,
       disturb: async () => {

@@ -1,2 +1,3 @@
-# Sourced by the image when it creates the database: `all` in pg_hba.conf does not include replication.
+# The entrypoint of the image sources this file when it creates the database. It allows replication connections, which
+# `all` in pg_hba.conf does not include.
 echo 'host replication all all trust' >>"$PGDATA/pg_hba.conf"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs a PostgreSQL server. Usage: postgres.sh <own number> <address of server 1> <of server 2> <of server 3>
 #
-# Server 1 creates the database. A server becomes a standby if another server is the primary, also if it was the primary
-# before: its data may contain what the new primary does not have, so it is replaced by a copy. A commit needs one standby.
+# Server 1 creates the database. A server that starts while another server is the primary becomes a standby. If it was
+# the primary before, its data may contain commits that the new primary does not have. Therefore its data is deleted and
+# copied from the new primary. A commit waits for one standby.
 set -eu
 own=$1
 shift
@@ -18,7 +19,7 @@ primary() {
   return 1
 }
 
-# Writes which server is the primary. The cluster test changes it when it promotes another one.
+# Sets the primary that this standby follows. When the cluster test promotes another server, it changes this setting.
 follow() {
   echo "primary_conninfo = 'host=$1 user=postgres application_name=postgres$own'" >>"$PGDATA/postgresql.auto.conf"
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs a Redis server. Usage: redis.sh <own address> <address of the first primary>
-# Sentinel writes changes of the role into the configuration file, which a restarted container keeps.
+# When Sentinel changes the role of a server, Redis writes the new role into its configuration file. A restarted
+# container keeps this file.
 set -eu
 if [ ! -f /data/redis.conf ]; then
   cat >/data/redis.conf <<END
