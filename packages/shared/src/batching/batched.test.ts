@@ -33,7 +33,7 @@ const valueOf = (result: PromiseSettledResult<number>) =>
   result.status === 'fulfilled' ? result.value : (result.reason as Error).message
 
 describe('the function returned by batched', () => {
-  it('runs calls as one batch if they are made in one turn or while another batch is in flight', async () => {
+  it('batched runs calls as one batch if they are made in one turn of the event loop or while another batch is in flight', async () => {
     const { double, batches, settled, turn } = fixture()
     const first = [double(1), double(2)]
     await turn()
@@ -46,20 +46,20 @@ describe('the function returned by batched', () => {
     expect(results.map(valueOf)).toEqual([2, 4, 6, 8, 10])
   })
 
-  it('splits calls into batches of at most the maximum size', async () => {
+  it('batched splits calls into batches of at most the maximum size', async () => {
     const { double, batches, settled } = fixture({ maxSize: 2 })
     await settled([1, 2, 3, 4, 5].map(double))
     expect(batches).toEqual([[1, 2], [3, 4], [5]])
   })
 
-  it('repeats the calls of a failed batch one by one, so that only the bad call fails', async () => {
+  it('batched repeats the calls of a failed batch one by one, so that only the bad call fails', async () => {
     const { double, batches, settled } = fixture()
     const results = await settled([1, 13, 3].map(double))
     expect(batches).toEqual([[1, 13, 3], [1], [13], [3]])
     expect(results.map(valueOf)).toEqual([2, 'not 13', 6])
   })
 
-  it('fails all calls of a failed batch if retries are disabled', async () => {
+  it('batched fails all calls of a failed batch if retries are disabled', async () => {
     const { double, batches, settled } = fixture({ retries: false })
     const results = await settled([1, 13, 3].map(double))
     expect(batches).toEqual([[1, 13, 3]])

@@ -42,7 +42,7 @@ async function another({ isNobody = false } = {}): Promise<
 }
 
 describe('the lock of a data folder', () => {
-  it('rejects further locks by any process, including the owner, until the lock is released', async () => {
+  it('a locked data folder cannot be locked again by any process, including the owner, until the lock is released', async () => {
     const unlock = await lockFolder(folder, file)
     await expect(lockFolder(folder, file)).rejects.toMatchObject(REFUSED)
     {
@@ -53,7 +53,7 @@ describe('the lock of a data folder', () => {
     await expect(takenAndFreed()).resolves.toBeUndefined()
   })
 
-  it('releases the lock of a data folder as soon as its process is killed', async () => {
+  it('the lock of a data folder is released as soon as the OS process that holds it is killed', async () => {
     {
       await using other = await another()
       expect(other.says).toBe('locked')
@@ -61,13 +61,13 @@ describe('the lock of a data folder', () => {
     await expect(takenAndFreed()).resolves.toBeUndefined()
   })
 
-  it('keeps the lock of a data folder while its process is suspended', async () => {
+  it('a suspended OS process keeps its lock of a data folder', async () => {
     await using other = await another()
     other.signal('SIGSTOP')
     await expect(takenAndFreed()).rejects.toMatchObject(REFUSED)
   })
 
-  it('grants the lock to one of several concurrent processes, also after its previous owner was killed', async () => {
+  it('one of several concurrent OS processes gets the lock of a data folder, also after the previous owner was killed', async () => {
     for (let round = 1; round <= 2; round += 1) {
       await using all = new AsyncDisposableStack()
       const others = await Promise.all(Array.from({ length: 6 }, () => another()))
@@ -76,7 +76,7 @@ describe('the lock of a data folder', () => {
     }
   })
 
-  it('reports the reason if the lock file cannot be opened', async () => {
+  it('lockFolder reports the reason if the lock file cannot be opened', async () => {
     await mkdir(`${file}.lock.sqlite`)
     await expect(takenAndFreed()).rejects.toMatchObject({
       name: 'StartupError',
@@ -84,7 +84,7 @@ describe('the lock of a data folder', () => {
     })
   })
 
-  it('reports the reason if the data folder is a file', async () => {
+  it('lockFolder reports the reason if the data folder is a file', async () => {
     await writeFile(file, '')
     await expect(lockFolder(file, join(file, 'store'))).rejects.toMatchObject({
       name: 'StartupError',
@@ -92,7 +92,7 @@ describe('the lock of a data folder', () => {
     })
   })
 
-  it('grants the lock to one of several concurrent attempts in one process, and leaves the lock file empty', async () => {
+  it('one of several concurrent attempts in one OS process gets the lock of a data folder, and the lock file stays empty', async () => {
     const all = await Promise.allSettled(Array.from({ length: 10 }, () => lockFolder(folder, file)))
     expect(all.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
     await using other = await another()
@@ -100,7 +100,7 @@ describe('the lock of a data folder', () => {
     expect((await stat(`${file}.lock.sqlite`)).size).toBe(0)
   })
 
-  it('fails to acquire the lock if the lock file is read-only', async () => {
+  it('lockFolder fails if the lock file is read-only', async () => {
     await takenAndFreed()
     await chmod(`${file}.lock.sqlite`, 0o444)
     await chmod(folder, 0o777)

@@ -9,7 +9,7 @@ describe('writeFileAtomic', () => {
   beforeEach(async () => void (folder = await mkdtemp(join(tmpdir(), 'atomic-'))))
   afterEach(() => rm(folder, { recursive: true }))
 
-  it('creates a file that only its owner can read', async () => {
+  it('writeFileAtomic creates a file that only its owner can read', async () => {
     const path = join(folder, 'secrets')
     await writeFileAtomic(path, 'content')
     expect(await readFile(path, 'utf8')).toBe('content')
@@ -17,7 +17,7 @@ describe('writeFileAtomic', () => {
     expect(await readdir(folder)).toEqual(['secrets'])
   })
 
-  it('replaces the content and the permissions of an existing file', async () => {
+  it('writeFileAtomic replaces the content and the permissions of an existing file', async () => {
     const path = join(folder, 'report')
     await writeFile(path, 'a much longer previous content', { mode: 0o600 })
     await writeFileAtomic(path, Buffer.from('new'), { mode: 0o644 })
@@ -25,7 +25,7 @@ describe('writeFileAtomic', () => {
     expect((await stat(path)).mode & 0o777).toBe(0o644)
   })
 
-  it('corrects the permissions of a temporary file that a crash left behind', async () => {
+  it('writeFileAtomic corrects the permissions of a temporary file that a crash left behind', async () => {
     const path = join(folder, 'secrets')
     await writeFile(`${path}.tmp`, 'half')
     await chmod(`${path}.tmp`, 0o666)
@@ -33,7 +33,7 @@ describe('writeFileAtomic', () => {
     expect((await stat(path)).mode & 0o777).toBe(0o600)
   })
 
-  it('removes the temporary file and keeps the existing content when the rename fails', async () => {
+  it('writeFileAtomic removes the temporary file and keeps the existing content when the rename fails', async () => {
     const path = join(folder, 'taken')
     await mkdir(join(path, 'child'), { recursive: true })
     await expect(writeFileAtomic(path, 'content')).rejects.toThrow(/EISDIR|ENOTEMPTY|EEXIST/)

@@ -39,7 +39,7 @@ const openOnes = (sockets: readonly Socket[]): boolean[] =>
   sockets.map(({ destroyed }) => !destroyed)
 
 describe('accepting a connection at the limit', () => {
-  it('replaces the unauthenticated connection that has been idle longest', () => {
+  it('at the connection limit, a new connection replaces the unauthenticated one that has been idle longest', () => {
     const sockets = [open({ served: true }), open(), open({ served: true })]
     wait(10)
     begin(sockets[0] as Socket)
@@ -49,14 +49,14 @@ describe('accepting a connection at the limit', () => {
     expect(closed).toEqual(['room'])
   })
 
-  it('replaces an unauthenticated connection rather than an authenticated one that has been idle longer', () => {
+  it('at the connection limit, a new connection replaces an unauthenticated one rather than an authenticated one that has been idle longer', () => {
     const sockets = [open({ isKeyed: true }), open({ isKeyed: true })]
     wait(60_000)
     sockets.push(open(), open())
     expect(openOnes(sockets)).toEqual([true, true, false, true])
   })
 
-  it('replaces the authenticated connection that has been idle longest if all others have requests in flight', () => {
+  it('at the connection limit, a new connection replaces the authenticated one that has been idle longest if all others have requests in flight', () => {
     const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
     begin(sockets[0] as Socket)
     wait(1_000)
@@ -64,7 +64,7 @@ describe('accepting a connection at the limit', () => {
     expect(openOnes(sockets)).toEqual([true, false, true, true])
   })
 
-  it('replaces an unauthenticated connection if its request body has not arrived', () => {
+  it('at the connection limit, a new connection replaces an unauthenticated one whose request body has not arrived', () => {
     const sockets = [open({ isKeyed: true }), open(), open({ isKeyed: true })]
     begin(sockets[1] as Socket, { complete: false })
     wait(60_000)
@@ -76,26 +76,29 @@ describe('accepting a connection at the limit', () => {
     ['a request in flight', begin],
     ['a request whose body is arriving', (socket) => begin(socket, { complete: false })],
     [
-      'a response that is not sent completely',
+      'a response of which the server has sent only a part',
       (socket) => void Object.defineProperty(socket, 'writableLength', { value: 1 }),
     ],
-  ])('closes the new connection if all others are authenticated and %s', (_, occupy) => {
-    const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
-    sockets.forEach(occupy)
-    wait(3_600_000)
-    sockets.push(open())
-    expect(openOnes(sockets)).toEqual([true, true, true, false])
-    expect(closed).toEqual(['full'])
-  })
+  ])(
+    'at the connection limit, a new connection is closed if all others are authenticated and have %s',
+    (_, occupy) => {
+      const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
+      sockets.forEach(occupy)
+      wait(3_600_000)
+      sockets.push(open())
+      expect(openOnes(sockets)).toEqual([true, true, true, false])
+      expect(closed).toEqual(['full'])
+    },
+  )
 
-  it('closes the new connection if all others are authenticated and have received a response within the last second', () => {
+  it('at the connection limit, a new connection is closed if all others are authenticated and have received a response within the last second', () => {
     const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
     wait(999)
     sockets.push(open())
     expect(openOnes(sockets)).toEqual([true, true, true, false])
   })
 
-  it('replaces an unauthenticated connection after ten seconds in flight if no other can be closed', () => {
+  it('at the connection limit, a new connection replaces an unauthenticated one with a request in flight for ten seconds if no other can be closed', () => {
     const sockets = Array.from({ length: LIMIT }, () => open())
     for (const socket of sockets) begin(socket)
     wait(9_999)
@@ -107,7 +110,7 @@ describe('accepting a connection at the limit', () => {
   })
 })
 
-it('closes an unauthenticated connection five seconds after its last response, and keeps authenticated ones open', () => {
+it('the server closes an unauthenticated connection five seconds after its last response, and keeps authenticated ones open', () => {
   const idle = open({ served: true })
   const others = [open({ isKeyed: true }), open({ served: true })]
   begin(others[1] as Socket)
@@ -120,7 +123,7 @@ it('closes an unauthenticated connection five seconds after its last response, a
   expect(closed).toEqual(['idle'])
 })
 
-it('closes an unauthenticated connection on which no request has begun for 30 seconds', () => {
+it('the server closes an unauthenticated connection on which no request has begun for 30 seconds', () => {
   const silent = open()
   const others = [open({ isKeyed: true }), open()]
   begin(others[1] as Socket)

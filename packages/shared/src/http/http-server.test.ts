@@ -4,7 +4,7 @@ import { Hono } from 'hono'
 import { expect, it, vi } from 'vitest'
 import { honoListener, listen, rawResponse } from './http-server.ts'
 
-it('shuts down immediately if a client opened a connection in advance and never used it', async () => {
+it('the HTTP server shuts down immediately if a client opened a connection in advance and never used it', async () => {
   const server = await listen((_request, response) => response.end(), {
     host: '127.0.0.1',
     port: 0,
@@ -18,7 +18,7 @@ it('shuts down immediately if a client opened a connection in advance and never 
   expect(socket.destroyed).toBe(true)
 })
 
-it('closes every connection after the drain time, including connections not served by node:http', async () => {
+it('the HTTP server closes every connection after the drain time, including connections not served by node:http', async () => {
   const server = await listen((_request, response) => response.end(), {
     host: '127.0.0.1',
     port: 0,
@@ -37,7 +37,7 @@ it('closes every connection after the drain time, including connections not serv
   expect(theirs.destroyed).toBe(true)
 })
 
-it('sends the headers of all middleware before the body that a handler writes to the raw response', async () => {
+it('the HTTP server sends the headers of all middleware before the body that a handler writes to the raw response', async () => {
   const app = new Hono()
   app.use(async (c, next) => {
     await next()
@@ -57,7 +57,7 @@ it('sends the headers of all middleware before the body that a handler writes to
   expect([head.status, head.headers.get('X-Later'), await head.text()]).toEqual([200, 'yes', ''])
 })
 
-it('responds with the error that a handler throws while opening a raw response', async () => {
+it('the HTTP server responds with the error that a handler throws while opening a raw response', async () => {
   const app = new Hono()
   app.onError((_, c) => c.text('full', 503))
   app.get('/', (c) =>
@@ -71,10 +71,14 @@ it('responds with the error that a handler throws while opening a raw response',
 })
 
 it.each([
-  ['400 to a malformed request', 'malformed\r\n\r\n', 400],
-  ['417 to an unknown Expect', 'GET / HTTP/1.1\r\nHost: x\r\nExpect: all\r\n\r\n', 417],
+  ['400 response to a malformed request', 'malformed\r\n\r\n', 400],
+  [
+    '417 response to an unknown Expect header',
+    'GET / HTTP/1.1\r\nHost: x\r\nExpect: all\r\n\r\n',
+    417,
+  ],
 ])(
-  'closes a connection after 30 s whose client keeps it open after a %s',
+  'the HTTP server closes a connection after 30 s if the client does not close it after a %s',
   async (_, text, status) => {
     vi.useFakeTimers({ toFake: ['performance', 'setInterval', 'clearInterval'] })
     try {

@@ -15,11 +15,11 @@ const get = async (path: string) => {
 
 describe('the middleware onlyKnownQuery', () => {
   it.each(['/list', '/list?', '/list?limit=1', '/list?limit=1&cursor=a&limit=2', '/read'])(
-    'accepts a request for %s, whose query parameters are all known',
+    'onlyKnownQuery accepts a request for %s, whose query parameters are all known',
     async (path) => expect((await get(path)).status).toBe(200),
   )
 
-  it('names the unknown query parameter and the allowed names in the error, without the value', async () => {
+  it('the error for an unknown query parameter contains its name and the allowed names, but not its value', async () => {
     expect(await get('/list?limit=1&limt=secret')).toMatchObject({
       status: 400,
       body: {
@@ -30,14 +30,14 @@ describe('the middleware onlyKnownQuery', () => {
     })
   })
 
-  it('rejects every query parameter if no names are allowed', async () => {
+  it('onlyKnownQuery rejects every query parameter if no names are allowed', async () => {
     expect((await get('/read?a=1&b=2')).body['detail']).toBe(
       'a: is not a query parameter of this path; b: is not a query parameter of this path (none is allowed here)',
     )
   })
 
   it.each(['Limit', '%6cimi%74%00', '__proto__', 'constructor', 'x'.repeat(10_000)])(
-    'rejects the query parameter %s and shows at most 64 characters of its name',
+    'onlyKnownQuery rejects the query parameter %s and shows at most 64 characters of its name',
     async (name) => {
       const { status, body } = await get(`/list?${name}=1`)
       expect([status, String(body['detail']).length < 200]).toEqual([400, true])

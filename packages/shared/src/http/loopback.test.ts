@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { isLoopback } from './loopback.ts'
 
 it.each(['localhost', '127.0.0.1', '127.10.0.2', '[::1]'])(
-  'accepts %s as a loopback host',
+  'isLoopback accepts %s as a loopback host',
   (name) => {
     expect(isLoopback(name)).toBe(true)
   },
@@ -18,6 +18,6 @@ it.each([
   '127.0.0.1.example.com',
   'localhost.example.com',
   '[::ffff:127.0.0.1]',
-])('rejects %j as a loopback host', (name) => {
+])('isLoopback rejects %j as a loopback host', (name) => {
   expect(isLoopback(name)).toBe(false)
 })

@@ -16,7 +16,7 @@ const statusOf = async (headers: Record<string, string>, origin = 'http://localh
   (await app.request(`${origin}/`, { headers: { Host: 'localhost:7216', ...headers } })).status
 
 it.each([{}, { 'Sec-Fetch-Site': 'same-origin' }, { 'Sec-Fetch-Site': 'none' }])(
-  'serves a request with the headers %j, which its own page or no page has caused',
+  'the service accepts a request with the headers %j, which a browser sends for a page of the service or for no page',
   async (headers) => expect(await statusOf(headers)).toBe(200),
 )
 
@@ -27,20 +27,21 @@ it.each([
   { 'Sec-Fetch-Site': '' },
   { 'Sec-Fetch-Site': 'same-origin', Origin: 'http://localhost:3000' },
   { 'Sec-Purpose': 'prefetch' },
-])('rejects a request with the headers %j, which another origin may have caused', async (headers) =>
-  expect(await statusOf(headers)).toBe(403),
+])(
+  'the service rejects a request with the headers %j, which a page of another origin may have caused',
+  async (headers) => expect(await statusOf(headers)).toBe(403),
 )
 
 it.each(['demo-api', 'demo-api:7216', '127.0.0.1:7216', '[::1]:7216'])(
-  'serves a request whose Host is %s',
+  'the service accepts a request whose Host header is %s',
   async (host) => expect(await statusOf({ Host: host })).toBe(200),
 )
 
 it.each(['evil.example', '127.0.0.1.evil.example', 'demo-api.evil.example'])(
-  'rejects a request whose Host is %s with 421',
+  'the service responds 421 to a request whose Host header is %s',
   async (host) => expect(await statusOf({ Host: host })).toBe(421),
 )
 
-it('rejects a request whose absolute-form target names a foreign host, regardless of its Host header', async () => {
+it('the service rejects a request whose absolute-form target has a foreign host, regardless of the Host header', async () => {
   expect(await statusOf({}, 'http://evil.example')).toBe(421)
 })

@@ -23,7 +23,7 @@ describe('parseRetryAfter', () => {
     ['Thu Jan  1 00:01:00 2026', 60_000],
     ['Thu, 01 Jan 2015 00:00:00 GMT', 0],
     ['Thu, 01 Jan 2026 00:01:00 PST', null],
-  ])('reads the Retry-After value %j as %j ms', (header, expected) => {
+  ])('parseRetryAfter reads the Retry-After value %j as %j ms', (header, expected) => {
     expect(parseRetryAfter(header, now)).toBe(expected)
   })
 })

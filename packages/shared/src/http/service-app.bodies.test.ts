@@ -55,26 +55,26 @@ describe('the request body limit of a service', () => {
       outgoing.end()
     })
 
-  it('accepts a chunked body within the limit, and keeps the request headers', async () => {
+  it('a service accepts a chunked request body within the size limit, and keeps the request headers', async () => {
     const response = await send('POST', ['12345', '67890'])
     expect(response).toEqual({ status: 200, text: JSON.stringify({ length: 10, type: 'yes' }) })
   })
 
-  it('accepts a PUT without a body', async () => {
+  it('a service accepts a PUT request without a body', async () => {
     expect(await send('PUT', [])).toMatchObject({ status: 200 })
   })
 
-  it('rejects a chunked body beyond the limit with 413', async () => {
+  it('a service responds 413 to a chunked request body beyond the size limit', async () => {
     const response = await send('POST', ['12345', '678901'])
     expect(response.status).toBe(413)
     expect(JSON.parse(response.text)).toMatchObject({ code: 'payload_too_large' })
   })
 
-  it('rejects a Content-Length beyond the limit with 413', async () => {
+  it('a service responds 413 to a Content-Length beyond the size limit', async () => {
     expect(await send('POST', ['12345678901'], 11)).toMatchObject({ status: 413 })
   })
 
-  it('does not count a chunked body that the client ends early as a failure of the service', async () => {
+  it('a service does not count it as its own failure if the client ends a chunked request body early', async () => {
     const socket = connect(server.port, '127.0.0.1')
     socket.write(
       'POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n',

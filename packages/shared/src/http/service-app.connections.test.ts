@@ -43,7 +43,7 @@ async function start(keys: readonly Secret[] | null) {
 }
 
 it.each(['/thing', '/health/live', '/nothing'])(
-  'closes the connection after a request for %s without a key',
+  'a service closes the connection after a request for %s without a service key',
   async (path) => {
     const get = await start([new Secret(KEY)])
     expect(await get(path)).toMatchObject({ connection: 'close' })
@@ -53,7 +53,7 @@ it.each(['/thing', '/health/live', '/nothing'])(
   },
 )
 
-it('keeps a connection open after one authenticated request, also for later requests without a key', async () => {
+it('a service keeps a connection open after one authenticated request, also for later requests without a service key', async () => {
   const get = await start([new Secret(KEY)])
   const kept = { connection: 'keep-alive', 'keep-alive': 'timeout=65' }
   expect(await get('/thing', { Authorization: `Bearer ${KEY}` })).toMatchObject(kept)
@@ -61,14 +61,14 @@ it('keeps a connection open after one authenticated request, also for later requ
   expect(await get('/thing')).toMatchObject({ status: 401, ...kept })
 })
 
-it('keeps a connection open after a request with a valid key for a path that requires none', async () => {
+it('a service keeps a connection open after a request with a valid service key for a path that requires no key', async () => {
   const get = await start([new Secret(KEY)])
   expect(await get('/metrics', { Authorization: `Bearer ${KEY}` })).toMatchObject({
     connection: 'keep-alive',
   })
 })
 
-it('announces an idle time of five seconds if the service has no keys', async () => {
+it('a service without service keys announces an idle time of five seconds for its connections', async () => {
   const get = await start(null)
   expect(await get('/thing')).toMatchObject({
     connection: 'keep-alive',

@@ -57,7 +57,7 @@ function serve(lines?: string[]) {
 }
 
 describe('the HTTP app of a service', () => {
-  it('accepts callers with any of the service keys and rejects all others', async () => {
+  it('a service accepts callers with any of the service keys and rejects all others', async () => {
     const { call } = serve()
     expect((await call('/things/1')).status).toBe(200)
     expect((await call('/things/1', { key: 'o'.repeat(32) })).status).toBe(200)
@@ -84,20 +84,20 @@ describe('the HTTP app of a service', () => {
   })
 
   it.each(['/open', '/health/live', '/metrics', '/openapi.json', '/docs'])(
-    'serves %s without a service key',
+    'a service responds to a request for %s without a service key',
     async (path) => {
       expect((await serve().call(path, { key: null })).status).toBe(200)
     },
   )
 
   it.each(['/open/', '//open', '/OPEN', '/things/1?/health/live', '/nothing'])(
-    'requires a service key for %s',
+    'a service requires a service key for %s',
     async (path) => {
       expect((await serve().call(path, { key: null })).status).toBe(401)
     },
   )
 
-  it('responds with 404 to an unknown path, and with 405 and Allow to an unsupported method', async () => {
+  it('a service responds 404 to an unknown path, and 405 with an Allow header to an unsupported method', async () => {
     const { call } = serve()
     expect((await call('/nothing')).status).toBe(404)
     const response = await call('/things/1', { method: 'DELETE' })
@@ -105,7 +105,7 @@ describe('the HTTP app of a service', () => {
     expect((await call('/things', { method: 'GET' })).headers.get('Allow')).toBe('POST')
   })
 
-  it('names the invalid member of a body and the violated rule, but not the value', async () => {
+  it('the response to an invalid request body names the invalid member and the violated rule, but not the value', async () => {
     const { call } = serve()
     const response = await call('/things', {
       method: 'POST',
@@ -125,8 +125,8 @@ describe('the HTTP app of a service', () => {
     ['a body that is not JSON', '{', 400],
     ['a body of another content type', 'name=a', 400],
     ['a body with an unknown member', '{"name":"a","version":1}', 400],
-    ['a body beyond the limit', JSON.stringify({ name: 'x'.repeat(200) }), 413],
-  ])('rejects %s', async (what, body, status) => {
+    ['a body beyond the size limit', JSON.stringify({ name: 'x'.repeat(200) }), 413],
+  ])('a service rejects %s', async (what, body, status) => {
     const headers = {
       'Content-Type': what === 'a body of another content type' ? 'text/plain' : 'application/json',
     }
@@ -137,12 +137,12 @@ describe('the HTTP app of a service', () => {
     ])
   })
 
-  it('sends Retry-After in whole seconds, rounded up, if an error names a delay', async () => {
+  it('a service sends Retry-After in whole seconds, rounded up, if an error has a delay', async () => {
     const response = await serve().call('/busy')
     expect([response.status, response.headers.get('Retry-After')]).toEqual([503, '2'])
   })
 
-  it('responds to an unexpected error with 500 and no detail, and logs it without secrets', async () => {
+  it('a service responds 500 without details to an unexpected error, and logs the error without secrets', async () => {
     const lines: string[] = []
     const response = await serve(lines).call('/bug')
     expect([response.status, await response.json()]).toEqual([
@@ -153,14 +153,14 @@ describe('the HTTP app of a service', () => {
     expect(lines.join('')).not.toContain('canary')
   })
 
-  it('logs the route pattern of a request, not its path', async () => {
+  it('a service logs the route pattern of a request, not its path', async () => {
     const lines: string[] = []
     await serve(lines).call('/things/secret-realm')
     expect(lines.join('')).toContain('/things/:id')
     expect(lines.join('')).not.toContain('secret-realm')
   })
 
-  it('reports ready if every dependency is up, and otherwise names the dependencies that are down', async () => {
+  it('a service reports ready if every dependency is up, and otherwise names the dependencies that are down', async () => {
     const { call, health } = serve()
     const redis = health.dependency('redis')
     redis.down('ECONNREFUSED')
@@ -178,7 +178,7 @@ describe('the HTTP app of a service', () => {
     expect((await call('/health/ready', { key: null })).status).toBe(200)
   })
 
-  it('exports a gauge for each dependency, which is 1 while the dependency is up', async () => {
+  it('a service exports a gauge for each dependency, which is 1 while the dependency is up', async () => {
     const { call, health } = serve()
     const dependency = health.dependency('redis')
     const read = async () => (await call('/metrics')).text()
@@ -187,13 +187,13 @@ describe('the HTTP app of a service', () => {
     expect(await read()).toContain('dependency_up{dependency="redis",service="test"} 1\n')
   })
 
-  it('exports the event loop lag in seconds', async () => {
+  it('a service exports its event loop lag in seconds', async () => {
     expect(await (await serve().call('/metrics')).text()).toMatch(
       /^nodejs_eventloop_lag_p99_seconds\{service="test"\} \d/m,
     )
   })
 
-  it('sends response headers that forbid caching and referrers', async () => {
+  it('a service sends response headers that forbid caching and referrers', async () => {
     const { headers } = await serve().call('/things/1')
     expect([
       headers.get('Cache-Control'),

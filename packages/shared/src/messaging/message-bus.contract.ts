@@ -65,7 +65,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       return { deliveries, consumer, arrived }
     }
 
-    it('delivers a message with its id, type, headers and JSON body', async () => {
+    it('the message bus delivers a message with its id, type, headers and JSON body', async () => {
       const { deliveries, arrived } = collect('orders')
       await bus.publish(order('1', { headers: { traceparent: '00-a-b-01' } }))
       await arrived(1)
@@ -80,7 +80,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(JSON.parse(String(deliveries[0]?.content))).toEqual({ id: '1' })
     })
 
-    it('delivers messages to a single consumer in the order in which they were published', async () => {
+    it('the message bus delivers messages to a single consumer in the order in which they were published', async () => {
       const ids = Array.from({ length: 50 }, (_, index) => String(index))
       for (const id of ids) await bus.publish(order(id))
       const { deliveries, arrived } = collect('orders')
@@ -88,7 +88,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(deliveries.map(({ messageId }) => messageId)).toEqual(ids)
     })
 
-    it('fails to publish an unroutable message if it is mandatory, and drops it otherwise', async () => {
+    it('publishing an unroutable message fails if the message is mandatory, and drops the message otherwise', async () => {
       await expect(bus.publish(order('1', { routingKey: 'nobody' }))).rejects.toMatchObject({
         code: 'broker_unavailable',
       })
@@ -97,7 +97,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       ).resolves.toBeUndefined()
     })
 
-    it('delivers at most as many unacknowledged messages as the prefetch count', async () => {
+    it('the message bus delivers at most as many unacknowledged messages as the prefetch count', async () => {
       let inHand = 0
       let most = 0
       let done = 0
@@ -117,7 +117,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(most).toBe(2)
     })
 
-    it('redelivers a requeued message and marks it as redelivered', async () => {
+    it('the message bus redelivers a requeued message and marks it as redelivered', async () => {
       const { deliveries, arrived } = collect('orders', (delivery) =>
         delivery.redelivered ? 'ack' : 'requeue',
       )
@@ -126,7 +126,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(deliveries[1]).toMatchObject({ messageId: '1', redelivered: true, deliveryCount: 1 })
     })
 
-    it('dead-letters a rejected message, and a message whose handler throws', async () => {
+    it('the message bus dead-letters a rejected message, and a message whose handler throws', async () => {
       const graveyard = collect('graveyard')
       collect('orders', ({ messageId }) => {
         if (messageId === 'throws') throw new Error('a bug')
@@ -141,7 +141,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       ])
     })
 
-    it('dead-letters a message that is requeued beyond the delivery limit', async () => {
+    it('the message bus dead-letters a message that is requeued beyond the delivery limit', async () => {
       const graveyard = collect('graveyard')
       const orders = collect('orders', () => 'requeue')
       await bus.publish(order('poison'))
@@ -152,7 +152,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       })
     })
 
-    it('delivers a delayed message after its TTL with its original routing key', async () => {
+    it('the message bus delivers a delayed message after its TTL with its original routing key', async () => {
       const { deliveries, arrived } = collect('orders')
       await bus.publish(order('1', { exchange: 'later' }))
       expect(deliveries).toHaveLength(0)
@@ -160,7 +160,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(deliveries[0]).toMatchObject({ messageId: '1', routingKey: 'order' })
     })
 
-    it('routes by topic pattern: * matches one word, # any number of words', async () => {
+    it('the message bus routes by topic pattern: * matches one word, # any number of words', async () => {
       const all = collect('all-news')
       const oneWord = collect('one-word')
       for (const routingKey of ['news', 'news.local', 'news.local.weather', 'other.local']) {
@@ -176,7 +176,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(oneWord.deliveries.map(({ routingKey }) => routingKey)).toEqual(['news.local'])
     })
 
-    it('stops deliveries when a consumer is cancelled, and waits for the deliveries in flight', async () => {
+    it('cancelling a consumer stops deliveries and waits for the deliveries in flight', async () => {
       const started = Promise.withResolvers<void>()
       const finish = Promise.withResolvers<void>()
       const consumer = bus.consume('orders', { prefetch: 1, tag: 'test' }, async () => {
@@ -197,7 +197,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       )
     })
 
-    it('returns the depth of a queue, and null for a queue that does not exist', async () => {
+    it('the message bus returns the depth of a queue, and null for a queue that does not exist', async () => {
       await bus.publish(order('1'))
       await eventually(async () =>
         expect(await bus.depth('orders')).toEqual({ ready: 1, consumers: 0 }),

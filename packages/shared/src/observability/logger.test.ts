@@ -10,7 +10,7 @@ const PROGRAM = `
 `
 const command = [process.execPath, '--input-type=module', '--eval', PROGRAM]
 
-it('writes log lines as JSON if standard output is not a terminal', async () => {
+it('the logger writes JSON lines if standard output is not a terminal', async () => {
   const { stdout } = await runProcess(command.slice(1))
   expect(JSON.parse(stdout.split('\n')[0] ?? '')).toMatchObject({
     level: 'info',
@@ -23,7 +23,7 @@ it('writes log lines as JSON if standard output is not a terminal', async () => 
 it.each([
   ['with colours', { TERM: 'xterm' }, true],
   ['without colours if NO_COLOR is set', { TERM: 'xterm', NO_COLOR: '1' }, false],
-])('writes readable log lines to a terminal, %s', async (_how, more, isColoured) => {
+])('the logger writes readable lines to a terminal, %s', async (_how, more, isColoured) => {
   // script(1) runs a command whose standard output is a pseudo-terminal.
   const quoted = command.map((part) => `'${part.replaceAll("'", String.raw`'\''`)}'`).join(' ')
   const { stdout } = await runProcess(['-qec', quoted, '/dev/null'], {

@@ -16,12 +16,12 @@ describe('the metrics that a scrape reads', () => {
     }
   }
 
-  it('are computed for each scrape while there are few', async () => {
+  it('the metrics are computed for each scrape while scrapes are rare', async () => {
     const scrape = scraper()
     for (let scrapes = 1; scrapes <= 20; scrapes += 1) expect(await scrape()).toBe(scrapes)
   })
 
-  it('are computed four times a second while clients scrape without a pause', async () => {
+  it('the metrics are computed four times a second while clients scrape without a pause', async () => {
     const scrape = scraper()
     for (let scrapes = 0; scrapes < 100; scrapes += 1) await scrape()
     const afterBurst = await scrape()
@@ -32,7 +32,7 @@ describe('the metrics that a scrape reads', () => {
     expect((await scrape()) - afterBurst).toBe(40)
   })
 
-  it('are the last computed ones between two computations', async () => {
+  it('a scrape between two computations returns the metrics computed last', async () => {
     const metrics = createMetrics('test')
     const calls = metrics.counter('calls_total', 'Calls')
     for (let scrapes = 0; scrapes < 100; scrapes += 1) await metrics.readForScrape()

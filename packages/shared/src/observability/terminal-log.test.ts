@@ -18,7 +18,7 @@ function written(lines: readonly object[], options = {}): string[] {
 describe('terminalLog', () => {
   const at = (fields: object) => ({ time: '2026-11-20T10:00:00.000Z', level: 'info', ...fields })
 
-  it('writes time, service, message and data of a log line, and marks lines above level info', () => {
+  it('terminalLog writes time, service, message and data of a log line, and marks lines above level info', () => {
     const [info, warn] = written([
       at({ service: 'coordinator', msg: 'step started', step: 'order', attempt: 1 }),
       at({
@@ -34,14 +34,14 @@ describe('terminalLog', () => {
     )
   })
 
-  it('writes the message and the code of a logged error, but not its stack', () => {
+  it('terminalLog writes the message and the code of a logged error, but not its stack', () => {
     const err = { type: 'Error', message: 'broken', code: 'EPIPE', stack: 'at secret.ts' }
     expect(written([at({ level: 'error', service: 'x', msg: 'request failed', err })])).toEqual([
       expect.stringMatching(/request failed  error=broken code=EPIPE$/),
     ])
   })
 
-  it('omits the log lines of HTTP requests if `omitRequests` is set', () => {
+  it('terminalLog omits the log lines of HTTP requests if `omitRequests` is set', () => {
     const lines = [at({ service: 'x', msg: 'request' }), at({ service: 'x', msg: 'other' })]
     expect(written(lines)).toHaveLength(2)
     expect(written(lines, { omitRequests: true })).toHaveLength(1)

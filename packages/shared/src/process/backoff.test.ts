@@ -9,13 +9,13 @@ describe('backoffMs', () => {
     [6, 2_000],
     [5_000, 2_000],
   ])(
-    'doubles the pause up to the cap: after attempt %i it is %i ms without jitter',
+    'backoffMs doubles the pause up to the cap: after attempt %i the pause is %i ms without jitter',
     (attempt, expectedMs) => {
       expect(backoffMs(attempt, { baseMs: 100, capMs: 2_000, random: 1 })).toBe(expectedMs)
     },
   )
 
-  it('multiplies the maximum pause by `random` and rounds down to whole milliseconds', () => {
+  it('backoffMs multiplies the maximum pause by `random` and rounds down to whole milliseconds', () => {
     expect(backoffMs(1, { baseMs: 101, capMs: 2_000, random: 0.5 })).toBe(50)
     expect(backoffMs(1, { baseMs: 101, capMs: 2_000, random: 0 })).toBe(0)
   })

@@ -40,14 +40,14 @@ const good = {
 }
 
 describe('reading settings', () => {
-  it('applies the defaults of unset settings, and wraps secrets', () => {
+  it('parseConfig applies the defaults of unset settings, and wraps secrets so that they are not printed', () => {
     const config = parseConfig(Settings, good)
     expect(config).toMatchObject({ HOST: '127.0.0.1', PORT: 7217, LOG_LEVEL: 'info', LIMIT: 10 })
     expect(config.CLIENT_SECRET.reveal()).toBe('hush')
     expect(JSON.stringify(config)).not.toMatch(/hush|password|kkkk/)
   })
 
-  it('names every wrong or missing setting in one error message without their values', () => {
+  it('parseConfig names every wrong or missing setting in one error message that contains no values', () => {
     const bad = {
       PORT: '7216abc',
       SERVICE_API_KEY: 'short-secret',
@@ -71,20 +71,20 @@ describe('reading settings', () => {
   })
 
   it.each(['-1', '65536', '0x10', '1e3', '80 ', 'NaN'])(
-    'rejects %j as the setting PORT',
+    'parseConfig rejects %j as the setting PORT',
     (PORT) => {
       expect(() => parseConfig(Settings, { ...good, PORT })).toThrow(/PORT/)
     },
   )
 
   it.each(['https://user:pw@host/', 'https://host/?a=1', 'https://host/#f', 'ftp://host/', 'host'])(
-    'rejects %s as the setting of an HTTP address',
+    'parseConfig rejects %s as the value of a setting for an HTTP address',
     (DISCOVERY_URL) => {
       expect(() => parseConfig(Settings, { ...good, DISCOVERY_URL })).toThrow(/DISCOVERY_URL/)
     },
   )
 
-  it('reads a secret from a file and removes one trailing newline', () => {
+  it('parseConfig reads a secret from a file and removes one trailing newline', () => {
     const { CLIENT_SECRET: _, ...rest } = good
     const config = parseConfig(Settings, {
       ...rest,
@@ -93,7 +93,7 @@ describe('reading settings', () => {
     expect(config.CLIENT_SECRET.reveal()).toBe('from the file ')
   })
 
-  it('rejects a secret that is set both directly and as a file, whose file is missing, or whose file is empty', () => {
+  it('parseConfig rejects a secret that is set both directly and as a file, and a secret whose file is missing or empty', () => {
     const { CLIENT_SECRET: _, ...rest } = good
     expect(() => parseConfig(Settings, { ...good, CLIENT_SECRET_FILE: fileWith('x') })).toThrow(
       'CLIENT_SECRET_FILE: is set beside',
@@ -106,7 +106,7 @@ describe('reading settings', () => {
     )
   })
 
-  it('combines SERVICE_API_KEY and SERVICE_API_KEYS in order and without duplicates', () => {
+  it('SERVICE_API_KEY and SERVICE_API_KEYS are combined in order and without duplicates', () => {
     const { SERVICE_API_KEY } = parseConfig(Settings, {
       ...good,
       SERVICE_API_KEYS: `${'n'.repeat(32)}, ${KEY}`,

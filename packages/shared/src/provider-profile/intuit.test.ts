@@ -17,19 +17,19 @@ describe('the accounting address in the intuit profile', () => {
       'https://quickbooks.api.intuit.com',
     ],
     [
-      'production in an older document',
+      'production in an older discovery document',
       'https://accounts.intuit.com/v1/openid_connect/userinfo',
       'https://quickbooks.api.intuit.com',
     ],
   ])(
-    'returns the accounting address of %s by the userinfo endpoint of its discovery document',
+    'the intuit profile derives the accounting address of %s from the userinfo endpoint of the discovery document',
     (_, userinfo_endpoint, address) => {
       expect(intuit.accounting.addressOf({ issuer: ISSUER, userinfo_endpoint })).toBe(address)
     },
   )
 
   it.each([undefined, 'accounts.', 'https://op.example/userinfo'])(
-    'returns no accounting address, never that of production, for the userinfo endpoint %s',
+    'the intuit profile returns no accounting address, in particular not the one of production, for the userinfo endpoint %s',
     (userinfo_endpoint) => {
       expect(intuit.accounting.addressOf({ issuer: ISSUER, userinfo_endpoint })).toBeNull()
     },
@@ -37,13 +37,16 @@ describe('the accounting address in the intuit profile', () => {
 
   it.each([
     ['another issuer', 'https://op.example'],
-    ["an issuer that only begins like Intuit's", `${ISSUER}.example`],
+    ['an issuer that only begins like the one of Intuit', `${ISSUER}.example`],
     ['no issuer', undefined],
-  ])('returns no accounting address for %s', (_, issuer) => {
-    expect(intuit.accounting.addressOf({ issuer })).toBeNull()
-  })
+  ])(
+    'the intuit profile returns no accounting address for a discovery document with %s',
+    (_, issuer) => {
+      expect(intuit.accounting.addressOf({ issuer })).toBeNull()
+    },
+  )
 
-  it('finds no accounting address under the generic profile', () => {
+  it('the generic profile returns no accounting address', () => {
     expect(generic.accounting.addressOf({ issuer: ISSUER })).toBeNull()
   })
 })
@@ -67,7 +70,7 @@ describe('reading an error body under the intuit profile', () => {
     ['5010', null],
     ['6240', null],
   ])(
-    'maps the error code %s to the class %s in all three formats of an error body',
+    'the intuit profile maps the error code %s to the class %s in all three formats of an error body',
     (code, faultClass) => {
       for (const body of [capital(code), lower(code), xml(code)])
         expect(intuit.accounting.faultOf(body)).toEqual({ code, class: faultClass })
@@ -75,18 +78,18 @@ describe('reading an error body under the intuit profile', () => {
   )
 
   it.each([
-    ['a number', '{"Fault":{"Error":[{"code":6190}]}}'],
+    ['a JSON number', '{"Fault":{"Error":[{"code":6190}]}}'],
     ['in the second error', '{"Fault":{"Error":[{"code":"610"},{"code":"6190"}]}}'],
     ['in single quotes', "<R><Fault type='x'><Error code='6190'/></Fault></R>"],
     ['after another attribute', '<R><Fault><Error element="a>b" code="6190"/></Fault></R>'],
-  ])('reads an error code that is %s', (_, body) => {
+  ])('the intuit profile reads an error code that is %s', (_, body) => {
     expect(intuit.accounting.faultOf(body)).toEqual({
       code: '6190',
       class: 'provider_subscription_ended',
     })
   })
 
-  it('finds an error code that has leading zeros', () => {
+  it('the intuit profile finds an error code that has leading zeros', () => {
     expect(intuit.accounting.faultOf(xml('003100'))).toEqual({
       code: '003100',
       class: 'provider_permission_denied',
@@ -102,19 +105,22 @@ describe('reading an error body under the intuit profile', () => {
     ['a JSON list', '[]'],
     ['an empty body', ''],
     ['plain text', 'Fault'],
-  ])('reads no error from %s', (_, body) => {
+  ])('the intuit profile reads no error from %s', (_, body) => {
     expect(intuit.accounting.faultOf(body)).toBeNull()
   })
 
   it.each([
-    ['no list of errors', '{"Fault":{}}'],
-    ['a code that is not a number', '{"Fault":{"Error":[{"code":"<script>"}]}}'],
-    ['XML without an error', '<IntuitResponse><Fault type="SERVICE"/></IntuitResponse>'],
-  ])('returns an empty code for an error body with %s', (_, body) => {
+    ['an error body without a list of errors', '{"Fault":{}}'],
+    ['an error code that is not a number', '{"Fault":{"Error":[{"code":"<script>"}]}}'],
+    [
+      'an XML fault that contains no error element',
+      '<IntuitResponse><Fault type="SERVICE"/></IntuitResponse>',
+    ],
+  ])('the intuit profile returns an empty error code for %s', (_, body) => {
     expect(intuit.accounting.faultOf(body)).toEqual({ code: '', class: null })
   })
 
-  it('finds no error in any body under the generic profile', () => {
+  it('the generic profile finds no error in any body', () => {
     expect(generic.accounting.faultOf(capital('5020'))).toBeNull()
   })
 })
@@ -126,7 +132,10 @@ describe('a revocation response under the intuit profile', () => {
     [400, '{"error":"invalid_request"}', false],
     [401, '', false],
     [500, '', false],
-  ])('for status %i with body %j, isAlreadyRevoked returns %s', (status, text, is) => {
-    expect(intuit.revocation.isAlreadyRevoked({ status, text })).toBe(is)
-  })
+  ])(
+    'isAlreadyRevoked of the intuit profile returns, for a revocation response of status %i and body %j, %s',
+    (status, text, is) => {
+      expect(intuit.revocation.isAlreadyRevoked({ status, text })).toBe(is)
+    },
+  )
 })

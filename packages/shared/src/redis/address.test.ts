@@ -4,7 +4,7 @@ import { parseConfig } from '../process/config.ts'
 import { parseRedisUrl, redisUrl } from './address.ts'
 
 describe('parsing REDIS_URL', () => {
-  it('reads a single server with user, password and database', () => {
+  it('parseRedisUrl reads a single server with user, password and database', () => {
     expect(parseRedisUrl('redis://user:p%40ss+word@host:7000/3')).toEqual({
       kind: 'servers',
       username: 'user',
@@ -15,7 +15,7 @@ describe('parsing REDIS_URL', () => {
     })
   })
 
-  it('applies the default port and database, and reads a password without a user', () => {
+  it('parseRedisUrl applies the default port and database, and reads a password without a user', () => {
     expect(parseRedisUrl('rediss://:a:b@host')).toEqual({
       kind: 'servers',
       password: 'a:b',
@@ -25,7 +25,7 @@ describe('parsing REDIS_URL', () => {
     })
   })
 
-  it('reads several servers, with IPv6 addresses in brackets', () => {
+  it('parseRedisUrl reads several servers, with IPv6 addresses in brackets', () => {
     expect(parseRedisUrl('redis://:p,w@a,b:7001,[::1]:7002/0')).toMatchObject({
       password: 'p,w',
       servers: [
@@ -36,7 +36,7 @@ describe('parsing REDIS_URL', () => {
     })
   })
 
-  it('reads Sentinels, the name of the primary, and the login for the Sentinels', () => {
+  it('parseRedisUrl reads Sentinels, the name of the primary, and the login for the Sentinels', () => {
     const query = 'sentinel_user=watcher&sentinel_password=a%26b+c'
     expect(parseRedisUrl(`redis+sentinel://:pw@a,b:5000/mymaster/2?${query}`)).toEqual({
       kind: 'sentinels',
@@ -56,7 +56,7 @@ describe('parsing REDIS_URL', () => {
     })
   })
 
-  it('uses TLS for Redis and the Sentinels, unless it is switched off for the Sentinels', () => {
+  it('a rediss+sentinel URL means TLS for Redis and the Sentinels, unless TLS is switched off for the Sentinels', () => {
     expect(parseRedisUrl('rediss+sentinel://a/name')).toMatchObject({
       usesTls: true,
       sentinels: { usesTls: true },
@@ -87,7 +87,7 @@ describe('parsing REDIS_URL', () => {
     ['redis+sentinel://:hush@a', 'lacks the name of the primary'],
     ['redis+sentinel://:hush@a/', 'lacks the name of the primary'],
     ['redis+sentinel://:hush@a/n?sentinel_tls=maybe', 'has a sentinel_tls that is not on or off'],
-  ])('rejects %s: %s', (REDIS_URL, problem) => {
+  ])('the Redis URL %s is rejected, because it %s', (REDIS_URL, problem) => {
     const read = () => parseConfig(z.object({ REDIS_URL: redisUrl() }), { REDIS_URL })
     expect(read).toThrow(`  REDIS_URL: ${problem}`)
     expect(read).not.toThrow(/hush/)

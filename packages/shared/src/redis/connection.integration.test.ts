@@ -13,7 +13,7 @@ function connect({ url }: { readonly url: string }) {
 const redisRelay = () => startRelay(process.env['TEST_REDIS_URL'] ?? '', 6_379)
 
 describe('checking a Redis server', () => {
-  it('reports a Redis server that is too old as down, and uses the server after its upgrade', async () => {
+  it('the client reports a Redis server that is too old as down, and uses the server after its upgrade', async () => {
     await using relay = await redisRelay()
     relay.edit = (reply) => edited(reply, /redis_version:\d/, 'redis_version:5')
     await using connection = connect(relay)
@@ -29,7 +29,7 @@ describe('checking a Redis server', () => {
     expect(connection.remarks()).toEqual([])
   })
 
-  it('uses a Redis server even if its ACL forbids querying the version', async () => {
+  it('the client uses a Redis server even if the ACL forbids querying the Redis version', async () => {
     const url = process.env['TEST_REDIS_URL'] ?? ''
     const user = `test-${randomUUID()}`
     const admin = new Redis(url)
@@ -44,7 +44,7 @@ describe('checking a Redis server', () => {
     }
   })
 
-  it('uses a Redis server even if its clock differs by minutes, and logs the difference', async () => {
+  it('the client uses a Redis server even if its clock differs by minutes, and logs the difference', async () => {
     await using relay = await redisRelay()
     // This edit adds 1,000 to the seconds in Redis's reply to TIME.
     relay.edit = (reply) =>
@@ -73,7 +73,7 @@ describe('a connection to Redis', () => {
     "-ERR Error running script: -READONLY You can't write against a read only replica.",
     '-NOREPLICAS Not enough good replicas to write.',
   ])(
-    'reconnects when a command fails because the server is no longer the primary: %s',
+    'the client reconnects when a command fails because the Redis server is no longer the primary: %s',
     async (refusal) => {
       await using relay = await redisRelay()
       await using connection = connect(relay)
@@ -88,7 +88,7 @@ describe('a connection to Redis', () => {
     },
   )
 
-  it('does not reconnect after each failed command while no primary is available', async () => {
+  it('the client does not reconnect after each failed command while no Redis primary is available', async () => {
     await using relay = await redisRelay()
     await using connection = connect(relay)
     await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
@@ -102,7 +102,7 @@ describe('a connection to Redis', () => {
     expect(relay.connections).toBe(lines + 1)
   })
 
-  it('replaces an unresponsive connection to Redis', async () => {
+  it('the client replaces an unresponsive connection to Redis', async () => {
     await using relay = await redisRelay()
     await using connection = connect(relay)
     await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
@@ -116,7 +116,7 @@ describe('a connection to Redis', () => {
     await eventually(async () => expect(await connection.redis.ping()).toBe('PONG'))
   })
 
-  it('repeats the check of a Redis server if the first check fails', async () => {
+  it('the client repeats the check of a Redis server if the first check fails', async () => {
     await using relay = await redisRelay()
     // This error reply is sent in place of the first reply to TIME.
     const busy = Buffer.from('-BUSY Redis is busy running a script.\r\n')

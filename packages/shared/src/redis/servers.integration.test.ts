@@ -205,7 +205,7 @@ describe('Sentinels', () => {
     expect(await run(previous, 'ROLE')).toContain('master')
   })
 
-  it('the primary with the newest configuration is used if the Sentinels name different primaries', async () => {
+  it('the client uses the Redis primary with the newest configuration if the Sentinels name different primaries', async () => {
     const [previous, next] = [await servers.start(), await servers.start()]
     const stale = await sentinelOf(previous, 'sentinel config-epoch main 3')
     const current = await sentinelOf(next, 'sentinel config-epoch main 4')

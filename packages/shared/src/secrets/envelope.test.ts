@@ -14,33 +14,33 @@ const ring = parseKeyRing(generateKeyRing())
 
 describe('an envelope of a secret at rest', () => {
   it.each(['', 'RT-1', 'é\u0000漢字', 'x'.repeat(100_000)])(
-    'returns the sealed text when it is opened: %#',
+    'opening an envelope returns the text that was sealed: %#',
     (plaintext) => {
       expect(ring.open(ring.seal(plaintext, place), place)).toBe(plaintext)
     },
   )
 
-  it('differs each time the same text is encrypted', () => {
+  it('each encryption of the same text returns a different envelope', () => {
     const sealed = Array.from({ length: 1_000 }, () => ring.seal('RT-1', place))
     expect(new Set(sealed).size).toBe(1_000)
   })
 
   it.each([{ name: 'ACC-222' }, { field: 'Authenticator' }, { version: 5 }])(
-    'cannot be opened with another place: %j',
+    'an envelope cannot be opened for another record name, field or version than it was sealed for: %j',
     (elsewhere) => {
       const envelope = ring.seal('RT-1', place)
       expect(() => ring.open(envelope, { ...place, ...elsewhere })).toThrow(DecryptionError)
     },
   )
 
-  it('cannot be opened for another place whose parts concatenate to the same text', () => {
+  it('an envelope cannot be opened for another record name and field that concatenate to the same text', () => {
     const envelope = ring.seal('RT-1', { name: 'ab', field: 'c', version: 1 })
     expect(() => ring.open(envelope, { name: 'a', field: 'bc', version: 1 })).toThrow(
       DecryptionError,
     )
   })
 
-  it('cannot be opened if any of its bytes was changed', () => {
+  it('an envelope cannot be opened if any of its bytes was changed', () => {
     const [format = '', id = '', nonce = '', sealed = ''] = ring.seal('RT-1', place).split('.')
     for (const [index, part] of [nonce, sealed].entries()) {
       const bytes = Buffer.from(part, 'base64url')
@@ -57,7 +57,7 @@ describe('an envelope of a secret at rest', () => {
   })
 
   it.each([4, 8, 12, 13, 14, 15])(
-    'cannot be opened with an authentication tag of %d bytes',
+    'an envelope cannot be opened if its authentication tag is truncated to %d bytes',
     (length) => {
       const parts = ring.seal('', place).split('.')
       const tag = Buffer.from(parts[3] ?? '', 'base64url').subarray(0, length)
@@ -67,11 +67,14 @@ describe('an envelope of a secret at rest', () => {
     },
   )
 
-  it.each(['', 'plain text', '2.k1.AAAA.AAAA', '1.k1'])('is rejected if its text is %j', (text) => {
-    expect(() => ring.open(text, place)).toThrow(DecryptionError)
-  })
+  it.each(['', 'plain text', '2.k1.AAAA.AAAA', '1.k1'])(
+    'the text %j is rejected as an envelope',
+    (text) => {
+      expect(() => ring.open(text, place)).toThrow(DecryptionError)
+    },
+  )
 
-  it('is sealed with the first key of the ring, and can be opened with every key of the ring', () => {
+  it('an envelope is sealed with the first key of the key ring, and can be opened with every key of the ring', () => {
     const [older, newer] = [key('old'), key('new')]
     const envelope = parseKeyRing(new Secret(older)).seal('RT-1', place)
     const both = parseKeyRing(new Secret(`${newer},${older}`))
@@ -87,7 +90,7 @@ describe('an envelope of a secret at rest', () => {
     ['a repeated id', `${key('k1')},${key('k1')}`],
     ['an id with a dot', key('k.1')],
     ['an empty list', ''],
-  ])('parsing a key ring with %s fails without showing the key', (_, list) => {
+  ])('parsing a key ring with %s fails with an error that does not contain the key', (_, list) => {
     const read = () => parseKeyRing(new Secret(list))
     expect(read).toThrow(TypeError)
     const secretPart = list.split(':')[1]?.slice(0, 20)
@@ -98,7 +101,7 @@ describe('an envelope of a secret at rest', () => {
 describe('an envelope that authenticates labels', () => {
   const labels = '["2026-01-01T01:00:00.000Z"]'
 
-  it('can be opened with the same labels, but not with different ones', () => {
+  it('an envelope that authenticates labels can be opened with the same labels, but not with different ones', () => {
     const envelope = ring.sealWithLabels('RT-1', place, labels)
     expect(ring.openWithLabels(envelope, place, labels)).toEqual({
       plaintext: 'RT-1',
@@ -108,18 +111,18 @@ describe('an envelope that authenticates labels', () => {
       expect(() => ring.openWithLabels(envelope, place, others)).toThrow(DecryptionError)
   })
 
-  it('can be opened by earlier releases, which do not know labels', () => {
+  it('an envelope that authenticates labels can be opened by earlier releases, which do not know labels', () => {
     expect(ring.open(ring.sealWithLabels('RT-1', place, labels), place)).toBe('RT-1')
   })
 
-  it('is distinguished from an envelope without labels, which can be opened with any labels', () => {
+  it('an envelope that authenticates labels is distinguished from one without labels, which can be opened with any labels', () => {
     for (let count = 0; count < 1_000; count += 1) {
       const opened = ring.openWithLabels(ring.seal('RT-1', place), place, labels)
       expect(opened).toEqual({ plaintext: 'RT-1', hasLabels: false })
     }
   })
 
-  it('cannot be opened for another place or with a changed nonce', () => {
+  it('an envelope that authenticates labels cannot be opened for another record or with a changed nonce', () => {
     const envelope = ring.sealWithLabels('RT-1', place, labels)
     const [format = '', id = '', nonce = '', sealed = ''] = envelope.split('.')
     for (const elsewhere of [{ name: 'ACC-222' }, { field: 'Authenticator' }, { version: 5 }])
@@ -134,7 +137,7 @@ describe('an envelope that authenticates labels', () => {
     }
   })
 
-  it('has a different nonce if the text, the place, the labels or the key differ', () => {
+  it('an envelope that authenticates labels has a different nonce if the text, the record, the labels or the key differ', () => {
     const other = parseKeyRing(new Secret(key('k1')))
     const envelopes = [
       ring.sealWithLabels('RT-1', place, labels),
@@ -146,7 +149,7 @@ describe('an envelope that authenticates labels', () => {
     expect(new Set(envelopes.map((envelope) => envelope.split('.')[2])).size).toBe(5)
   })
 
-  it('reports each envelope with changed labels and each rejected secret once to the watcher', () => {
+  it('watchDecryptionFailures reports each envelope with changed labels and each rejected secret once', () => {
     let failures = 0
     const watched = watchDecryptionFailures(ring, () => (failures += 1))
     const envelope = watched.sealWithLabels('RT-1', place, labels)

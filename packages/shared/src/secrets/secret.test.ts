@@ -13,7 +13,7 @@ function logged(write: (logger: ReturnType<typeof createLogger>) => void): strin
 }
 
 describe('a wrapped secret', () => {
-  it('is revealed by reveal() only, and never printed or serialised', () => {
+  it('a wrapped secret is revealed by reveal() only, and never printed or serialised', () => {
     const value = new Secret(TOKEN)
     const shown = [
       String(value),
@@ -25,7 +25,7 @@ describe('a wrapped secret', () => {
     expect(value.reveal()).toBe(TOKEN)
   })
 
-  it('equals only a secret with the same text, and can be compared with texts of other lengths', () => {
+  it('a wrapped secret equals only a secret with the same text, and can be compared with texts of other lengths', () => {
     const value = new Secret(TOKEN)
     expect([
       value.equals(TOKEN),
@@ -52,13 +52,13 @@ describe('logging an error', () => {
       Object.assign(new Error('NOAUTH'), { command: { name: 'auth', args: [TOKEN] } }),
     ],
     ['a token in the cause of an error', new Error('outer', { cause: new Error(TOKEN) })],
-  ])('removes %s from the log', (_, error) => {
+  ])('the logger removes %s from the log', (_, error) => {
     const output = logged((logger) => logger.error({ err: error }, 'failed'))
     expect(output).not.toContain(TOKEN)
     expect(output).toContain(error.name)
   })
 
-  it('keeps class, code, message and stack frames of an error, and removes secrets', () => {
+  it('the logger keeps class, code, message and stack frames of an error, and removes secrets', () => {
     const refused = Object.assign(new Error('connect ECONNREFUSED 127.0.0.1:6379'), {
       code: 'ECONNREFUSED',
     })
@@ -70,11 +70,11 @@ describe('logging an error', () => {
     })
   })
 
-  it('redacts a base64url token with padding', () => {
+  it('the logger redacts a base64url token with padding', () => {
     expect(scrub('x eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxIn0.sig_nature== y')).toBe('x [redacted] y')
   })
 
-  it('writes one parseable line for a message with line breaks and escape sequences', () => {
+  it('the logger writes one parseable line for a message with line breaks and escape sequences', () => {
     const output = logged((logger) =>
       logger.info({ number: 'a\n{"level":"fatal"}\u001b[31m' }, 'queued'),
     )

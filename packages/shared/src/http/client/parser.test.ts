@@ -48,7 +48,7 @@ const RESPONSES = Buffer.from(
 )
 
 describe('the HTTP/1.1 parser', () => {
-  it('reports heads, bodies and trailers, without the white space around header values', () => {
+  it('the HTTP parser reports heads, bodies and trailers, without the white space around header values', () => {
     expect(parsed('response', RESPONSES)).toEqual({
       isWhole: true,
       messages: [
@@ -74,7 +74,7 @@ describe('the HTTP/1.1 parser', () => {
     })
   })
 
-  it('reports the same messages regardless of how their bytes are split', () => {
+  it('the HTTP parser reports the same messages regardless of how the received bytes are split', () => {
     const whole = parsed('response', RESPONSES)
     const cuts = uniqueArray(integer({ min: 0, max: RESPONSES.length }), { maxLength: 60 })
     holds(
@@ -91,14 +91,14 @@ describe('the HTTP/1.1 parser', () => {
     )
   })
 
-  it('parses a chunk that is larger than its memory window', () => {
+  it('the HTTP parser parses a chunk that is larger than the memory window of the parser', () => {
     const length = 200_000
     const head = `HTTP/1.1 200 OK\r\nContent-Length: ${length}\r\n\r\n`
     const read = parsed('response', Buffer.from(head + 'x'.repeat(length)))
     expect(read?.messages.at(-1)).toMatchObject({ body: 'x'.repeat(length) })
   })
 
-  it('reports a message as incomplete if the connection ends within it', () => {
+  it('the HTTP parser reports a message as incomplete if the connection ends before the end of the message', () => {
     const cut = Buffer.from('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel')
     expect(parsed('response', cut)?.isWhole).toBe(false)
   })
@@ -110,29 +110,32 @@ describe('the HTTP/1.1 parser', () => {
     ['a carriage return in a value', 'HTTP/1.1 200 OK\r\nA: b\rc\r\n\r\n'],
     ['a NUL in a value', 'HTTP/1.1 200 OK\r\nA: b\0c\r\n\r\n'],
     ['a space before the colon', 'HTTP/1.1 200 OK\r\nA : b\r\n\r\n'],
-    ['two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na'],
-    ['a length that is not a number', 'HTTP/1.1 200 OK\r\nContent-Length: 1a\r\n\r\na'],
+    [
+      'two Content-Length headers',
+      'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\na',
+    ],
+    ['a Content-Length that is not a number', 'HTTP/1.1 200 OK\r\nContent-Length: 1a\r\n\r\na'],
     [
       'a chunk size that is not a number',
       'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nz\r\n',
     ],
-    ['the protocol ICY', 'ICY 200 OK\r\n\r\n'],
+    ['the protocol ICY in place of HTTP', 'ICY 200 OK\r\n\r\n'],
     ['a header beyond the size limit', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(LONGEST_HEAD)}\r\n\r\n`],
     [
-      'many headers beyond the size limit together',
+      'many headers that together exceed the size limit',
       `HTTP/1.1 200 OK\r\n${'A: b\r\n'.repeat(600)}\r\n`,
     ],
-  ])('rejects a response with %s', (_what, bytes) => {
+  ])('the HTTP parser rejects a response with %s', (_what, bytes) => {
     expect(parsed('response', Buffer.from(bytes, 'latin1'))).toBeNull()
   })
 
-  it('rejects a request with Content-Length and Transfer-Encoding', () => {
+  it('the HTTP parser rejects a request with both Content-Length and Transfer-Encoding', () => {
     const bytes =
       'POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'
     expect(parsed('request', Buffer.from(bytes))).toBeNull()
   })
 
-  it('parses a new message if it was reset within a message or after an error', () => {
+  it('the HTTP parser parses a new message after a reset within a message or after an error', () => {
     const heads: string[] = []
     const parser = new HttpParser(
       'request',

@@ -87,7 +87,7 @@ const failureOf = (call: Promise<unknown>): Promise<string> =>
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
 describe('an HTTP client connection', () => {
-  it('sends the path and the headers of a request byte for byte', async () => {
+  it('the HTTP client sends the path and the headers of a request byte for byte', async () => {
     let seen = ''
     const server = await peer((bytes, socket) => {
       seen += bytes
@@ -101,7 +101,7 @@ describe('an HTTP client connection', () => {
     )
   })
 
-  it('reuses a connection, and never has two requests in flight on it', async () => {
+  it('the HTTP client reuses a connection, and never has two requests in flight on one connection', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const upstream = client(server.url)
     for (let n = 0; n < 3; n += 1) {
@@ -124,8 +124,11 @@ describe('an HTTP client connection', () => {
       OK.replace('\r\n\r\n', '\r\nKeep-Alive: timeout=1\r\n\r\n'),
     ],
     ['sends more bytes than it announced', `${OK}HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad`],
-    ['sends a 204 with a length', 'HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\n'],
-  ])('does not reuse a connection whose server %s', async (_what, response) => {
+    [
+      'sends a 204 response with a Content-Length',
+      'HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\n',
+    ],
+  ])('the HTTP client does not reuse a connection if the server %s', async (_what, response) => {
     const server = await peer((_bytes, socket) => socket.write(response))
     const upstream = client(server.url)
     for (let n = 0; n < 2; n += 1) {
@@ -135,7 +138,7 @@ describe('an HTTP client connection', () => {
     expect(server.connections()).toBe(2)
   })
 
-  it('does not reuse an idle connection that the server has closed', async () => {
+  it('the HTTP client does not reuse an idle connection that the server has closed', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const upstream = client(server.url)
     await get(upstream)
@@ -146,7 +149,7 @@ describe('an HTTP client connection', () => {
     expect(server.connections()).toBe(2)
   })
 
-  it('does not reuse a connection that the server closes just before the next request', async () => {
+  it('the HTTP client does not reuse a connection that the server closes just before the next request', async () => {
     const ours = clientSocket()
     const server = await peer((_bytes, socket) => socket.write(OK))
     const upstream = client(server.url)
@@ -160,7 +163,7 @@ describe('an HTTP client connection', () => {
     expect(server.connections()).toBe(2)
   })
 
-  it('does not reuse a connection after the idle time that the server announced', async () => {
+  it('the HTTP client does not reuse a connection after the idle time that the server announced', async () => {
     const response = OK.replace('\r\n\r\n', '\r\nKeep-Alive: timeout=2\r\n\r\n')
     const server = await peer((_bytes, socket) => socket.write(response))
     vi.useFakeTimers({ toFake: ['performance'] })
@@ -177,7 +180,7 @@ describe('an HTTP client connection', () => {
     expect(server.connections()).toBe(2)
   })
 
-  it('closes a connection if a response arrives before the request has been sent', async () => {
+  it('the HTTP client closes a connection if a response arrives before the request has been sent', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const upstream = client(server.url)
     await get(upstream)
@@ -188,7 +191,7 @@ describe('an HTTP client connection', () => {
     expect((await get(upstream)).text).toBe('ok')
   })
 
-  it('uses TLS for https, and requires a valid server certificate', async () => {
+  it('the HTTP client uses TLS for an https URL, and requires a valid server certificate', async () => {
     const file = (name: string) =>
       readFileSync(new URL(`fixtures/${name}`, import.meta.url), 'utf8')
     const cert = file('localhost.crt.pem')
@@ -230,7 +233,7 @@ describe('an HTTP connection pool', () => {
     return { started: started.promise, ended: ended.promise }
   }
 
-  it('queues requests beyond the connection limit and sends them in order', async () => {
+  it('the HTTP pool queues requests beyond the connection limit and sends them in order', async () => {
     let seen = 0
     const held: Socket[] = []
     const server = await peer((bytes, socket) => {
@@ -248,7 +251,7 @@ describe('an HTTP connection pool', () => {
     expect(server.connections()).toBe(2)
   })
 
-  it('sends the next queued request after a connection has broken', async () => {
+  it('the HTTP pool sends the next queued request after a connection has broken', async () => {
     let first = true
     const server = await peer((_bytes, socket) => {
       if (first) socket.destroy()
@@ -260,7 +263,7 @@ describe('an HTTP connection pool', () => {
     expect(await Promise.all(calls.map(({ ended }) => ended))).toEqual(['unreachable', 'completed'])
   })
 
-  it('keeps a connection open if its request is aborted before any byte was sent', async () => {
+  it('the HTTP pool keeps a connection open if a request is aborted before its first byte was sent', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const pool = client(server.url)
     await get(pool)
@@ -276,7 +279,7 @@ describe('an HTTP connection pool', () => {
     expect(server.connections()).toBe(1)
   })
 
-  it('sends no byte of a request before the connection is established', async () => {
+  it('the HTTP pool sends no byte of a request before the connection is established', async () => {
     const pool = client('http://127.0.0.1:1')
     const refused = call(pool)
     const flow = await refused.started
@@ -284,7 +287,7 @@ describe('an HTTP connection pool', () => {
     expect(flow.isSent).toBe(false)
   })
 
-  it('fails queued requests when the pool is closed', async () => {
+  it('queued requests fail when the HTTP pool is closed', async () => {
     const asked = Promise.withResolvers<void>()
     const server = await peer(() => asked.resolve())
     const pool = new Pool(server.url, { maxConnections: 1 })
@@ -303,7 +306,7 @@ describe('an HTTP connection pool', () => {
 })
 
 describe('reading an HTTP response', () => {
-  it('ignores the announced body length of a response to HEAD', async () => {
+  it('the HTTP client ignores the announced body length of a response to a HEAD request', async () => {
     const server = await peer((_bytes, socket) =>
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n'),
     )
@@ -315,7 +318,7 @@ describe('reading an HTTP response', () => {
     expect(server.connections()).toBe(1)
   })
 
-  it('reads the final response after an unexpected 100 Continue', async () => {
+  it('the HTTP client reads the final response after an unexpected 100 Continue', async () => {
     const server = await peer((_bytes, socket) =>
       socket.write(`HTTP/1.1 100 Continue\r\n\r\n${OK}`),
     )
@@ -337,13 +340,19 @@ describe('reading an HTTP response', () => {
       'switches the protocol',
       'HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n',
     ],
-    ['has the status 099', `HTTP/1.1 099 X\r\n\r\n${OK}`],
+    ['has the status code 099', `HTTP/1.1 099 X\r\n\r\n${OK}`],
     ['has a reason phrase of more than 64 KiB', `HTTP/1.1 200 ${'b'.repeat(70_000)}`],
     ['has a chunk extension of more than 16 KiB', `${CHUNKED}1;x=${'b'.repeat(20_000)}`],
     ['has a chunk size with 20,000 leading zeros', `${CHUNKED}${'0'.repeat(20_000)}`],
-    ['has a coding besides chunked', responseWith('Transfer-Encoding: gzip, chunked')],
-    ['has chunked twice', responseWith('Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked')],
-    ['has a coding in place of chunked', responseWith('Transfer-Encoding: gzip')],
+    [
+      'has a second transfer coding besides chunked',
+      responseWith('Transfer-Encoding: gzip, chunked'),
+    ],
+    [
+      'has the transfer coding chunked twice',
+      responseWith('Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked'),
+    ],
+    ['has another transfer coding in place of chunked', responseWith('Transfer-Encoding: gzip')],
     ['has an empty Transfer-Encoding', responseWith('Transfer-Encoding:')],
     ['has Transfer-Encoding in HTTP/1.0', responseWith('Transfer-Encoding: chunked', '1.0')],
     ['has the version HTTP/2.0', responseWith('Content-Length: 0', '2.0')],
@@ -354,7 +363,7 @@ describe('reading an HTTP response', () => {
     expect(await failureOf(get(client(server.url)))).toBe('unreachable')
   })
 
-  it('fails with a timeout if the response body stops arriving', async () => {
+  it('a request fails with a timeout if the response body stops arriving', async () => {
     const server = await peer((_request, socket) =>
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel'),
     )
@@ -400,7 +409,7 @@ describe('the idle timeout of a response', () => {
     }
   }
 
-  it('aborts a response if only chunk extensions arrive', async () => {
+  it('the idle timeout aborts a response of which only chunk extensions arrive', async () => {
     const { response, send, wait } = await begin(`${CHUNKED}2\r\nok\r\n5;x=`)
     for (let n = 0; n < 2; n += 1) {
       wait(IDLE_TIMEOUT_MS / 2)
@@ -409,7 +418,7 @@ describe('the idle timeout of a response', () => {
     expect(await failureOf(response)).toBe('timeout')
   })
 
-  it('restarts the idle timeout with each part of the body', async () => {
+  it('the idle timeout of a response restarts with each part of the body', async () => {
     const { response, send, wait } = await begin('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n')
     for (const byte of 'hello') {
       wait(IDLE_TIMEOUT_MS - 1)
@@ -433,21 +442,21 @@ describe('sending a request body', () => {
     return { server, body: () => seen.slice(seen.indexOf('\r\n\r\n') + 4), head: () => seen }
   }
 
-  it('sends a request body of known length with Content-Length', async () => {
+  it('the HTTP client sends a request body of known length with Content-Length', async () => {
     const { server, body, head } = await collector('bytes')
     await get(client(server.url), { method: 'POST', body: Buffer.from('bytes') })
     expect(head()).toContain('content-length: 5\r\n')
     expect(body()).toBe('bytes')
   })
 
-  it('sends a request body of unknown length in chunks, and skips empty parts, which would end the body', async () => {
+  it('the HTTP client sends a request body of unknown length in chunks, and skips empty parts, which would end the body', async () => {
     const { server, body, head } = await collector('0\r\n\r\n')
     await get(client(server.url), { method: 'POST', body: pieces('ab', '', 'cde') })
     expect(head()).toContain('transfer-encoding: chunked\r\n')
     expect(body()).toBe('2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n')
   })
 
-  it('sends a streamed request body without chunks if its length is announced', async () => {
+  it('the HTTP client sends a streamed request body without chunks if the Content-Length is given', async () => {
     const { server, body } = await collector('abcde')
     const headers = ['Content-Length', '5']
     await get(client(server.url), { method: 'PUT', headers, body: pieces('ab', 'cde') })
@@ -458,7 +467,7 @@ describe('sending a request body', () => {
     ['shorter', ['ab']],
     ['longer', ['abcdef']],
   ])(
-    'closes the connection if a request body is %s than its announced length',
+    'the HTTP client closes the connection if a request body is %s than its announced length',
     async (_what, texts) => {
       const { server } = await collector('never')
       const call = get(client(server.url), {
@@ -470,7 +479,7 @@ describe('sending a request body', () => {
     },
   )
 
-  it('leaves the request incomplete if its body ends early', async () => {
+  it('the HTTP client does not send the end of a chunked body if reading the request body fails', async () => {
     const { server, body } = await collector('never')
     async function* broken(): AsyncGenerator<Buffer> {
       yield Buffer.from('ab')
@@ -482,7 +491,7 @@ describe('sending a request body', () => {
     expect(body()).not.toContain('0\r\n\r\n')
   })
 
-  it('closes a connection if the response arrives before the end of the request body', async () => {
+  it('the HTTP client closes a connection if the response arrives before the end of the request body', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const more = Promise.withResolvers<void>()
     async function* slow(): AsyncGenerator<Buffer> {
@@ -498,7 +507,7 @@ describe('sending a request body', () => {
   })
 })
 
-it('fails every request in flight when the pool is closed', async () => {
+it('every request in flight fails when the HTTP pool is closed', async () => {
   const asked = Promise.withResolvers<void>()
   const server = await peer(() => asked.resolve())
   const pool = new Pool(server.url)
@@ -508,6 +517,6 @@ it('fails every request in flight when the pool is closed', async () => {
   expect(await call).toBe('unreachable')
 })
 
-it('fails a request as unreachable if the connection is refused', async () => {
+it('a request fails as unreachable if the server refuses the connection', async () => {
   expect(await failureOf(get(client('http://127.0.0.1:1')))).toBe('unreachable')
 })

@@ -6,7 +6,7 @@ import { amqpUrl, parseAmqpUrl } from './address.ts'
 const urlsOf = (text: string): readonly string[] => parseAmqpUrl(text).map(({ url }) => url)
 
 describe('parsing AMQP_URL', () => {
-  it('reads a single node', () => {
+  it('parseAmqpUrl reads the address of a single RabbitMQ node', () => {
     expect(parseAmqpUrl('amqp://user:p%2Fw@host/vhost?heartbeat=5')).toEqual([
       {
         name: 'host:5672',
@@ -17,7 +17,7 @@ describe('parsing AMQP_URL', () => {
     ])
   })
 
-  it('gives each node of a list the user, the vhost and the parameters of the URL', () => {
+  it('parseAmqpUrl gives each listed RabbitMQ node the user, the vhost and the parameters of the URL', () => {
     expect(urlsOf('amqps://u:p,w@a,b:7000,[::1]/v?heartbeat=5')).toEqual([
       'amqps://u:p,w@a:5671/v?heartbeat=5',
       'amqps://u:p,w@b:7000/v?heartbeat=5',
@@ -25,7 +25,7 @@ describe('parsing AMQP_URL', () => {
     ])
   })
 
-  it('reads a list of complete URLs', () => {
+  it('parseAmqpUrl reads a list of complete URLs', () => {
     expect(urlsOf('amqp://u:p@a/v,amqp://u:q@b:7000/v')).toEqual([
       'amqp://u:p@a:5672/v',
       'amqp://u:q@b:7000/v',
@@ -42,7 +42,7 @@ describe('parsing AMQP_URL', () => {
     ['amqp://u:hush@a/v,amqps://u:hush@b/v', 'lists servers with TLS and without TLS'],
     ['amqp://u:hush@a:70000', 'has a port that is not 1 to 65535'],
     ['amqp://u:hush@a b', 'has a host that is not a name'],
-  ])('rejects %s: %s', (AMQP_URL, problem) => {
+  ])('the AMQP URL %s is rejected, because it %s', (AMQP_URL, problem) => {
     const read = () => parseConfig(z.object({ AMQP_URL: amqpUrl() }), { AMQP_URL })
     expect(read).toThrow(`  AMQP_URL: ${problem}`)
     expect(read).not.toThrow(/hush/)

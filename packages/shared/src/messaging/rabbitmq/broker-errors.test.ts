@@ -19,18 +19,21 @@ describe('parsing errors of the broker', () => {
       `406 (PRECONDITION-FAILED) with message "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'e' in vhost '/': received 'fanout' but current is 'topic'"`,
       { kind: 'exchange', name: 'e', setting: 'type', wanted: 'fanout', found: 'topic' },
     ],
-  ])('parses the incompatible argument of a declaration from the reply %s', (text, expected) => {
-    expect(inequivalenceOf(refused(406, text))).toEqual(expected)
-  })
+  ])(
+    'inequivalenceOf returns the incompatible argument of a declaration from the reply %s',
+    (text, expected) => {
+      expect(inequivalenceOf(refused(406, text))).toEqual(expected)
+    },
+  )
 
-  it('reports the existing and the declared argument of an incompatible exchange', () => {
+  it('brokerReason names the existing and the declared argument of an incompatible exchange', () => {
     const text = `406 (PRECONDITION-FAILED) with message "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'e' in vhost '/': received 'fanout' but current is 'topic'"`
     expect(brokerReason(refused(406, text))).toBe(
       'exchange e exists with another type (topic) than it needs (fanout)',
     )
   })
 
-  it('reports other broker errors by their reply code, never by their text', () => {
+  it('brokerReason reports other broker errors by their reply code, never by their text', () => {
     const text = `Handshake terminated by server: 403 (ACCESS-REFUSED) with message "ACCESS_REFUSED - Login was refused for user 'x'"`
     expect(brokerReason(new Error(text))).toBe('ACCESS-REFUSED')
     const refusal = Object.assign(new Error('x'), { code: 'ECONNREFUSED' })

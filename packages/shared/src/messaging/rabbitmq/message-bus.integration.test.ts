@@ -58,7 +58,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     queues: [{ name: 'orders', bindings: [{ exchange: 'work', routingKey: 'order' }] }],
   }
 
-  it('reports a broker that is too old as down, and uses the broker after its upgrade', async () => {
+  it('the RabbitMQ bus reports a broker that is too old as down, and uses the broker after its upgrade', async () => {
     await using relay = await startRelay(url, 5_672)
     relay.edit = (reply) =>
       edited(reply, /(version\S{5})\d\.\d+/, (text) => text.replace(/\d(?=\.\d+$)/, '2'))
@@ -79,7 +79,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     expect(health.report().status).toBe('ready')
   })
 
-  it('declares the topology and consumes again after the connection was cut', async () => {
+  it('the RabbitMQ bus declares the topology and consumes again after the connection was cut', async () => {
     const line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
@@ -97,7 +97,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await line[Symbol.asyncDispose]()
   })
 
-  it('reconnects if the connection breaks repeatedly, even while reconnecting', async () => {
+  it('the RabbitMQ bus reconnects if the connection breaks repeatedly, even while reconnecting', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
@@ -111,7 +111,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('reconnects if the broker closes the connection immediately after establishing it', async () => {
+  it('the RabbitMQ bus reconnects if the broker closes the connection immediately after establishing it', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
@@ -143,7 +143,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     ['channel.open-ok', 20, 11],
     ['confirm.select-ok', 85, 11],
   ])(
-    'shuts down without an error if the connection breaks just after the broker has sent %s',
+    'the RabbitMQ bus shuts down without an error if the connection breaks just after the broker has sent %s',
     async (_, classId, methodId) => {
       await using line = await startRelay(url, 5672)
       const left = Promise.withResolvers<void>()
@@ -160,7 +160,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     },
   )
 
-  it('reconnects immediately if the broker has not noticed that the connection ended', async () => {
+  it('the RabbitMQ bus reconnects immediately if the broker has not noticed that the connection ended', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
@@ -189,7 +189,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('settles every queue depth request if the connection is cut while the channels of the requests close', async () => {
+  it('every queue depth request settles if the RabbitMQ connection is cut while the channels of the requests close', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
@@ -201,7 +201,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('cancels a consumer whose connection is unresponsive', async () => {
+  it('the RabbitMQ bus cancels a consumer whose connection is unresponsive', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
@@ -213,7 +213,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('fails a publish if no publisher confirm arrives before the deadline', async () => {
+  it('a publish to RabbitMQ fails if no publisher confirm arrives before the deadline', async () => {
     const line = await startRelay(url, 5672)
     const bus = await open(line.url, 300)
     await bus.ready(AbortSignal.timeout(60_000))
@@ -225,7 +225,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await line[Symbol.asyncDispose]()
   })
 
-  it('fails a publish immediately while the broker is unavailable, and reports the broker as down', async () => {
+  it('a publish fails immediately while RabbitMQ is unavailable, and the bus reports the broker as down', async () => {
     const health = createHealth(logger)
     const bus = connectRabbitMq(new Secret('amqp://127.0.0.1:1'), {
       name: 'test',
@@ -311,7 +311,7 @@ describe('a queue that exists with incompatible arguments', () => {
     ['after the connection was established', true],
     ['before the connection is established', false],
   ])(
-    'reports RabbitMQ as down, with the incompatible argument, if the queue is declared %s',
+    'the bus reports RabbitMQ as down, with the incompatible argument, if an incompatible queue is declared %s',
     async (_, isConnectedFirst) => {
       await using over = await openOver(ours, isConnectedFirst)
       await eventually(() =>
@@ -323,7 +323,7 @@ describe('a queue that exists with incompatible arguments', () => {
     },
   )
 
-  it('logs an incompatible queue only once and with its remediation, although the declaration is retried', async () => {
+  it('the RabbitMQ bus logs an incompatible queue only once, with the remediation, although the declaration is retried', async () => {
     await using over = await openOver(ours, false)
     await eventually(() => expect(over.line.connections).toBeGreaterThan(3))
     expect(over.errors()).toMatchObject([
@@ -338,7 +338,7 @@ describe('a queue that exists with incompatible arguments', () => {
     ])
   })
 
-  it('declares and uses a queue as soon as its incompatible predecessor was deleted', async () => {
+  it('the RabbitMQ bus declares and uses a queue as soon as the incompatible queue of the same name was deleted', async () => {
     await using over = await openOver(ours, true)
     await eventually(() => expect(over.errors()).toHaveLength(1))
     await over.deleteQueue()
@@ -347,7 +347,7 @@ describe('a queue that exists with incompatible arguments', () => {
     await over.bus.publish({ exchange: 'work', routingKey: 'order', ...message })
   })
 
-  it('reconnects if the broker stops responding while the connection is being closed', async () => {
+  it('the RabbitMQ bus reconnects if the broker stops responding while the connection is being closed', async () => {
     await using over = await openOver(ours, true)
     const { line } = over
     let isSilent = false

@@ -38,7 +38,7 @@ function fixture() {
 }
 
 describe('settling the deliveries of a channel', () => {
-  it('acknowledges with one frame all deliveries before the oldest one in flight', () => {
+  it('one frame acknowledges all deliveries before the oldest one in flight', () => {
     const { settlements, deliver, flush, frames, unacknowledged } = fixture()
     const messages = [1, 2, 3, 4, 5, 6].map(deliver)
     for (const n of [2, 0, 1, 4]) void settlements.settle(messages[n] as Message, 'ack')
@@ -47,7 +47,7 @@ describe('settling the deliveries of a channel', () => {
     expect([...unacknowledged]).toEqual([4, 6])
   })
 
-  it('acknowledges exactly the finished deliveries, regardless of the order in which they finish', () => {
+  it('exactly the finished deliveries are acknowledged, regardless of the order in which they finish', () => {
     const settlement = fc.constantFrom<Settlement>('ack', 'ack', 'ack', 'requeue', 'reject')
     const action = fc.oneof(
       fc.constant('deliver' as const),

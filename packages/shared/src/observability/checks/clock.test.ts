@@ -6,7 +6,7 @@ const at = (remoteAt: number, tookMs = 100) =>
   checkClock({ remoteAt, requestedAt: NOON, respondedAt: NOON + tookMs })
 
 describe('checking the clock of another machine', () => {
-  it('accepts a clock difference that the response time can explain', () => {
+  it('checkClock accepts a clock difference that the response time can explain', () => {
     expect(at(NOON + 50)).toMatchObject({ verdict: 'ok' })
     expect(at(NOON + 1_900)).toMatchObject({ verdict: 'ok' })
     expect(at(NOON - 1_000, 10_000)).toMatchObject({ verdict: 'ok' })
@@ -17,11 +17,11 @@ describe('checking the clock of another machine', () => {
     [-3_000, 'warning', '3.0 s behind this machine'],
     [600_000, 'problem', '600.0 s ahead of this machine'],
     [-45_000, 'problem', '45.0 s behind this machine'],
-  ])('reports a clock that differs by %i ms as a %s: %s', (offMs, verdict, found) => {
+  ])('checkClock reports a clock that differs by %i ms as a %s: %s', (offMs, verdict, found) => {
     expect(at(NOON + 50 + offMs)).toMatchObject({ verdict, found })
   })
 
-  it("reads a server's clock from the Date header, whose precision is one second", () => {
+  it('httpClock reads the clock of a server from the Date header, whose precision is one second', () => {
     const dated = (date: string | null) =>
       httpClock(new Response('', { headers: date === null ? {} : { Date: date } }), NOON, NOON + 10)
     const reading = dated('Thu, 01 Jan 2026 11:59:58 GMT')

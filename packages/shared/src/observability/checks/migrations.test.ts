@@ -43,7 +43,7 @@ const without = (column: string): Set<string> =>
 describe('comparing a database with the shipped migrations', () => {
   it.each([
     ['all migrations applied', all, columns, 'ok', 'all 2 applied'],
-    ['no tables', null, new Set<string>(), 'warning', 'none applied yet'],
+    ['no tables at all', null, new Set<string>(), 'warning', 'none applied yet'],
     [
       'the first migration only',
       all.slice(0, 1),
@@ -52,7 +52,7 @@ describe('comparing a database with the shipped migrations', () => {
       '0001_add not applied yet',
     ],
     [
-      'a column that exists before its migration',
+      'a column that exists although its migration was not applied',
       all.slice(0, 1),
       columns,
       'problem',
@@ -68,26 +68,29 @@ describe('comparing a database with the shipped migrations', () => {
     ['a missing column', all, without('item.name'), 'problem', 'item.name'],
     ['a migration that was left out', all.slice(1), columns, 'problem', 'half-migrated: 0000_'],
     [
-      'a migration with other content',
+      'an applied migration of other content',
       all.map((one, n) => (n === 0 ? { ...one, hash: 'other' } : one)),
       columns,
       'problem',
       'another form',
     ],
     [
-      'a migration of a newer version',
+      'a migration of a newer release',
       [...all, { at: Date.parse('2100-01-01'), hash: 'x' }],
       columns,
       'problem',
       'a newer version',
     ],
-  ])('detects a database with %s', (_, applied, present, verdict, found) => {
-    expect(checkMigrations({ folder, appliedBy: 'clerk' }, { applied, columns: present })).toEqual([
-      expect.objectContaining({ verdict, found: expect.stringContaining(found) }),
-    ])
-  })
+  ])(
+    'checkMigrations reports the state of a database with %s',
+    (_, applied, present, verdict, found) => {
+      expect(
+        checkMigrations({ folder, appliedBy: 'clerk' }, { applied, columns: present }),
+      ).toEqual([expect.objectContaining({ verdict, found: expect.stringContaining(found) })])
+    },
+  )
 
-  it('names the service that applies the migrations in the remediation', () => {
+  it('the remediation of checkMigrations names the service that applies the migrations', () => {
     const [result] = checkMigrations(
       { folder, appliedBy: 'clerk' },
       { applied: null, columns: new Set() },

@@ -24,7 +24,7 @@ describe('checking the replicas of a Redis primary', () => {
     ['a single server', info([]), 0, 'ok', 'none'],
     ['one replica more than a write needs', info([0, 1]), 1, 'ok', '2 connected; 1 must have each'],
     ['as many replicas as a write needs', info([1]), 1, 'warning', '1 connected; all of them'],
-    ['no replica', info([]), 1, 'problem', '0 connected; 1 needed'],
+    ['no replica although a write needs one', info([]), 1, 'problem', '0 connected; 1 needed'],
     ['replicas that no write waits for', info([0, 0]), 0, 'problem', 'REDIS_REPLICAS is 0'],
     [
       'a replica with too long a lag',
