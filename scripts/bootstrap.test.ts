@@ -88,7 +88,7 @@ afterEach(() => {
   rmSync(root, { recursive: true, force: true })
 })
 
-describe('the installation before a start', () => {
+describe('the bootstrap before it starts its program', () => {
   it('the bootstrap installs with the pinned package manager on the first run, and not on the second run', async () => {
     const first = await bootstrap('app/entry.mjs', 'one', 'two')
     expect(first).toMatchObject({ code: 0, started: ['one', 'two'] })
@@ -111,7 +111,7 @@ describe('the installation before a start', () => {
       'the dependencies of a package',
       () => write('app/package.json', JSON.stringify({ name: 'app', dependencies: { x: '1' } })),
     ],
-  ])('installs again when %s changed', async (_, change) => {
+  ])('the bootstrap installs again when %s changed', async (_, change) => {
     await bootstrap('app/entry.mjs')
     change()
     const again = await bootstrap('app/entry.mjs')
@@ -190,7 +190,7 @@ describe('the installation before a start', () => {
 })
 
 describe('the bootstrap in two terminals at the same time', () => {
-  it('two concurrent runs install the dependencies once, and both start their program', async () => {
+  it('two concurrent runs of the bootstrap install the dependencies once, and both start their program', async () => {
     write('hold', '')
     const first = start({}, 'app/entry.mjs', 'first')
     await until(() => installs().length === 1)
@@ -202,7 +202,7 @@ describe('the bootstrap in two terminals at the same time', () => {
     expect(installs()).toHaveLength(1)
   })
 
-  it('the lock of an installation that was killed does not block the next run', async () => {
+  it('the install lock of a bootstrap that was killed does not block the next run', async () => {
     write('hold', '')
     const killed = start({}, 'app/entry.mjs')
     await until(() => installs().length === 1)
@@ -217,7 +217,7 @@ describe('the bootstrap in two terminals at the same time', () => {
     expect(installs()).toHaveLength(2)
   })
 
-  it('a run that times out waiting for the lock reports which process holds it', async () => {
+  it('a bootstrap that times out while it waits for the install lock reports which process holds the lock', async () => {
     const lock = join(root, 'lock')
     const onWait = (): void => {}
     const release = await acquireLock(lock, { onWait, waitMs: 0 })

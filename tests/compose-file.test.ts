@@ -178,7 +178,7 @@ describe('the monitoring profile of the compose file', () => {
     for (const [, { image }] of monitoring) expect(image).toMatch(/:v?\d+\.\d+\.\d+$/)
   })
 
-  it('monitoring containers reach no store and write only to their own volume', () => {
+  it('the monitoring containers cannot reach the backends, and write only to their own volume', () => {
     for (const [, service] of monitoring) {
       expect(service.networks).toEqual(['edge'])
       expect(service.read_only).toBe(true)

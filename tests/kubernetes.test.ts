@@ -195,7 +195,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       (projected?.sources ?? []).flatMap(({ secret }) => secret.items),
     )
 
-    it('each pod runs the service of its name on the port that its Service and probes use', () => {
+    it('each pod runs the service that its Deployment names, on the port that its Kubernetes Service and its probes use', () => {
       expect(container.command).toEqual([
         'sh',
         '-c',
@@ -259,7 +259,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
 describe('the network policies', () => {
   const policies = ofKind<Manifest & { spec: { podSelector: Selector } }>('NetworkPolicy')
 
-  it('each network policy selects existing pods, and the default policy selects all of them', () => {
+  it('each network policy selects existing pods, and the default policy selects all pods', () => {
     const chosen = (selector: Selector): string[] =>
       deployments
         .filter(({ spec }) => selects(selector, spec.template.metadata.labels))
@@ -298,7 +298,7 @@ describe('the example overlay', () => {
     for (const patch of patches) expect(base.map(titleOf)).toContain(titleOf(patch))
   })
 
-  it('the base and the example overlay set only documented settings', () => {
+  it('the base manifests and the example overlay set only documented settings', () => {
     const documented = read('docs/settings.md')
     for (const folder of [BASE, EXAMPLE])
       for (const { literals } of kustomization(folder).configMapGenerator)

@@ -285,7 +285,7 @@ describe('a coordinator that is killed during a step', { concurrent: true }, () 
     ['replaying', null],
     ['replayed', true],
   ] as const)(
-    'a coordinator that is killed while it stores a replay (failpoint "%s") stores it completely or not at all, and it runs once',
+    'a coordinator that is killed while it stores a replay (failpoint "%s") stores the replay completely or not at all, and the replay runs once',
     { timeout: TIMEOUT_MS },
     async ([failpoint, isStored], { annotate }) => {
       await using fixture = await startFixture()

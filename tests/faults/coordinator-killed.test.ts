@@ -21,7 +21,7 @@ describe('a coordinator that is killed under load', () => {
     ['dispatch by one message per step', 'order'],
     ['inline dispatch', 'inline'],
   ] as const)(
-    'killing coordinators under load loses no order, records no step twice and leaves no incomplete file: %s',
+    'killing coordinators under load loses no order, records no step twice and leaves no incomplete file (%s)',
     { timeout: 120_000 },
     async ([name, process], { annotate }) => {
       await using system = await startSystem([])

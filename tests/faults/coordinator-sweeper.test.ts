@@ -19,7 +19,7 @@ describe.runIf(isFaultRun)(
   'the sweeper, with stuck rows and a worker that is killed repeatedly',
   () => {
     it(
-      'the sweeper publishes fewer than two messages per step while workers are killed',
+      'the sweeper publishes fewer than two messages for each step while workers are killed',
       { timeout: 600_000 },
       async ({ annotate }) => {
         await using target = await startStepTarget()

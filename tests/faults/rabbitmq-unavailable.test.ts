@@ -18,7 +18,7 @@ import { backend, startSystem, type System } from '../support/system.ts'
 const REALMS = ['9341500001', '9341500002', '9341500003', '9341500004']
 const ROUNDS = 5
 
-describe('refreshes while RabbitMQ is unavailable', () => {
+describe('token-service while RabbitMQ is unavailable', () => {
   let system: System
   let broker: ChannelModel
   let relay: Relay
@@ -57,7 +57,7 @@ describe('refreshes while RabbitMQ is unavailable', () => {
     eventually(async () => expect(await redis.xlen('credentials:outbox')).toBe(0))
 
   it.each(['away', 'stall'] as const)(
-    'refreshes continue while RabbitMQ is unavailable (%s), and their events are published in order and once afterwards',
+    'token-service refreshes while RabbitMQ is unavailable (%s), and publishes each event once and in order afterwards',
     async (fault) => {
       const before = await sandboxClient(system).allCalls()
       relay[fault]()

@@ -36,7 +36,7 @@ const refreshAll = () => {
   return Promise.all(realms.map((realm) => service.refresh(realm, {})))
 }
 
-describe('a failover of Redis under strict rotation', () => {
+describe('a Redis failover at a provider that accepts each refresh token once', () => {
   it('a Redis failover costs no company its grant, although refreshes were in flight and token-service was killed', async () => {
     for (const realm of realms) await connectCompany(system, realm)
     for (const { status, Version } of await refreshAll())

@@ -26,7 +26,7 @@ const VALID_COMPANIES = 5
 const onceGranted = { granted: 1, rejected: 0, reused: 0, maxConcurrent: 1 } satisfies RefreshCalls
 
 describe.each(personalities)(
-  'three token-services called at the same time, provider %s',
+  'three token-services that are called at the same time, with the provider %s',
   (personality) => {
     let system: System
     let tokenEndpoint: TokenEndpointProxy

@@ -26,7 +26,7 @@ async function doctor(only: string, env: Record<string, string>) {
   }
 }
 
-describe('the doctor command and the addresses of clusters', () => {
+describe('the doctor command with the addresses of backend clusters', () => {
   it('doctor checks each listed Redis server until it finds the primary', async () => {
     await using servers = await createRedisServers()
     const primary = await servers.start()

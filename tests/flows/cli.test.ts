@@ -10,7 +10,7 @@ import { startSystem, type System } from '../support/system.ts'
 const PASSPHRASE = 'correct horse battery staple'
 const REALMS = ['1', '2', '3']
 
-describe('the command line with two installations', () => {
+describe('the CLI with two installations', () => {
   let source: System
   let target: System
   let folder: string
@@ -73,14 +73,14 @@ describe('the command line with two installations', () => {
     })
   })
 
-  it('credentials rotate-keys re-encrypts every credential with the active key', async () => {
+  it('"credentials rotate-keys" re-encrypts every credential with the active key', async () => {
     expect(await json(source, 'credentials', 'rotate-keys')).toMatchObject({
       code: 0,
       lines: [{ ActiveKey: 'k1', Total: 3, Current: 3, IsFinished: true }],
     })
   })
 
-  it('credentials export and import move credentials to another installation, and their source reports them as transferred', async () => {
+  it('the CLI moves credentials to another installation, and the source installation reports them as transferred', async () => {
     const moved = await cli(source, 'credentials', 'export', '--all', '--out', 'all.ndjson')
     expect([moved.code, moved.stdout]).toEqual([0, 'all.ndjson has ACC-1, ACC-2, ACC-3.\n'])
     const file = await readFile(join(folder, 'all.ndjson'), 'utf8')
@@ -97,18 +97,18 @@ describe('the command line with two installations', () => {
     expect([again.code, again.stdout]).toEqual([1, '0 imported, 3 rejected\n'])
   })
 
-  it('credentials import accepts a file of transferred credentials also at the installation that exported them', async () => {
+  it('"credentials import" accepts a file of transferred credentials also at the installation that exported them', async () => {
     expect(await cli(source, 'credentials', 'import', 'all.ndjson')).toMatchObject({ code: 0 })
     expect((await cli(source, 'credentials', 'refresh', 'ACC-1')).code).toBe(0)
   })
 
-  it('credentials remove removes a credential only if --yes is given', async () => {
+  it('"credentials remove" removes a credential only if --yes is given', async () => {
     expect((await cli(source, 'credentials', 'remove', 'ACC-3')).code).toBe(2)
     expect((await cli(source, 'credentials', 'remove', 'ACC-3', '--yes')).code).toBe(0)
     expect((await cli(source, 'credentials', 'show', 'ACC-3')).code).toBe(3)
   })
 
-  it('audit list prints the actions of operators, and audit verify checks the hash chain of the audit log', async () => {
+  it('"audit list" prints the actions of operators, and "audit verify" checks the hash chain of the audit log', async () => {
     const actions = await eventually(async () => {
       const { lines } = await json(source, 'audit', 'list', '--name', 'ACC-3')
       expect(lines.at(-1)).toMatchObject({ What: 'removed' })

@@ -19,7 +19,7 @@ describe('an order that runs through RabbitMQ and PostgreSQL', () => {
   const file = (name: string): Promise<string> =>
     readFile(join(system.dataDir, 'OrderCSV', name), 'utf8')
 
-  it('an order queued at /queue runs the steps order, report and csv, and its file contains its row', async () => {
+  it('an order queued at /queue runs the steps order, report and csv, and its CSV file contains its row', async () => {
     expect(await requestDemoApi(system, '/queue?number=66')).toEqual({
       status: 200,
       text: 'Enqueued 66',
@@ -92,7 +92,7 @@ describe('an order that runs through RabbitMQ and PostgreSQL', () => {
     expect(run.Attempts.map(({ StepName }) => StepName)).toEqual(['order', 'report', 'csv'])
   })
 
-  it('an order number with special characters writes its file inside the data folder', async () => {
+  it('the file of an order number with special characters is written inside the data folder', async () => {
     const number = '../../=1+1 é;'
     await requestDemoApi(system, `/queue?number=${encodeURIComponent(number)}`)
     await waitForRun(system, number, 0, 'Completed')
@@ -109,12 +109,12 @@ describe('an order that runs through RabbitMQ and PostgreSQL', () => {
     expect(await file('Order_by-hand.0.csv')).toContain('O-by-hand')
   })
 
-  it('rows, items and queues are consistent after all orders', async () => {
+  it('the rows, the items and the RabbitMQ queues are consistent after all orders have run', async () => {
     const response = await system.call(`${system.url('coordinator')}/integrity`)
     expect(await response.json()).toMatchObject({ ok: true })
   })
 
-  it('the coordinator rejects reads without the service key', async () => {
+  it('the coordinator rejects read requests without the service key', async () => {
     expect((await fetch(transactionUrl(system, '66'))).status).toBe(401)
   })
 })

@@ -18,7 +18,7 @@ const REALM = '9341453908059889'
 const NAME = `ACC-${REALM}`
 
 describe.each(personalities)(
-  'a realm at the provider %s, over Redis and RabbitMQ',
+  'a realm at the provider %s, with Redis and RabbitMQ',
   (personality) => {
     let system: System
     const events: { key: string; body: string }[] = []
@@ -92,7 +92,7 @@ describe.each(personalities)(
       })
     })
 
-    it('concurrent requests for an expired access token refresh it once', async () => {
+    it('concurrent requests for an expired access token cause one refresh', async () => {
       await sandboxClient(system).expire(REALM)
       const responses = await Promise.all(
         Array.from({ length: 8 }, () => system.call(companyInfoUrl(system, REALM))),

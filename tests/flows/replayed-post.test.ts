@@ -6,7 +6,7 @@ import { personalities, startSystem, type System } from '../support/system.ts'
 const REALM = '9341453908059889'
 
 describe.each(personalities)(
-  'a POST whose response is lost, at a provider with the personality %s',
+  'a POST request whose response is lost, at a provider that behaves like %s',
   (personality) => {
     let system: System
 

@@ -165,7 +165,7 @@ describe('the trace of a call to the accounting API', () => {
 })
 
 describe('the traces of a running system', () => {
-  it('exported spans contain no query string, and only the expected attributes', () => {
+  it('exported spans contain only the expected attributes and no query string', () => {
     const keys = new Set(collector.spans.flatMap(({ attributes }) => Object.keys(attributes)))
     expect([...keys].toSorted()).toEqual([
       'db.operation.name',

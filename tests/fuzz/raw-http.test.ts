@@ -35,7 +35,7 @@ describe('the strict HTTP client of the fuzz tests', () => {
     ['a body that is too short', 'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok'],
     ['a malformed header', 'HTTP/1.1 200 OK\r\nA B: c\r\nContent-Length: 0\r\n\r\n'],
     ['an incomplete chunk', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\na'],
-  ])('rejects %s', async (_, bytes) => {
+  ])('the strict HTTP client rejects %s', async (_, bytes) => {
     const port = await serve(bytes)
     await expect(exchange(port, request)).rejects.toThrow(/not a |not complete/)
   })

@@ -125,7 +125,7 @@ it('the coordinator completes orders while 300 clients of /events read nothing, 
   closeSockets()
 }, 240_000)
 
-it('GET /events sends every event of a process to a client that reads, while 20 other clients read nothing', async () => {
+it('GET /events sends every event of a business process to a client that reads, while 20 other clients read nothing', async () => {
   const cutBefore = await metric('coordinator_event_streams_cut_total')
   const controller = new AbortController()
   const url = `${system.url('coordinator')}/events?process=${PROCESS}`
@@ -155,7 +155,7 @@ it('GET /events sends every event of a process to a client that reads, while 20 
   closeSockets()
 }, 120_000)
 
-it('GET /events responds 404 for an unknown process and 400 for an unknown parameter', async () => {
+it('GET /events responds 404 for an unknown business process and 400 for an unknown parameter', async () => {
   const status = async (query: string) =>
     (await system.call(`${system.url('coordinator')}/events?${query}`)).status
   expect(await status('process=Unknown')).toBe(404)

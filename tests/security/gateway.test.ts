@@ -188,7 +188,7 @@ describe.each(['on', 'off'])('the gateway with the setting FAST_PATH=%s', (FAST_
     ])
   })
 
-  it('the gateway serves the next call of a realm with one concurrency slot at the deadline, even if a response is still arriving', async () => {
+  it('the gateway releases the concurrency slot of a call at its deadline, even if the response is still arriving', async () => {
     const trickling = Promise.withResolvers<() => void>()
     respond = (response) => {
       response.write('first')
@@ -213,7 +213,7 @@ describe.each(['on', 'off'])('the gateway with the setting FAST_PATH=%s', (FAST_
   })
 })
 
-describe('the gateway with an address that is plain http', () => {
+describe('the gateway with a plain http address', () => {
   const fixture = (name: string): URL =>
     new URL(`../../packages/shared/src/http/client/fixtures/${name}`, import.meta.url)
   const read = (name: string): string => readFileSync(fixture(name), 'utf8')

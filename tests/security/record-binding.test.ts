@@ -50,7 +50,7 @@ const doctor = () =>
     env: { TOKEN_SERVICE_URL: system.url('token-service'), SERVICE_API_KEY: system.serviceKey },
   })
 
-describe('token-service when a program without the keys has changed its records in Redis', () => {
+describe('token-service after a program without the encryption keys has changed records in Redis', () => {
   it('token-service issues no token from a record that was copied to another name, and does not use the copied refresh token', async () => {
     const refused = await metrics()
     expect(await redis.copy(NAME, OTHER_NAME, 'REPLACE')).toBe(1)

@@ -30,11 +30,11 @@ afterEach(() => {
 })
 
 describe('the probe of a backend server', () => {
-  it('the probe rejects a server that accepts the connection but sends nothing', async () => {
+  it('the probe of a test backend rejects a server that accepts the connection but sends nothing', async () => {
     await expectNoServer('no response within 3 s')
   })
 
-  it('the probe rejects a web server for each kind of backend', async () => {
+  it('the probe of each kind of test backend rejects a web server', async () => {
     otherServer.on('connection', (socket: Socket) => {
       socket.once('data', () => socket.end('HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n'))
     })
