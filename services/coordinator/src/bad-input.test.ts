@@ -91,7 +91,7 @@ describe('a misbehaving step', () => {
     ],
     ['reads the item of an unknown step', (step) => step.item('nowhere'), 'step_threw'],
   ])(
-    'a step that %s fails with error class and text, and the next transaction completes',
+    'a step that %s fails with an error class and an error text, and the next transaction completes',
     async (_, handler, errorClass) => {
       const fixture = await start({ processes: [tried({ bad: handler })] })
       fixture.target.on('/held', () => {})
@@ -103,7 +103,7 @@ describe('a misbehaving step', () => {
     },
   )
 
-  it('a step that blocks the event loop for longer than its lease makes every call with the same idempotency key', async () => {
+  it('every attempt of a step that blocks the event loop for longer than its lease sends the same idempotency key', async () => {
     let times = 0
     const block = (step: Step<string>) => {
       times += 1
@@ -139,22 +139,29 @@ describe('an unusual response of a target', () => {
 
   it.each<[string, Parameters<Fixture['target']['on']>[1], object]>([
     [
-      '200 and 50 MB',
+      'status 200 and a body of 50 MB',
       respondWith(200, 'x'.repeat(52_428_800)),
       { ErrorClass: 'response_too_large' },
     ],
-    ['404 and 50 MB', respondWith(404, 'x'.repeat(52_428_800)), { ErrorClass: 'http_404' }],
+    [
+      'status 404 and a body of 50 MB',
+      respondWith(404, 'x'.repeat(52_428_800)),
+      { ErrorClass: 'http_404' },
+    ],
     ['truncated JSON', respondWith(200, '{"name":'), { ErrorClass: 'response_invalid' }],
     ['an empty body', respondWith(200), { ErrorClass: 'response_invalid' }],
     ['JSON of another shape', respondWith(200, '[]'), { ErrorClass: 'response_invalid' }],
     ['a redirect', respondWith(302, '', { location: '/order' }), { ErrorClass: 'http_302' }],
-  ])('a response with %s fails the step with its error class', async (_, reply, expected) => {
-    const fixture = await start({ processes: [tried({ bad: parse })] })
-    fixture.target.on('/bad', reply)
-    await fixture.queue('1', 'bad')
-    expect(await fixture.reached('1', 'Failed')).toMatchObject(expected)
-    await expectHealthy(fixture)
-  })
+  ])(
+    'a response with %s fails the step with the expected error class',
+    async (_, reply, expected) => {
+      const fixture = await start({ processes: [tried({ bad: parse })] })
+      fixture.target.on('/bad', reply)
+      await fixture.queue('1', 'bad')
+      expect(await fixture.reached('1', 'Failed')).toMatchObject(expected)
+      await expectHealthy(fixture)
+    },
+  )
 
   it.each([
     [
@@ -203,16 +210,19 @@ describe('limits of a transaction', () => {
     'x'.repeat(128),
     '漢'.repeat(128),
     '😀'.repeat(128),
-  ])('an order with the id %j writes exactly one file, inside OrderCSV/', async (id) => {
-    const fixture = await start()
-    expect((await fixture.queue(id, '=1+1')).status).toBe(202)
-    await fixture.reached(id, 'Completed')
-    const files = await readdir(backends.dataDir, { recursive: true })
-    const written = files.filter((file) => !file.startsWith('ITSource') && file !== 'OrderCSV')
-    expect(written).toEqual([expect.stringMatching(/^OrderCSV\/Order_[\w.%-]{1,240}\.0\.csv$/)])
-  })
+  ])(
+    'an order with the id %j writes exactly one file, and writes it inside OrderCSV/',
+    async (id) => {
+      const fixture = await start()
+      expect((await fixture.queue(id, '=1+1')).status).toBe(202)
+      await fixture.reached(id, 'Completed')
+      const files = await readdir(backends.dataDir, { recursive: true })
+      const written = files.filter((file) => !file.startsWith('ITSource') && file !== 'OrderCSV')
+      expect(written).toEqual([expect.stringMatching(/^OrderCSV\/Order_[\w.%-]{1,240}\.0\.csv$/)])
+    },
+  )
 
-  it('accepts a transaction of exactly 256 KB, and rejects a larger one with 413', async () => {
+  it('the coordinator accepts a transaction of exactly 256 KB, and rejects a larger transaction with 413', async () => {
     const fixture = await start({ processes: [tried({})] })
     const send = (length: number) => {
       const frame = '{"TransactionID":"1","InitialData":""}'
@@ -256,7 +266,7 @@ describe('an OrderCSV folder that cannot be written', () => {
     expect(fixture.target.calls).toHaveLength(2)
   }
 
-  it('creates the folder OrderCSV again after it was removed', async () => {
+  it('an order completes after the folder OrderCSV was removed, because its csv step creates the folder again', async () => {
     const fixture = await start()
     await rm(folder(), { recursive: true, force: true })
     await fixture.queue('66')
@@ -264,13 +274,13 @@ describe('an OrderCSV folder that cannot be written', () => {
     expect(await readdir(folder())).toEqual(['Order_66.0.csv'])
   })
 
-  it('retries an order while a file named OrderCSV prevents creating the folder', async () => {
+  it('an order is retried while a file with the name OrderCSV prevents the creation of the folder', async () => {
     await expectRetryUntilRepaired(/EEXIST|ENOTDIR/, () => writeFile(folder(), ''), recreate)
   })
 
   // The tests may run as root, and even root cannot create files in /sys.
   it.skipIf(process.platform !== 'linux')(
-    'retries an order while the folder OrderCSV is read-only',
+    'an order is retried while the folder OrderCSV is read-only',
     async () => {
       await expectRetryUntilRepaired(
         /EACCES|EROFS|EPERM/,
@@ -282,7 +292,7 @@ describe('an OrderCSV folder that cannot be written', () => {
 
   // A full disk needs a small file system, which only a privileged process can mount.
   it.skipIf(!canMount())(
-    'retries an order while the disk is full, and removes the temporary files of a killed worker',
+    'an order is retried while the disk is full, and the next attempt removes the temporary files of a killed worker',
     async () => {
       await mkdir(folder())
       command('mount', ['-t', 'tmpfs', '-o', 'size=16k', 'none', folder()])
@@ -331,7 +341,7 @@ describe('changing a process that has active runs', () => {
   ]
   const one = (step: Step) => step.complete()
 
-  it('fails a run at a removed step as step_unknown, and resumes it once the process has the step again', async () => {
+  it('a run at a step that was removed from its process fails with step_unknown, and can be resumed when the process has the step again', async () => {
     const source = await backends.openSource({ sweepMs: 50 })
     const bus = await backends.openBus()
     const twoSteps = changed({ one, two: () => Promise.reject(new Error('not yet')) })

@@ -34,7 +34,7 @@ describe('a call whose outcome is unknown', () => {
   it.each([
     ['had taken effect is not repeated', respondWith(200, '{"charge":"C-1"}'), 1],
     ['had no effect is repeated with the same idempotency key', respondWith(404), 2],
-  ])('after its coordinator was killed, a call that %s', async (_, found, charges) => {
+  ])('after the coordinator was killed, a call in flight that %s', async (_, found, charges) => {
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
     await using target = await startTarget()
@@ -79,7 +79,7 @@ describe('a call whose outcome is unknown', () => {
     ])
   })
 
-  it('calls confirm in the same coordinator after the connection of a call was cut', async () => {
+  it('after the connection of a call was cut, the same coordinator calls confirm instead of repeating the call', async () => {
     await using host = await startFixture(backends, { processes: [chargeProcess] })
     host.target.on('/charges', (request) => void request.socket.destroy())
     host.target.on('/charges/by-key', respondWith(200, '{"charge":"C-1"}'))

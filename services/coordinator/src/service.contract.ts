@@ -78,7 +78,7 @@ export function coordinatorContract(
       (await readdir(join(backends.dataDir, 'OrderCSV'))).filter((name) => name.includes(id))
 
     describe('running an order', () => {
-      it('runs the steps order, report and csv, and writes the CSV file', async () => {
+      it('the coordinator runs the steps order, report and csv of an order, and writes its CSV file', async () => {
         const host = await start()
         const id = fresh()
         const queued = await host.queue(id)
@@ -113,7 +113,7 @@ export function coordinatorContract(
         ).toBe(`Order,CreatedAt,Status\nO-${id},2026-11-20T21:24:19.3210000+01:00,Confirmed\n`)
       })
 
-      it('logs the start and the end of each step', async () => {
+      it('the coordinator logs the start and the end of each step', async () => {
         const host = await start()
         const id = fresh()
         await host.queue(id)
@@ -127,7 +127,7 @@ export function coordinatorContract(
         expect(host.log.some(({ msg }) => msg === 'coordinator starting')).toBe(true)
       })
 
-      it('runs a transaction once if a thousand concurrent requests queue it', async () => {
+      it('a transaction runs once if a thousand concurrent requests queue it', async () => {
         const host = await start()
         const id = fresh()
         const responses = await Promise.all(Array.from({ length: 1_000 }, () => host.queue(id)))
@@ -143,7 +143,7 @@ export function coordinatorContract(
         expect(await csvFiles(id)).toEqual([`Order_${id}.0.csv`])
       })
 
-      it('replays an order with ReplayID 1, new idempotency keys and a second file', async () => {
+      it('the first replay of an order has ReplayID 1, uses new idempotency keys and writes a second file', async () => {
         const host = await start()
         const id = fresh()
         await host.queue(id)
@@ -158,7 +158,7 @@ export function coordinatorContract(
         expect((await csvFiles(id)).toSorted()).toEqual([`Order_${id}.0.csv`, `Order_${id}.1.csv`])
       })
 
-      it('replays an order from a step without repeating the calls of earlier steps', async () => {
+      it('a replay that begins at a later step does not repeat the calls of earlier steps', async () => {
         const host = await start()
         const id = fresh()
         await host.queue(id)
@@ -171,7 +171,7 @@ export function coordinatorContract(
         expect(await csvFiles(id)).toHaveLength(2)
       })
 
-      it('rejects a replay while a run is active, and of an unknown transaction', async () => {
+      it('a replay is rejected if a run of the transaction is active or the transaction is unknown', async () => {
         const host = await start()
         const release = Promise.withResolvers<void>()
         host.target.on('/order', async () => (await release.promise, true))
@@ -191,7 +191,7 @@ export function coordinatorContract(
         await host.reached(id, 'Completed')
       })
 
-      it('runs orders whose ids have special characters, each with a safe file name', async () => {
+      it('an order whose id has special characters completes and gets a safe file name', async () => {
         const host = await start()
         const ids = ['../../etc/x', '=cmd()', 'a b é 😀', '%2F', '😀'.repeat(64), '漢'.repeat(128)]
         for (const id of ids) expect((await host.queue(id)).status).toBe(202)
@@ -207,7 +207,7 @@ export function coordinatorContract(
     })
 
     describe('a call that does not succeed', () => {
-      it('retries a failing call with the same Idempotency-Key until it succeeds', async () => {
+      it('a failing call is retried with the same Idempotency-Key until it succeeds', async () => {
         const host = await start()
         let failures = 2
         host.target.on('/order', (request, response) =>
@@ -229,7 +229,7 @@ export function coordinatorContract(
         ])
       })
 
-      it('retries a call after the time that its Retry-After names', async () => {
+      it('a call that gets a 429 is retried after the time in its Retry-After', async () => {
         const host = await start()
         const times: number[] = []
         host.target.on('/order', (request, response) => {
@@ -246,7 +246,7 @@ export function coordinatorContract(
         expect((times[1] ?? 0) - (times[0] ?? 0)).toBeGreaterThan(950)
       })
 
-      it('fails the run at once after a permanent 4xx, and repeats the call with the same key after a resume', async () => {
+      it('a permanent 4xx fails the run at once, and after a resume the call is repeated with the same idempotency key', async () => {
         const host = await start()
         let isFixed = false
         host.target.on('/report', (request, response) =>
@@ -269,7 +269,7 @@ export function coordinatorContract(
         expect(keys).toEqual(Array(2).fill(`OrderProcess/${id}/0/report`))
       })
 
-      it('fails the run if the step cannot parse the response, and stores the response', async () => {
+      it('a run fails if its step cannot parse a response, and the response is stored', async () => {
         const host = await start()
         host.target.on('/order', respondWith(200, '<html>'))
         const id = fresh()
@@ -279,7 +279,7 @@ export function coordinatorContract(
         expect(run.Items[0]).toMatchObject({ ResponseStatus: 200, ResponseBody: '<html>' })
       })
 
-      it('keeps a run waiting, without charging attempts, while its credential is faulted', async () => {
+      it('a run waits, and is charged no attempt, as long as its credential cannot be refreshed', async () => {
         let isFaulted = true
         const host = await start({
           processes: trial((step) =>
@@ -329,7 +329,7 @@ export function coordinatorContract(
         )
       const path = '/v3/company/42/query'
 
-      it('sends no further call for the company that responded with 429, and continues with other companies', async () => {
+      it('after a 429 for one company the coordinator sends no further call for this company, and continues with other companies', async () => {
         const host = await start({ processes: trial(ofCompany) })
         host.target.on(path, respondWith(429, '', { 'retry-after': '60' }))
         const [first, blocked, free] = [fresh(), fresh(), fresh()]
@@ -345,7 +345,7 @@ export function coordinatorContract(
           await host.call(`/processes/Trial/transactions/${id}/cancel`, { method: 'POST' })
       })
 
-      it('repeats the call when the cool-down is over, and charges no attempt', async () => {
+      it('a call that got a 429 is repeated after the cool-down, and the step is charged no attempt', async () => {
         const host = await start({ processes: trial(ofCompany, { retry: { maxAttempts: 1 } }) })
         host.target.on(path, (request, response) =>
           host.target.callsTo(path).length > 2
@@ -365,7 +365,7 @@ export function coordinatorContract(
       })
     })
 
-    it('does not count waitFor as an attempt, however often a step calls it', async () => {
+    it('a step that calls waitFor any number of times is charged no attempt for it', async () => {
       let times = 0
       const waiting = (step: Step) => {
         times += 1
@@ -381,14 +381,14 @@ export function coordinatorContract(
     })
 
     describe('a step that misbehaves', () => {
-      it('fails a step as status_not_set if it returns without a call and without a status', async () => {
+      it('a step that returns without a call and without a status fails as status_not_set', async () => {
         const host = await start({ processes: trial(() => {}) })
         const id = fresh()
         await host.queue(id)
         expect(await host.reached(id, 'Failed')).toMatchObject({ ErrorClass: 'status_not_set' })
       })
 
-      it('retries a step that throws, up to the last attempt', async () => {
+      it('a step that throws is retried until it has no attempt left', async () => {
         const retry = { baseMs: 1, maxAttempts: 3 }
         const host = await start({
           processes: trial(() => Promise.reject(new Error('a bug')), { retry }),
@@ -400,7 +400,7 @@ export function coordinatorContract(
         expect(run.Attempts).toHaveLength(3)
       })
 
-      it('aborts a step at its time limit if it never ends, ignores its signal, or waits for a response', async () => {
+      it('a step that never ends and ignores its abort signal fails with step_timeout at its time limit', async () => {
         const host = await start({
           processes: trial(() => new Promise(() => {}), {
             stepTimeoutSeconds: 0.1,
@@ -412,7 +412,7 @@ export function coordinatorContract(
         expect(await host.reached(id, 'Failed')).toMatchObject({ ErrorClass: 'step_timeout' })
       })
 
-      it('aborts the call of a cancelled run, and records no outcome', async () => {
+      it('cancelling a run aborts the call in flight, and no outcome is recorded', async () => {
         const host = await start()
         const closed = Promise.withResolvers<void>()
         host.target.on('/order', (_, response) => {
@@ -430,7 +430,7 @@ export function coordinatorContract(
     })
 
     describe('recovery after failures', () => {
-      it('recovers a run when the lease of its dead worker expires', async () => {
+      it('a run of a dead worker is recovered when the lease of that worker expires', async () => {
         const source = await backends.openSource({ leaseMs: 1_000, sweepMs: 100 })
         const id = fresh()
         const outline = { name: 'OrderProcess', steps: ['order'] as [string, ...string[]] }
@@ -450,7 +450,7 @@ export function coordinatorContract(
         await source[Symbol.asyncDispose]()
       })
 
-      it('publishes a step message again if it was recorded but never published', async () => {
+      it('a step message that was lost before it reached the broker is published again', async () => {
         const step = dispatch === 'inline' ? 'order' : 'report'
         let isLost = false
         const host = await start({
@@ -473,7 +473,7 @@ export function coordinatorContract(
         expect(host.target.callsTo('/report')).toHaveLength(1)
       })
 
-      it('ignores duplicate messages, late messages and messages of finished runs', async () => {
+      it('a worker ignores duplicate step messages, outdated step messages and step messages of finished runs', async () => {
         const host = await start()
         const id = fresh()
         await host.queue(id)
@@ -508,7 +508,7 @@ export function coordinatorContract(
         expect(host.target.callsTo('/order')).toHaveLength(2)
       })
 
-      it('finishes the call in flight on shutdown, and the next coordinator continues the run', async () => {
+      it('a coordinator that shuts down finishes the call in flight, and the next coordinator continues the run', async () => {
         const source = await backends.openSource()
         const bus = await backends.openBus()
         await bus.ready(AbortSignal.timeout(60_000))
@@ -532,7 +532,7 @@ export function coordinatorContract(
         await source[Symbol.asyncDispose]()
       })
 
-      it('reports no violation in /integrity after workers died and messages were lost', async () => {
+      it('/integrity reports no violation after workers died and messages were lost', async () => {
         const host = await start()
         const report = (await (await host.call('/integrity')).json()) as {
           queues: { step: string }[]
@@ -543,7 +543,7 @@ export function coordinatorContract(
     })
 
     describe('a coordinator without access to the internet', () => {
-      it('starts no step while the internet is unreachable, charges no attempt, logs the pause, and resumes', async () => {
+      it('while the internet is unreachable the coordinator starts no step and charges no attempt, and logs the begin and the end of the pause', async () => {
         await using internet = await startFakeInternet()
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },
@@ -572,7 +572,7 @@ export function coordinatorContract(
         )
       })
 
-      it('charges no attempt, repeats no call and dead-letters no message in ten internet outages under load', async () => {
+      it('in ten internet outages under load no attempt is charged, no call is repeated and no message is dead-lettered', async () => {
         await using internet = await startFakeInternet()
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },
@@ -599,7 +599,7 @@ export function coordinatorContract(
         expect(report).toMatchObject({ ok: true, deadLetters: { OrderProcess: 0 } })
       })
 
-      it('gives back the attempt of a call that failed because the internet was unreachable', async () => {
+      it('a step is charged no attempt for a call that failed because the internet was unreachable', async () => {
         await using internet = await startFakeInternet()
         let isAway = true
         const host = await start({
@@ -629,7 +629,7 @@ export function coordinatorContract(
       })
     })
 
-    it('accepts a repeated transaction with equal initial data, and rejects one with other data as a conflict', async () => {
+    it('a transaction that is queued again is accepted with equal initial data, and rejected as a conflict with other initial data', async () => {
       const host = await start()
       const id = fresh()
       const queue = (text: string) =>
@@ -661,31 +661,34 @@ export function coordinatorContract(
         'text that looks like JSON escapes or SQL',
         '["null","1e400","12345678901234567890","\\\\u0000"]',
       ],
-    ])('returns initial data unchanged, and recognises its repetition: %s', async (_, text) => {
-      const host = await start({ processes: trial((step) => step.complete(step.initialData)) })
-      const id = fresh()
-      const send = () =>
-        host.call('/processes/Trial/transactions', {
-          method: 'POST',
-          headers: { 'Content-Type': 'application/json' },
-          body: `{"TransactionID":"${id}","InitialData":${text}}`,
-        })
-      expect((await send()).status).toBe(202)
-      const run = await host.reached(id, 'Completed')
-      const sent = JSON.parse(text.replaceAll('-0', '0')) as unknown
-      expect([run.InitialData, run.Items[0]?.Data]).toEqual([sent, sent])
-      expect((await send()).status).toBe(200)
-    })
+    ])(
+      'the coordinator returns initial data unchanged, and recognises equal data that is queued again: %s',
+      async (_, text) => {
+        const host = await start({ processes: trial((step) => step.complete(step.initialData)) })
+        const id = fresh()
+        const send = () =>
+          host.call('/processes/Trial/transactions', {
+            method: 'POST',
+            headers: { 'Content-Type': 'application/json' },
+            body: `{"TransactionID":"${id}","InitialData":${text}}`,
+          })
+        expect((await send()).status).toBe(202)
+        const run = await host.reached(id, 'Completed')
+        const sent = JSON.parse(text.replaceAll('-0', '0')) as unknown
+        expect([run.InitialData, run.Items[0]?.Data]).toEqual([sent, sent])
+        expect((await send()).status).toBe(200)
+      },
+    )
 
     it.each(['.', '..'])(
-      'rejects the transaction id %j, which cannot be a URL path segment',
+      'the coordinator rejects the transaction id %j, which cannot be a URL path segment',
       async (id) => {
         const host = await start()
         expect((await host.queue(id)).status).toBe(400)
       },
     )
 
-    it('runs no step of a paused process until it is resumed, even after a restart', async () => {
+    it('a paused business process runs no step until it is resumed, even if the coordinator restarts', async () => {
       const first = await start()
       const paused = await first.call('/processes/OrderProcess/pause', { method: 'POST' })
       expect(await paused.json()).toMatchObject({ Paused: true })
@@ -700,7 +703,7 @@ export function coordinatorContract(
       await host.reached(id, 'Completed')
     })
 
-    it('streams every transition to /events, and after a reconnect those since Last-Event-ID', async () => {
+    it('/events streams every transition of a run, and after a reconnect the transitions since the Last-Event-ID', async () => {
       const host = await start()
       const id = fresh()
       const first = await watchEvents(host, id)

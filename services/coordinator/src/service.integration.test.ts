@@ -73,7 +73,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     ['unknown_transaction', JSON.stringify({ ...good, TransactionID: 'nobody queued it' })],
   ]
 
-  it('dead-letters malformed and unknown messages with the reason while valid orders complete', async () => {
+  it('malformed and unknown messages are dead-lettered with the reason, while valid orders complete', async () => {
     const host = use(await startFixture(backends))
     const raw = await channel()
     for (const [, content] of poison)
@@ -94,7 +94,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     expect(await host.bus.depth('steps.OrderProcess.order')).toMatchObject({ ready: 0 })
   })
 
-  it('runs a row inserted by SQL, and fails a row whose id contains control characters', async () => {
+  it('a run that was inserted by SQL completes, unless its id contains control characters: such a run fails', async () => {
     const host = use(await startFixture(backends))
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
@@ -118,7 +118,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     })
   })
 
-  it('runs hundreds of inserted rows at once with fewer than five polls', async () => {
+  it('the coordinator runs hundreds of inserted rows at once and polls PostgreSQL fewer than five times', async () => {
     let polls = 0
     const host = use(
       await startFixture(backends, {
@@ -149,7 +149,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     expect(polls - before).toBeLessThan(5)
   })
 
-  it('rejects an inserted row whose values would make the statement of a whole batch fail', async () => {
+  it('PostgreSQL rejects values in a run that would make the statement of a whole batch fail', async () => {
     const host = use(await startFixture(backends))
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
@@ -168,7 +168,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     await host.reached(id, 'Completed')
   })
 
-  it('fails an inserted run that starts at a later step, because the items before it are missing', async () => {
+  it('a run that was inserted by SQL at a later step fails, because the items of the earlier steps are missing', async () => {
     const host = use(await startFixture(backends))
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
@@ -180,7 +180,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     expect(run).toMatchObject({ ErrorClass: 'step_before_missing', Attempt: 1 })
   })
 
-  it('queues each id once if concurrent bulk requests name the same ids in different orders', async () => {
+  it('concurrent bulk requests that contain the same ids in different orders queue each id once', async () => {
     const host = use(await startFixture(backends))
     const lines = Array.from({ length: 200 }, () => ({ TransactionID: fresh(), InitialData: 1 }))
     const bulk = async (body: readonly unknown[]) => {
@@ -200,7 +200,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     for (const { TransactionID } of lines) await host.reached(TransactionID, 'Completed')
   })
 
-  it('queues transactions while RabbitMQ is unavailable, and runs them when it is back', async () => {
+  it('transactions are queued while RabbitMQ is unavailable, and run when RabbitMQ is available again', async () => {
     await using line = await startRelay(amqpUrl, 5672)
     line.away()
     const host = use(await startFixture(backends, { amqpUrl: line.url, times: { sweepMs: 100 } }))
@@ -212,7 +212,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     expect(host.target.callsTo('/order')).toHaveLength(20)
   })
 
-  it('completes every order after the connection to RabbitMQ was cut during their steps', async () => {
+  it('every order completes although the connection to RabbitMQ is cut during its steps', async () => {
     await using line = await startRelay(amqpUrl, 5672)
     const host = use(await startFixture(backends, { amqpUrl: line.url, times: { sweepMs: 100 } }))
     await host.bus.ready(AbortSignal.timeout(60_000))
@@ -231,7 +231,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     expect(new Set(keys).size).toBe(120)
   })
 
-  it('records the outcomes of steps that finished while PostgreSQL was unavailable', async () => {
+  it('the outcomes of steps that finished while PostgreSQL was unavailable are recorded later', async () => {
     const database = backends.database?.url ?? ''
     await using line = await startRelay(database, 5432)
     const { connectPostgres } = await import('./adapters/postgres/connection.ts')
@@ -266,7 +266,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     expect(host.target.callsTo('/order')).toHaveLength(1)
   })
 
-  it('runs each step once when two replicas share the queues', async () => {
+  it('coordinator replicas that share the queues run each step once', async () => {
     const hosts = []
     for (let n = 0; n < 3; n += 1) hosts.push(use(await startFixture(backends)))
     const [host] = hosts
@@ -285,7 +285,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     expect(Math.min(...counts)).toBeGreaterThan(0)
   })
 
-  it('publishes every transition to integration.transactions without initial data or responses', async () => {
+  it('every transition is published to the exchange integration.transactions, without initial data or responses', async () => {
     const host = use(await startFixture(backends))
     const raw = await channel()
     const { queue } = await raw.assertQueue('', { exclusive: true })
@@ -307,7 +307,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     expect(text).not.toContain('business data')
   })
 
-  it('aborts a call when another replica cancels the run, but not if the run was resumed before the event arrives', async () => {
+  it('a call is aborted when another coordinator replica cancels the run, but not if the run is resumed before the event of the cancellation arrives', async () => {
     const host = use(await startFixture(backends))
     const id = fresh()
     const watched = await watchEvents(host, id)
@@ -350,7 +350,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     expect(host.target.callsTo('/order')).toHaveLength(2)
   })
 
-  it('delivers each credential event to one replica, and drops invalid messages', async () => {
+  it('each credential event is delivered to one coordinator replica, and invalid messages are dropped', async () => {
     const host = use(await startFixture(backends))
     use(await startFixture(backends))
     const raw = await channel()
@@ -366,7 +366,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     expect(host.log.some(({ msg }) => msg === 'delivery handler failed')).toBe(false)
   })
 
-  it('queues ten thousand transactions in one request', async () => {
+  it('one bulk request queues ten thousand transactions', async () => {
     const host = use(await startFixture(backends))
     await host.call('/processes/OrderProcess/pause', { method: 'POST' })
     const body = JSON.stringify(

@@ -19,7 +19,7 @@ const process = defineProcess('Measured', {
 })
 
 describe('the metrics of the coordinator', () => {
-  it('exports runs by status, steps by outcome and due runs, without a label that names a run', async () => {
+  it('the metrics count runs by status, steps by outcome and due runs, and no label names a single run', async () => {
     await using host = await startFixture(backends, { processes: [process] })
     const metrics = async () => (await fetch(`${host.url}/metrics`)).text()
     await host.queue('canary-good', 'good')
@@ -47,7 +47,7 @@ describe('the metrics of the coordinator', () => {
     expect(text).not.toContain('canary')
   })
 
-  it('counts a run under its present status only', async () => {
+  it('coordinator_transactions counts a run only under its present status', async () => {
     await using host = await startFixture(backends, { processes: [process] })
     const failed = (count: number) => async () =>
       (await (await fetch(`${host.url}/metrics`)).text()).includes(
@@ -66,7 +66,7 @@ describe('the metrics of the coordinator', () => {
     })
   })
 
-  it('counts a retry that has no attempt left as a failure', async () => {
+  it('coordinator_steps_total counts the last failed attempt of a step as failed, and earlier failed attempts as retry', async () => {
     const unlucky = defineProcess('Unlucky', {
       retry: { maxAttempts: 2, baseMs: 1 },
       steps: {

@@ -7,7 +7,7 @@ function coolDownsAt(start: number) {
 }
 
 describe('the cool-down of a credential', () => {
-  it('ends a cool-down after the Retry-After of its 429, and affects that credential only', () => {
+  it('the cool-down after a 429 ends after the time in its Retry-After, and affects only the credential of the call', () => {
     const { clock, coolDowns } = coolDownsAt(5_000)
     expect(coolDowns.start('ACC-1', 3_000)).toBe(3_000)
     expect(coolDowns.delayOf('ACC-2')).toBeNull()
@@ -17,14 +17,14 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.delayOf('ACC-1')).toBeNull()
   })
 
-  it('spaces the calls of waiting steps 100 ms apart when a cool-down ends', () => {
+  it('steps that wait for the end of a cool-down are scheduled 100 ms apart', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     const delays = [coolDowns.start('ACC-1', 3_000), coolDowns.delayOf('ACC-1')]
     clock.now = 1_000
     expect([...delays, coolDowns.delayOf('ACC-1')]).toEqual([3_000, 3_100, 2_200])
   })
 
-  it('ends a cool-down at the latest time that several concurrent 429s named', () => {
+  it('if several concurrent 429 responses name different times, the cool-down ends at the latest of them', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 3_000)
     coolDowns.start('ACC-1', 2_000)
@@ -33,7 +33,7 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.start('ACC-1', 10_000)).toBe(10_000)
   })
 
-  it('schedules a later step after the steps that are still waiting', () => {
+  it('a step that gets a 429 during a cool-down is scheduled after the steps that already wait', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 1_000)
     for (let n = 0; n < 50; n += 1) coolDowns.delayOf('ACC-1')
@@ -46,7 +46,7 @@ describe('the cool-down of a credential', () => {
     ['with Retry-After: 0', 0, 1_000],
     ['with a Retry-After of years', 9e12, 86_400_000],
   ])(
-    'lets the cool-down after a 429 %s last between 1 s and a day',
+    'the cool-down after a 429 %s lasts at least 1 s and at most a day',
     (_, retryAfterMs, expected) => {
       expect(coolDownsAt(0).coolDowns.start('ACC-1', retryAfterMs)).toBe(expected)
     },

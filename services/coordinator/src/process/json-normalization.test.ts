@@ -7,14 +7,14 @@ import {
 } from './json-normalization.ts'
 
 describe('normalizing JSON for every source', () => {
-  it('replaces U+0000 and lone surrogates in text and JSON by U+FFFD', () => {
+  it('normalization replaces U+0000 and lone surrogates in text and JSON by U+FFFD', () => {
     expect(normalizedText('a\0b\ud83dc😀')).toBe('a\uFFFDb\uFFFDc😀')
     expect(normalizedJson({ 'k\0': ['\ud83d', '😀', '\\u0000', '\\\0'] })).toEqual({
       'k\uFFFD': ['\uFFFD', '😀', '\\u0000', '\\\uFFFD'],
     })
   })
 
-  it('recognises values that normalization would change', () => {
+  it('isPreservedAsJson() returns false for values that normalization would change', () => {
     for (const value of ['a\0', { 'b\0': 1 }, ['\udc00']])
       expect(isPreservedAsJson(value)).toBe(false)
     for (const value of ['😀', '\\u0000', null, { a: [1] }])
@@ -30,9 +30,12 @@ describe('normalizing JSON for every source', () => {
     '1e400',
     '-1e400',
     '1e-400',
-  ])('recognises that a double cannot hold the number %s', (number) => {
-    expect(isPreservedAsJson(parseClientJson(`{"a":[1,${number}]}`))).toBe(false)
-  })
+  ])(
+    'isPreservedAsJson() returns false for the number %s, which a double cannot represent',
+    (number) => {
+      expect(isPreservedAsJson(parseClientJson(`{"a":[1,${number}]}`))).toBe(false)
+    },
+  )
 
   it.each([
     ['9007199254740991', 9_007_199_254_740_991],
@@ -44,13 +47,13 @@ describe('normalizing JSON for every source', () => {
     ['5e-324', Number.MIN_VALUE],
     ['1.7976931348623157E+308', Number.MAX_VALUE],
     ['"12345678901234567890"', '12345678901234567890'],
-  ])('parses %s to a value that is stored unchanged', (text, expected) => {
+  ])('parseClientJson() parses %s to a value that can be stored unchanged', (text, expected) => {
     const value = parseClientJson(`[${text}]`)
     expect(isPreservedAsJson(value)).toBe(true)
     expect(normalizedJson(value)).toEqual([expected])
   })
 
-  it('normalizes undefined to null', () => {
+  it('normalization replaces undefined by null', () => {
     expect(normalizedJson(undefined)).toBeNull()
   })
 })

@@ -520,7 +520,7 @@ const nowhere = async () => ({
 
 describe('a transaction source under random operations', () => {
   it(
-    'has the state that the model predicts after every operation of random sequences',
+    'a transaction source has the state that a model predicts after each operation of random sequences',
     async ({ annotate }) => {
       const happened = new Map<string, number>()
       const clock = new Clock()

@@ -50,25 +50,25 @@ describe('the transition of a run', () => {
     ['order', 'Running', 'report'],
     ['report', 'Running', 'csv'],
     ['csv', 'Completed', 'csv'],
-  ])('moves a run whose step %s completed to the status %s at step %s', (step, status, next) => {
+  ])('a run whose step %s completed gets the status %s at step %s', (step, status, next) => {
     const transition = advance(run({ StepName: step, Attempt: 3 }), completed, options)
     expect(transition).toMatchObject({ status, stepName: next, item: { status: 'Completed' } })
     if (status === 'Running') expect(transition.attempt).toBe(0)
   })
 
-  it('completes the run after setStatus, even if further steps follow', () => {
+  it('a step that calls setStatus completes the run, even if the process has further steps', () => {
     expect(advance(run(), { ...completed, endsRun: true }, options)).toMatchObject({
       status: 'Completed',
       stepName: 'order',
     })
   })
 
-  it('fails a run at a step that its process no longer has, instead of restarting the run', () => {
+  it('a run at a step that its process no longer has fails instead of starting again', () => {
     const transition = advance(run({ StepName: 'gone' }), failed, options)
     expect(transition.status).toBe('Failed')
   })
 
-  it('delays retries by doubling intervals with full jitter, up to the cap', () => {
+  it('the delay before a retry is random (full jitter), and its maximum doubles with each attempt up to a cap', () => {
     const delays = Array.from(
       { length: 9 },
       (_, n) => advance(run({ Attempt: n + 1 }), retry, { ...options, random: 0.999 }).delayMs,
@@ -77,13 +77,13 @@ describe('the transition of a run', () => {
     expect(advance(run(), retry, { ...options, random: 0 }).delayMs).toBe(0)
   })
 
-  it("delays a retry by the target's Retry-After instead of the back-off, up to a day", () => {
+  it('the Retry-After of a response replaces the back-off delay before a retry, up to a day', () => {
     const after = (retryAfterMs: number) =>
       advance(run(), { ...retry, retryAfterMs }, options).delayMs
     expect([after(0), after(7_000), after(9e12)]).toEqual([0, 7_000, 86_400_000])
   })
 
-  it('fails the run when the tenth attempt ends in a retry', () => {
+  it('a run fails if the tenth attempt of a step would have to be retried', () => {
     expect(advance(run({ Attempt: 9 }), retry, options).status).toBe('Retrying')
     expect(advance(run({ Attempt: 10 }), retry, options)).toMatchObject({
       status: 'Failed',
@@ -92,7 +92,7 @@ describe('the transition of a run', () => {
     })
   })
 
-  it('charges no attempt to a step that waits for a credential or was released', () => {
+  it('a step is charged no attempt if it waits for a credential, calls waitFor, or is stopped before it sends a call', () => {
     expect(advance(run({ Attempt: 3 }), waiting, options)).toMatchObject({
       status: 'Waiting',
       attempt: 2,
@@ -114,7 +114,7 @@ describe('the transition of a run', () => {
     })
   })
 
-  it('charges no attempt during a cool-down, and stores an attempt only for the call that got the 429', () => {
+  it('during a cool-down a step is charged no attempt, and only the call that got the 429 is stored as an attempt', () => {
     expect(advance(run({ Attempt: 10 }), told429, options)).toMatchObject({
       status: 'Retrying',
       attempt: 9,
@@ -130,7 +130,7 @@ describe('the transition of a run', () => {
     })
   })
 
-  it('stores the attempt of a released step whose call had been sent', () => {
+  it('an attempt that is not charged is still stored if its call had been sent', () => {
     const outcome: StepOutcome = { kind: 'released', noResponse: 'no response', isInDoubt: true }
     expect(advance(run(), outcome, options)).toMatchObject({
       status: 'Queued',
@@ -141,7 +141,7 @@ describe('the transition of a run', () => {
     })
   })
 
-  it('keeps the run in doubt until the step is completed', () => {
+  it('the outcome of a step decides whether the run is in doubt, and a completed step ends the doubt', () => {
     for (const outcome of [retry, failed, waiting, told429, released]) {
       expect(advance(run(), { ...outcome, isInDoubt: true }, options).isInDoubt).toBe(true)
       expect(advance(run(), outcome, options).isInDoubt).toBe(false)
@@ -149,7 +149,7 @@ describe('the transition of a run', () => {
     expect(advance(run(), completed, options).isInDoubt).toBe(false)
   })
 
-  it('never moves to an earlier step, skips a step or exceeds maxAttempts in 20,000 random histories', () => {
+  it('in 20,000 random histories no run returns to an earlier step, skips a step or exceeds maxAttempts', () => {
     let seed = 42
     const random = (): number => {
       seed = (seed * 1_664_525 + 1_013_904_223) % 4_294_967_296

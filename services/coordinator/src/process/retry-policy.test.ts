@@ -22,7 +22,7 @@ describe('the verdict on the status of a response', () => {
     [501, 'retry'],
     [503, 'retry'],
     [599, 'retry'],
-  ])('a response with status %i means %s for its step', (status, verdict) =>
+  ])('a response with status %i gives its step the verdict %s', (status, verdict) =>
     expect(verdictOf(status)).toBe(verdict),
   )
 })

@@ -84,7 +84,7 @@ async function outcomeOf(
 }
 
 describe('the interface that a step gets', () => {
-  it('gives a step access to its run, the previous step, and finished steps by name', async () => {
+  it('a step can read its run, the previous step, and each finished step by name', async () => {
     const { outcome } = await outcomeOf((step: Step) => {
       expect(step).toMatchObject({
         process: 'P',
@@ -111,7 +111,7 @@ describe('the interface that a step gets', () => {
 })
 
 describe('a call of a step', () => {
-  it('sends the idempotency key with the first call of a step, and a numbered one with each further call', async () => {
+  it('the first call of a step sends the idempotency key, and each further call sends the key with a number', async () => {
     const { calls, outcome } = await outcomeOf(
       async (step: Step) => {
         await step.execute({ url: 'http://x/a', query: { q: 'ä&b', n: 1 } })
@@ -138,7 +138,7 @@ describe('a call of a step', () => {
     { 'Transfer-Encoding': 'chunked' },
     { 'x-note': 'a\r\nx-more: b' },
     { 'x y': '' },
-  ])('sends no call whose step sets the headers %o', async (headers) => {
+  ])('a call for which the step sets the headers %o is not sent', async (headers) => {
     const { outcome, calls } = await outcomeOf((step: Step) =>
       step.execute({ url: 'http://target.example/', headers }),
     )
@@ -146,7 +146,7 @@ describe('a call of a step', () => {
     expect(calls).toEqual([])
   })
 
-  it('sends a call with a credential to the gateway only, with the service key', async () => {
+  it('a call with a credential is sent only to the gateway, together with the service key', async () => {
     const send = (url: string) =>
       outcomeOf((step: Step) => step.execute({ url }, { credential: 'ACC-42' }), [answered(200)])
     const { calls } = await send('/v3/company/42/query?query=x')
@@ -195,7 +195,7 @@ describe('a call of a step', () => {
       { kind: 'released', noResponse: 'GET http://x/ got no response: aborted', isInDoubt: true },
     ],
   ])(
-    'ends the step after the call outcome %j; later code of the step neither sends a call nor changes the outcome',
+    'the call outcome %j ends the step: its later code neither sends a call nor changes the outcome',
     async (call, expected) => {
       const { outcome, calls } = await outcomeOf(
         async (step: Step) => {
@@ -212,7 +212,7 @@ describe('a call of a step', () => {
     },
   )
 
-  it('charges no attempt to a call that fails while the internet is unreachable', async () => {
+  it('a step is charged no attempt if its call fails while the internet is unreachable', async () => {
     const { outcome } = await outcomeOf(
       (step: Step) => step.execute({ url: 'http://x/' }),
       [{ kind: 'failed', reason: 'ENETUNREACH', isSent: false }],
@@ -221,7 +221,7 @@ describe('a call of a step', () => {
     expect(outcome).toEqual({ kind: 'released' })
   })
 
-  it('makes the run wait for its credential if the gateway responds with 424', async () => {
+  it('a run waits for its credential if the gateway responds with 424', async () => {
     const { outcome } = await outcomeOf(
       (step: Step) => step.execute({ url: '/v3/company/42/x' }, { credential: 'ACC-42' }),
       [answered(424)],
@@ -244,7 +244,7 @@ describe('an error body of the provider', () => {
     [400, '6190', 'provider_subscription_ended', 'subscription has ended'],
     [200, '6240', 'provider_fault', 'its body is an error'],
   ])(
-    'fails the step after status %i and provider error code %s as %s, and names the remedy',
+    'a response with status %i and the provider error code %s fails the step as %s, and the error names the remedy',
     async (...row) => {
       const [status, code, errorClass, remedy] = row
       const { outcome } = await outcomeOf(throughGateway, [answered(status, faultBody(code))])
@@ -259,7 +259,7 @@ describe('an error body of the provider', () => {
     },
   )
 
-  it('leaves the step in doubt if the provider reports a duplicate requestid', async () => {
+  it('a step is left in doubt if the provider reports a duplicate requestid', async () => {
     const { outcome } = await outcomeOf(throughGateway, [answered(400, faultBody('600'))])
     expect(outcome).toMatchObject({
       kind: 'failed',
@@ -268,7 +268,7 @@ describe('an error body of the provider', () => {
     })
   })
 
-  it('retries a 401 with an unclassified error code after a minute, when the gateway may refresh the token again', async () => {
+  it('a call that gets a 401 with an unclassified error code is retried after a minute, when the gateway may refresh the token again', async () => {
     const body = JSON.stringify({ fault: { error: [{ code: '3200' }] } })
     const { outcome } = await outcomeOf(throughGateway, [answered(401, body)])
     expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'http_401', retryAfterMs: 60_000 })
@@ -276,20 +276,20 @@ describe('an error body of the provider', () => {
     expect(foreign.outcome).toMatchObject({ kind: 'failed', errorClass: 'http_401' })
   })
 
-  it('fails the step by its HTTP status if the provider error code is unclassified', async () => {
+  it('a response with an unclassified provider error code fails the step because of its HTTP status', async () => {
     const { outcome } = await outcomeOf(throughGateway, [answered(400, faultBody('610'))])
     expect(outcome).toMatchObject({ kind: 'failed', errorClass: 'http_400' })
   })
 
   it.each([500, 503, 429])(
-    'retries a call with status %i, whatever the error code in its body',
+    'a call that gets status %i is retried, whatever the error code in the response body',
     async (status) => {
       const { outcome } = await outcomeOf(throughGateway, [answered(status, faultBody('120'))])
       expect(['retry', 'held']).toContain(outcome.kind)
     },
   )
 
-  it('ignores an error body if the call had no credential, because the response is not from the provider', async () => {
+  it('a provider error in the response to a call without a credential is ignored, because the response is not from the provider', async () => {
     const { outcome } = await outcomeOf(elsewhere, [answered(200, faultBody('5020'))])
     expect(outcome.kind).toBe('completed')
   })
@@ -299,7 +299,7 @@ describe('a 429 response to a call with a credential', () => {
   const callFor = (realm: string) => (step: Step) =>
     step.execute({ url: `/v3/company/${realm}/x` }, { credential: `ACC-${realm}` })
 
-  it('blocks later calls with a credential after its 429, but no calls with other credentials', async () => {
+  it('a 429 response to a call with a credential blocks later calls with this credential, but no calls with other credentials', async () => {
     const coolDowns = createCoolDowns(() => 0)
     const first = await outcomeOf(callFor('42'), [answered(429, 'slow', '3')], { coolDowns })
     expect(first.outcome).toEqual({
@@ -326,14 +326,14 @@ describe('a 429 response to a call with a credential', () => {
       )
   })
 
-  it('keeps a step in doubt if its call gets a 429', async () => {
+  it('a step in doubt stays in doubt if its next call gets a 429', async () => {
     const { outcome } = await outcomeOf(callFor('42'), [answered(429)], { isInDoubt: true })
     expect(outcome).toMatchObject({ kind: 'held', isInDoubt: true })
   })
 })
 
 describe('the end of a step', () => {
-  it('fails the run with the reason given to fail()', async () => {
+  it('a run fails with the reason that its step gives to fail()', async () => {
     const { outcome } = await outcomeOf((step: Step) => step.fail('no such account'))
     expect(outcome).toMatchObject({
       kind: 'failed',
@@ -342,7 +342,7 @@ describe('the end of a step', () => {
     })
   })
 
-  it('completes the run after setStatus(), and stores the response of the call', async () => {
+  it('a step that calls setStatus() after a call completes the run, and the response of the call is stored', async () => {
     const { outcome } = await outcomeOf(
       async (step: Step) => {
         await step.execute({ url: 'http://x/' }, { parse: () => ({ a: 1 }) })
@@ -358,7 +358,7 @@ describe('the end of a step', () => {
     })
   })
 
-  it('retries a step that throws after a successful call', async () => {
+  it('a step that throws after a successful call is retried', async () => {
     const { outcome } = await outcomeOf(
       async (step: Step) => {
         await step.execute({ url: 'http://x/' })
@@ -371,7 +371,7 @@ describe('the end of a step', () => {
 })
 
 describe('waitFor in a step', () => {
-  it('ends the attempt at waitFor() without charging it', async () => {
+  it('waitFor() ends the attempt of a step without charging it', async () => {
     const { outcome } = await outcomeOf(
       async (step: Step) => {
         await step.execute({ url: 'http://x/' })
@@ -383,7 +383,7 @@ describe('waitFor in a step', () => {
   })
 
   it.each([Number.NaN, -1, Number.POSITIVE_INFINITY])(
-    'rejects a waitFor() of %d ms',
+    'waitFor() rejects a delay of %d ms',
     async (delayMs) => {
       const { outcome } = await outcomeOf((step: Step) => step.waitFor(delayMs))
       expect(outcome).toMatchObject(
@@ -413,22 +413,16 @@ describe('the doubt about the effect of a step', () => {
     ['a call without a response', 'leaves', call, lost, true],
     ['a call that was never sent', 'does not leave', call, unsent, false],
     [
-      'status 500, sent by a target that may have crashed after its work',
+      'status 500 from a target that may have crashed after its work',
       'leaves',
       call,
       answered(500),
       true,
     ],
-    [
-      'status 504, sent by a gateway that got no response itself',
-      'leaves',
-      call,
-      answered(504),
-      true,
-    ],
-    ['status 503', 'does not leave', call, answered(503), false],
-    ['status 429', 'does not leave', call, answered(429), false],
-    ['status 400', 'does not leave', call, answered(400), false],
+    ['status 504 from a gateway that got no response itself', 'leaves', call, answered(504), true],
+    ['a response with status 503', 'does not leave', call, answered(503), false],
+    ['a response with status 429', 'does not leave', call, answered(429), false],
+    ['a response with status 400', 'does not leave', call, answered(400), false],
     ['a success with an unreadable body', 'leaves', call, answered(200, 'nope'), true],
     ['an error thrown after a successful call', 'leaves', callAndThrow, answered(200, '1'), true],
     ['fail() after a successful call', 'does not leave', callAndFail, answered(200, '1'), false],
@@ -437,7 +431,7 @@ describe('the doubt about the effect of a step', () => {
     expect((run.outcome as { isInDoubt?: boolean }).isInDoubt === true).toBe(isInDoubt)
   })
 
-  it('keeps a step in doubt after a further attempt that never sent its call', async () => {
+  it('a step in doubt stays in doubt after a further attempt that sent no call', async () => {
     const { outcome } = await outcomeOf(call, [unsent], { isInDoubt: true })
     expect(outcome).toMatchObject({ errorClass: 'network', isInDoubt: true })
   })
@@ -461,12 +455,12 @@ describe('a step in doubt that has a confirm function', () => {
     },
   )
 
-  it('runs a step without calling its confirm if the run is not in doubt', async () => {
+  it('a step that is not in doubt runs without a call of its confirm function', async () => {
     const { calls } = await outcomeOf(step, [answered(200, '"O-1"')])
     expect(calls.map(({ method }) => method)).toEqual(['POST'])
   })
 
-  it('completes a step in doubt with the data that confirm found, and makes no second call', async () => {
+  it('a step in doubt completes with the data that its confirm function found, without a second call', async () => {
     const { outcome, calls } = await outcomeOf(step, [answered(200, '"O-1"')], { isInDoubt: true })
     expect(outcome).toEqual({
       kind: 'completed',
@@ -482,7 +476,7 @@ describe('a step in doubt that has a confirm function', () => {
   })
 
   it.each([404, 410])(
-    'runs the step with the same idempotency key if the query of confirm gets %i',
+    'a step in doubt runs again with the same idempotency key if the query of its confirm function gets %i',
     async (status) => {
       const { outcome, calls } = await outcomeOf(step, [answered(status), answered(503)], {
         isInDoubt: true,
@@ -498,7 +492,7 @@ describe('a step in doubt that has a confirm function', () => {
     ['is temporarily unavailable', answered(503), { kind: 'retry', errorClass: 'http_503' }],
     ['rejects the query', answered(403), { kind: 'failed', errorClass: 'http_403' }],
   ])(
-    'keeps a step in doubt and does not run it if the target of its confirm %s',
+    'a step stays in doubt and is not run if the target of its confirm function %s',
     async (_, callOutcome, expected) => {
       const { outcome, calls } = await outcomeOf(step, [callOutcome], { isInDoubt: true })
       expect(outcome).toMatchObject({ ...expected, isInDoubt: true })
@@ -514,7 +508,7 @@ describe('a step in doubt that has a confirm function', () => {
       { kind: 'failed', errorClass: 'status_not_set' },
     ],
     ['calls waitFor', async (given: Step) => given.waitFor(5), { kind: 'later', delayMs: 5 }],
-  ])('keeps a step in doubt if its confirm %s', async (_, confirm, expected) => {
+  ])('a step stays in doubt if its confirm function %s', async (_, confirm, expected) => {
     const careless = Object.assign(() => {}, { confirm })
     const { outcome } = await outcomeOf(careless, [], { isInDoubt: true })
     expect(outcome).toMatchObject({ ...expected, isInDoubt: true })

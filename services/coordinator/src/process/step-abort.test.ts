@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest'
 import { StepAbort } from './step-abort.ts'
 
 describe('the abort of a step', () => {
-  it('notifies its listeners when new calls are blocked and when the step is aborted', () => {
+  it('listeners are notified when a step may send no more calls and when the step is aborted', () => {
     const abort = new StepAbort()
     const notified = vi.fn<() => void>()
     abort.watch(notified)
@@ -14,7 +14,7 @@ describe('the abort of a step', () => {
     expect(notified).toHaveBeenCalledTimes(2)
   })
 
-  it('keeps the first of several abort reasons', () => {
+  it('a step that is aborted several times keeps the first abort reason', () => {
     const abort = new StepAbort()
     abort.abort('lease_lost')
     abort.abort('timeout')
@@ -22,7 +22,7 @@ describe('the abort of a step', () => {
     expect(abort.areNewCallsBlocked).toBe(true)
   })
 
-  it('does not notify a listener after unwatch', () => {
+  it('a listener is not notified of an abort after unwatch()', () => {
     const abort = new StepAbort()
     const notified = vi.fn<() => void>()
     abort.watch(notified)
@@ -31,14 +31,17 @@ describe('the abort of a step', () => {
     expect(notified).not.toHaveBeenCalled()
   })
 
-  it.each(['before', 'after'])('aborts a signal that the step has read %s the abort', (when) => {
-    const abort = new StepAbort()
-    const early = when === 'before' ? abort.signal : null
-    abort.blockNewCalls()
-    expect(early?.aborted ?? false).toBe(false)
-    abort.abort('timeout')
-    const { signal } = abort
-    expect(early ?? signal).toBe(signal)
-    expect([signal.aborted, signal.reason]).toEqual([true, 'timeout'])
-  })
+  it.each(['before', 'after'])(
+    'an aborted step sees an aborted AbortSignal if it reads the signal %s the abort',
+    (when) => {
+      const abort = new StepAbort()
+      const early = when === 'before' ? abort.signal : null
+      abort.blockNewCalls()
+      expect(early?.aborted ?? false).toBe(false)
+      abort.abort('timeout')
+      const { signal } = abort
+      expect(early ?? signal).toBe(signal)
+      expect([signal.aborted, signal.reason]).toEqual([true, 'timeout'])
+    },
+  )
 })

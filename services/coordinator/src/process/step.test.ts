@@ -16,7 +16,7 @@ describe('the types of steps', () => {
     step.setStatus('Completed')
   }
 
-  it('types the data of a step in the next step and in each later step that names it', () => {
+  it('the type of the data that a step returns is known in the next step and in each later step that names this step', () => {
     expectTypeOf<Step<string>['previous']>().toEqualTypeOf<null>()
     expectTypeOf<Parameters<typeof report>[0]['previous']['data']>().toEqualTypeOf<{
       Order: string
@@ -25,7 +25,7 @@ describe('the types of steps', () => {
     expectTypeOf<Parameters<typeof csv>[0]['initialData']>().toEqualTypeOf<{ number: string }>()
   })
 
-  it('keeps the types of a step with a confirm function, which must return the same data type', () => {
+  it('a step with a confirm function keeps its types, and the confirm function must return the same data type as the step', () => {
     const confirmed = defineStep(order, {
       confirm: async (step) => {
         expectTypeOf(step.initialData).toEqualTypeOf<{ number: string }>()

@@ -2,13 +2,13 @@ import { describe, expect, it } from 'vitest'
 import { csvFileName, csvOf } from './order-process.ts'
 
 describe('the CSV of an order', () => {
-  it('escapes cells that a spreadsheet would run as a formula', () => {
+  it('a CSV cell that a spreadsheet would run as a formula is escaped', () => {
     for (const start of ['=', '+', '-', '@', '\t', '\r'])
       expect(csvOf({ Order: `${start}cmd()` })).toMatch(/^Order\n"?'/)
     expect(csvOf({ Order: 'O-66' })).toBe('Order\nO-66\n')
   })
 
-  it('quotes values that contain line breaks', () => {
+  it('a CSV value that contains line breaks is quoted', () => {
     expect(csvOf({ A: 'x,"y"\nz' })).toBe('A\n"x,""y""\nz"\n')
   })
 
@@ -19,11 +19,11 @@ describe('the CSV of an order', () => {
     ['=cmd()', 'Order_%3Dcmd%28%29.0.csv'],
     ['é%', 'Order_%C3%A9%25.0.csv'],
     ['..', 'Order_...0.csv'],
-  ])('names the file of the transaction %j %s', (transactionId, name) => {
+  ])('the file of the transaction %j has the name %s', (transactionId, name) => {
     expect(csvFileName({ transactionId, replayId: 0 })).toBe(name)
   })
 
-  it('gives each of the longest ids a distinct file name of at most 255 bytes', () => {
+  it('two of the longest transaction ids that differ in the last character get different file names within the limit of 255 bytes', () => {
     const long = (end: string) => csvFileName({ transactionId: '😀'.repeat(63) + end, replayId: 0 })
     expect(long('a').length).toBeLessThan(240)
     expect(long('a')).not.toBe(long('b'))

@@ -83,7 +83,7 @@ describe('the streams of /events', () => {
     vi.advanceTimersByTime(MAX_WATCHERS)
   }
 
-  it('writes the same Buffer with all events of a burst to every stream', () => {
+  it('all events of a burst are written to every stream in one shared Buffer', () => {
     const [first, second] = [open(), open()]
     publish(event(1), event(2), event(3))
     expect(first.text).toBe(`: connected\n\n${[1, 2, 3].map(blockOf).join('')}`)
@@ -91,7 +91,7 @@ describe('the streams of /events', () => {
     expect(second.written[1]).toBe(first.written[1])
   })
 
-  it('serialises an event once for any number of streams and reconnects', () => {
+  it('an event is serialised once for any number of streams and reconnects', () => {
     const stringify = vi.spyOn(JSON, 'stringify')
     const [one, two] = [event(11), event(12)]
     for (const options of [{}, {}, { process: 'Orders' }]) open(options)
@@ -101,7 +101,7 @@ describe('the streams of /events', () => {
     stringify.mockRestore()
   })
 
-  it('writes the first event after a pause at once, and with 40 streams the next ones after 40 ms', () => {
+  it('the first event after a pause is written at once, and with 40 open streams the next events after 40 ms', () => {
     const [response] = Array.from({ length: 40 }, () => open()) as [FakeResponse]
     vi.advanceTimersByTime(1_000)
     feed.add(event(1))
@@ -114,7 +114,7 @@ describe('the streams of /events', () => {
     expect(response.ids).toEqual(['1', '2'])
   })
 
-  it('writes to a stream only the events of the process that was requested for it', () => {
+  it('a stream for one process receives only the events of that process', () => {
     const [all, orders, invoices] = [
       open(),
       open({ process: 'Orders' }),
@@ -126,7 +126,7 @@ describe('the streams of /events', () => {
     expect(invoices.written).toHaveLength(2) // no empty write for the batch without its events
   })
 
-  it('stops writing to a client that does not read, and continues in order when the client reads again', () => {
+  it('a client that does not read receives no more events, and receives them in order when it reads again', () => {
     const response = open()
     response.isRead = false
     publish(event(1))
@@ -138,7 +138,7 @@ describe('the streams of /events', () => {
     expect(cuts).toEqual([])
   })
 
-  it('cuts off only a client with more than 1 MB unread', () => {
+  it('only a client with more than 1 MB of unread events is disconnected', () => {
     const [slow, reading] = [open(), open()]
     slow.isRead = false
     for (let n = 1; n <= 4; n += 1) publish(large(n))
@@ -148,7 +148,7 @@ describe('the streams of /events', () => {
     expect(reading.ids).toEqual(['1', '2', '3', '4', '5'])
   })
 
-  it('cuts off a client that has read nothing for 5 s, but keeps a client that reads within that time', () => {
+  it('a client that has read nothing for 5 s is disconnected, a client that reads within 5 s is not', () => {
     const [stalled, slow] = [open(), open()]
     stalled.isRead = slow.isRead = false
     publish(event(1))
@@ -159,7 +159,7 @@ describe('the streams of /events', () => {
     expect([stalled.destroyed, slow.destroyed, cuts]).toEqual([true, false, ['unread_time']])
   })
 
-  it('sends the events since the Last-Event-ID when a client that was cut off reconnects', () => {
+  it('a client that was disconnected and reconnects receives the events since its Last-Event-ID', () => {
     const first = open()
     publish(event(5_000))
     first.isRead = false
@@ -172,7 +172,7 @@ describe('the streams of /events', () => {
     expect(second.ids).toEqual(['7001', '7002', '7003'])
   })
 
-  it('sends missed events of any size slice by slice as the client reads, before newer events', () => {
+  it('a client that reconnects receives missed events of any size slice by slice as it reads, and newer events after them', () => {
     const start = 100_000
     const missed = Array.from({ length: 1_200 }, (_, n) =>
       event(start + n * 10, 'Orders', 'x'.repeat(2_000)),
@@ -193,11 +193,11 @@ describe('the streams of /events', () => {
     expect(cuts).toEqual([])
   })
 
-  it('sends a reset event if the events since the Last-Event-ID are unknown', () => {
+  it('a client receives a reset event if the events since its Last-Event-ID are unknown', () => {
     expect(open({ lastId: 'Orders/unknown/0/1' }).text).toBe('event: reset\ndata: {}\n\n')
   })
 
-  it('sends no event twice to a stream that is opened while a batch waits', () => {
+  it('a stream that is opened while a batch of events waits to be sent receives no event twice', () => {
     open()
     publish(event(300_000))
     feed.add(event(300_001))
@@ -206,7 +206,7 @@ describe('the streams of /events', () => {
     expect(late.ids).toEqual(['300001'])
   })
 
-  it('rejects a stream while 100 are open, and accepts one after a client has disconnected', () => {
+  it('a further stream is rejected while 100 streams are open, and accepted after one client has disconnected', () => {
     const responses = Array.from({ length: MAX_WATCHERS }, () => open())
     expect(() => open()).toThrow(
       expect.objectContaining({ code: 'too_many_watchers', retryAfterSeconds: 5 }),
@@ -216,14 +216,14 @@ describe('the streams of /events', () => {
     open()
   })
 
-  it('does not count a stream if its client disconnects before the response begins', () => {
+  it('a stream whose client disconnects before the response begins does not count against the limit of streams', () => {
     const response = new FakeResponse()
     response.destroyed = true
     streams.open(response as never, { process: null, lastId: null })
     expect(streams.size).toBe(0)
   })
 
-  it('writes a comment to a stream that was idle for 15 s', () => {
+  it('a stream that was idle for 15 s receives an SSE comment', () => {
     const response = open()
     vi.advanceTimersByTime(14_000)
     expect(response.text).toBe(': connected\n\n')
@@ -231,7 +231,7 @@ describe('the streams of /events', () => {
     expect(response.text).toBe(': connected\n\n: still here\n\n')
   })
 
-  it('ends streams on disposal after their last events, and resets streams that are not read', () => {
+  it('at shutdown each stream ends after its last events, and the connection of a client that does not read is reset', () => {
     const [reading, stalled] = [open(), open()]
     stalled.isRead = false
     publish(event(1))

@@ -41,7 +41,7 @@ describe('the routes of the coordinator', () => {
   ] as const
 
   it.each(routes)(
-    '%s %s responds with 401 to requests without a service key or with a wrong one',
+    '%s %s responds with 401 to a request without a service key or with a wrong service key',
     async (method, path) => {
       for (const key of [undefined, 'Bearer wrong', 'Basic eDp5', `Bearer ${'x'.repeat(40)}`]) {
         const response = await fetch(host.url + path, {
@@ -56,7 +56,7 @@ describe('the routes of the coordinator', () => {
   )
 
   it.each(['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs'])(
-    '%s is open',
+    '%s can be read without a service key',
     async (path) => expect((await fetch(host.url + path)).status).toBe(200),
   )
 
@@ -76,7 +76,7 @@ describe('the routes of the coordinator', () => {
     ])
   })
 
-  it('describes the request body of a queue request in the OpenAPI document', async () => {
+  it('the OpenAPI document describes the body of a request that queues a transaction', async () => {
     const document = (await (await fetch(`${host.url}/openapi.json`)).json()) as {
       paths: Record<string, Record<string, unknown>>
     }
@@ -85,7 +85,7 @@ describe('the routes of the coordinator', () => {
     })
   })
 
-  it('responds to HEAD /events without opening a stream', async () => {
+  it('HEAD /events gets a response and opens no stream', async () => {
     const response = await host.call('/events', { method: 'HEAD' })
     expect([response.status, response.headers.get('Content-Type')]).toEqual([
       200,
@@ -95,7 +95,7 @@ describe('the routes of the coordinator', () => {
     expect(metrics).toContain('coordinator_event_watchers{service="coordinator"} 0')
   })
 
-  it('rejects the events of an unknown process with 404', async () => {
+  it('a request for the events of an unknown process is rejected with 404', async () => {
     const response = await host.call('/events?process=Unknown')
     expect([response.status, ((await response.json()) as { code: string }).code]).toEqual([
       404,
@@ -103,7 +103,7 @@ describe('the routes of the coordinator', () => {
     ])
   })
 
-  it('responds to an unsupported method with 405 and Allow', async () => {
+  it('a request with an unsupported method is rejected with 405 and an Allow header', async () => {
     const response = await host.call(transactions, { method: 'DELETE' })
     expect([response.status, response.headers.get('Allow')]).toEqual([405, 'GET, HEAD, POST'])
   })
@@ -151,7 +151,7 @@ describe('queueing an invalid transaction', () => {
       body({ TransactionID: 'x', InitialData: 'x'.repeat(262_144) }),
       413,
     ],
-  ])('rejects %s', async (_, text, status) => {
+  ])('queueing a transaction rejects %s', async (_, text, status) => {
     const response = await host.call(transactions, { method: 'POST', headers: json, body: text })
     expect(response.status).toBe(status)
     expect(response.headers.get('Content-Type')).toContain('application/problem+json')
@@ -162,19 +162,22 @@ describe('queueing an invalid transaction', () => {
     ['Latin-1', Buffer.from(id('Müller'), 'latin1')],
     ['UTF-16', Buffer.from(id('x'), 'utf16le')],
     ['truncated UTF-8', Buffer.from(id('😀')).subarray(0, -4)],
-  ])('rejects a body in %s, whatever charset its Content-Type names', async (_, bytes) => {
-    for (const charset of ['', '; charset=utf-8', '; charset=iso-8859-1'])
-      for (const path of [transactions, `${transactions}/bulk`]) {
-        const response = await host.call(path, {
-          method: 'POST',
-          headers: { 'Content-Type': `application/json${charset}` },
-          body: bytes,
-        })
-        expect(response.status).toBe(400)
-      }
-  })
+  ])(
+    'queueing a transaction rejects a body in %s, whatever charset the Content-Type names',
+    async (_, bytes) => {
+      for (const charset of ['', '; charset=utf-8', '; charset=iso-8859-1'])
+        for (const path of [transactions, `${transactions}/bulk`]) {
+          const response = await host.call(path, {
+            method: 'POST',
+            headers: { 'Content-Type': `application/json${charset}` },
+            body: bytes,
+          })
+          expect(response.status).toBe(400)
+        }
+    },
+  )
 
-  it('rejects another content type than application/json with 415', async () => {
+  it('queueing a transaction rejects every content type except application/json with 415', async () => {
     for (const type of ['text/plain', 'application/x-www-form-urlencoded'])
       expect(
         (
@@ -187,7 +190,7 @@ describe('queueing an invalid transaction', () => {
       ).toBe(415)
   })
 
-  it('rejects an unknown process name with 404', async () => {
+  it('queueing a transaction to an unknown process is rejected with 404', async () => {
     for (const process of ['Nobody', '__proto__', 'orderprocess', '%00', 'a%2Fb']) {
       const response = await host.call(`/processes/${process}/transactions`, {
         method: 'POST',
@@ -206,7 +209,7 @@ describe('queueing in bulk', () => {
   const send = (body: string, headers: Record<string, string> = ndjson) =>
     host.call(`${transactions}/bulk`, { method: 'POST', headers, body })
 
-  it('returns a result for each line, and queues the valid lines of a request with invalid ones', async () => {
+  it('a bulk request returns a result for each line, and queues the valid lines even if other lines are invalid', async () => {
     const response = await send(
       [
         '{"TransactionID":"b1","InitialData":1}',
@@ -237,7 +240,7 @@ describe('queueing in bulk', () => {
     ])
   })
 
-  it('reports a line as invalid if it would be rejected as a single transaction', async () => {
+  it('a bulk request reports a line as invalid if a request that queues only this transaction would be rejected', async () => {
     const ids = ['x'.repeat(129), 'a\0', 'a\n', '\ud83d', '.', '..', 66, null]
     const lines = [
       ...ids.map((TransactionID) => ({ TransactionID, InitialData: 1 })),
@@ -261,13 +264,13 @@ describe('queueing in bulk', () => {
     ['more than 10,000 lines', '1\n'.repeat(10_001), ndjson, 400],
     ['the content type text/csv', '[]', { 'Content-Type': 'text/csv' }, 415],
     ['a body of more than 32 MiB', 'x'.repeat(33_554_433), ndjson, 413],
-  ])('rejects a bulk request with %s', async (_, body, headers, status) => {
+  ])('a bulk request is rejected if it has %s', async (_, body, headers, status) => {
     expect((await send(body, headers)).status).toBe(status)
   })
 })
 
 describe('reading transactions', () => {
-  it('lists all transactions page by page, newest first', async () => {
+  it('the list of transactions contains all of them page by page, newest first', async () => {
     for (const n of [1, 2, 3, 4, 5]) await host.queue(`page-${n}`)
     const seen: string[] = []
     let cursor: string | null = ''
@@ -295,12 +298,12 @@ describe('reading transactions', () => {
     'cursor=nonsense',
     `cursor=${Buffer.from('["2026-11-20 10:00:00\' or 1=1","x",0]').toString('base64url')}`,
     `cursor=${Buffer.from('["2026-99-99 10:00:00","x",0]').toString('base64url')}`,
-  ])('rejects the list query ?%s', async (query) => {
+  ])('the list of transactions rejects the query ?%s', async (query) => {
     const response = await host.call(`${transactions}?${query}`)
     expect(response.status).toBe(400)
   })
 
-  it('shows a run as InDoubt until its step is completed', async () => {
+  it('a run is returned with InDoubt until its step in doubt is completed', async () => {
     let isCut = true
     host.target.on('/order', (request) => {
       // Runs of other tests may still call the target.
@@ -323,7 +326,7 @@ describe('reading transactions', () => {
     expect(await host.reached('doubtful', 'Completed')).toMatchObject({ InDoubt: false })
   })
 
-  it('reads a transaction whose id has special characters, percent-encoded in the path', async () => {
+  it('a transaction whose id has special characters can be read with the id percent-encoded in the path', async () => {
     for (const id of ['a/b', '../x', 'ä ö?#%', '😀']) {
       await host.queue(id)
       expect(await host.run(id)).toMatchObject({ TransactionID: id })
@@ -338,7 +341,7 @@ describe('reading transactions', () => {
     ['x'.repeat(129), '', 400],
     ['a%00', '', 400],
     ['%FF', '', 404],
-  ])('responds to a read of the transaction %s%s with %i', async (id, query, status) => {
+  ])('reading the transaction %s%s gets the status %i', async (id, query, status) => {
     expect((await host.call(`${transactions}/${id}${query}`)).status).toBe(status)
   })
 })
@@ -355,7 +358,7 @@ describe('operations on a transaction', () => {
     ['cancel', 'known', '', 409, 'transaction_not_active'],
     ['cancel', 'unknown', '', 404, 'transaction_not_found'],
   ])(
-    'rejects POST …/%s of the transaction %s with the body %j: %i %s',
+    'POST …/%s for the transaction %s with the body %j is rejected with %i %s',
     async (action, id, body, status, code) => {
       const response = await host.call(`${transactions}/${id}/${action}`, {
         method: 'POST',
@@ -369,7 +372,7 @@ describe('operations on a transaction', () => {
     },
   )
 
-  it('lists the processes with their steps and whether they are paused and consumed', async () => {
+  it('the list of processes shows the steps of each process, whether it is paused, and whether its queues have consumers', async () => {
     expect(await (await host.call('/processes')).json()).toEqual({
       items: [
         {

@@ -94,7 +94,7 @@ export function transactionSourceContract(
     }
 
     describe('queueing transactions', () => {
-      it('stores any JSON as initial data unchanged', async () => {
+      it('a transaction source stores any JSON as initial data unchanged', async () => {
         for (const data of ['66', 66, null, true, ['a', { b: null }], { 'ä "': 1.5 }]) {
           const id = JSON.stringify(data)
           expect(await queue(id, data)).toMatchObject({ Status: 'Queued', InitialData: data })
@@ -102,7 +102,7 @@ export function transactionSourceContract(
         }
       })
 
-      it('reports a repeated id with equal data as existing, and with other data or another realm as a conflict', async () => {
+      it('queueing an id again reports it as existing if the data is equal, and as a conflict if the data or the realm differs', async () => {
         const data = { b: 1, a: [2] }
         await queue('1', data)
         const results = await source.queue(process, [
@@ -123,7 +123,7 @@ export function transactionSourceContract(
         ])
       })
 
-      it('creates one run for a thousand concurrent requests with one id', async () => {
+      it('a thousand concurrent requests that queue the same id create one run', async () => {
         const results = await Promise.all(
           Array.from({ length: 1_000 }, () =>
             source.queue(process, [{ TransactionID: '7', InitialData: '7' }]),
@@ -137,7 +137,7 @@ export function transactionSourceContract(
     })
 
     describe('claiming a run', () => {
-      it('grants the claim of a run to one of many concurrent workers', async () => {
+      it('only one of many concurrent workers can claim a run', async () => {
         const run = await queue('1')
         const results = await Promise.all(
           Array.from({ length: 50 }, (_, n) =>
@@ -148,14 +148,14 @@ export function transactionSourceContract(
         expect(results.filter(({ kind }) => kind === 'stale')).toHaveLength(49)
       })
 
-      it('increments attempt and version with a claim, so that the same message becomes stale', async () => {
+      it('a claim increments the attempt and the version of the run, so that the same step message becomes outdated', async () => {
         const run = await queue('1')
         const claimed = await claim(run)
         expect(claimed.run).toMatchObject({ Status: 'Running', Attempt: 1, Version: 1 })
         expect(await source.claim(request(run))).toEqual({ kind: 'stale' })
       })
 
-      it('rejects a claim of another step, another version, a finished run or an unknown run', async () => {
+      it('a claim is rejected if the run is unknown or finished, or is at another step or version', async () => {
         const run = await queue('1')
         expect(await source.claim(request(run, { step: 'csv' }))).toEqual({ kind: 'stale' })
         expect(await source.claim(request(run, { version: 5 }))).toEqual({ kind: 'stale' })
@@ -166,14 +166,14 @@ export function transactionSourceContract(
         expect(await source.claim(request(finished))).toEqual({ kind: 'stale' })
       })
 
-      it('rejects an early claim with the time until the next attempt', async () => {
+      it('a claim before the next attempt is due is rejected with the time until then', async () => {
         const retrying = await record(await claim(await queue('1')), failing(60_000))
         const result = await source.claim(request(retrying as Run))
         expect(result).toMatchObject({ kind: 'early', version: retrying?.Version })
         expect((result as { delayMs: number }).delayMs).toBeGreaterThan(50_000)
       })
 
-      it('grants a claim to the redelivered message of a lost worker once the lease has expired', async () => {
+      it('the redelivered step message of a lost worker can claim the run once the lease has expired', async () => {
         const run = await queue('1')
         const lost = await claim(run)
         expect(await source.claim(request(run, { owner: 'worker-2' }))).toEqual({
@@ -190,7 +190,7 @@ export function transactionSourceContract(
     })
 
     describe('recording the outcome of a step', () => {
-      it('stores each completed item with body, data and idempotency key, and completes the run with the last item', async () => {
+      it('each completed item is stored with response body, data and idempotency key, and the last item completes the run', async () => {
         const run = await queue('a/b é')
         const completed = await finish(run)
         expect(completed).toMatchObject({ Status: 'Completed', StepName: 'csv', Version: 6 })
@@ -211,20 +211,20 @@ export function transactionSourceContract(
         expect(stored?.attempts).toHaveLength(3)
       })
 
-      it('returns the items of finished steps with the claim of the next step', async () => {
+      it('the claim of a step returns the items of the finished steps', async () => {
         const next = await record(await claim(await queue('1')), done)
         const { items } = await claim(next as Run)
         expect(items).toMatchObject([{ StepName: 'order', Data: { a: 1 } }])
       })
 
-      it('rejects a repeated record of an outcome', async () => {
+      it('the outcome of an attempt can be recorded only once', async () => {
         const claimed = await claim(await queue('1'))
         const results = await Promise.all(Array.from({ length: 20 }, () => record(claimed, done)))
         expect(results.filter((result) => result !== null)).toHaveLength(1)
         expect((await source.get(process.name, '1', 0))?.attempts).toHaveLength(1)
       })
 
-      it('stores error, response and every attempt of a retried step', async () => {
+      it('a retried step is stored with its error, its response and each of its attempts', async () => {
         const first = await record(await claim(await queue('1')), failing(0))
         expect(first).toMatchObject({
           Status: 'Retrying',
@@ -247,14 +247,14 @@ export function transactionSourceContract(
         ])
       })
 
-      it('gives the attempt of a released step back without storing it', async () => {
+      it('an attempt that ended before a call was sent is neither charged nor stored', async () => {
         const released = await record(await claim(await queue('1')), { kind: 'released' })
         expect(released).toMatchObject({ Status: 'Queued', Attempt: 0, Version: 2 })
         expect((await source.get(process.name, '1', 0))?.attempts).toEqual([])
         expect((await claim(released as Run)).run.Attempt).toBe(1)
       })
 
-      it('records every step of hundreds of concurrent runs once', async () => {
+      it('each step of hundreds of concurrent runs is recorded once', async () => {
         const runs = await Promise.all(Array.from({ length: 300 }, (_, n) => queue(String(n))))
         await Promise.all(runs.map(finish))
         const { runsByStatus: counts, violations } = await source.audit([process.name])
@@ -264,7 +264,7 @@ export function transactionSourceContract(
     })
 
     describe('the leases of runs', () => {
-      it('keeps a lease valid as long as it is renewed', async () => {
+      it('a lease is valid as long as it is renewed', async () => {
         const run = await queue('1')
         const claimed = await claim(run)
         for (let n = 0; n < 5; n += 1) {
@@ -277,7 +277,7 @@ export function transactionSourceContract(
         expect(await record(claimed, done)).toMatchObject({ StepName: 'report' })
       })
 
-      it('reports a lease as lost if another worker has claimed the run or the run was cancelled', async () => {
+      it('the renewal reports a lease as lost if another worker has claimed the run or the run was cancelled', async () => {
         const [a, b, c] = await Promise.all(
           ['1', '2', '3'].map(async (id) => claim(await queue(id))),
         )
@@ -287,7 +287,7 @@ export function transactionSourceContract(
         expect(await source.renew([a.lease, b.lease, c.lease])).toEqual([a.lease, b.lease])
       })
 
-      it('recovers expired leases, which makes their runs due again', async () => {
+      it('the recovery of an expired lease makes its run due again', async () => {
         const claimed = await claim(await queue('1'))
         expect(await source.recoverExpiredLeases(10)).toEqual([])
         await sleep(contractTimes.leaseMs + 20)
@@ -302,7 +302,7 @@ export function transactionSourceContract(
     describe('a step in doubt', () => {
       const inDoubt: StepOutcome = { ...failing(0), isInDoubt: true } as StepOutcome
 
-      it('marks the step of a lost worker as in doubt, whether the run is claimed again or its lease recovered', async () => {
+      it('the step of a lost worker is marked as in doubt when its run is claimed again or its lease is recovered', async () => {
         const reclaimed = await queue('reclaimed')
         const recovered = await claim(await queue('recovered'))
         expect(recovered.run.InDoubt).toBe(false)
@@ -314,7 +314,7 @@ export function transactionSourceContract(
         expect((await claim(run as Run)).run.InDoubt).toBe(true)
       })
 
-      it('stores whether the latest recorded outcome left the step in doubt', async () => {
+      it('a run is stored as in doubt if the latest recorded outcome left its step in doubt', async () => {
         const queued = await queue('1')
         const first = (await record(await claim(queued), inDoubt)) as Run
         const second = await claim(first)
@@ -324,13 +324,13 @@ export function transactionSourceContract(
         expect([queued.InDoubt, first.InDoubt, undone.InDoubt]).toEqual([false, true, false])
       })
 
-      it('clears the doubt of a run when the step in doubt is completed', async () => {
+      it('a run is no longer in doubt when its step in doubt is completed', async () => {
         const doubtful = await claim((await record(await claim(await queue('1')), inDoubt)) as Run)
         const next = await record(doubtful, done)
         expect((await claim(next as Run)).run.InDoubt).toBe(false)
       })
 
-      it('keeps a failed run in doubt after a resume, but not in its replay', async () => {
+      it('a failed run that is in doubt stays in doubt after a resume, but its replay is not in doubt', async () => {
         const claimed = await claim(await queue('1'))
         await record(claimed, { ...failed, isInDoubt: true })
         const resumed = await claim(await source.resume(process.name, '1', null))
@@ -339,7 +339,7 @@ export function transactionSourceContract(
         expect((await claim(await source.replay(process, '1', null))).run.InDoubt).toBe(false)
       })
 
-      it('marks a run as in doubt if it is cancelled during a step', async () => {
+      it('a run that is cancelled during a step is marked as in doubt', async () => {
         await claim(await queue('in flight'))
         await queue('at rest')
         for (const [id, isInDoubt] of [
@@ -353,7 +353,7 @@ export function transactionSourceContract(
       })
     })
 
-    it('returns overdue runs at a step that is missing from their process', async () => {
+    it('runsAtUnknownStep() returns overdue runs at a step that their process does not have', async () => {
       await queue('known')
       const next = await record(await claim(await queue('unknown')), done)
       await record(await claim(await queue('early')), failing(60_000))
@@ -366,7 +366,7 @@ export function transactionSourceContract(
     })
 
     describe('the outbox of step messages', () => {
-      it('returns an unclaimed run as due at growing intervals', async () => {
+      it('due() returns an unclaimed run again and again at growing intervals', async () => {
         const startedAt = performance.now()
         const run = await queue('1')
         expect(await source.due(refs, 10)).toEqual([])
@@ -384,7 +384,7 @@ export function transactionSourceContract(
         expect(third - second).toBeGreaterThan(contractTimes.sweepMs * 1.9)
       })
 
-      it('returns at most `limit` due runs, and no run that is leased, finished, early or at another step', async () => {
+      it('due() returns at most `limit` runs, and no run that is leased, finished, not due yet or at another step', async () => {
         await claim(await queue('in flight'))
         await finish(await queue('over'))
         await record(await claim(await queue('early')), failing(60_000))
@@ -400,7 +400,7 @@ export function transactionSourceContract(
         expect(ids.toSorted()).toEqual(['a', 'b'])
       })
 
-      it('returns each due run to only one of several concurrent sweepers', async () => {
+      it('due() returns each run to only one of several concurrent sweepers', async () => {
         await Promise.all(Array.from({ length: 40 }, (_, n) => queue(String(n))))
         await sleep(contractTimes.sweepMs + 20)
         const found = await Promise.all(Array.from({ length: 8 }, () => source.due(refs, 10)))
@@ -410,7 +410,7 @@ export function transactionSourceContract(
     })
 
     describe('replaying a transaction', () => {
-      it('creates a replay with the same initial data, new idempotency keys and the next ReplayID', async () => {
+      it('a replay has the same initial data, new idempotency keys and the next ReplayID', async () => {
         await finish(await queue('1', { x: 1 }))
         const replay = await source.replay(process, '1', null)
         expect(replay).toMatchObject({
@@ -427,7 +427,7 @@ export function transactionSourceContract(
         expect((await source.get(process.name, '1', 0))?.run.Status).toBe('Completed')
       })
 
-      it('copies the items of earlier steps into a replay from a step', async () => {
+      it('a replay that begins at a later step gets copies of the items of earlier steps', async () => {
         await finish(await queue('1'))
         const replay = await source.replay(process, '1', 'csv')
         expect(replay.StepName).toBe('csv')
@@ -443,7 +443,7 @@ export function transactionSourceContract(
         expect(run?.items.map(({ Status }) => Status)).toEqual(['Copied', 'Copied'])
       })
 
-      it('rejects a replay from a step if an earlier step was never completed, and changes nothing', async () => {
+      it('a replay that begins at a later step is rejected and changes nothing if an earlier step was never completed', async () => {
         await record(await claim(await queue('1')), failed)
         await expect(source.replay(process, '1', 'csv')).rejects.toMatchObject({
           code: 'invalid_request',
@@ -451,7 +451,7 @@ export function transactionSourceContract(
         expect((await source.get(process.name, '1', null))?.run.ReplayID).toBe(0)
       })
 
-      it('rejects a replay of an unknown transaction, and a replay while a run is active', async () => {
+      it('a replay is rejected if the transaction is unknown or a run of it is active', async () => {
         await expect(source.replay(process, 'unknown', null)).rejects.toMatchObject({
           code: 'transaction_not_found',
         })
@@ -461,7 +461,7 @@ export function transactionSourceContract(
         })
       })
 
-      it('starts one run for many concurrent replay requests', async () => {
+      it('many concurrent replay requests start one run', async () => {
         await finish(await queue('1'))
         const results = await Promise.allSettled(
           Array.from({ length: 10 }, () => source.replay(process, '1', null)),
@@ -474,7 +474,7 @@ export function transactionSourceContract(
     })
 
     describe('resuming and cancelling a run', () => {
-      it('resumes a failed run at its failed step with the attempt count reset', async () => {
+      it('a resumed run continues at its failed step, and its attempts count from the start', async () => {
         const next = await record(await claim(await queue('1')), done)
         await record(await claim(next as Run), failed)
         const resumed = await source.resume(process.name, '1', null)
@@ -488,14 +488,14 @@ export function transactionSourceContract(
         expect((await finish(resumed)).Status).toBe('Completed')
       })
 
-      it('rejects the outcome of a cancelled run, and allows resuming the run', async () => {
+      it('the outcome of a step is rejected after its run was cancelled, and the run can be resumed', async () => {
         const claimed = await claim(await queue('1'))
         expect(await source.cancel(process.name, '1', 0)).toMatchObject({ Status: 'Cancelled' })
         expect(await record(claimed, done)).toBeNull()
         expect(await source.resume(process.name, '1', null)).toMatchObject({ StepName: 'order' })
       })
 
-      it('rejects a resume of an active run, a cancel of a finished run, and both for unknown runs', async () => {
+      it('an active run cannot be resumed, a finished run cannot be cancelled, and an unknown run can be neither resumed nor cancelled', async () => {
         await finish(await queue('1'))
         await queue('2')
         await expect(source.resume(process.name, '1', null)).rejects.toMatchObject({
@@ -515,7 +515,7 @@ export function transactionSourceContract(
     })
 
     describe('waiting for a credential', () => {
-      it('makes a waiting run due again without charging an attempt when its credential is usable', async () => {
+      it('a run that waits for a credential is due again when the credential is usable, and is charged no attempt', async () => {
         const waiting: StepOutcome = { kind: 'waiting', credential: 'ACC-1', error: 'faulted' }
         const waitingRun = await record(await claim(await queue('1')), waiting)
         expect(waitingRun).toMatchObject({ Status: 'Waiting', Attempt: 0, WaitingFor: 'ACC-1' })
@@ -528,14 +528,14 @@ export function transactionSourceContract(
       })
     })
 
-    it('marks a run as failed once by failRun, unless the run has changed since', async () => {
+    it('failRun() marks a run as failed only if the run has the given version', async () => {
       const run = await queue('1')
       const failedRun = await source.failRun(run, run.Version, 'transaction_id_invalid', 'why')
       expect(failedRun).toMatchObject({ Status: 'Failed', ErrorClass: 'transaction_id_invalid' })
       expect(await source.failRun(run, run.Version, 'x', 'y')).toBeNull()
     })
 
-    it('lists runs newest first without gaps or repeats while rows are inserted between pages', async () => {
+    it('the pages of a list of runs have no gaps or repeats, even if runs are queued between two pages', async () => {
       for (let n = 0; n < 7; n += 1) await queue(String(n))
       await finish((await source.get(process.name, '3', 0))?.run as Run)
       const pages: string[][] = []
@@ -555,7 +555,7 @@ export function transactionSourceContract(
       expect((await source.list('Other', { limit: 10 })).runs).toEqual([])
     })
 
-    it('stores which processes are paused', async () => {
+    it('a transaction source stores which business processes are paused', async () => {
       expect(await source.paused()).toEqual(new Set())
       await source.setPaused('A', true)
       await source.setPaused('B', true)
@@ -564,7 +564,7 @@ export function transactionSourceContract(
       expect(await source.paused()).toEqual(new Set(['A']))
     })
 
-    it('counts stuck runs, unknown processes and the other violations in its audit', async () => {
+    it('audit() counts a run of an unknown business process as a violation', async () => {
       await queue('1')
       await eventually(async () => {
         const { violations, dueBySteps, runsByStatus } = await source.audit(['Another'])
@@ -574,7 +574,7 @@ export function transactionSourceContract(
       })
     })
 
-    it('returns how long the oldest claimable run of each step has been due', async () => {
+    it('audit() returns for each step how long its oldest claimable run has been due', async () => {
       const queuedAt = performance.now()
       const first = await queue('1')
       await sleep(50)
@@ -592,7 +592,7 @@ export function transactionSourceContract(
       expect(second?.oldestMs).toBeLessThan(performance.now() - queuedAt - 48)
     })
 
-    it('counts a run as due from the time its lease expired', async () => {
+    it('audit() counts a run as due from the time when its lease expired', async () => {
       const claimedAt = performance.now()
       await claim(await queue('1'))
       expect((await source.audit([process.name])).dueBySteps).toEqual([])

@@ -83,7 +83,7 @@ function sweeperOn(given: {
 }
 
 describe('the sweeper', () => {
-  it('polls at once when the source reports inserted rows, and once for many reports', async () => {
+  it('the sweeper polls at once when the transaction source reports inserted rows, and polls once for many reports', async () => {
     await using sweeper = sweeperOn({})
     const { polls, hint } = sweeper
     await eventually(() => expect(polls).toHaveLength(1))
@@ -93,7 +93,7 @@ describe('the sweeper', () => {
     await eventually(() => expect(polls).toHaveLength(3))
   })
 
-  it('publishes at most 5,000 messages in a poll, and the rest when the queues are short again', async () => {
+  it('the sweeper publishes at most 5,000 messages in one poll, and the other messages when the workers have emptied the queues', async () => {
     let left = 12_000
     let ready = 0
     await using sweeper = sweeperOn({
@@ -117,15 +117,18 @@ describe('the sweeper', () => {
     ['fails', 'has no queue', () => null, 1],
     ['fails', 'has a queue without a consumer', () => 0, 1],
     ['keeps', 'has a queue that another version of the process consumes', () => 2, 0],
-  ])('%s a due run at an unknown step that %s', async (_, __, consumers, failures) => {
-    const sweeper = sweeperOn({ runsAtUnknownStep: [run(1, 'gone')], consumers })
-    await eventually(() => expect(sweeper.polls).toHaveLength(1))
-    await sweeper[Symbol.asyncDispose]()
-    expect(sweeper.failed).toHaveLength(failures)
-    if (failures > 0) expect(sweeper.failed[0]).toContain('step_unknown')
-  })
+  ])(
+    'the sweeper %s a due run at a step that its process does not have and that %s',
+    async (_, __, consumers, failures) => {
+      const sweeper = sweeperOn({ runsAtUnknownStep: [run(1, 'gone')], consumers })
+      await eventually(() => expect(sweeper.polls).toHaveLength(1))
+      await sweeper[Symbol.asyncDispose]()
+      expect(sweeper.failed).toHaveLength(failures)
+      if (failures > 0) expect(sweeper.failed[0]).toContain('step_unknown')
+    },
+  )
 
-  it('does not mark a run with an unknown step as failed while the broker is unavailable', async () => {
+  it('the sweeper marks no run at an unknown step as failed while the broker is unavailable', async () => {
     let asked = 0
     const sweeper = sweeperOn({
       runsAtUnknownStep: [run(1, 'gone')],

@@ -18,13 +18,13 @@ describe('a client that reconnects to another replica', () => {
   const longBefore = event('long before', 1_000)
   const after = event('after', 9_000)
 
-  it('repeats the events of the second before the Last-Event-ID to a reconnecting client', () => {
+  it('a client that reconnects receives again the events of the second before its Last-Event-ID', () => {
     const feed = createTransitionFeed()
     for (const one of [longBefore, here, elsewhere, after]) feed.add(one)
     expect(feed.after(eventId(elsewhere))).toEqual([here, after])
   })
 
-  it('returns null for a Last-Event-ID unknown to this replica, so that the client gets a reset', () => {
+  it('the transition feed returns null for a Last-Event-ID that this replica does not know, so that the client gets a reset', () => {
     const feed = createTransitionFeed(2)
     for (const one of [longBefore, elsewhere, here, after]) feed.add(one)
     expect(feed.after(eventId(longBefore))).toBeNull()

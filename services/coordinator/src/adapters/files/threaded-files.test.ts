@@ -17,7 +17,7 @@ describe('writing a file through a writer thread', () => {
   })
   afterEach(() => rm(folder, { recursive: true }))
 
-  it('leaves a file with the whole content of one of its concurrent writers, and no temporary file', async () => {
+  it('concurrent writers of one file leave the whole content of one of them, and no temporary file', async () => {
     const path = join(folder, 'a.csv')
     const contents = Array.from({ length: 20 }, (_, n) => String(n).repeat(100_000))
     await Promise.all(contents.map((content) => files.writeAtomic(path, content)))
@@ -25,13 +25,13 @@ describe('writing a file through a writer thread', () => {
     expect(await readdir(folder)).toEqual(['a.csv'])
   })
 
-  it('creates a missing folder before writing the file', async () => {
+  it('the file writer creates a missing folder before it writes a file', async () => {
     const path = join(folder, 'some', 'where', 'a.csv')
     await Promise.all(['1', '2'].map((content) => files.writeAtomic(path, content)))
     expect(await readdir(join(folder, 'some', 'where'))).toEqual(['a.csv'])
   })
 
-  it('flushes the parent of every folder it creates, so that the folder survives a power failure', async () => {
+  it('the file writer flushes the parent of every folder that it creates, so that the folder survives a power failure', async () => {
     const [open, flush] = [fs.openSync, fs.fsyncSync]
     const names = new Map<number, string>()
     const flushed: string[] = []
@@ -53,7 +53,7 @@ describe('writing a file through a writer thread', () => {
     vi.restoreAllMocks()
   })
 
-  it('removes a new folder if the parent of that folder cannot be flushed', async () => {
+  it('the file writer removes a folder that it has created if it cannot flush the parent folder', async () => {
     vi.spyOn(fs, 'fsyncSync').mockImplementationOnce(() => {
       throw Object.assign(new Error('EIO'), { code: 'EIO' })
     })
@@ -64,7 +64,7 @@ describe('writing a file through a writer thread', () => {
     expect(await readdir(folder)).toEqual([])
   })
 
-  it('leaves no temporary file if writing fails', async () => {
+  it('the file writer leaves no temporary file behind if a write fails', async () => {
     await writeFile(join(folder, 'file'), '')
     await expect(files.writeAtomic(join(folder, 'file', 'a.csv'), '')).rejects.toMatchObject({
       code: 'ENOTDIR',
@@ -72,7 +72,7 @@ describe('writing a file through a writer thread', () => {
     expect(await readdir(folder)).toEqual(['file'])
   })
 
-  it('writes a file while another write hangs on its folder', async () => {
+  it('the file writer writes a file while the write of another file hangs', async () => {
     const given = vi.spyOn(Worker.prototype, 'postMessage').mockImplementationOnce(() => {})
     const hanging = files.writeAtomic(join(folder, 'a.csv'), 'never')
     await eventually(() => expect(given).toHaveBeenCalledOnce())
@@ -82,7 +82,7 @@ describe('writing a file through a writer thread', () => {
     await expect(hanging).rejects.toMatchObject({ code: 'EIO' })
   })
 
-  it('starts a new writer thread after the previous one has exited', async () => {
+  it('a write starts a new writer thread if the previous writer thread has exited', async () => {
     const path = join(folder, 'a.csv')
     await files.writeAtomic(path, '1')
     vi.spyOn(Worker.prototype, 'postMessage').mockImplementationOnce(function (this: Worker) {
@@ -110,7 +110,7 @@ describe('writing a file through a writer thread', () => {
   const full = Object.assign(new Error('ENOSPC: no space left'), { code: 'ENOSPC' })
 
   it.each(['openSync', 'writeFileSync', 'fsyncSync', 'closeSync', 'renameSync'] as const)(
-    'fails one file of a batch if the disk is full at %s, writes the others, and leaves no temporary file',
+    'if the disk is full at %s of one file, the file writer reports that file as failed, writes the other files of the batch, and leaves no temporary file',
     async (call) => {
       vi.spyOn(performance, 'now').mockReturnValue(0) // a flush that takes no time is not a slow one
       const real = fs[call] as (...args: unknown[]) => unknown
@@ -124,14 +124,14 @@ describe('writing a file through a writer thread', () => {
     },
   )
 
-  it('fails one file of a batch and writes the others even if slow flushes run concurrently', async () => {
+  it('if the flush of one file fails while slow flushes run concurrently, the file writer still writes the other files of the batch', async () => {
     let clock = 0
     vi.spyOn(performance, 'now').mockImplementation(() => (clock += 1))
     vi.spyOn(fs, 'fsync').mockImplementationOnce((_, done) => done(full))
     await expectSecondToFail()
   })
 
-  it('reports a file as failed if its folder cannot be flushed after the rename', async () => {
+  it('the file writer reports a file as failed if it cannot flush the folder after it has renamed the temporary file', async () => {
     const real = fs.fsyncSync
     let calls = 0
     const spy = vi.spyOn(fs, 'fsyncSync').mockImplementation((descriptor) => {
@@ -148,7 +148,7 @@ describe('writing a file through a writer thread', () => {
     }
   })
 
-  it('removes the temporary files that killed writers of a path left behind, and no other file', async () => {
+  it('removeTemporaryFiles(path) removes the temporary files that killed writers of this path left behind, and no other file', async () => {
     const others = ['a.csv', 'a.csv.tmp', 'a.csv.bak', 'ba.csv.01234567.tmp', 'b.csv.01234567.tmp']
     for (const name of [...others, 'a.csv.01234567.tmp', 'a.csv.89abcdef.tmp'])
       await writeFile(join(folder, name), '')
@@ -156,7 +156,7 @@ describe('writing a file through a writer thread', () => {
     expect((await readdir(folder)).toSorted()).toEqual(others.toSorted())
   })
 
-  it('removes no temporary files, and does not fail, if the folder does not exist yet', async () => {
+  it('removeTemporaryFiles() does nothing if the folder does not exist yet', async () => {
     await files.removeTemporaryFiles(join(folder, 'not', 'yet', 'a.csv'))
     expect(await readdir(folder)).toEqual([])
   })

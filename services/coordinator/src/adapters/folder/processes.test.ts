@@ -18,7 +18,7 @@ describe('loading the processes of a folder', () => {
     `import { defineProcess } from '${definition}'
      export default defineProcess('${name}', { steps: { one: (step) => step.complete() } })`
 
-  it('loads the demo process with its steps in order', async () => {
+  it('loadProcesses() loads the demo process OrderProcess and keeps the order of its steps', async () => {
     const processes = await loadProcesses()
     expect(processes.get('OrderProcess')).toMatchObject({
       requireInternet: true,
@@ -26,7 +26,7 @@ describe('loading the processes of a folder', () => {
     })
   })
 
-  it('loads every process file of the folder except tests', async () => {
+  it('loadProcesses() loads every process file of a folder and ignores test files', async () => {
     await put('a.ts', process('A'))
     await put('b.ts', process('B'))
     await put('b.test.ts', 'throw new Error("a test")')
@@ -47,15 +47,18 @@ describe('loading the processes of a folder', () => {
       'has a step that is not a function',
       `import { defineProcess } from '${definition}'\nexport default defineProcess('A', { steps: { one: 1 } })`,
     ],
-  ])('rejects a process file that %s, and names the file in the error', async (_, text) => {
-    await put('broken.ts', text)
-    await expect(loadProcesses(folder)).rejects.toMatchObject({
-      name: 'StartupError',
-      message: expect.stringContaining('broken.ts'),
-    })
-  })
+  ])(
+    'loadProcesses() rejects a process file that %s, and names the file in the error',
+    async (_, text) => {
+      await put('broken.ts', text)
+      await expect(loadProcesses(folder)).rejects.toMatchObject({
+        name: 'StartupError',
+        message: expect.stringContaining('broken.ts'),
+      })
+    },
+  )
 
-  it('rejects two process files that define a process of the same name', async () => {
+  it('loadProcesses() rejects two files that define processes of the same name', async () => {
     await put('a.ts', process('A'))
     await put('b.ts', process('A'))
     await expect(loadProcesses(folder)).rejects.toThrow('b.ts defines the process A')

@@ -29,7 +29,7 @@ const limits = (change: { abort?: StepAbort; timeoutMs?: number } = {}) => ({
 })
 
 describe('the HTTP call of a step', () => {
-  it('returns status, body and Retry-After, and follows no redirect', async () => {
+  it('an HTTP call returns the status, the body and the Retry-After of the response, and follows no redirect', async () => {
     target.on('/a', respondWith(302, 'över', { location: '/b', 'retry-after': '7' }))
     expect(await caller.call(request(`${target.url}/a`), limits())).toEqual({
       kind: 'answered',
@@ -41,18 +41,21 @@ describe('the HTTP call of a step', () => {
   })
 
   it.each([
-    ['no process listens on the port', 'http://127.0.0.1:1/', 'ECONNREFUSED'],
+    ['no server listens on the port', 'http://127.0.0.1:1/', 'ECONNREFUSED'],
     ['the host name is unknown', 'http://nobody.invalid/', /ENOTFOUND|EAI_AGAIN/],
-  ])('reports the error code of the system if %s', async (_, url, reason) => {
-    const outcome = await caller.call(request(url), limits())
-    expect(outcome).toEqual({
-      kind: 'failed',
-      reason: expect.stringMatching(reason),
-      isSent: false,
-    })
-  })
+  ])(
+    'an HTTP call fails with the error code of the operating system if %s',
+    async (_, url, reason) => {
+      const outcome = await caller.call(request(url), limits())
+      expect(outcome).toEqual({
+        kind: 'failed',
+        reason: expect.stringMatching(reason),
+        isSent: false,
+      })
+    },
+  )
 
-  it('reports a truncated response as a failed call', async () => {
+  it('an HTTP call fails if its response is truncated', async () => {
     target.on('/broken', (_, response) => {
       response.writeHead(200, { 'content-length': '100' })
       response.write('half')
@@ -64,7 +67,7 @@ describe('the HTTP call of a step', () => {
     })
   })
 
-  it('fails with ETIMEDOUT at its time limit, also in the middle of a response', async () => {
+  it('an HTTP call fails with ETIMEDOUT at its time limit, even if part of the response has arrived', async () => {
     target.on('/slow', (_, response) => {
       response.writeHead(200)
       response.write('x')
@@ -76,7 +79,7 @@ describe('the HTTP call of a step', () => {
     })
   })
 
-  it('stops reading a response after a megabyte', async () => {
+  it('an HTTP call stops reading a response after a megabyte', async () => {
     target.on('/huge', (_, response) => {
       response.writeHead(200)
       const more = (): void => {
@@ -92,7 +95,7 @@ describe('the HTTP call of a step', () => {
     })
   })
 
-  it('aborts a call at any point on abort, but only an unsent call on blockNewCalls', async () => {
+  it('abort() aborts every HTTP call of a step, blockNewCalls() only a call that was not sent yet', async () => {
     const abort = new StepAbort()
     target.on('/held', (_, response) => {
       abort.blockNewCalls()
@@ -116,7 +119,7 @@ describe('the HTTP call of a step', () => {
     })
   })
 
-  it('never sends a call that was aborted while its connection was being opened', async () => {
+  it('an HTTP call that is aborted while its connection is being opened is never sent', async () => {
     const server = createServer({ pauseOnConnect: true }).listen(0, '127.0.0.1', 1)
     await once(server, 'listening')
     const abort = new StepAbort()

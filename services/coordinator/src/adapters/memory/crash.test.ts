@@ -36,7 +36,7 @@ afterEach(() => rm(folder, { recursive: true }))
 
 describe('the memory source', () => {
   it(
-    'loses no acknowledged change when its process is killed at random moments of its writes',
+    'the memory source loses no acknowledged change if its OS process is killed at random moments during writes',
     async ({ annotate }) => {
       const results = await Promise.all(
         Array.from({ length: WORKERS }, (_, worker) => killRepeatedly(worker, KILLS / WORKERS)),
@@ -54,7 +54,7 @@ describe('the memory source', () => {
     KILLS * 3_000,
   )
 
-  it('keeps memory and disk consistent when the disk is full or fails at any byte of a write', async ({
+  it('the memory source and its files stay consistent if the disk is full or fails at any byte of a write', async ({
     annotate,
   }) => {
     const seen = { refused: 0, acknowledged: 0 }
@@ -74,7 +74,7 @@ describe('the memory source', () => {
     )
   }, 120_000)
 
-  it('appends at the right position if the flush after truncating the journal failed', async () => {
+  it('the memory source appends at the right position of its journal after the flush of a truncation has failed', async () => {
     const faults: Fault[] = [
       { operation: 'sync', at: 3, bytes: 0 },
       { operation: 'appendFile', at: 10, bytes: 5 },
@@ -100,7 +100,7 @@ describe('the memory source', () => {
     await again[Symbol.asyncDispose]()
   })
 
-  it('closes its files when opening the memory source fails', async () => {
+  it('the memory source closes its files if it cannot be opened', async () => {
     const faults: Fault[] = [{ operation: 'truncate', at: 1, bytes: 0 }]
     let isClosed = false
     const openFile = async (path: string): Promise<JournalFile> => {
