@@ -8,7 +8,7 @@ import { type Config, readConfig } from './config.ts'
 import { startCoordinator } from './service.ts'
 import type { TransactionSource } from './transaction/transaction-source.ts'
 
-/** Each call of these operations gets a span of its own, although one SQL statement may execute many calls. */
+/** Each call of these source methods gets a trace span of its own, although one SQL statement may execute many calls. */
 const TRACED = ['queue', 'claim', 'record', 'replay', 'resume', 'cancel'] as const
 
 await runService('coordinator', async () => {

@@ -128,7 +128,7 @@ export async function startCoordinator(
       await operations.wake(name)
     } catch (error) {
       // The error is not fatal, because runs that wait for a credential are tried again every five minutes anyway.
-      log.warn({ err: error }, 'waiting transactions were not woken')
+      log.warn({ err: error }, 'runs that wait for a credential were not made due again')
     }
   })
   stack.defer(() => credentials.cancel())

@@ -7,7 +7,8 @@
  * Further settings:
  *
  * - `LEASE_MS`: a lease shorter than 30 s, renewed at a third of it.
- * - `SWEEP_MS`: how long after its message was sent a run is overdue. Default: the interval of the sweeper.
+ * - `SWEEP_MS`: milliseconds after which a run counts as overdue if no worker has claimed it. Default: the interval of
+ *   the sweeper.
  * - `PROBE_MS`: the interval of the internet probes.
  * - `PROCESS`: the process to run instead of the order process. `inline` is the order process with `dispatch:
  *   'inline'`; the first step of `company` calls a company through the gateway.
@@ -49,7 +50,7 @@ async function failpoint(point: Point, transactionId: string | undefined): Promi
   if (point !== diesAt || transactionId !== DIES_WITH) return
   writeSync(process.stdout.fd, `died ${point}\n`)
   process.kill(process.pid, 'SIGKILL')
-  await new Promise(() => {}) // the signal takes effect a moment later; no code after this must run until then
+  await new Promise(() => {}) // the signal takes effect a moment later; until then no code after this line may run
 }
 
 /** Starts the work, and kills the process after the request was sent but before its result is read. */

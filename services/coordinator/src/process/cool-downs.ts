@@ -23,7 +23,7 @@ interface CoolDown {
   nextAt: number
 }
 
-/** @param now Epoch ms; used for durations only. */
+/** @param now - returns epoch ms, which are used for durations only */
 export function createCoolDowns(now: () => number): CoolDowns {
   const coolDowns = new Map<string, CoolDown>()
   function reserveDelay(coolDown: CoolDown): number {

@@ -15,8 +15,8 @@ export interface ProcessOptions<Steps extends ProcessSteps> {
   readonly requireInternet?: boolean
   readonly retry?: Partial<RetryPolicy>
   /**
-   * The time limit of a whole step in seconds. It must be below 30 minutes, because RabbitMQ then closes the
-   * channel of an unacknowledged delivery.
+   * The time limit of a whole step in seconds. It must be below 30 minutes, because RabbitMQ closes the channel of
+   * a delivery that is not acknowledged within 30 minutes.
    */
   readonly stepTimeoutSeconds?: number
   /**

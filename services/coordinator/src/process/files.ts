@@ -4,9 +4,9 @@ export interface Files {
    * Writes a file atomically: a reader sees either the old or the new content, also after a power failure. The
    * folder is created if it is missing.
    *
-   * @throws an error with the operating system's `code`. After an error the file is unchanged, with one
-   * exception: if its folder could not be flushed, or the writing thread was lost (`EIO`), the file may have
-   * either content.
+   * @throws an error with the operating system's `code` if the file could not be written durably. After an error
+   * the file is unchanged, with one exception: if its folder could not be flushed, or the writing thread was lost
+   * (`EIO`), the file may have either content.
    */
   writeAtomic(path: string, content: string): Promise<void>
   /**

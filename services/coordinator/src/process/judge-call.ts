@@ -49,7 +49,7 @@ export async function judgeCall(
     const error = shortText(
       outcome.isSent ? `${what} got no response: ${reason}` : `${what} failed: ${reason}`,
     )
-    // The attempt is also given back if the call failed because the internet is unreachable.
+    // A call that failed while the internet is unreachable charges no attempt, like an aborted call.
     if (outcome.kind === 'aborted' || !(await isOnline()))
       return { kind: 'released', ...(outcome.isSent && { noResponse: error }) }
     const errorClass = outcome.isSent ? NO_RESPONSE : 'network'
@@ -110,7 +110,7 @@ function providerFailure(response: Response, what: string, gateway: Gateway): Ea
   }
 }
 
-// RFC 4918 §11.4; the gateway responds with 424 if the credential is faulted.
+// RFC 4918 §11.4: the gateway responds with 424 if the credential is faulted (cannot be refreshed any more).
 const FAILED_DEPENDENCY = 424
 // With 401 the provider rejects the access token. The gateway then refreshes the token, but at most once a
 // minute. After a minute a retry therefore succeeds, or the gateway reports a faulted credential and the run

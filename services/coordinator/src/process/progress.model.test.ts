@@ -431,7 +431,7 @@ class Model {
     return run.status === 'Waiting' ? 'stale' : 'early'
   }
 
-  /** Checks S1 to S3: the source returns what the model predicts, and completed runs do not change. */
+  /** Checks that the source returns what the model predicts, and that completed runs do not change. */
   async #compare(run: ModelRun): Promise<void> {
     const found = await this.#get(run)
     const { run: stored, items, attempts } = found

@@ -45,7 +45,7 @@ export type StepOutcome =
       readonly response: Response | null
       readonly isInDoubt?: boolean
     }
-  /** The credential is faulted. This is not an error of the step, so no attempt is charged. */
+  /** The credential is faulted (cannot be refreshed). This is not an error of the step, so no attempt is charged. */
   | {
       readonly kind: 'waiting'
       readonly credential: string
@@ -67,8 +67,8 @@ export type StepOutcome =
   /** The step called `waitFor`. It starts again later, and no attempt is charged. */
   | { readonly kind: 'later'; readonly delayMs: number; readonly isInDoubt?: boolean }
   /**
-   * The worker had to stop, so the attempt is given back. `noResponse` describes a call that had already been
-   * sent. Without such a call, neither an item nor an attempt is stored.
+   * The worker had to stop before the step ended, so no attempt is charged. `noResponse` describes a call that had
+   * already been sent. Without such a call, neither an item nor an attempt is stored.
    */
   | { readonly kind: 'released'; readonly noResponse?: string; readonly isInDoubt?: boolean }
 
@@ -83,7 +83,7 @@ export interface Transition {
   readonly errorClass: string | null
   /** Whether an earlier attempt may have done the work of the due step. */
   readonly isInDoubt: boolean
-  /** The worker keeps the lease and continues with the step that is due now. */
+  /** Whether the worker keeps the lease and continues with the step that is due now. */
   readonly continues?: boolean
   /** The item of the step that ran; `null` stores neither item nor attempt. */
   readonly item: {
@@ -97,7 +97,7 @@ export interface Transition {
 export interface TransitionOptions {
   readonly steps: readonly string[]
   readonly policy: RetryPolicy
-  /** In [0, 1). */
+  /** A random number in [0, 1), for the jitter of retries. */
   readonly random: number
   /** Whether the same worker continues with the next step. */
   readonly isInline?: boolean
@@ -233,8 +233,8 @@ const failed = (
 })
 
 /**
- * Returns the status of a run whose step was given back. The status depends on whether the step was attempted
- * before.
+ * Returns the status of a run after an attempt that is not charged. The status depends on whether the due step was
+ * attempted before.
  */
 function dueStatus(stepName: string, attempt: number, steps: readonly string[]): HeaderStatus {
   if (attempt > 0) return 'Retrying'

@@ -51,7 +51,7 @@ export async function runStep(
   deps: StepDeps,
 ): Promise<StepOutcome> {
   const before = stepNames[stepNames.indexOf(claim.run.StepName) - 1]
-  // Another program inserted the row at a later step, so the item of the preceding step will never exist.
+  // Another program inserted the row of this run at a later step, so the item of the preceding step will never exist.
   if (before !== undefined && finishedItem(claim, before) === undefined)
     return {
       kind: 'failed',
@@ -62,7 +62,7 @@ export async function runStep(
   const { confirm } = handler
   let isInDoubt = claim.run.InDoubt
   if (isInDoubt && confirm !== undefined) {
-    deps.log().info('step is in doubt, calling its confirm')
+    deps.log().info('step is in doubt: calling its confirm function')
     const { outcome, returned } = await perform(confirm, { claim, before, isInDoubt }, deps)
     if (outcome !== null) return outcome
     if (returned !== 'not_done')
@@ -116,8 +116,8 @@ async function perform(
     }
   }
   /**
-   * Makes a call. Returns `null` if the status of the response means an absent resource, which `isAbsent`
-   * decides.
+   * Makes a call and returns its response. Returns `null` if `isAbsent` reports that the status of the response
+   * means an absent resource.
    */
   async function send<Data extends Json>(
     request: StepRequest,
@@ -223,7 +223,7 @@ async function perform(
     returned = await (handler as (given: unknown) => unknown)(step)
   } catch (error) {
     if (ended === null && !(error instanceof StepEnded)) {
-      deps.log().warn({ err: error }, 'step threw')
+      deps.log().warn({ err: error }, 'step function threw an error')
       const text = error instanceof Error ? `${error.name}: ${error.message}` : 'not an error'
       // If an earlier call of the step succeeded, its result is now lost, so the step is in doubt (O3).
       hasDoubt ||= response !== null
@@ -236,7 +236,8 @@ async function perform(
       }
     }
   }
-  // Both are assigned in the functions above, which TypeScript's control flow analysis does not follow.
+  // `ended` and `completion` are assigned in the functions above, which TypeScript's control flow analysis does not
+  // follow.
   const early = ended as EarlyOutcome | null
   if (early !== null) return { outcome: hasDoubt ? { ...early, isInDoubt: true } : early, returned }
   const completed = completion as { data: Json; endsRun: boolean } | null

@@ -24,7 +24,7 @@ export class StepAbort {
     return this.#areNewCallsBlocked
   }
 
-  /** Aborts with the reason. */
+  /** The AbortSignal of the step. It is aborted with the `reason` when the step is aborted. */
   get signal(): AbortSignal {
     this.#controller ??= new AbortController()
     if (this.#reason !== null) this.#controller.abort(this.#reason)

@@ -68,8 +68,8 @@ export interface Step<
   /** Counts the attempts of this step, from 1. */
   readonly attempt: number
   /**
-   * The idempotency key that the step's call sends. The key is the same in every attempt, and another one in a
-   * replay.
+   * The idempotency key that the step's call sends. The key is the same in every attempt of the step. A replay has
+   * another key.
    */
   readonly idempotencyKey: string
   readonly initialData: Initial

@@ -16,7 +16,7 @@ const order = (step: Step<string | number>) =>
 
 const report = (step: Step<string | number, typeof order>) => {
   const { Order, CreatedAt } = step.previous.data
-  // The time is passed on as text, because parsing and printing it again would lose digits or its UTC offset.
+  // `CreatedAt` is passed on as text, because parsing and printing it again would lose digits or its UTC offset.
   const query = { order: Order, created: CreatedAt }
   return step.execute({ url: `${step.settings.demoApiUrl}/report`, query })
 }

@@ -10,8 +10,8 @@
  *     `MAX_UNREAD_MS`.
  * E3  At most `MAX_WATCHERS` streams are open.
  *
- * A client that was cut off reconnects with its Last-Event-ID, so it loses no event that the
- * feed still has.
+ * A client that was cut off reconnects with its Last-Event-ID, so it loses no event that the transition feed still
+ * has.
  */
 import type { ServerResponse } from 'node:http'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -25,7 +25,7 @@ export interface EventStreams extends Disposable {
    * Opens a stream to `outgoing`. Returns the function that starts writing; the caller calls it when the
    * response head has been sent.
    *
-   * @throws {IntegrationError} `too_many_watchers`.
+   * @throws {IntegrationError} `too_many_watchers` if `MAX_WATCHERS` streams are open.
    */
   open(outgoing: StreamResponse, options: StreamOptions): () => void
 }
@@ -58,8 +58,8 @@ const MAX_UNREAD_MS = 5_000
 /** Each write is a system call of about 13 µs, so 1,000 writes per second take 1.3 % of a processor core. */
 const MS_PER_WRITE = 1
 /**
- * After this long without an event, a comment is written. It shows the client and proxies that the connection
- * is alive.
+ * Milliseconds without an event after which an SSE comment is written to a stream. The comment shows the client and
+ * proxies that the connection is alive.
  */
 const KEEP_ALIVE_MS = 15_000
 /** How often unread time and idle time are checked. */

@@ -54,9 +54,9 @@ export interface TransactionSource extends AsyncDisposable {
    * before `fromStep` was never completed.
    */
   replay(process: ProcessOutline, transactionId: string, fromStep: string | null): Promise<Run>
-  /** @throws {IntegrationError} `transaction_not_found`, `transaction_not_resumable`. */
+  /** @throws {IntegrationError} `transaction_not_found`, or `transaction_not_resumable` for an active or completed run */
   resume(process: string, transactionId: string, replayId: number | null): Promise<Run>
-  /** @throws {IntegrationError} `transaction_not_found`, `transaction_not_active`. */
+  /** @throws {IntegrationError} `transaction_not_found`, or `transaction_not_active` if the run is over. */
   cancel(process: string, transactionId: string, replayId: number | null): Promise<Run>
   /** Makes at most `limit` of the runs that wait for this credential due again. */
   wake(credential: string, limit: number): Promise<Run[]>
@@ -193,8 +193,8 @@ export const RENEW_MS = 10_000
  */
 export const WAITING_RECHECK_MS = 300_000
 /**
- * How long after the first message of a run the sweeper publishes another one; the actual time is up to a third
- * shorter. The interval then doubles with each sweep up to the cap.
+ * Milliseconds from the first step message of a run to the second one, which the sweeper publishes; the actual time
+ * is up to a third shorter. The interval then doubles with each sweep up to the cap.
  */
 export const SWEEP_MS = 15_000
 export const SWEEP_CAP_MS = 900_000

@@ -249,7 +249,7 @@ export function renewed(
   return { ...stored, lease: { owner: lease.owner, until, startedAt }, nextSweepAt: until }
 }
 
-/** Returns the run after a sweep, with twice the interval until the next sweep. The version does not change. */
+/** Returns the run after a sweep has published it, with twice the interval until the next one. Keeps the version. */
 export function swept(stored: StoredRun, { now, sweepMs }: Times): StoredRun {
   const { sweepCount } = stored
   const spacingMs = backoffMs(sweepCount + 1, { baseMs: sweepMs, capMs: SWEEP_CAP_MS, random: 1 })
@@ -280,13 +280,13 @@ export function failed(
   )
 }
 
-/** @throws {IntegrationError} `transaction_not_resumable`. */
+/** @throws {IntegrationError} `transaction_not_resumable` if the run is active or completed. */
 export function resumed(stored: StoredRun, times: Times): StoredRun {
   if (!isResumable(stored.header.Status)) throw notResumable()
   return next(stored, { ...due(times.now), Status: 'Queued', Attempt: 0, CompletedAt: null }, times)
 }
 
-/** @throws {IntegrationError} `transaction_not_active`. */
+/** @throws {IntegrationError} `transaction_not_active` if the run is over. */
 export function cancelled(stored: StoredRun, times: Times): StoredRun {
   if (isOver(stored.header.Status)) throw notActive()
   return next(stored, { ...ended(times.now), Status: 'Cancelled' }, times)
@@ -318,9 +318,9 @@ export function replayed(
 }
 
 /**
- * Returns the run as a restarted process must treat it if no other process uses the store. Every lease belongs
- * to the process that has ended, so the lease counts as expired. No message survived, so the sweeper must
- * publish the run.
+ * Returns the run as a memory source must treat it after a restart. No other OS process uses the store, so every
+ * lease belongs to the OS process that has ended, and counts as expired. No step message survived, so the sweeper
+ * must publish the run.
  */
 export const afterRestart = (stored: StoredRun): StoredRun => ({
   ...stored,

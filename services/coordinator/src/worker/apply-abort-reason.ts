@@ -12,7 +12,7 @@ export function applyAbortReason(
 ): StepOutcome | null {
   if (reason === null) return outcome === 'abandoned' ? { kind: 'released' } : outcome
   const isDecided = outcome !== 'abandoned' && outcome.kind !== 'released' && !isThrown(outcome)
-  // An abandoned step may have made its call, or may still make it.
+  // A step that ignored its abort signal may have made its call, or may still make it.
   const isInDoubt =
     outcome === 'abandoned' || (outcome.kind !== 'completed' && outcome.isInDoubt === true)
   switch (reason) {

@@ -10,8 +10,8 @@ export interface Connectivity {
 
 export interface ConnectivityOptions {
   /**
-   * Each probe resolves with whether its target responded. One response means online. Without probes the
-   * process always counts as online.
+   * Each probe resolves with whether its target responded. One response means that the internet is reachable.
+   * Without probes the internet always counts as reachable.
    */
   readonly probes: readonly ((signal: AbortSignal) => Promise<boolean>)[]
   readonly onlineIntervalMs?: number

@@ -31,8 +31,8 @@ export function createGate({ processes, now, random, shutdown, rampMs }: GateDep
   const dependsOnInternet = [...processes.values()].some(({ requireInternet }) => requireInternet)
   let isOnline: boolean | null = null
   /**
-   * `null` until the pauses were read from the source. Otherwise a paused process would run for a moment at
-   * each start.
+   * The names of the paused business processes; `null` until they were read from the transaction source. No process
+   * runs before that, because a paused process would otherwise run for a moment at each start.
    */
   let paused: ReadonlySet<string> | null = null
   let rampEndsAt = 0

@@ -16,7 +16,7 @@ export interface DeliveryDeps {
   readonly owner: string
   /** Counts a delivery that was not claimed. */
   readonly countStale: (process: string, step: string) => void
-  /** Runs the claimed step; resolves when its outcome is recorded and the next message was sent (R2). */
+  /** Runs the claimed step; resolves when its outcome is recorded and the next message was sent. */
   readonly runClaimed: (process: ProcessDefinition, claim: Claim) => Promise<void>
 }
 
@@ -77,7 +77,7 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
   ): Promise<'ack' | 'requeue'> {
     log.warn(
       { process, reason, messageId: delivery.messageId.slice(0, 200) },
-      'message was dead-lettered',
+      'step message is dead-lettered',
     )
     try {
       await queue.deadLetter(process, delivery, reason)

@@ -44,7 +44,8 @@ export function startLeaseRecovery(deps: LeaseRecoveryDeps): AsyncDisposable {
     const audit = await source.audit(deps.processes)
     await deps.onAudit(audit)
     const isOk = Object.values(audit.violations).every((count) => count === 0)
-    if (!isOk) log.error({ violations: audit.violations }, 'audit found violations')
+    if (!isOk)
+      log.error({ violations: audit.violations }, 'audit of runs and items found violations')
     return true
   }
 

@@ -19,7 +19,7 @@ export function startLeaseRenewal(deps: LeaseRenewalDeps): Disposable {
       (lost) => {
         for (const lease of lost) stepsInFlight.abortLost(lease)
       },
-      () => log.debug('leases were not renewed'),
+      () => log.debug('leases of steps in flight could not be renewed'),
     )
   }, renewMs)
   return { [Symbol.dispose]: () => clearInterval(timer) }

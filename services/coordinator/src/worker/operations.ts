@@ -16,7 +16,7 @@ export interface Operations {
   setPaused(process: string, isPaused: boolean): Promise<void>
   /** Makes the runs that wait for a credential due again. */
   wake(credential: string): Promise<void>
-  /** @throws {IntegrationError} `process_not_found`. */
+  /** @throws {IntegrationError} `process_not_found` if no process of this name is loaded. */
   process(name: string): ProcessDefinition
 }
 

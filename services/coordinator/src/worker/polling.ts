@@ -7,18 +7,18 @@ export interface PollingOptions {
   readonly task: string
   readonly intervalMs: number
   readonly log: Logger
-  /** In [0, 1). */
+  /** Returns a random number in [0, 1). */
   readonly random: () => number
   /** Resolves with false if the next poll should follow soon instead of after the interval. */
   readonly poll: () => Promise<boolean>
-  /** Called before each poll. It returns a signal; if the signal aborts, the pause after that poll ends early. */
+  /** Called before each poll. Returns a signal that ends the pause after this poll early if it aborts. */
   readonly wakeUp?: () => AbortSignal
 }
 
-/** The pause after a poll that failed or left something to do. */
+/** Milliseconds to the next poll after a poll that failed or left something to do. */
 const SOON_MS = 500
 
-/** Polls again and again until it is disposed of; disposal waits for the poll in flight. */
+/** Calls `poll` at intervals until the returned object is disposed of. Disposal waits for the poll in flight. */
 export function startPolling(options: PollingOptions): AsyncDisposable {
   const { task, intervalMs, log, random, poll, wakeUp } = options
   const shutdown = new AbortController()
@@ -30,8 +30,9 @@ export function startPolling(options: PollingOptions): AsyncDisposable {
       try {
         isDone = await poll()
       } catch (error) {
-        if (hasCode(error, 'store_unavailable')) log.debug({ task }, 'task waits for the store')
-        else log.error({ err: error, task }, 'task failed')
+        if (hasCode(error, 'store_unavailable'))
+          log.debug({ task }, 'periodic task waits until the transaction store is available')
+        else log.error({ err: error, task }, 'periodic task failed')
       }
       // The pause varies by a tenth, so that replicas do not poll at the same moments.
       const ms = (isDone ? intervalMs : Math.min(SOON_MS, intervalMs)) * (0.9 + random() * 0.2)

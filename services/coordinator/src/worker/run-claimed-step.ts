@@ -43,7 +43,7 @@ export interface ClaimedStepDeps {
   readonly count: (process: string, step: string, outcome: string, ms?: number) => void
 }
 
-/** Builds the function that runs the step of a claim, and then the following steps while the lease continues (R5). */
+/** Builds the function that runs the step of a claim, and then the following steps while the lease continues. */
 export function createClaimedStepRunner(deps: ClaimedStepDeps) {
   const { source, publisher, gate, retryStore, log, now, random } = deps
   const coolDowns = createCoolDowns(now)
@@ -58,7 +58,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     }
   }
 
-  /** Runs a claimed step and records its outcome; returns the claim of the next step if the lease continues (R5). */
+  /** Runs a claimed step and records its outcome; returns the claim of the next step if the lease continues. */
   async function runAndRecord(definition: ProcessDefinition, claim: Claim): Promise<Claim | null> {
     const { run, lease } = claim
     const fields = {
@@ -106,7 +106,10 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     const isExpected = outcome.kind === 'completed' || outcome.kind === 'later'
     if (!isExpected) stepLog().warn(details, 'step not completed')
     else if (log.isLevelEnabled('info'))
-      stepLog().info(details, outcome.kind === 'later' ? 'step waits' : 'step completed')
+      stepLog().info(
+        details,
+        outcome.kind === 'later' ? 'step called waitFor and starts again later' : 'step completed',
+      )
     if (transition.continues === true) {
       publisher.publishEvent(recorded)
       return claimAfter(claim, recorded, transition)
@@ -222,5 +225,5 @@ function claimAfter(
 const failure = (errorClass: string, error: string) =>
   ({ kind: 'failed', errorClass, error, response: null }) as const
 
-/** How long a step may ignore its abort signal before it is abandoned. */
+/** Milliseconds for which a step may ignore its abort signal before the worker stops waiting for it. */
 const IGNORED_SIGNAL_MS = 500

@@ -9,7 +9,8 @@ export interface StepQueue {
    * Publishes that a step is due now or in about `delayMs`. The message may arrive earlier; the claim then returns
    * `early` with the time that remains.
    *
-   * @throws {IntegrationError} `broker_unavailable`; the sweeper publishes the step again.
+   * @throws {IntegrationError} `broker_unavailable` if the broker has not confirmed the message. The sweeper publishes
+   * the message again.
    */
   publish(step: DueStep, delayMs: number): Promise<void>
   /** Dead-letters a message that can never be processed, with the reason. */

@@ -12,7 +12,8 @@ export type StoreRetry = <Result>(
 ) => Promise<Result | typeof ABORTED>
 
 /**
- * Retries after 100 ms at first, and after at most 2 s later. Jitter shortens each delay by up to half.
+ * Builds a StoreRetry. The first retry follows after 100 ms, and each later one after at most 2 s. Jitter shortens
+ * each delay by up to half.
  * `random` is in [0, 1).
  */
 export const createStoreRetry =

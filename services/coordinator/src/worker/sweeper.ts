@@ -40,7 +40,7 @@ const HINT_MS = 50
 
 export function startSweeper(deps: SweeperDeps): AsyncDisposable {
   const { source, queue, publisher, worker, processes, log } = deps
-  /** Ends the pause before the next poll. */
+  /** Its abort ends the pause before the next poll. */
   let hint = new AbortController()
   let hinted: NodeJS.Timeout | null = null
   source.watch(() => {
@@ -82,7 +82,7 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
       const runs = await source.due(steps, BATCH)
       await Promise.all(runs.map(republish))
       if (runs.length > 0) {
-        log.info({ count: runs.length }, 'sweeper published steps again')
+        log.info({ count: runs.length }, 'sweeper published the messages of overdue steps again')
         deps.onSweep(runs.length)
       }
       isCapped = runs.length === BATCH
@@ -105,14 +105,17 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
       const error = `the process has no step ${StepName} any more; resume the run once it has it again`
       const failed = await source.failRun(run, Version, 'step_unknown', error)
       if (failed === null) continue
-      log.warn({ process: Process, step: StepName }, 'run marked as failed: its step is unknown')
+      log.warn(
+        { process: Process, step: StepName },
+        'run marked as failed: its process has no such step',
+      )
       publisher.publishEvent(failed)
     }
   }
 
   /**
-   * Whether any replica consumes this step's queue. That is possible in a rolling deployment, where two
-   * versions of a process run.
+   * Whether any replica consumes the queue of this step. In a rolling deployment another replica may run a version of
+   * the process that still has the step.
    */
   async function isConsumed(process: string, step: string): Promise<boolean> {
     const consumers = await queue.consumers(process, step)
@@ -125,8 +128,8 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
   }
 
   async function republish(run: Run): Promise<void> {
-    // Another program inserted this row. No message may contain an id of this kind, so no worker could ever
-    // claim the run.
+    // Another program inserted this row with an invalid id. No step message may contain an invalid id, so no worker
+    // could ever claim the run.
     if (!TransactionID.safeParse(run.TransactionID).success) {
       const failed = await source.failRun(
         run,

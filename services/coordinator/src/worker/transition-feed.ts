@@ -1,7 +1,7 @@
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 
 /**
- * The most recent transitions, for clients that watch. A client that reconnects continues where it stopped.
+ * The most recent transitions, for the clients of `GET /events`. A client that reconnects continues where it stopped.
  *
  * Each replica receives its own transitions at once and those of other replicas a moment later. Therefore the
  * order of two events may differ between replicas.
@@ -9,17 +9,17 @@ import type { TransactionEvent } from '@integration-host/shared/contracts/transa
 export interface TransitionFeed {
   add(event: TransactionEvent): void
   /**
-   * Returns the events after the one with this id, and those of the second before it. The earlier ones are
-   * repeated because they may have followed the named event on the replica that the client read from. Returns
+   * Returns the events after the event with this id, and the events of the second before it. The earlier events are
+   * repeated because they may have followed the named event on the replica from which the client has read. Returns
    * `null` if the named event has not arrived on this replica yet, or is no longer kept.
    */
   after(id: string): readonly TransactionEvent[] | null
-  /** @returns the function that stops watching. */
+  /** Calls `listener` for each new event until the returned function is called. */
   watch(listener: (event: TransactionEvent) => void): () => void
 }
 
 const KEPT = 10_000
-/** Many times as long as a transition takes to reach the other replicas. */
+/** Events of this many milliseconds before the named event are repeated. Transitions reach other replicas much faster. */
 const OVERLAP_MS = 1_000
 
 /** Returns the id of an event, which is the same on every replica because it is derived from the transition. */

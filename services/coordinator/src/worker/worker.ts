@@ -27,7 +27,7 @@ import type { StepsInFlight } from './steps-in-flight.ts'
 import { createStoreRetry } from './store-retry.ts'
 
 export interface Worker extends AsyncDisposable {
-  /** The result of the internet probes. Steps of processes that need the internet run only while it is reachable. */
+  /** The result of the internet probes. Processes that need the internet run only while it is reachable. */
   setOnline(isOnline: boolean): void
   setPaused(paused: ReadonlySet<string>): void
   /** Whether this replica consumes the steps of a process now. */

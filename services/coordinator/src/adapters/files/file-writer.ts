@@ -26,8 +26,8 @@ interface OpenFile {
 }
 
 /**
- * If one fsync takes longer than this, the remaining ones of its batch run concurrently. On fast storage,
- * sequential fsyncs cost less.
+ * If one fsync takes longer than this many milliseconds, the remaining fsyncs of the batch run concurrently. On
+ * fast storage, sequential fsyncs cost less.
  */
 const SLOW_FLUSH_MS = 0.2
 
@@ -70,7 +70,7 @@ function fail(one: OpenFile, error: unknown): void {
     close(one)
     fs.rmSync(one.file.temporary, { force: true })
   } catch {
-    // Removing the temporary file failed as well. The error to report is that of the failed write.
+    // The temporary file could not be removed either. The caller gets the error of the failed write.
   }
 }
 
@@ -91,8 +91,8 @@ function openNew(path: string): number {
 }
 
 /**
- * Creates a folder and its missing parents, and flushes each parent, so that the folders survive a power
- * failure, as the files do.
+ * Creates a folder and its missing parents, and flushes each parent, so that not only the files but also their
+ * folders survive a power failure.
  */
 function makeFolder(folder: string): void {
   const last = resolve(folder)
@@ -106,8 +106,8 @@ function makeFolder(folder: string): void {
     try {
       for (let made = last; made.length >= first.length; made = dirname(made)) fs.rmdirSync(made)
     } catch {
-      // Another writer has put a file into the folder meanwhile, so the folder remains. The error to report is
-      // that of the failed flush.
+      // Another writer has put a file into the new folder meanwhile, so the folder remains. The caller gets the
+      // error of the failed flush.
     }
     throw error
   }

@@ -17,7 +17,7 @@ interface WriterThread {
 }
 
 const MAX_THREADS = 4
-/** A second thread starts only if the first one takes longer than this for a batch. */
+/** A further thread starts only if the batch in flight takes longer than this many milliseconds. */
 const SLOW_BATCH_MS = 250
 const MAX_BATCH = 200
 
@@ -63,7 +63,8 @@ export function createThreadedFiles(): Files & AsyncDisposable {
   }
 
   function startThread(): WriterThread {
-    // The thread only writes files, so it inherits neither the environment variables nor the Node options of the process.
+    // The thread only writes files, so it inherits neither the environment variables nor the Node options of the
+    // coordinator.
     const worker = new Worker(new URL('file-writer.worker.ts', import.meta.url), {
       name: 'files',
       env: {},
@@ -78,7 +79,7 @@ export function createThreadedFiles(): Files & AsyncDisposable {
       dispatch()
     }
     worker.on('message', (results: Result[]) => {
-      worker.unref() // an idle thread must not keep the process alive
+      worker.unref() // an idle thread must not keep the coordinator from exiting
       settle((index) => results[index] ?? null)
     })
     const end = (error: Error): void => {

@@ -7,9 +7,10 @@ import type { ProcessDefinition } from '../../process/definition.ts'
 const PROCESSES = fileURLToPath(new URL('../../processes/', import.meta.url))
 
 /**
- * Loads every process of a folder: the default export of each `*.ts` file except tests.
+ * Loads the business processes of a folder: the default export of each `*.ts` file except test files.
  *
- * @throws {StartupError} naming the file that does not load, defines no process, or repeats a name.
+ * @throws {StartupError} if a file cannot be loaded, defines no process, or repeats the name of another process.
+ * The error names the file.
  */
 export async function loadProcesses(
   folder: string = PROCESSES,

@@ -22,7 +22,7 @@ export interface HttpCaller extends AsyncDisposable {
 const CONNECT_MS = 10_000
 /** The maximum number of connections to one target. */
 const MAX_CONNECTIONS = 128
-/** The maximum number of targets with a connection pool. Above it, idle pools are closed. */
+/** The maximum number of targets that have a connection pool. If steps call more targets, idle pools are closed. */
 const MAX_TARGETS = 100
 
 /** Calls targets over persistent connections. Redirects are not followed: a 3xx is a response like any other. */

@@ -1,5 +1,6 @@
 /**
- * A write-ahead log beside a snapshot: an entry whose `append` resolved is on the disk.
+ * The write-ahead log of the memory source, beside a snapshot of the whole state. An entry is on the disk when its
+ * `append` has resolved.
  *
  * J1  A line is `<crc32> <JSON>`. Only the last line can be incomplete. Its append was never acknowledged, so
  *     opening the log removes that line. An invalid line before the last one means damage, and opening fails.

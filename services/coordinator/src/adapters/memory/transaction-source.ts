@@ -1,6 +1,6 @@
 /**
  * The transaction source of the embedded host. It keeps transactions in memory and persists them to
- * `ITSourceMemory.json` and a journal in the data folder. Only one process at a time may use the folder.
+ * `ITSourceMemory.json` and a journal in the data folder. Only one OS process at a time may use the folder.
  *
  * A method applies its change in memory at once and resolves when the change is flushed to disk. If the flush
  * fails, the change is undone together with every later change that is not flushed.
@@ -41,8 +41,8 @@ export interface MemorySourceOptions {
   readonly openFile?: JournalOptions['openFile']
 }
 
-// Checks only what is needed to recognise a snapshot. The rest of the file was written by this code and needs
-// no check.
+// This schema checks only what is needed to recognise a snapshot. The rest of the file was written by this code
+// and needs no check.
 const StateSchema = z.object({
   runs: z.array(z.looseObject({ header: z.looseObject({ Process: z.string() }) })),
   paused: z.array(z.string()),
@@ -51,7 +51,7 @@ const StateSchema = z.object({
 /**
  * Opens the store in `dataDir`, or creates it.
  *
- * @throws {StartupError} if another process uses the folder, or if a file is damaged. The file is not changed.
+ * @throws {StartupError} if another OS process uses the folder, or if a file is damaged. A damaged file is not changed.
  */
 export async function createMemoryTransactionSource(
   dataDir: string,
@@ -64,7 +64,7 @@ export async function createMemoryTransactionSource(
 
   const table = createRunTable()
   let paused: ReadonlySet<string> = new Set()
-  /** Undoes the changes that are not flushed yet, oldest first. */
+  /** One function for each change that is not flushed yet, oldest first; the function undoes the change. */
   let undo: (() => void)[] = []
   /** Resolves when every change so far is flushed. */
   let flushed: Promise<unknown> = Promise.resolve()
@@ -215,7 +215,7 @@ export async function createMemoryTransactionSource(
         const stored = table.get(lease)
         const run = stored === undefined ? null : transitions.renewed(stored, lease, times())
         if (run === null) lost.push(lease)
-        // A renewal is not written to the journal, because after a crash every lease is void anyway.
+        // The renewal of a lease is not written to the journal, because after a crash every lease is void anyway.
         else table.put(run)
       }
       return lost

@@ -31,7 +31,8 @@ export function createStepQueue(
   owner: string,
   traceparentOf: Traceparents,
 ): StepQueue {
-  // The prefix distinguishes the message ids of this process from those of other replicas; the counter makes each unique.
+  // The prefix distinguishes the message ids of this replica from those of other replicas. A counter makes each id
+  // unique.
   const messagePrefix = randomBytes(2).toString('hex')
   let messages = 0
   let areDelaysDeclared = false

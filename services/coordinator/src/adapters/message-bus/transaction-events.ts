@@ -1,5 +1,6 @@
 /**
- * Publishes transitions to other systems and to other replicas. Events may be lost when a connection breaks.
+ * Publishes the transitions of runs to other systems and to other coordinator replicas. Events may be lost when a
+ * connection breaks.
  * The rows in the store are authoritative, and an event contains only data that the rows contain as well.
  */
 import { parseJsonAs } from '@integration-host/shared/json'
@@ -25,14 +26,14 @@ export interface TransactionEvents extends AsyncDisposable {
  */
 const REPLICA_QUEUE = 'coordinator.transactions'
 /**
- * Replicas send each other transitions in batches. One message per transition would add a fifth to the cost of
- * a short run.
+ * Coordinator replicas send each other their transitions in batches. One message per transition would add a fifth
+ * to the cost of a short run.
  */
 const BATCH_MS = 20
 const MAX_BATCH = 1_000
 const Batch = z.object({ Events: z.array(TransactionEvent) })
 
-/** @param onForeign - called for the transitions of other replicas, not for those published here */
+/** @param onForeign - called for the transitions of other replicas, not for those that this replica publishes */
 export async function joinTransactionEvents(
   bus: MessageBus,
   owner: string,
@@ -53,8 +54,8 @@ export async function joinTransactionEvents(
   })
   const options = { prefetch: 500, tag: `${owner} events` }
   const consumer = bus.consume(REPLICA_QUEUE, options, async ({ content, headers }) => {
-    // The sender is compared before parsing: with a single replica every batch is from this process, and
-    // parsing it would be wasted.
+    // The sender is compared before parsing: with a single replica every batch comes from this replica itself,
+    // and parsing the batch would be wasted work.
     const batch = headers['replica'] === owner ? null : parseJsonAs(Batch, content.toString('utf8'))
     for (const event of batch?.Events ?? []) onForeign(event)
     return 'ack'
@@ -95,7 +96,7 @@ export async function joinTransactionEvents(
   }
 }
 
-/** How long events of a routing key are held back after the broker has returned one because no queue is bound. */
+/** Milliseconds for which events of a routing key are held back after the broker returned one as unroutable. */
 const UNBOUND_MS = 250
 
 /** The events of one routing key. */
@@ -153,7 +154,7 @@ function createExternalPublisher(bus: MessageBus): TransactionEvents {
         buffer.isBound = true
         for (const event of buffer.events.splice(0).slice(1)) publishEvent(event)
       } catch {
-        buffer.events.splice(0, length) // the probe was returned, so no queue wants these events
+        buffer.events.splice(0, length) // the broker returned the probe, so no queue is bound for these events
         await sleep(UNBOUND_MS, null, { signal: shutdown.signal }).catch(() => {})
       }
     }
