@@ -124,8 +124,8 @@ function isInstalled(dev) {
 /** @param {boolean} wantsDev */
 async function install(wantsDev) {
   const before = readStamp()
-  // If there is no stamp, a user may have run the installer directly. The development dependencies of such an
-  // install must not be removed.
+  // If there is no stamp file of a previous run, a user may have run the installer directly. The development
+  // dependencies of such an install must not be removed.
   const dev = wantsDev || (before?.dev ?? existsSync(join(modules, 'vitest')))
   const hash = currentHash()
   if (before === undefined) {

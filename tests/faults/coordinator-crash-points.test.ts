@@ -14,7 +14,7 @@ import { type StepQueues, STEPS, stepQueuesOf } from '../support/faults/step-que
 import { startStepTarget, type StepTarget } from '../support/fakes/step-target.ts'
 
 const ROUNDS = scale({ test: 1, faults: 10 })
-/** The tests run concurrently, and up to five of them start their systems at the same time. */
+/** The timeout allows for the concurrency of the tests, up to five of which start their services at the same time. */
 const TIMEOUT_MS = 60_000 + ROUNDS * 30_000
 
 interface RowState {
@@ -34,7 +34,7 @@ interface CrashPoint {
   readonly row: RowState | null
   /** The number of messages in each queue after the crash; `null` if the number depends on timing. */
   readonly messages: Readonly<Record<string, number>> | null
-  /** Runs after the crash, before the other coordinator consumes steps again. */
+  /** The test calls this function after the crash, before the surviving coordinator consumes steps again. */
   readonly meanwhile?: (fixture: Fixture, id: string) => Promise<void>
   readonly orderCalls: 1 | 2
   /** Number of attempts that ended without a result because their worker died. */

@@ -73,7 +73,7 @@ describe('a coordinator that is frozen for longer than its lease', () => {
         repeatedCalls: ORDERS,
       })
       await annotate(
-        `SIGSTOP for ${FROZEN_MS / 1_000} s with ${ORDERS} calls in flight: ${countLogLines(frozen, 'step outcome came too late')} stale completions rejected, ${countLogLines(frozen, 'step lost its lease')} aborted before, 0 overwrites; the coordinator continues to work`,
+        `SIGSTOP for ${FROZEN_MS / 1_000} s with ${ORDERS} calls in flight: ${countLogLines(frozen, 'step outcome came too late')} late outcomes rejected, ${countLogLines(frozen, 'step lost its lease')} steps aborted before, no result overwritten; the coordinator continues to work`,
         'measurement',
       )
     },

@@ -25,7 +25,7 @@ describe.runIf(isFaultRun)(
         await using target = await startStepTarget()
         await using system = await startSystem([])
         const env = { DEMO_API_URL: target.url, LOCAL_PULL_SECONDS: '2', REMOTE_PULL_SECONDS: '4' }
-        // The first coordinator only creates the tables and the exchanges. It then shuts down.
+        // The first coordinator only creates the tables and the exchanges, and is then shut down.
         const first = system.start('coordinator', env)
         await system.ready('coordinator')
         await using database = await openDatabase(system)

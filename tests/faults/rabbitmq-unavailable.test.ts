@@ -84,7 +84,7 @@ describe('token-service while RabbitMQ is unavailable', () => {
       await outboxRelayed()
       expect(await events.stop()).toEqual(expected)
       console.log(
-        `RabbitMQ ${fault}: ${expected.length} refreshes, ${expected.length} events afterwards`,
+        `RabbitMQ fault "${fault}": ${expected.length} refreshes meanwhile, ${expected.length} events published afterwards`,
       )
     },
   )

@@ -118,8 +118,8 @@ describe.each(personalities)('a refresh at the provider %s without Redis', (pers
       eventually(async () => expect(await redis.hget(name, 'Version')).toBe('2'))
 
     /**
-     * For each write, an assertion that passes when Redis has executed the write. It is used when the reply to the
-     * write is lost.
+     * Maps each kind of write to an assertion that passes once Redis has executed the write. The assertions are used
+     * for the faults in which Redis executes the write but its reply is lost.
      */
     const isExecuted: Record<StoreWrite, (name: string) => Promise<void>> = {
       acquire: async (name) => expect(await redis.exists(`lease:${name}`)).toBe(1),
@@ -162,8 +162,8 @@ describe.each(personalities)('a refresh at the provider %s without Redis', (pers
         calls: await provider.calls(realm),
       }
       await endFault()
-      // After the fault, the service stores the new token pair, which it has kept in memory. This needs no further
-      // request.
+      // After the fault, token-service stores the new token pair, which it has kept in memory, without a further
+      // request from a caller.
       if (point.isTokenUsed) await untilStored(name)
       return outcome
     }

@@ -20,7 +20,7 @@ const COMPANIES = 1_000
 const REPLICAS = 3
 /** Each replica's limit for concurrent refreshes. Further refreshes wait. */
 const REFRESHES_IN_FLIGHT = 32
-/** Companies whose tokens stay valid while the credentials of the others are refreshed. */
+/** Number of companies whose tokens stay valid while the credentials of the other companies are refreshed. */
 const VALID_COMPANIES = 5
 
 const onceGranted = { granted: 1, rejected: 0, reused: 0, maxConcurrent: 1 } satisfies RefreshCalls

@@ -26,7 +26,7 @@ import { backend, type Personality, startSystem, type System } from '../support/
 
 const DAY_SECONDS = 86_400
 
-/** Sandbox settings for each rotation. They replace those of the `personality`, the provider that it imitates. */
+/** The sandbox settings for each kind of token rotation. `personality` is the provider that the sandbox imitates. */
 const rotations = {
   never: { personality: 'intuit', rotation: 'never' },
   'daily with grace': { personality: 'intuit', graceSeconds: DAY_SECONDS },
@@ -345,7 +345,7 @@ function printSummary(outcomeOf: (rotation: Rotation, point: Point) => Outcome):
       `${sum(({ credential }) => (credential.Fault?.Code === 'rotation_lost' ? 1 : 0))} faults rotation_lost`,
       `${sum(({ calls }) => calls.granted)} provider calls granted`,
       `${sum(({ calls }) => calls.rejected)} rejected`,
-      `${sum(({ calls }) => calls.reused)} with a rotated token`,
+      `${sum(({ calls }) => calls.reused)} with a token that was already rotated`,
       `${distinct} events (${events - distinct} twice)`,
       `recovered after at most ${Math.max(...all.map((outcome) => outcome.recoverySeconds)).toFixed(1)} s`,
     ].join(', ')

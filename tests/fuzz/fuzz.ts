@@ -22,7 +22,7 @@ export interface Target extends AsyncDisposable {
    * @throws {Error} if the service violates its specification
    */
   check(input: Buffer): Promise<void>
-  /** Checks, after all inputs, what no single input shows, such as the content of a store. */
+  /** Checks the state after all inputs, such as the content of a store. */
   checkAll?(): Promise<void>
   /** The processes whose memory must stay bounded. */
   readonly processes: readonly Pick<StartedProcess, 'pid' | 'output'>[]

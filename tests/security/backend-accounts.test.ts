@@ -83,8 +83,8 @@ beforeAll(async () => {
   })
   system.start('coordinator', { ...amqp('coordinator'), DEMO_API_URL: target.url })
   await system.ready('token-service', 'accounting-gateway', 'coordinator')
-  // This timeout is longer than the servers' own start deadlines. Otherwise it would end the test before their error
-  // reports the reason of a slow start.
+  // This timeout is longer than the servers' own start deadlines, so that a start that takes too long fails with the
+  // server's error, which contains the reason.
 }, 240_000)
 afterAll(() => opened.disposeAsync())
 

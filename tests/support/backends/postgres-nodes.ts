@@ -141,7 +141,7 @@ async function programsFolder(): Promise<string> {
   return (await serverFolders(['postgres'])).get('postgres') ?? ''
 }
 
-/** Adds settings to a command. They override earlier ones, because PostgreSQL uses the last value of an option. */
+/** Appends settings to a start command. PostgreSQL uses the last value of a repeated option. */
 const withSettings = (
   command: ServerCommand,
   settings: Readonly<Record<string, string>>,

@@ -42,7 +42,7 @@ export async function startRedisPair(): Promise<RedisPair> {
     await server.config('SET', 'masterauth', password)
     await server.config('SET', 'repl-diskless-sync-delay', '0')
     // By default a primary waits up to 10 s at shutdown for a replica that is behind. Redis versions before 7 do not
-    // wait and have no such setting.
+    // wait and have no such setting, so their error is ignored.
     await server.config('SET', 'shutdown-timeout', '0').catch(() => {})
   }
   await replica.replicaof(hostname, Number(port))
