@@ -278,7 +278,11 @@ export class Cluster {
     return this.#run(['exec', this.#container(name), ...command])
   }
 
-  /** @throws {Error} with the output unless the exit code is 0 */
+  /**
+   * Runs a Docker command and returns its output.
+   *
+   * @throws {Error} with the output unless the exit code is 0
+   */
   async docker(...args: readonly string[]): Promise<string> {
     const { code, text } = await this.#run(args)
     expect(code === 0, `docker ${args.join(' ')} (exit code ${code})\n${text}`)

@@ -1,6 +1,6 @@
 /**
- * RabbitMQ becomes unavailable while three token-services refresh the credentials of companies, each in its own
- * process. The refreshes must continue, and their events must wait in the outbox.
+ * RabbitMQ becomes unavailable while three token-services, each a separate OS process, refresh the credentials of
+ * companies. The refreshes must continue, and their events must wait in the outbox.
  */
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { type Relay, startRelay } from '@integration-host/shared/test-support/relay'

@@ -73,7 +73,7 @@ describe.each(personalities)(
     const requestByAllCallers = () =>
       Array.from({ length: CALLERS }, (_, caller) => requestToken(realm, caller))
 
-    /** Resolves when each replica has accepted all earlier calls, which its response to a later call shows. */
+    /** Sends one more call to each replica. Its response shows that the replica has accepted all earlier calls. */
     const untilAllAccepted = () =>
       Promise.all(
         replicas.map(async (url) =>

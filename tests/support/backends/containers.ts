@@ -79,7 +79,7 @@ async function assertEngineResponds(): Promise<void> {
     throw new Error('no engine responds')
   }
   // The docker command finds its engine through contexts (Colima, Rancher, rootless), but Testcontainers reads only
-  // DOCKER_HOST.
+  // DOCKER_HOST. So DOCKER_HOST is set to the address of the current context.
   if (!process.env['DOCKER_HOST']) {
     const format = '{{.Endpoints.docker.Host}}'
     const { stdout } = await run('docker', ['context', 'inspect', '--format', format], limits)

@@ -17,7 +17,7 @@ const START_DEADLINE_MS = 90_000
 export interface ServerSetup {
   readonly url: string
   readonly command: ServerCommand
-  /** Another process that must run for as long as the server runs. */
+  /** Another program that must run for as long as the server runs. */
   readonly companion?: ServerCommand
   /** The file into which the server writes its process id; absent if the started process is the server itself. */
   readonly pidFile?: string

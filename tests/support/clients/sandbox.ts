@@ -1,7 +1,7 @@
 import { expect } from 'vitest'
 import type { System } from '../system.ts'
 
-/** Number of refresh calls of one realm since the start of the provider, by the provider's response. */
+/** Counts of the refresh calls of one realm since the start of the provider, for each kind of response. */
 export interface RefreshCalls {
   readonly granted: number
   readonly rejected: number

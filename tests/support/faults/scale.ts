@@ -1,8 +1,8 @@
 import { type Random, randomOf } from '@integration-host/shared/random'
 
 /**
- * Sizes of the fault tests: `test` in `npm test`, `faults` in `npm run test:faults`, and `long` with the option
- * `--long` of the latter.
+ * Sizes of the fault tests: `test` in `npm test`, `faults` in `npm run test:faults`, and `long` in
+ * `npm run test:faults -- --long`.
  */
 export type RunLength = 'test' | 'faults' | 'long'
 

@@ -31,7 +31,7 @@ export function formsOf(value: Buffer): ReadonlyMap<string, string> {
   const raw = value.toString('latin1')
   const forms = new Map([['raw', raw]])
   if (value.length >= 2 * PART) {
-    // The first characters are not searched for, because the prefix that shows the kind of a token is not secret.
+    // The part starts after the first characters, because the prefix that shows the kind of a token is not secret.
     forms.set('a part of it', raw.slice(PART, 2 * PART))
     forms.set('its end', raw.slice(-PART))
   }

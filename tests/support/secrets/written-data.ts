@@ -43,7 +43,7 @@ async function valuesOf(redis: Redis, key: string): Promise<readonly (string | B
       return redis.zrangeBuffer(key, '0', '-1')
     case 'stream':
       return (await redis.xrangeBuffer(key, '-', '+')).flatMap(([id, fields]) => [id, ...fields])
-    case 'none': // expired since the scan
+    case 'none': // the key has expired since the scan
       return []
     default:
       throw new Error(`${key} is a ${type}, which this reader does not support`)
