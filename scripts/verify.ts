@@ -15,7 +15,7 @@ const stages: Readonly<Record<string, readonly [program: string, ...args: string
   test: ['vitest', 'run'],
 }
 
-/** These stages read the types of packages that bench/ imports. These packages have an installation of their own. */
+/** These stages read the types of packages that bench/ imports, which scripts/install-bench.ts installs separately. */
 const NEED_BENCH = ['lint', 'types', 'unused']
 
 const wanted = process.argv.slice(2)

@@ -20,7 +20,7 @@ const INLINE_DISPATCH = fileURLToPath(new URL('inline-dispatch.ts', import.meta.
 
 export interface Stage extends AsyncDisposable {
   readonly driver: DriverProcess
-  /** Ids of the entry's own process and of its servers, by name. */
+  /** OS process ids of the entry's driver or coordinator and of its servers, by name. */
   readonly pids: Readonly<Record<string, number>>
   /** Names of the files that the last step wrote. */
   files(): Promise<readonly string[]>
@@ -36,7 +36,7 @@ export interface StageOptions {
   readonly onDisk: boolean
   /** Folder for a CPU profile of the coordinator's Node process. */
   readonly profileTo?: string
-  /** Aborts the round. The processes and stores are stopped and removed in this case, too. */
+  /** Aborts the round. The processes and stores are stopped and removed also after an abort. */
   readonly leaving: AbortSignal
   /** A system whose existing database is used with its content. By default a new database is created. */
   readonly system?: System
