@@ -68,7 +68,7 @@ describe('the authorization code flow', () => {
   beforeEach(() => open())
   afterEach(() => closing.disposeAsync())
 
-  it('stores a credential for a browser and redirects it without a secret in the address', async () => {
+  it('a browser callback stores a credential and redirects the browser to an address without secrets', async () => {
     const { answer, consent, setCookie, cookie, state } = await startInBrowser()
     expect([
       answer.status,
@@ -98,7 +98,7 @@ describe('the authorization code flow', () => {
     })
   })
 
-  it('accepts a callback without a cookie if a holder of a service key started the authorization', async () => {
+  it('token-service accepts a callback without a cookie if a holder of a service key started the authorization', async () => {
     const { status, body } = await service.ask(
       '/authorizations',
       json({ return_to: RETURN_TO, realm: '77' }),
@@ -114,7 +114,7 @@ describe('the authorization code flow', () => {
     expect([finished.status, finished.headers.get('Location')]).toEqual([302, RETURN_TO])
   })
 
-  it('rejects the callback of a company that was not to be reconnected, without using its code', async () => {
+  it('the callback of a company other than the one to reconnect is rejected, and its code is not used', async () => {
     const { body } = await service.ask('/authorizations', json({ realm: '77' }))
     const code = provider.authorize(new URL(String(body['url'])))
     expect(
@@ -124,7 +124,7 @@ describe('the authorization code flow', () => {
     expect((await service.ask('/credentials/ACC-78')).status).toBe(404)
   })
 
-  it('reports a denied authorization and stores nothing', async () => {
+  it('a denied authorization is reported and stores nothing', async () => {
     const started = await startInBrowser()
     const denied = await callback(
       { error: 'access_denied', error_description: '<script>', state: started.state },
@@ -146,7 +146,7 @@ describe('the authorization code flow', () => {
     expect((await service.ask('/credentials')).body['items']).toEqual([])
   })
 
-  it('responds to a rejected callback with an HTML page if the client accepts one', async () => {
+  it('a rejected callback gets an HTML page if the client accepts HTML', async () => {
     const answer = await callback({ error: 'access_denied', state: 'unknown' }, '', {
       Accept: 'text/html',
     })
@@ -157,7 +157,7 @@ describe('the authorization code flow', () => {
     expect(await answer.text()).toContain('<h1>The authorization cannot be completed</h1>')
   })
 
-  it('completes authorizations in two tabs of one browser', async () => {
+  it('two tabs of one browser can each complete an authorization', async () => {
     const one = await startInBrowser()
     const two = await startInBrowser('', one.cookie)
     expect(two.cookie).toBe(one.cookie)
@@ -176,7 +176,7 @@ describe('the authorization code flow', () => {
     }
   })
 
-  it('rejects a callback if another browser started the authorization, and does not use up the state', async () => {
+  it('a callback from another browser than the one that started the authorization is rejected and does not use up the state', async () => {
     const mine = await startInBrowser()
     const theirs = await startInBrowser()
     const query = { code: provider.authorize(mine.consent), realmId: '1', state: mine.state }
@@ -190,7 +190,7 @@ describe('the authorization code flow', () => {
     expect((await callback(query, mine.cookie)).status).toBe(302)
   })
 
-  it('rejects a callback whose state was used before, and keeps the stored credential', async () => {
+  it('a callback whose state was used before is rejected, and the stored credential is kept', async () => {
     const started = await startInBrowser()
     const query = { code: provider.authorize(started.consent), realmId: '1', state: started.state }
     expect((await callback(query, started.cookie)).status).toBe(302)
@@ -205,7 +205,7 @@ describe('the authorization code flow', () => {
     })
   })
 
-  it('does not start an authorization on a HEAD request to /authorize', async () => {
+  it('a HEAD request to /authorize starts no authorization', async () => {
     const response = await fetch(`${service.url}/authorize`, { method: 'HEAD', redirect: 'manual' })
     const { status, headers } = response
     expect([status, headers.get('Allow'), headers.get('Location'), headers.getSetCookie()]).toEqual(
@@ -214,7 +214,7 @@ describe('the authorization code flow', () => {
   })
 
   it.each(['image', 'iframe', 'script', 'empty', 'object', ''])(
-    'starts nothing for a browser request with Sec-Fetch-Dest "%s"',
+    'a browser request to /authorize with Sec-Fetch-Dest "%s" starts no authorization',
     async (destination) => {
       const headers = { 'Sec-Fetch-Dest': destination }
       const { status, location, cookie } = await rawGet(`${service.url}/authorize`, headers)
@@ -222,13 +222,13 @@ describe('the authorization code flow', () => {
     },
   )
 
-  it('starts an authorization for a navigation, with Sec-Fetch-Dest "document"', async () => {
+  it('a browser navigation to /authorize (Sec-Fetch-Dest "document") starts an authorization', async () => {
     const headers = { 'Sec-Fetch-Dest': 'document' }
     const { status, location } = await rawGet(`${service.url}/authorize`, headers)
     expect([status, location]).toEqual([302, expect.stringContaining(provider.url)])
   })
 
-  it('does not use up a state on a HEAD request to /callback', async () => {
+  it('a HEAD request to /callback does not use up the state', async () => {
     const started = await startInBrowser()
     const query = { code: provider.authorize(started.consent), realmId: '1', state: started.state }
     const path = `${service.url}/callback?${new URLSearchParams(query).toString()}`
@@ -237,7 +237,7 @@ describe('the authorization code flow', () => {
     expect((await callback(query, started.cookie)).status).toBe(302)
   })
 
-  it('rejects a callback whose iss names another issuer, and accepts the issuer of the provider (RFC 9207)', async () => {
+  it('a callback whose iss names another issuer is rejected, and one with the issuer of the provider is accepted (RFC 9207)', async () => {
     const mixedUp = await startInBrowser()
     const code = provider.authorize(mixedUp.consent)
     expect(
@@ -277,7 +277,7 @@ describe('the authorization code flow', () => {
     ['a state of 10,000 characters', `code=a&realmId=1&state=${'s'.repeat(10_000)}`],
     ['a state that is not UTF-8', 'code=a&realmId=1&state=%ff%fe'],
     ['no parameter', ''],
-  ])('rejects a callback with %s without a request to the provider', async (_, query) => {
+  ])('a callback with %s is rejected without a request to the provider', async (_, query) => {
     const answer = await callback(query)
     expect(answer.status).toBe(400)
     expect(answer.headers.get('Content-Type')).toContain('application/problem+json')
@@ -285,7 +285,7 @@ describe('the authorization code flow', () => {
   })
 
   it.each(['code=&realmId=1', 'code=c&realmId=', 'realmId=1', 'code=c'])(
-    'rejects a callback with a valid state but only %s',
+    'a callback with a valid state but only %s is rejected',
     async (query) => {
       const started = await startInBrowser()
       expect((await callback(`${query}&state=${started.state}`, started.cookie)).status).toBe(400)
@@ -307,7 +307,7 @@ describe('the authorization code flow', () => {
     '/relative',
     'http://localhost/\r\nSet-Cookie: x',
     '',
-  ])('rejects the return_to %j', async (returnTo) => {
+  ])('an authorization request with the return_to %j is rejected', async (returnTo) => {
     const refused = await service.ask('/authorizations', json({ return_to: returnTo }))
     expect([refused.status, refused.body['code']]).toEqual([400, 'invalid_request'])
     if (returnTo === '') return
@@ -315,7 +315,7 @@ describe('the authorization code flow', () => {
     expect(answer.status).toBe(400)
   })
 
-  it('rejects two return_to parameters', async () => {
+  it('an authorization request with two return_to parameters is rejected', async () => {
     expect(
       (await startInBrowser('?return_to=http://localhost/a&return_to=http://localhost/b')).answer
         .status,
@@ -332,14 +332,14 @@ describe('an authorization with an https REDIRECT and RETURN_TO_ORIGINS', () => 
   )
   afterEach(() => closing.disposeAsync())
 
-  it('binds the authorization cookie to the host and to https if REDIRECT is https', async () => {
+  it('an https REDIRECT binds the authorization cookie to the host and to https', async () => {
     const { setCookie } = await startInBrowser()
     expect(setCookie).toMatch(
       /^__Host-authorization=[\w-]{43}; Max-Age=600; Path=\/; HttpOnly; Secure; SameSite=Lax$/,
     )
   })
 
-  it('accepts a return_to only if its origin is one of RETURN_TO_ORIGINS', async () => {
+  it('a return_to is accepted only if its origin is one of RETURN_TO_ORIGINS', async () => {
     for (const [returnTo, status] of [
       ['https://b.example.com/x', 201],
       ['https://app.example.com:444/', 400],
@@ -360,7 +360,7 @@ describe('a code that another application received and posts to /callback', () =
   const post = (code: string, realm = '1') =>
     service.ask('/callback', json({ RealmID: realm, Code: code }))
 
-  it('exchanges a code only once if it is posted concurrently and repeatedly', async () => {
+  it('a code that is posted concurrently and repeatedly is exchanged only once', async () => {
     const code = provider.authorize()
     provider.knobs.latencyMs = 50
     const answers = await Promise.all(Array.from({ length: 10 }, () => post(code)))
@@ -373,7 +373,7 @@ describe('a code that another application received and posts to /callback', () =
     expect((await service.ask('/credentials/ACC-2')).status).toBe(404)
   })
 
-  it('stores nothing for a code that the provider rejects, and does not send the code again', async () => {
+  it('a posted code that the provider rejects stores nothing and is not sent again', async () => {
     const refused = await post('no-such-code')
     expect([refused.status, refused.body['code'], refused.body['detail']]).toEqual([
       502,
@@ -388,7 +388,7 @@ describe('a code that another application received and posts to /callback', () =
     expect((await service.ask('/credentials')).body['items']).toEqual([])
   })
 
-  it('sends a code at most three times, one after the other, while the provider gives no usable response', async () => {
+  it('a posted code is sent at most three times, one after the other, while the provider gives no usable response', async () => {
     provider.script({ cuts: 'before' }, { status: 500, body: 'x' })
     expect((await post(provider.authorize())).status).toBe(201)
     expect(exchanges()).toHaveLength(3)
@@ -402,7 +402,7 @@ describe('a code that another application received and posts to /callback', () =
     ['400', { status: 400, body: '{"error":"invalid_request"}' }],
     ['401', { status: 401, body: '{"error":"invalid_client"}' }],
     ['429', { status: 429, body: '' }],
-  ])('does not retry a code exchange after a response with status %s', async (_, step) => {
+  ])('a code exchange is not retried after a response with status %s', async (_, step) => {
     provider.script(step)
     expect((await post(provider.authorize())).status).toBe(502)
     expect(exchanges()).toHaveLength(1)
@@ -455,7 +455,7 @@ describe('access to the routes', () => {
   )
 
   it.each(['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs', '/connected'])(
-    'serves GET %s without a key, and shows no secret and no realm there',
+    'token-service serves GET %s without a key, and shows no secret and no realm there',
     async (path) => {
       await service.connect('4620816365291')
       const answer = await fetch(service.url + path)
@@ -468,7 +468,7 @@ describe('access to the routes', () => {
     },
   )
 
-  it('accepts each key of SERVICE_API_KEYS', async () => {
+  it('token-service accepts each key of SERVICE_API_KEYS', async () => {
     await closing.disposeAsync()
     await open({ SERVICE_API_KEYS: 'another-key-0123456789-0123456789-01' })
     const answer = await service.call('/credentials', {
@@ -484,7 +484,7 @@ describe('access to the routes', () => {
     ['GET', '/credentials/ACC-1/refresh', 'POST'],
     ['PUT', '/callback', 'GET, HEAD, POST'],
     ['POST', '/authorize', 'GET, HEAD'],
-  ])('responds 405 to %s %s, with Allow: %s', async (method, path, allow) => {
+  ])('token-service responds 405 to %s %s, with Allow: %s', async (method, path, allow) => {
     const answer = await service.call(path, { method })
     expect([answer.status, answer.headers.get('Allow')]).toEqual([405, allow])
   })
@@ -510,13 +510,16 @@ describe('access to the routes', () => {
       ['POST', `/credentials/${name}/refresh`],
       ['DELETE', `/credentials/${name}`],
     ]),
-  )('responds 400 to %s %s, whose name is not a credential name', async (method, path) => {
-    const { status, body } = await service.ask(path, { method })
-    expect([status, body['code']]).toEqual([400, 'invalid_request'])
-  })
+  )(
+    'token-service responds 400 to %s %s, whose name is not a credential name',
+    async (method, path) => {
+      const { status, body } = await service.ask(path, { method })
+      expect([status, body['code']]).toEqual([400, 'invalid_request'])
+    },
+  )
 
   it.each(['/credentials/ACC-404', '/credentials/ACC-404/token'])(
-    'responds 404 to GET %s of an unknown credential',
+    'token-service responds 404 to GET %s of an unknown credential',
     async (path) => {
       expect(await service.ask(path)).toMatchObject({
         status: 404,
@@ -524,7 +527,7 @@ describe('access to the routes', () => {
       })
     },
   )
-  it('responds 404 to a refresh and a removal of an unknown credential', async () => {
+  it('token-service responds 404 to a refresh and a removal of an unknown credential', async () => {
     expect((await service.ask('/credentials/ACC-404/refresh', { method: 'POST' })).status).toBe(404)
     expect((await service.ask('/credentials/ACC-404/refresh', json({ Version: 3 }))).status).toBe(
       404,
@@ -543,9 +546,12 @@ describe('access to the routes', () => {
     'cursor=x',
     'cursor=ACC-',
     'cursor=',
-  ])('responds 400 to GET /credentials?%s, whose cursor or limit is invalid', async (query) => {
-    expect((await service.ask(`/credentials?${query}`)).status).toBe(400)
-  })
+  ])(
+    'token-service responds 400 to GET /credentials?%s, because the cursor or limit is invalid',
+    async (query) => {
+      expect((await service.ask(`/credentials?${query}`)).status).toBe(400)
+    },
+  )
 
   it.each([
     '/credentials?limt=1',
@@ -554,20 +560,20 @@ describe('access to the routes', () => {
     '/credentials/ACC-1/token?limt=1',
     '/key-check?limt=1',
     '/audit?limt=1',
-  ])('responds 400 to GET %s and names the unknown query parameter', async (path) => {
+  ])('token-service responds 400 to GET %s and names the unknown query parameter', async (path) => {
     const { status, body } = await service.ask(path)
     expect([status, body['code']]).toEqual([400, 'invalid_request'])
     expect(body['errors']).toEqual(['limt: is not a query parameter of this path'])
   })
 
   it.each(['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs'])(
-    'ignores unknown query parameters of GET %s',
+    'token-service ignores unknown query parameters of GET %s',
     async (path) => {
       expect((await service.call(`${path}?limt=1`)).status).toBe(200)
     },
   )
 
-  it('ignores unknown query parameters of GET /callback (RFC 6749 §4.1.2)', async () => {
+  it('token-service ignores unknown query parameters of GET /callback (RFC 6749 §4.1.2)', async () => {
     const { status, body } = await service.ask('/callback?limt=1')
     expect([status, body['code']]).toEqual([400, 'authorization_invalid'])
   })
@@ -596,7 +602,7 @@ describe('access to the routes', () => {
       bodies.map(([what, body, status]) => [path, what, status, body] as const),
     ),
   )(
-    'responds to POST %s with %s in the body with %d, without a request to the provider',
+    'a POST to %s with %s as its body gets the status %d, without a request to the provider',
     async (path, _, status, body) => {
       const seen = provider.requests.length
       const answer = await service.call(path, { ...json(null), body })
@@ -611,7 +617,7 @@ describe('access to the routes', () => {
     'application/x-www-form-urlencoded',
     'application/json, text/plain',
     'application/json; charset=utf-16',
-  ])('responds 415 to a body of Content-Type %s', async (type) => {
+  ])('token-service responds 415 to a body of Content-Type %s', async (type) => {
     for (const path of ['/authorizations', '/callback', '/credentials/ACC-1/refresh']) {
       const answer = await service.call(path, {
         method: 'POST',
@@ -628,7 +634,7 @@ describe('access to the routes', () => {
     '{"Version":"1"}',
     '{"Version":1e300}',
     '{"Version":null}',
-  ])('responds 400 to a refresh with the body %s', async (body) => {
+  ])('token-service responds 400 to a refresh with the body %s', async (body) => {
     expect((await service.call('/credentials/ACC-1/refresh', { ...json(null), body })).status).toBe(
       400,
     )
@@ -641,7 +647,7 @@ describe('access to the routes', () => {
     '{"RealmID":"1","Code":""}',
     '{"RealmID":"../1","Code":"c"}',
     '{"RealmID":"1","Code":"a b"}',
-  ])('responds 400 to POST /callback with the body %j', async (body) => {
+  ])('token-service responds 400 to POST /callback with the body %j', async (body) => {
     expect((await service.call('/callback', { ...json(null), body })).status).toBe(400)
   })
 })
@@ -650,7 +656,7 @@ describe('the credential routes', () => {
   beforeEach(() => open())
   afterEach(() => closing.disposeAsync())
 
-  it('lists each credential once, page by page, in the order of names', async () => {
+  it('GET /credentials lists each credential once, page by page, in the order of names', async () => {
     for (const realm of ['5', '3', '1', '4', '2']) await service.connect(realm)
     const seen: unknown[] = []
     let query = '?limit=2'
@@ -663,7 +669,7 @@ describe('the credential routes', () => {
     expect(seen).toEqual(['ACC-1', 'ACC-2', 'ACC-3', 'ACC-4', 'ACC-5'])
   })
 
-  it('issues an access token as the contract AccessTokenView, with Cache-Control: no-store', async () => {
+  it('an access token is issued as the contract AccessTokenView, with Cache-Control: no-store', async () => {
     await service.connect('1')
     const answer = await service.call('/credentials/ACC-1/token')
     expect([answer.status, answer.headers.get('Cache-Control')]).toEqual([200, 'no-store'])
@@ -680,7 +686,7 @@ describe('the credential routes', () => {
     ['rejects the revocation', 400, 'unconfirmed'],
     ['is unavailable', 503, 'unconfirmed'],
   ])(
-    'removes a credential if the provider %s, and reports that in the header Revocation',
+    'a credential is removed if the provider %s, and the header Revocation reports the result of the revocation',
     async (_, status, revocation) => {
       await service.connect('1')
       provider.knobs.revocationStatus = status
@@ -692,7 +698,7 @@ describe('the credential routes', () => {
     },
   )
 
-  it('exposes no realm in the metrics by default', async () => {
+  it('the metrics expose no realm by default', async () => {
     await service.connect('4620816365291')
     await service.ask('/credentials/ACC-4620816365291/refresh', { method: 'POST' })
     const metrics = await (await fetch(`${service.url}/metrics`)).text()
@@ -703,7 +709,7 @@ describe('the credential routes', () => {
     expect(metrics).not.toContain('4620816365291')
   })
 
-  it('writes no token, code, verifier or key to the log', async () => {
+  it('the log contains no token, code, verifier or key', async () => {
     const started = await startInBrowser()
     const code = provider.authorize(started.consent)
     await callback({ code, realmId: '1', state: started.state }, started.cookie)

@@ -24,7 +24,7 @@ const problems = (env: Record<string, string>): string => {
 }
 
 describe('the settings of token-service', () => {
-  it('keeps URLs as written and client secrets in order, and applies the documented defaults', () => {
+  it('the settings keep URLs as written and client secrets in order, and have the documented defaults', () => {
     const config = readConfig(good)
     expect(config).toMatchObject({
       HOST: '127.0.0.1',
@@ -39,12 +39,12 @@ describe('the settings of token-service', () => {
     expect(JSON.stringify(config)).not.toContain('one, two')
   })
 
-  it('requires no address of Redis or RabbitMQ for an embedded service', () => {
+  it('an embedded token-service requires no address of Redis or RabbitMQ', () => {
     const { REDIS_URL: _, AMQP_URL: __, ...embedded } = good
     expect(readEmbeddedConfig(embedded).PORT).toBe(7217)
   })
 
-  it('reports every missing setting in one error', () => {
+  it('one error names every missing setting', () => {
     const message = problems({})
     for (const name of Object.keys(good)) expect(message).toContain(`${name}: is missing`)
   })
@@ -68,7 +68,7 @@ describe('the settings of token-service', () => {
     ['REDIS_REPLICAS', '10'],
     ['AMQP_URL', 'canary'],
     ['RETURN_TO_ORIGINS', 'https://canary.example.com/path'],
-  ])('rejects an invalid %s without its value in the error', (name, value) => {
+  ])('an invalid %s is rejected with an error that does not contain the value', (name, value) => {
     const message = problems({ ...good, [name]: value })
     expect(message).toMatch(new RegExp(`^  ${name}(\\.0)?: `, 'm'))
     expect(message.toLowerCase()).not.toContain('canary')

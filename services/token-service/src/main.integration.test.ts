@@ -32,8 +32,8 @@ afterEach(() => cleanup.disposeAsync())
 const run = (env: Record<string, string>): StartedProcess =>
   cleanup.use(startProcess([main], { env }))
 
-describe('token-service as a process', () => {
-  it('reports all bad settings in one message without their values, and exits with 1', async () => {
+describe('token-service as an OS process', () => {
+  it('token-service reports all bad settings in one message without their values, and exits with 1', async () => {
     const child = run({
       PORT: '7217canary',
       CLIENT_SECRET: 'canary,',
@@ -59,7 +59,7 @@ describe('token-service as a process', () => {
     expect(told + stdout).not.toContain('canary')
   })
 
-  it('reports a port that is in use, and exits with 1', async () => {
+  it('token-service reports a port that is in use, and exits with 1', async () => {
     const taken = createServer().listen(0, '127.0.0.1')
     cleanup.defer(() => void taken.close())
     await once(taken, 'listening')
@@ -80,7 +80,7 @@ describe('token-service as a process', () => {
     ...env,
   })
 
-  it('starts without its dependencies, reports the unavailable ones, becomes ready with them, and exits with 0', async () => {
+  it('token-service starts without its dependencies, reports the unavailable ones, becomes ready with them, and exits with 0', async () => {
     const provider = cleanup.use(await startScriptedProvider())
     provider.knobs.discoveryStatus = 503
     const redis = cleanup.use(await startRelay(process.env['TEST_REDIS_URL'] ?? '', 6379))
@@ -160,7 +160,7 @@ describe('token-service as a process', () => {
     expect(output).not.toMatch(/at-[0-9a-f]{48}|rt-[0-9a-f]{48}|code-[0-9a-f]{48}/)
   })
 
-  it('uses less than 180 MB of memory when idle', async () => {
+  it('an idle token-service uses less than 180 MB of memory', async () => {
     const provider = cleanup.use(await startScriptedProvider())
     const prefix = `test-${randomBytes(5).toString('hex')}`
     cleanup.defer(() => dropKeys(`${prefix}:`))

@@ -183,7 +183,7 @@ describe('a refresh after an unusual response', () => {
   afterEach(() => harness[Symbol.asyncDispose]())
 
   it.each(rows)(
-    'keeps the stored token pair after $what, and reports the response in the fault',
+    'a refresh keeps the stored token pair after $what, and the fault reports the response',
     async (row) => {
       const { provider, service, custody } = harness
       await harness.expire()
@@ -222,7 +222,7 @@ describe('a refresh after an unusual response', () => {
     ['a numeric string', '1800', 1_800],
     ['not a number', 'soon', 3_000],
     ['1e12', 1e12, 86_400],
-  ])('stores a valid expiry if expires_in is %s', async (_, expiresIn, seconds) => {
+  ])('a refresh stores a valid expiry if expires_in is %s', async (_, expiresIn, seconds) => {
     const { provider, service } = harness
     provider.script({ members: { expires_in: expiresIn } })
     const startedAt = Date.now()
@@ -265,7 +265,7 @@ describe('a code exchange after an unusual response', () => {
   afterAll(() => found.clear())
 
   it.each(rows)(
-    'stores nothing after $what, and retries as often as allowed',
+    'a code exchange stores nothing after $what, and is retried as often as allowed',
     ({ what, calls }) => {
       expect(found.get(what)).toEqual({
         answer: expect.objectContaining({ status: 502, code: 'code_exchange_failed' }),

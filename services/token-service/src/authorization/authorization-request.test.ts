@@ -29,7 +29,7 @@ const callback = (state: string, browser: string | null = 'cookie') => ({
 const wanted = { returnTo: null, realm: null, browser: 'cookie' }
 
 describe('an authorization request', () => {
-  it('rejects a state that is ten minutes old, and accepts a younger one', async () => {
+  it('an authorization request expires after ten minutes: an older state is rejected, and a younger one is accepted', async () => {
     const authorization = open()
     const { state, expiresAt } = await authorization.start(wanted)
     expect(expiresAt).toBe(clock + AUTHORIZATION_TTL_MS)
@@ -39,7 +39,7 @@ describe('an authorization request', () => {
     expect(() => authorization.requestOf(callback(state))).toThrow('the state has expired')
   })
 
-  it('rejects a callback if another browser started the authorization', async () => {
+  it('a callback is rejected if another browser started the authorization', async () => {
     const authorization = open()
     const { state } = await authorization.start(wanted)
     for (const browser of [null, 'another cookie'])
@@ -50,7 +50,7 @@ describe('an authorization request', () => {
     'https://app.example.com',
     'https://app.example.com/',
     `https://app.example.com/${'x'.repeat(488)}`,
-  ])('accepts return_to %s of an allowed origin', async (returnTo) => {
+  ])('an authorization request accepts return_to %s of an allowed origin', async (returnTo) => {
     const authorization = open(['https://app.example.com'])
     const { state } = await authorization.start({ ...wanted, returnTo })
     expect(authorization.requestOf(callback(state)).returnTo).toBe(returnTo)
@@ -66,7 +66,7 @@ describe('an authorization request', () => {
     'https://app.example.com:443/',
     `https://app.example.com/${'x'.repeat(489)}`,
   ])(
-    'rejects return_to %s, which does not begin with an allowed origin or is too long',
+    'an authorization request rejects return_to %s, which does not begin with an allowed origin or is too long',
     async (returnTo) => {
       const authorization = open(['https://app.example.com', 'null'])
       await expect(authorization.start({ ...wanted, returnTo })).rejects.toMatchObject({

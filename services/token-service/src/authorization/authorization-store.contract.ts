@@ -14,7 +14,7 @@ export function authorizationStoreContract(
       store = await open()
     })
 
-    it('accepts a state only once for many concurrent callers', async () => {
+    it('the authorization store accepts a state from only one of many concurrent callers', async () => {
       expect(await store.isStateUsed('state')).toBe(false)
       const uses = Array.from({ length: 10 }, () => store.useState('state', 60_000))
       expect((await Promise.all(uses)).filter(Boolean)).toEqual([true])
@@ -22,13 +22,13 @@ export function authorizationStoreContract(
       expect(await store.isStateUsed('other')).toBe(false)
     })
 
-    it('forgets a used state when its time to live has passed', async () => {
+    it('the authorization store forgets a used state when its time to live has passed', async () => {
       await store.useState('state', 20)
       await new Promise((done) => setTimeout(done, 60))
       expect(await store.isStateUsed('state')).toBe(false)
     })
 
-    it('accepts the first claim of a code, and returns that claim and its result to later callers', async () => {
+    it('the authorization store accepts the first claim of a code, and returns that claim and its result to later callers', async () => {
       const answers = await Promise.all(
         Array.from({ length: 10 }, () => store.claimCode('code', claim, 60_000)),
       )
@@ -46,7 +46,7 @@ export function authorizationStoreContract(
       expect(await store.readCode('another')).toBeNull()
     })
 
-    it('accepts a new claim of a code after the first claim has expired', async () => {
+    it('the authorization store accepts a new claim of a code after the first claim has expired', async () => {
       await store.claimCode('code', claim, 20)
       await new Promise((done) => setTimeout(done, 60))
       expect(await store.claimCode('code', claim, 60_000)).toBeNull()

@@ -28,7 +28,7 @@ describe('a sealed authorization request', () => {
     ['smallest', smallest, 155],
     ['largest', largest, 1_027],
   ])(
-    'opens the state of the %s request at another replica, and needs few characters for it',
+    'another replica decrypts the state of the %s authorization request, and the state has at most the expected length',
     (_, request, size) => {
       const state = createRequestSeal(ring(fresh)).seal(request)
       expect(createRequestSeal(ring(fresh)).open(state)).toEqual(request)
@@ -37,13 +37,13 @@ describe('a sealed authorization request', () => {
     },
   )
 
-  it('decrypts a state after a key rotation only as long as the key ring still has the old key', () => {
+  it('a state is decrypted after a key rotation only as long as the key ring still has the old key', () => {
     const state = createRequestSeal(ring(old)).seal(largest)
     expect(createRequestSeal(ring(fresh, old)).open(state)).toEqual(largest)
     expect(createRequestSeal(ring(fresh)).open(state)).toBeNull()
   })
 
-  it('encrypts nonce and verifier in the state', () => {
+  it('the state contains the nonce and the PKCE verifier only in encrypted form', () => {
     const state = createRequestSeal(ring(fresh)).seal(largest)
     const text = state
       .split('.')
@@ -52,7 +52,7 @@ describe('a sealed authorization request', () => {
     expect(`${state} ${text}`).not.toMatch(/nnnn|vvvv/)
   })
 
-  it('rejects a state with a changed character or in another base64url spelling', () => {
+  it('a state with a changed character or in another base64url spelling is rejected', () => {
     const seal = createRequestSeal(ring(fresh))
     const state = seal.seal(smallest)
     for (let at = 0; at < state.length; at += 1) {
@@ -71,7 +71,7 @@ describe('a sealed authorization request', () => {
       expect(seal.open(other), other).toBeNull()
   })
 
-  it('rejects a state that was encrypted with the credential keys themselves', () => {
+  it('a state that was encrypted with the credential keys themselves is rejected', () => {
     const keys = ring(fresh)
     const place = { name: 'authorization', field: 'state', version: 1 }
     const text = JSON.stringify([smallest.expiresAt, 'n', null, null, null, null])

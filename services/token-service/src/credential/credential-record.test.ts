@@ -56,7 +56,7 @@ const record: StoredFields = sealGrant(keys, grant, 2)
 const faulted: StoredFields = { ...record, ...sealFault(keys, NAME, 2, fault), Attempts: '1' }
 
 describe('credential record of this release', () => {
-  it('decrypts a stored record to the original values', () => {
+  it('a credential record of this release is decrypted to the original values', () => {
     expect(openCredential(keys, NAME, faulted)).toMatchObject({
       name: NAME,
       version: 2,
@@ -72,7 +72,7 @@ describe('credential record of this release', () => {
     ])
   })
 
-  it('rejects a record under another name, with or without secrets', () => {
+  it('a credential record is rejected under another name, with or without secrets', () => {
     const withoutSecrets = { ...record, Authenticator: '', RefreshToken: '' }
     for (const copied of [record, faulted, withoutSecrets])
       expect(() => openCredential(keys, 'ACC-2', copied)).toThrow(DecryptionError)
@@ -92,7 +92,7 @@ describe('credential record of this release', () => {
     ['ExpiryNotice', '7'],
     ['Version', '3'],
     ['Status', 'faulted'],
-  ])('cannot be opened after its field %s was changed', (field, value) => {
+  ])('a credential record cannot be decrypted after its field %s was changed', (field, value) => {
     const changed = { ...record, [field]: value }
     expect(() => openCredential(keys, NAME, changed)).toThrow(DecryptionError)
     // Without an access token, the record must be rejected too: its plain fields are then authenticated by the
@@ -102,12 +102,12 @@ describe('credential record of this release', () => {
     )
   })
 
-  it('returns no previous refresh token if PreviousRetiredAt was changed', () => {
+  it('a credential record has no previous refresh token if PreviousRetiredAt was changed', () => {
     const changed = { ...record, PreviousRetiredAt: '2030-01-01T00:00:00.000Z' }
     expect(() => openGrantSecrets(keys, NAME, changed)).toThrow(DecryptionError)
   })
 
-  it('rejects a record with a fault code that this service never stores', () => {
+  it('a credential record with a fault code that this service never stores is rejected', () => {
     const Fault = JSON.stringify({ ...fault, Code: 'send_your_password' })
     expect(() => openCredential(keys, NAME, { ...faulted, Fault })).toThrow(DecryptionError)
     expect(() => openCredential(keys, NAME, { ...faulted, Fault: 'not JSON' })).toThrow(
@@ -122,7 +122,7 @@ describe('credential record of this release', () => {
       'with the seal of another text',
       { FaultSeal: sealFault(keys, NAME, 2, { ...fault, Attempts: 2 }).FaultSeal },
     ],
-  ])('keeps the effect of a fault %s, and hides its text', (_, changes) => {
+  ])('a fault %s still applies, but its text is hidden', (_, changes) => {
     const Fault = JSON.stringify({
       ...fault,
       Message: 'phishing',
@@ -136,14 +136,14 @@ describe('credential record of this release', () => {
     expect(opened.accessToken?.reveal()).toBe('access one')
   })
 
-  it('lists a record that cannot be decrypted with the fault record_rejected and none of its texts', () => {
+  it('the list shows a record that cannot be decrypted with the fault record_rejected and without its texts', () => {
     const listed = openForList(keys, NAME, { ...faulted, Environment: 'phishing' })
     expect(listed).toMatchObject({ name: NAME, version: 2, fault: { Code: 'record_rejected' } })
     expect(JSON.stringify(listed)).not.toContain('phishing')
     expect(openForList(keys, NAME, faulted).fault).toEqual(fault)
   })
 
-  it('authenticates fields and fault of a record after re-encryption with a new key', () => {
+  it('the fields and the fault of a credential record are authenticated after re-encryption with a new key', () => {
     const both = parseKeyRing(new Secret(`${keyText('k2', 'new')},${keyText('k1', 'a fixed key')}`))
     const only = parseKeyRing(new Secret(keyText('k2', 'new')))
     const renewed = { ...faulted, ...resealed(both, NAME, faulted) }
@@ -158,7 +158,7 @@ describe('credential record of this release', () => {
   it.each<[string, StoredFields]>([
     ['the seal of another fault text', { Fault: JSON.stringify({ ...fault, Attempts: 2 }) }],
     ['a seal and no fault', { Fault: '', Status: 'active' }],
-  ])('is re-encrypted in one pass if it has %s', (_, changes) => {
+  ])('a credential record with %s is re-encrypted in one pass', (_, changes) => {
     const both = parseKeyRing(new Secret(`${keyText('k2', 'new')},${keyText('k1', 'a fixed key')}`))
     const left = { ...faulted, ...changes }
     const renewed = { ...left, ...resealed(both, NAME, left) }
@@ -170,7 +170,7 @@ describe('credential record of this release', () => {
 })
 
 describe('credential record of release 0.1.0', () => {
-  it('reads the secrets and the fault text of a record of release 0.1.0', () => {
+  it('the secrets and the fault text of a record of release 0.1.0 can be read', () => {
     const opened = openCredential(keys, NAME, earlierRecord)
     expect(opened).toMatchObject({ name: NAME, version: 3, expiresAt: START + 3_600_000 })
     expect(opened.accessToken?.reveal()).toBe('access one')
@@ -185,14 +185,14 @@ describe('credential record of release 0.1.0', () => {
     ]).toEqual(['refresh one', 'id one', 'refresh zero'])
   })
 
-  it('rejects a record of release 0.1.0 under another name', () => {
+  it('a record of release 0.1.0 is rejected under another name', () => {
     expect(() => openCredential(keys, 'ACC-2', earlierRecord)).toThrow(DecryptionError)
     expect(() => openCredential(keys, 'ACC-2', { ...earlierRecord, Name: 'ACC-2' })).toThrow(
       DecryptionError,
     )
   })
 
-  it('authenticates fields and fault of a record of release 0.1.0 after re-encryption with a new key', () => {
+  it('the fields and the fault of a record of release 0.1.0 are authenticated after re-encryption with a new key', () => {
     const both = parseKeyRing(new Secret(`${keyText('k2', 'new')},${keyText('k1', 'a fixed key')}`))
     const renewed = { ...earlierRecord, ...resealed(both, NAME, earlierRecord) }
     expect(openCredential(both, NAME, renewed).fault?.Message).toContain('invalid_grant')
@@ -201,20 +201,20 @@ describe('credential record of release 0.1.0', () => {
     )
   })
 
-  it('encrypts envelopes that release 0.1.0 can decrypt without labels', () => {
+  it('release 0.1.0 can decrypt the secrets that this release encrypts without labels', () => {
     // Release 0.1.0 decrypts an envelope with credential name, field and version only, without labels.
     for (const field of ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'])
       expect(() => keys.open(record[field] ?? '', { name: NAME, field, version: 2 })).not.toThrow()
   })
 
-  it('accepts a record if release 0.1.0 stored a fault beside a token pair of this release', () => {
+  it('a record is accepted if release 0.1.0 stored a fault beside a token pair of this release', () => {
     const Fault = JSON.stringify({ ...fault, Code: 'provider_unavailable', Final: undefined })
     const opened = openCredential(keys, NAME, { ...record, Fault, Status: 'faulted' })
     expect(opened.accessToken?.reveal()).toBe('access one')
     expect(opened.fault).toMatchObject({ Code: 'provider_unavailable', Attempts: 1 })
   })
 
-  it('accepts a record if release 0.1.0 replaced the token pair and left the seal of an earlier fault', () => {
+  it('a record is accepted if release 0.1.0 replaced the token pair and left the seal of an earlier fault', () => {
     const { FaultSeal } = sealFault(keys, NAME, 2, fault)
     expect(openCredential(keys, NAME, { ...earlierRecord, FaultSeal }).fault?.Message).toContain(
       'invalid_grant',

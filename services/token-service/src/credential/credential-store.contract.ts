@@ -78,7 +78,7 @@ export function credentialStoreContract(
       )
     const log = async () => (await store.readAudit(0, 100)).items
 
-    it('returns a stored grant as version 1, and null for an unknown name', async () => {
+    it('the credential store returns a stored grant as version 1, and null for an unknown name', async () => {
       expect(await store.get('ACC-1')).toBeNull()
       const put = await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const got = await store.get('ACC-1')
@@ -96,7 +96,7 @@ export function credentialStoreContract(
       expect(put).toMatchObject({ name: 'ACC-1', version: 1 })
     })
 
-    it('keeps tokens, intent, events and due times across a restart', async () => {
+    it('the credential store keeps tokens, intent, events and due times across a restart', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1', 'a', LONG_MS)
       await store.recordIntent(lease)
@@ -117,7 +117,7 @@ export function credentialStoreContract(
         return acquired.leased
       })
 
-    it('grants one lease of a credential at a time, with increasing fencing tokens', async () => {
+    it('the credential store grants one lease of a credential at a time, with increasing fencing tokens', async () => {
       expect(await store.acquire('ACC-1', 'a', 1_000)).toEqual({
         kind: 'absent',
         wasRemoved: false,
@@ -138,7 +138,7 @@ export function credentialStoreContract(
       expect((await held('ACC-1', 'b')).lease.fence).toBeGreaterThan(first.lease.fence)
     })
 
-    it('renews a lease only for its holder and only until the lease expires', async () => {
+    it('the credential store renews a lease only for its holder and only until the lease expires', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1', 'a', LONG_MS)
       expect(await store.renew({ ...lease, owner: 'b' }, 60_000)).toBe(false)
@@ -147,7 +147,7 @@ export function credentialStoreContract(
       expect(await store.renew(lease, 60_000)).toBe(false)
     })
 
-    it('commits the next token pair with the previous refresh token, and clears lease, intent and fault', async () => {
+    it('the credential store commits the next token pair with the previous refresh token, and clears lease, intent and fault', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const first = await held('ACC-1')
       expect(await store.settle(first.lease, settlement(), auditContextOf('faulted'))).toBe(
@@ -180,7 +180,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'faulted 1', 'refreshed 2'])
     })
 
-    it('stores a repeated commit only once, and returns committed again', async () => {
+    it('the credential store executes a repeated commit only once, and returns committed again', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.commit(lease, grantOf('ACC-1', 'two'), START, auditContextOf('refreshed'))
@@ -190,7 +190,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
     })
 
-    it('rejects the commit of a lease holder after another process acquired the lease', async () => {
+    it('the credential store rejects the commit of a lease holder after another process acquired the lease', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const stale = await held('ACC-1', 'a', 30)
       await untilHeld('ACC-1')
@@ -207,7 +207,7 @@ export function credentialStoreContract(
       expect(await store.get('ACC-1')).toMatchObject({ version: 1, fault: null })
     })
 
-    it('accepts the commit of a lease holder whose lease expired if no other process acquired it', async () => {
+    it('the credential store accepts the commit of a lease holder whose lease expired if no other process acquired it', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1', 'a', 20)
       await new Promise((done) => setTimeout(done, 60))
@@ -216,7 +216,7 @@ export function credentialStoreContract(
       ).toBe('committed')
     })
 
-    it('rejects the commit of a refresh that was in flight when a new grant was stored', async () => {
+    it('the credential store rejects the commit of a refresh that was in flight when a new grant was stored', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease)
@@ -233,7 +233,7 @@ export function credentialStoreContract(
       expect((await held('ACC-1')).intent).toBeNull()
     })
 
-    it('stores a fault beside the tokens of a credential, until a new grant removes the fault', async () => {
+    it('the credential store keeps a fault beside the tokens of a credential, until a new grant removes the fault', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       await store.settle((await held('ACC-1')).lease, settlement(), auditContextOf('faulted'))
       const faulted = await store.get('ACC-1')
@@ -248,7 +248,7 @@ export function credentialStoreContract(
       expect(await store.counts()).toMatchObject({ stored: 1, faulted: 0 })
     })
 
-    it('counts the nearest expiry among credentials that are still refreshed', async () => {
+    it('the nearest expiry that the credential store returns is that of a credential that is still refreshed', async () => {
       const nearest = async () => (await store.counts()).nextExpiryAt
       const at = (expiresAt: number) => ({ expiresAt })
       expect(await nearest()).toBeNull()
@@ -267,7 +267,7 @@ export function credentialStoreContract(
       expect(await nearest()).toBe(START + 20_000)
     })
 
-    it('stores a failed refresh without a fault, with the time of the next try and the intent if requested', async () => {
+    it('the credential store stores a failed refresh without a fault, with the time of the next attempt and, if requested, the intent', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease)
@@ -292,7 +292,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1'])
     })
 
-    it('removes a credential completely, and continues its version numbers with a later grant', async () => {
+    it('the credential store removes a credential completely, and continues its version numbers with a later grant', async () => {
       expect(await store.remove('ACC-1', true, auditContextOf('removed'))).toBe('absent')
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
@@ -316,7 +316,7 @@ export function credentialStoreContract(
       })
     })
 
-    it('returns null for a refresh token and an id token that the grant did not have', async () => {
+    it('the credential store returns null for a refresh token and an id token that the grant did not have', async () => {
       await store.put(
         grantOf('ACC-1', 'one', { refreshToken: null, idToken: null }),
         START,
@@ -329,7 +329,7 @@ export function credentialStoreContract(
       })
     })
 
-    it('lists credentials page by page in the order of their names, without secrets', async () => {
+    it('the credential store lists credentials page by page in the order of their names, without secrets', async () => {
       for (const realm of ['b', '10', 'a', '9', 'B'])
         await store.put(grantOf(`ACC-${realm}`, realm), START, auditContextOf('granted'))
       const first = await store.list({ after: '', limit: 3 })
@@ -339,7 +339,7 @@ export function credentialStoreContract(
       expect(JSON.stringify([first, rest])).not.toMatch(/access|refresh [ab]|1\.k/)
     })
 
-    it('returns each due name once, earliest first, and again later if no refresh follows', async () => {
+    it('the credential store returns each due name once, earliest first, and later a second time if no refresh follows', async () => {
       await store.put(grantOf('ACC-late', 'x'), START + 30, auditContextOf('granted'))
       await store.put(grantOf('ACC-soon', 'x'), START + 10, auditContextOf('granted'))
       await store.put(grantOf('ACC-next', 'x'), START + 20, auditContextOf('granted'))
@@ -360,7 +360,7 @@ export function credentialStoreContract(
       ])
     })
 
-    it('keeps events in order and without secrets until they are trimmed', async () => {
+    it('the credential store keeps events in order and without secrets until they are trimmed', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       await store.put(grantOf('ACC-2', 'two'), START, auditContextOf('granted'))
       await store.remove('ACC-1', false, auditContextOf('removed'))
@@ -376,7 +376,7 @@ export function credentialStoreContract(
       expect(JSON.stringify(entries)).not.toMatch(/access|refresh one|id one/)
     })
 
-    it('chains the audit entries of every transition, and returns an event only after they are in the log', async () => {
+    it('the credential store chains the audit entries of all transitions, and returns an event only after its audit entries are in the log', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted', { who: 'browser' }))
       const { lease } = await held('ACC-1')
       expect(await store.readOutbox('relay', 1_000, 100)).toEqual([])
@@ -407,7 +407,7 @@ export function credentialStoreContract(
       expect(JSON.stringify(items)).not.toMatch(/access|refresh one|id one/)
     })
 
-    it('writes each audit entry once, despite concurrent calls and a restart', async () => {
+    it('the credential store writes each audit entry once, despite concurrent calls and a restart', async () => {
       await store.record([auditFactOf({ name: 'ACC-1', version: 1 }, auditContextOf('handed_out'))])
       await Promise.all([store.audit(100), store.audit(100), store.audit(100)])
       store = await reopen()
@@ -426,7 +426,7 @@ export function credentialStoreContract(
       expect((await store.readAudit(1, 1)).items.map(({ Seq }) => Seq)).toEqual([2])
     })
 
-    it('stores when a grant ends, and publishes the expiry notice with the token pair', async () => {
+    it('the credential store keeps the time at which the provider ends a grant, and publishes the expiry notice with the token pair', async () => {
       const hardExpiresAt = START + 29 * 86_400_000
       const limits = { hardExpiresAt, idleExpiresAt: START + 1_000_000 }
       await store.put(grantOf('ACC-1', 'one', limits), START, auditContextOf('granted'))
@@ -444,7 +444,7 @@ export function credentialStoreContract(
       ])
     })
 
-    it('reports whether the secrets of a credential can be decrypted, and absent for an unknown name', async () => {
+    it('the credential store reports whether the secrets of a credential can be decrypted, and absent for an unknown name', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       expect([await store.checkDecryption('ACC-1'), await store.checkDecryption('ACC-2')]).toEqual([
         'decryptable',
@@ -452,7 +452,7 @@ export function credentialStoreContract(
       ])
     })
 
-    it('rejects a record that was copied to another name', async () => {
+    it('the credential store rejects a record that was copied to another name', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       await store.put(grantOf('ACC-2', 'two'), START, auditContextOf('granted'))
       store = await edit((records) => {
@@ -468,7 +468,7 @@ export function credentialStoreContract(
       expect((await held('ACC-1')).refreshToken?.reveal()).toBe('refresh one')
     })
 
-    it('rejects a record whose expiry was changed by another program', async () => {
+    it('the credential store rejects a record whose expiry was changed by another program', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       store = await edit((records) => {
         records['ACC-1'] = { ...records['ACC-1'], Expiry: '2040-01-01T00:00:00.000Z' }
@@ -480,7 +480,7 @@ export function credentialStoreContract(
       expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access new')
     })
 
-    it('hides the text of a fault that was changed by another program', async () => {
+    it('the credential store hides the text of a fault that was changed by another program', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       await store.settle((await held('ACC-1')).lease, settlement(), auditContextOf('faulted'))
       expect((await store.get('ACC-1'))?.fault).toEqual(fault)
@@ -493,7 +493,7 @@ export function credentialStoreContract(
       expect(changed?.Message).toContain('not authenticated')
     })
 
-    it('continues from the version number of an imported credential if it is higher than the stored one', async () => {
+    it('a credential that is imported with a higher version number than the stored one continues from the higher number', async () => {
       const put = (atLeast: number) =>
         store.put(grantOf('ACC-1', 'x'), START, auditContextOf('imported'), { atLeast })
       expect((await put(7)).version).toBe(8)
@@ -501,7 +501,7 @@ export function credentialStoreContract(
       expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access x')
     })
 
-    it('stores a grant only once if its put is repeated after a lost reply', async () => {
+    it('the credential store stores a grant only once if put is repeated after a lost reply', async () => {
       const put = () =>
         store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'), { id: 'this grant' })
       await put()
@@ -512,7 +512,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
     })
 
-    it('replaces only the version that the caller names, and otherwise throws VersionConflict', async () => {
+    it('the credential store replaces only the version that the caller names, and otherwise throws VersionConflict', async () => {
       const put = (over: number | null) =>
         store.put(grantOf('ACC-1', 'x'), START, auditContextOf('imported'), { over })
       await expect(put(1)).rejects.toThrow(VersionConflict)
@@ -521,7 +521,7 @@ export function credentialStoreContract(
       expect(await put(1)).toMatchObject({ version: 2 })
     })
 
-    it('removes only the version that the caller names', async () => {
+    it('the credential store removes only the version that the caller names', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       await store.put(grantOf('ACC-1', 'two'), START, auditContextOf('granted'))
       const remove = (version: number) =>

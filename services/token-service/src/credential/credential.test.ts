@@ -31,13 +31,13 @@ describe('freshness of a credential', () => {
     ['expired', HOUR],
     ['expired', HOUR * 100],
   ])(
-    'classifies a token with a lifetime of one hour as %s %d ms after its refresh',
+    'an access token with a lifetime of one hour is %s %d ms after its refresh',
     (expected, now) => {
       expect(freshness(token, now, AHEAD)).toBe(expected)
     },
   )
 
-  it('classifies a credential without an access token as expired at any time', () => {
+  it('a credential without an access token is expired at any time', () => {
     expect(freshness({ ...token, accessToken: null }, 0, AHEAD)).toBe('expired')
   })
 })
@@ -45,7 +45,7 @@ describe('freshness of a credential', () => {
 describe('refreshDueAt', () => {
   const names = Array.from({ length: 2_000 }, (_, index) => `ACC-${index}`)
 
-  it('varies the margin before expiry by ±20 % between realms, with a fixed value per realm', () => {
+  it('refreshDueAt varies the margin before expiry by ±20 % between realms, with a fixed value per realm', () => {
     const margins = names.map((name) => (HOUR - refreshDueAt({ ...token, name }, AHEAD)) / AHEAD)
     expect(Math.min(...margins)).toBeGreaterThanOrEqual(0.8)
     expect(Math.max(...margins)).toBeLessThanOrEqual(1.2)
@@ -54,21 +54,21 @@ describe('refreshDueAt', () => {
     expect(refreshDueAt(token, AHEAD)).toBe(refreshDueAt({ ...token }, AHEAD))
   })
 
-  it('distributes similar credential names evenly', () => {
+  it('refreshDueAt distributes similar credential names evenly', () => {
     const tenths = Array.from({ length: 10 }, () => 0)
     for (const name of names)
       tenths[Math.floor(spread(name) * 10)] = (tenths[Math.floor(spread(name) * 10)] ?? 0) + 1
     for (const count of tenths) expect(count).toBeGreaterThan(140)
   })
 
-  it('schedules a refresh at the earliest after half of the token lifetime', () => {
+  it('refreshDueAt is never before half of the token lifetime has passed', () => {
     expect(refreshDueAt({ ...token, expiresAt: 10_000 }, AHEAD)).toBe(5_000)
     expect(freshness({ ...token, expiresAt: 10_000 }, 1, AHEAD)).toBe('fresh')
   })
 })
 
 describe('limits of a grant', () => {
-  it('refreshes at 50 to 70 % of the idle limit if access tokens live longer than that', () => {
+  it('a refresh is due at 50 to 70 % of the idle limit if access tokens live longer than that', () => {
     for (const name of ['ACC-1', 'ACC-2', 'ACC-3']) {
       const dueAt = refreshDueAt({ ...token, name, expiresAt: 365 * DAY }, AHEAD)
       expect(dueAt).toBeGreaterThanOrEqual(50 * DAY)
@@ -78,9 +78,9 @@ describe('limits of a grant', () => {
 
   it.each([
     ['the setting if the response has no limit', null, 100 * DAY],
-    ['the response if that is shorter', 30 * 86_400, 30 * DAY],
+    ['the response if the limit there is shorter', 30 * 86_400, 30 * DAY],
     ['the setting if the limit in the response is longer', 101 * 86_400, 100 * DAY],
-  ])('takes the idle limit from %s', (_, idleSeconds, expected) => {
+  ])('the idle limit is taken from %s', (_, idleSeconds, expected) => {
     const limits = grantLimits({ idleSeconds, hardSeconds: null }, 1_000, 100 * DAY)
     expect(limits).toEqual({ idleExpiresAt: 1_000 + expected, hardExpiresAt: null })
   })
@@ -93,7 +93,7 @@ describe('limits of a grant', () => {
     [7 * DAY, 7],
     [0, 7],
     [-DAY, 7],
-  ])('selects for a hard expiry in %d ms the notice of %s days', (leftMs, expected) => {
+  ])('a hard expiry in %d ms selects the notice of %s days', (leftMs, expected) => {
     expect(expiryNotice(5_000 + leftMs, 5_000)).toBe(expected)
     expect(expiryNotice(null, 5_000)).toBeNull()
   })
@@ -123,7 +123,7 @@ describe('lifetimeSeconds', () => {
     [{}, 3000],
     [true, 3000],
     [[3600], 3000],
-  ])('reads expires_in %j as %d seconds', (given, expected) => {
+  ])('lifetimeSeconds reads expires_in %j as %d seconds', (given, expected) => {
     expect(lifetimeSeconds(given)).toBe(expected)
   })
 })

@@ -99,7 +99,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     }
   }
 
-  it('locks out every company that was refreshed meanwhile, if no write waits for replicas and the process keeps no pair', async () => {
+  it('a failover locks out every company refreshed since the last replicated write, if no write waits for replicas and no process keeps the token pairs', async () => {
     const { store, authorizations } = await open(0)
     const service = cleanup.use(
       await startTestService({
@@ -115,7 +115,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
   })
 
   it.each(['cut', 'kept'] as const)(
-    'locks out no company with REDIS_REPLICAS=1, because the cut-off primary gets no refresh token used (connections %s)',
+    'with REDIS_REPLICAS=1, a failover locks out no company, because no refresh token is used at the cut-off primary (connections %s)',
     async (connections) => {
       const service = await start(await open(1))
       const { usedBefore, lockedOut, tokens } = await failOver(service, connections)
@@ -125,7 +125,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     },
   )
 
-  it('locks out no company with REDIS_REPLICAS=0 as long as the process that has the pairs lives, and shows no used token', async () => {
+  it('with REDIS_REPLICAS=0, a failover locks out no company as long as the process that has the token pairs lives, and no used token is sent', async () => {
     const metrics = createMetrics('token-service')
     const service = await start(await open(0), { metrics })
     const { usedBefore, lockedOut, tokens } = await failOver(service, 'cut')
@@ -139,7 +139,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
   const metricsOf = async ({ url }: TestService): Promise<string> =>
     (await fetch(`${url}/metrics`)).text()
 
-  it('restores the newest pair if the replica lacks two rotations of a company', async () => {
+  it('after a failover, the newest token pair is restored if the replica lacks two rotations of a company', async () => {
     const service = await start(await open(0))
     await service.connect('1')
     await eventually(async () => expect(await pair.replica.exists(NAME)).toBe(1))
@@ -152,7 +152,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     expect(new Set(sentTokens()).size).toBe(3)
   })
 
-  it('commits a pair that is still in memory, although the replica lacks the pair before it as well', async () => {
+  it('a token pair that is still in memory is committed, even if the new primary lacks the pair before it as well', async () => {
     let refreshCount = 0
     const lost = Promise.withResolvers<void>()
     const service = await start(await open(0), {
@@ -173,7 +173,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     expect(new Set(sentTokens()).size).toBe(3)
   })
 
-  it('restores a company that was connected meanwhile', async () => {
+  it('a company that was connected shortly before the failover is restored', async () => {
     const service = await start(await open(0))
     pair.link.stall()
     expect((await service.connect('1')).status).toBe(201)
@@ -185,10 +185,10 @@ describe('a failover to a replica that lacks the newest writes', () => {
   })
 
   it.each([
-    ['once', 0, 1],
-    ['not', 1, 0],
+    ['one warning', 0, 1],
+    ['no warning', 1, 0],
   ])(
-    'is %s warned of in the log with REDIS_REPLICAS=%i, however often the process reconnects',
+    'the log has %s about a possible loss of rotations with REDIS_REPLICAS=%i, however often the process reconnects',
     async (_, replicas, count) => {
       const warnings: string[] = []
       const warn = (_data: object, message = '') => warnings.push(message)
@@ -201,7 +201,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     },
   )
 
-  it('names both causes in the remedy of a token that is rejected afterwards', async () => {
+  it('the remediation names both causes if the provider rejects a token after a failover', async () => {
     const redis = await open(0)
     const service = await start(redis, { timing: { rejectedGrantRetryDelaysMs: [] } })
     await service.connect('1')
@@ -235,7 +235,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
 })
 
 describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () => {
-  it('withdraws the intent, so that the next refresh does not wait for a response', async () => {
+  it('the intent is withdrawn if a refresh loses the replica of its primary, so that the next refresh does not wait for a response', async () => {
     // Waiting for a response to the intent would exceed the time that a caller waits.
     const redis = await open(1)
     const service = await start(redis, { timing: { foreignIntentMaxAgeMs: 60_000 } })
@@ -251,7 +251,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('keeps the intent of a process that may have sent the refresh token', async () => {
+  it('the intent of another process that may have sent the refresh token is kept if the primary loses its replica', async () => {
     const adapters = await open(1)
     const { store, redis } = adapters
     await (await start(adapters)).connect('1')
@@ -270,7 +270,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     expect(await pair.primary.hget(NAME, 'Intent')).toBe(intent)
   })
 
-  it('issues the new token from memory and commits it at the new primary, with one event', async () => {
+  it('the new access token is issued from memory and committed at the new primary, with one event', async () => {
     const bus = cleanup.use(createInProcessBus(silent))
     const ids = await collectEvents(bus)
     const redis = await open(1)
@@ -297,7 +297,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('responds 201 to a connect only when a replica has the company', async () => {
+  it('a connect gets the response 201 only when a replica has the company', async () => {
     const redis = await open(1)
     const service = await start(redis)
     pair.link.stall()
@@ -312,7 +312,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     expect(await pair.replica.hget(NAME, 'Version')).toBe('1')
   })
 
-  it('responds 503 to a removal that no replica has', async () => {
+  it('a removal that no replica has received gets the response 503', async () => {
     const service = await start(await open(1))
     await service.connect('1')
     pair.link.stall()
@@ -321,7 +321,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     expect(await pair.replica.exists(NAME)).toBe(1)
   })
 
-  it('reports in the health check why nothing is written, until the replica is back', async () => {
+  it('the health check reports why nothing is written until the replica is available again', async () => {
     const { health } = await open(1)
     pair.link.stall()
     const writes = () => health.report().dependencies['redis-writes']

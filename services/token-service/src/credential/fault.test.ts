@@ -12,7 +12,7 @@ import {
 describe('a fault', () => {
   const at = Date.parse('2026-01-01T00:00:00.000Z')
 
-  it('builds a fault with the documented message and a remedy', () => {
+  it('a fault has the documented message and a remediation', () => {
     const fault = faultOf(
       'ACC-12',
       'invalid_grant',
@@ -32,7 +32,7 @@ describe('a fault', () => {
     expect(isTerminal(fault)).toBe(true)
   })
 
-  it('marks a fault as provisional, with NextTryAt, if the rejected refresh token will be tried again', () => {
+  it('a fault is provisional and has NextTryAt if the rejected refresh token will be tried again', () => {
     const fault = faultOf(
       'ACC-12',
       'invalid_grant',
@@ -54,7 +54,7 @@ describe('a fault', () => {
     ])
   })
 
-  it('treats a stored rejection of a grant without the member Final as final', () => {
+  it('a stored fault of a rejected grant without the member Final is treated as final', () => {
     const { Final: _, ...stored } = faultOf(
       'ACC-1',
       'invalid_grant',
@@ -64,7 +64,7 @@ describe('a fault', () => {
     expect([isTerminal(stored), isProvisional(stored)]).toEqual([true, false])
   })
 
-  it('treats only the fault classes that need a new authorization as terminal', () => {
+  it('only the fault classes that need a new authorization are terminal', () => {
     const of = (
       code: 'provider_unavailable' | 'provider_rejected' | 'rotation_lost' | 'no_refresh_token',
     ) => isTerminal(faultOf('ACC-1', code, { body: '', traceId: null }, { at, attempts: 1 }))
@@ -79,7 +79,7 @@ describe('a fault', () => {
 })
 
 describe('retryDelayMs', () => {
-  it('doubles the retry delay with each attempt, with jitter, up to 15 minutes', () => {
+  it('retryDelayMs doubles the delay with each attempt, with jitter, up to 15 minutes', () => {
     expect([1, 2, 3, 4].map((attempts) => retryDelayMs(attempts, null, 0))).toEqual([
       1_000, 2_000, 4_000, 8_000,
     ])
@@ -88,7 +88,7 @@ describe('retryDelayMs', () => {
     expect(retryDelayMs(1_000, null, 0)).toBe(RETRY_CAP_MS / 2)
   })
 
-  it('waits at least as long as Retry-After, and limits a Retry-After of years', () => {
+  it('retryDelayMs is at least Retry-After, and limits a Retry-After of years', () => {
     for (const random of [0, 0.5, 0.999]) {
       expect(retryDelayMs(1, 30_000, random)).toBeGreaterThanOrEqual(30_000)
       expect(retryDelayMs(1, 1e12, random)).toBeLessThan(RETRY_CAP_MS * 1.3)

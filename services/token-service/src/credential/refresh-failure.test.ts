@@ -34,7 +34,7 @@ const provisional = {
 }
 
 describe('settlement of a failed refresh', () => {
-  it('backs off and records a fault if the provider is unavailable while a token is needed', () => {
+  it('a failed refresh is retried with back-off and recorded as a fault if the provider is unavailable while a token is needed', () => {
     expect(settlementOf(healthy, failureOf('provider_unavailable'), context)).toEqual({
       attempts: 1,
       nextTryAt: START + 1_000,
@@ -44,7 +44,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('keeps the time of the next try of a rejected token after a failure unrelated to the grant', () => {
+  it('the next attempt with a rejected refresh token keeps its time after a failure unrelated to the grant', () => {
     const inHours = START + 17 * 3_600_000
     const lastTry = {
       ...provisional,
@@ -64,7 +64,7 @@ describe('settlement of a failed refresh', () => {
     }
   })
 
-  it('records no fault while a valid access token is issued', () => {
+  it('a failed refresh records no fault while a valid access token is issued', () => {
     const settlement = settlementOf(healthy, failureOf('provider_unavailable'), {
       ...context,
       isTokenNeeded: false,
@@ -72,7 +72,7 @@ describe('settlement of a failed refresh', () => {
     expect(settlement).toMatchObject({ attempts: 1, fault: null, isPublished: false })
   })
 
-  it('records throttling as provider_unavailable, and retries no earlier than Retry-After', () => {
+  it('throttling by the provider is recorded as provider_unavailable, and the retry waits at least for Retry-After', () => {
     const settlement = settlementOf(
       healthy,
       failureOf('throttled', { retryAfterMs: 30_000 }),
@@ -84,7 +84,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('does not count rejected client credentials as an attempt, and retries exactly at the next probe', () => {
+  it('rejected client credentials do not count as an attempt, and the retry comes exactly at the next probe', () => {
     const failure = failureOf('client_refused', { retryAfterMs: 1_000 })
     expect(settlementOf(healthy, failure, { ...context, random: 0.999 })).toEqual({
       attempts: 0,
@@ -95,7 +95,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('publishes the first of several failures that do not end the grant, and then the end of the grant', () => {
+  it('of several failures that do not end the grant only the first is published, and then the end of the grant', () => {
     const fault = faultOf('ACC-1', 'provider_unavailable', response, { at: START, attempts: 1 })
     const failing = { ...healthy, attempts: 1, fault }
     const again = settlementOf(failing, failureOf('provider_bad_response'), context)
@@ -111,7 +111,7 @@ describe('settlement of a failed refresh', () => {
     ['first', healthy, 1, 300_000],
     ['second', provisional, 2, 3_600_000],
   ])(
-    'treats the %s rejection of a refresh token as provisional (I10)',
+    'the %s rejection of a refresh token is provisional: the token will be tried again',
     (_, credential, rejections, delayMs) => {
       const settlement = settlementOf(credential, failureOf('invalid_grant'), context)
       expect(settlement).toMatchObject({
@@ -122,7 +122,7 @@ describe('settlement of a failed refresh', () => {
     },
   )
 
-  it('makes a rejection final after the last retry delay, and publishes the final fault', () => {
+  it('a rejection after the last retry delay is final and is published', () => {
     const standing = { ...provisional.fault, Rejections: 2 }
     const failure = failureOf('rotation_lost', { isAmbiguous: true })
     const settlement = settlementOf({ ...provisional, fault: standing }, failure, context)
@@ -134,7 +134,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('keeps a provisional fault after a failure unrelated to the grant', () => {
+  it('a provisional fault is kept after a failure unrelated to the grant', () => {
     const settlement = settlementOf(provisional, failureOf('provider_unavailable'), context)
     expect(settlement).toMatchObject({
       attempts: 2,
@@ -149,7 +149,7 @@ describe('settlement of a failed refresh', () => {
   })
 
   it.each(['hard_expired', 'idle_expired', 'no_refresh_token'] as const)(
-    'ends the grant at once on %s',
+    'the failure %s ends the grant at once',
     (failureClass) => {
       expect(settlementOf(healthy, failureOf(failureClass), context)).toMatchObject({
         nextTryAt: null,
@@ -159,7 +159,7 @@ describe('settlement of a failed refresh', () => {
     },
   )
 
-  it('keeps the intent if the provider may have rotated the refresh token (I5)', () => {
+  it('the intent is kept if the provider may have rotated the refresh token', () => {
     const failure = failureOf('provider_unavailable', { isAmbiguous: true })
     expect(settlementOf(healthy, failure, context).keepsIntent).toBe(true)
   })
@@ -168,7 +168,7 @@ describe('settlement of a failed refresh', () => {
     ['after', healthy.refreshedAt + 1, true],
     ['before', healthy.refreshedAt, false],
   ])(
-    'names a lost newer pair as a cause of invalid_grant only if the store changed its server %s the pair was stored',
+    'a lost newer token pair is named as a cause of invalid_grant only if the store changed its server %s the pair was stored',
     (_, storeChangedAt, isNamed) => {
       for (const rejectedGrantRetryDelaysMs of [[], [300_000]]) {
         const { fault } = settlementOf(healthy, failureOf('invalid_grant'), {

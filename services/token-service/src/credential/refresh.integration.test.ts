@@ -89,7 +89,7 @@ function killable(store: CredentialStore) {
 }
 
 describe('single flight (I1)', () => {
-  it('sends one request to the provider for any number of concurrent callers at three replicas', async () => {
+  it('three replicas with any number of concurrent callers send one refresh request to the provider', async () => {
     const services = [await start()]
     for (const _ of [2, 3]) {
       const replica = await openTestRedis({ keys, prefix: redis.prefix })
@@ -110,7 +110,7 @@ describe('single flight (I1)', () => {
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('refreshes once for many concurrent reports of one rejected version, and ignores a later report', async () => {
+  it('many concurrent reports of one rejected version cause one refresh, and a later report of this version is ignored', async () => {
     const service = await start()
     await service.connect('1')
     const refresh = () => service.ask(`/credentials/${NAME}/refresh`, json({ Version: 1 }))
@@ -120,7 +120,7 @@ describe('single flight (I1)', () => {
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('issues the valid access token without waiting for its proactive refresh', async () => {
+  it('a valid access token is issued without waiting for its proactive refresh', async () => {
     const service = await start({ env: { REFRESH_AHEAD_SECONDS: '600' } })
     await service.connect('1')
     const before = (await service.ask(`/credentials/${NAME}/token`)).body
@@ -140,7 +140,7 @@ describe('single flight (I1)', () => {
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('refreshes a hundred realms that expire together once each, with at most 32 concurrent requests', async () => {
+  it('a hundred realms that expire together are refreshed once each, with at most 32 concurrent requests', async () => {
     const service = await start()
     const realms = Array.from({ length: 100 }, (_, index) => `r${index}`)
     await Promise.all(realms.map((realm) => service.connect(realm)))
@@ -161,7 +161,7 @@ describe('single flight (I1)', () => {
 })
 
 describe('a refresh that is granted', () => {
-  it('replaces all tokens, keeps the realm, and counts the token lifetime from the start of the request', async () => {
+  it('a granted refresh replaces all tokens, keeps the realm, and counts the token lifetime from the start of the request', async () => {
     const service = await start()
     await service.connect('1')
     await expire()
@@ -175,7 +175,7 @@ describe('a refresh that is granted', () => {
     expect(previous?.token.reveal()).toBe(refreshes()[0]?.form.get('refresh_token'))
   })
 
-  it('keeps the refresh token and id token if the response has neither', async () => {
+  it('a granted refresh keeps the refresh token and the id token if the response has neither', async () => {
     const service = await start()
     await service.connect('1')
     provider.knobs.rotation = 'never'
@@ -204,7 +204,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
 
   describe.each(['never', 'with grace'] as const)('with refresh token rotation: %s', (rotation) => {
     it.each(failpoints)(
-      'refreshes at another replica after a process was killed %s',
+      'another replica refreshes the credential after a process was killed %s',
       async (point) => {
         const doomed = killable(redis.store)
         const first = await start({
@@ -237,7 +237,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
   })
 
   it.each(failpoints.filter((point) => !isTokenUsed(point)))(
-    'loses no grant under strict rotation if it was killed %s',
+    'no grant is lost under strict rotation if the refreshing process was killed %s',
     async (point) => {
       const doomed = killable(redis.store)
       const first = await start({
@@ -253,7 +253,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
     },
   )
 
-  it('causes one fault rotation_lost if a process is killed before the commit under strict rotation', async () => {
+  it('a process that is killed before the commit under strict rotation causes one fault rotation_lost', async () => {
     const doomed = killable(redis.store)
     const first = await start({
       store: doomed.store,
@@ -281,7 +281,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
     readOutbox: async () => null,
   })
 
-  it('repeats the request of a killed process only when that request can no longer be in flight (I5)', async () => {
+  it('another replica repeats the request of a killed process only when that request can no longer be in flight', async () => {
     const doomed = killable(redis.store)
     const response = Promise.withResolvers<void>()
     const first = await start({ store: doomed.store })
@@ -303,7 +303,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
 })
 
 describe('a lease holder that was paused until its lease expired (I7)', () => {
-  it('commits the token pair of a paused process under a new lease after another replica recorded a fault', async () => {
+  it('a paused process commits its token pair under a new lease after another replica recorded a fault', async () => {
     const wake = Promise.withResolvers<void>()
     const paused = withoutRenewals(redis.store)
     const first = await start({
@@ -337,7 +337,7 @@ describe('a lease holder that was paused until its lease expired (I7)', () => {
     renew: async () => false,
   })
 
-  it('keeps a new grant that was stored while the lease holder was paused (I8)', async () => {
+  it('a new grant that was stored while the lease holder was paused is not overwritten', async () => {
     const wake = Promise.withResolvers<void>()
     const first = await start({
       failpoint: (at) => (at === 'before commit' ? wake.promise : undefined),
@@ -353,7 +353,7 @@ describe('a lease holder that was paused until its lease expired (I7)', () => {
     expect((await first.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(granted)
   })
 
-  it('does not restore a credential that was removed while the lease holder was paused', async () => {
+  it('a credential that was removed while the lease holder was paused is not restored', async () => {
     const wake = Promise.withResolvers<void>()
     const first = await start({
       timing: { leaseMs: 300 },
@@ -372,7 +372,7 @@ describe('a lease holder that was paused until its lease expired (I7)', () => {
 })
 
 describe('the lease of a refresh', () => {
-  it('renews the lease while the provider responds slowly, and stops when the refresh has ended', async () => {
+  it('the lease of a refresh is renewed while the provider responds slowly, and no longer when the refresh has ended', async () => {
     const renewals = new Map<number, number>()
     const renewed = (fence: number): number => renewals.get(fence) ?? 0
     const store: CredentialStore = {
@@ -410,20 +410,23 @@ describe('a token endpoint that fails', () => {
     ['HTML', { status: 200, body: '<html>' }],
     ['status 500', { status: 500, body: 'boom' }],
     ['a closed connection', { cuts: 'before' as const }],
-  ])('gets the same request once more, after a delay, if it responds with %s', async (_, step) => {
-    const service = await start()
-    await service.connect('1')
-    await expire()
-    provider.script(step)
-    expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
-    expect(refreshes()).toHaveLength(2)
-    expect((refreshes()[1]?.at ?? 0) - (refreshes()[0]?.at ?? 0)).toBeGreaterThanOrEqual(45)
-    expect(refreshes()[1]?.form.get('refresh_token')).toBe(
-      refreshes()[0]?.form.get('refresh_token'),
-    )
-  })
+  ])(
+    'a token endpoint that responds with %s gets the same refresh request once more, after a delay',
+    async (_, step) => {
+      const service = await start()
+      await service.connect('1')
+      await expire()
+      provider.script(step)
+      expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
+      expect(refreshes()).toHaveLength(2)
+      expect((refreshes()[1]?.at ?? 0) - (refreshes()[0]?.at ?? 0)).toBeGreaterThanOrEqual(45)
+      expect(refreshes()[1]?.form.get('refresh_token')).toBe(
+        refreshes()[0]?.form.get('refresh_token'),
+      )
+    },
+  )
 
-  it('records a fault with the documented message after the access token has expired, and retries with back-off', async () => {
+  it('a failing token endpoint causes a fault with the documented message when the access token has expired, and retries with back-off', async () => {
     const service = await start()
     await service.connect('1')
     await expire()
@@ -458,7 +461,7 @@ describe('a token endpoint that fails', () => {
     )
   })
 
-  it('issues a valid access token and records no fault while the token endpoint fails', async () => {
+  it('a valid access token is issued and no fault is recorded while the token endpoint fails', async () => {
     const service = await start()
     await service.connect('1')
     const token = (await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']
@@ -469,7 +472,7 @@ describe('a token endpoint that fails', () => {
     expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({ Status: 'active' })
   })
 
-  it('sends no further request to the token endpoint before its Retry-After has passed', async () => {
+  it('the token endpoint gets no further request before its Retry-After has passed', async () => {
     const service = await start()
     await service.connect('1')
     await expire()
@@ -490,7 +493,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     JSON.parse((await redis.redis.hget(NAME, 'Fault')) ?? '{}') as Record<string, unknown>
   const sentTokens = () => refreshes().map(({ form }) => form.get('refresh_token'))
 
-  it('causes a fault at once, and is repeated only by the schedule, not by further callers', async () => {
+  it('a rejected refresh token causes a fault at once, and is sent again only by the schedule, not for further callers', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [1_500, 60_000] } })
     await service.connect('1')
     await expire()
@@ -513,7 +516,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
   })
 
-  it('repeats a rejected refresh token as often as the provider profile says, and then makes the fault final', async () => {
+  it('a rejected refresh token is tried again as often as the provider profile says, and then the fault is final', async () => {
     const published: CredentialEvent[] = []
     const ids: string[] = []
     const bus = cleanup.use(createInProcessBus(silent))
@@ -550,7 +553,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(ids).toEqual([`${NAME}/1/faulted`, `${NAME}/1/faulted/final`])
   })
 
-  it('keeps the provisional fault of a credential after a failure unrelated to the grant', async () => {
+  it('a credential keeps its provisional fault after a failure unrelated to the grant', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
     await service.connect('1')
     await expire()
@@ -561,7 +564,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(await fault()).toMatchObject({ Code: 'invalid_grant', Final: false, Rejections: 1 })
   })
 
-  it('keeps the fault class invalid_grant after a request of unknown outcome between two rejections', async () => {
+  it('the fault class stays invalid_grant after a request of unknown outcome between two rejections', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
     await service.connect('1')
     await expire()
@@ -573,7 +576,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(await fault()).toMatchObject({ Code: 'invalid_grant', Rejections: 2 })
   })
 
-  it('sends the previous refresh token only at the first rejection, not at later retries', async () => {
+  it('the previous refresh token is sent only at the first rejection, not at later retries', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
     await service.connect('1')
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
@@ -586,7 +589,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(more).toEqual([])
   })
 
-  it('excludes a credential with a rejected refresh token from nextExpiryAt', async () => {
+  it('a credential with a rejected refresh token does not count for nextExpiryAt', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000] } })
     await service.connect('1')
     expect((await redis.store.counts()).nextExpiryAt).not.toBeNull()
@@ -599,7 +602,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
 const FIRST_REJECTION_IS_FINAL = { rejectedGrantRetryDelaysMs: [] }
 
 describe('a grant that has ended (I9)', () => {
-  it('records a final fault after one request with the previous token, keeps all tokens, and sends no further request', async () => {
+  it('an ended grant gets a final fault after one request with the previous token, keeps all tokens, and causes no further request', async () => {
     const service = await start({ timing: FIRST_REJECTION_IS_FINAL })
     await service.connect('1')
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
@@ -639,22 +642,25 @@ describe('a grant that has ended (I9)', () => {
   it.each([
     ['final', FIRST_REJECTION_IS_FINAL],
     ['provisional', { rejectedGrantRetryDelaysMs: [60_000] }],
-  ])('is replaced when the company reconnects while the fault is %s', async (_, timing) => {
-    const service = await start({ timing })
-    await service.connect('1')
-    provider.revokeAll()
-    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
-    expect((await service.connect('1')).status).toBe(201)
-    expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({
-      Status: 'active',
-      Version: 2,
-    })
-    expect(
-      (await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })).body,
-    ).toMatchObject({ Version: 3 })
-  })
+  ])(
+    'a credential is replaced when the company reconnects while the fault is %s',
+    async (_, timing) => {
+      const service = await start({ timing })
+      await service.connect('1')
+      provider.revokeAll()
+      await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+      expect((await service.connect('1')).status).toBe(201)
+      expect((await service.ask(`/credentials/${NAME}`)).body).toMatchObject({
+        Status: 'active',
+        Version: 2,
+      })
+      expect(
+        (await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })).body,
+      ).toMatchObject({ Version: 3 })
+    },
+  )
 
-  it('records no fault if the provider still accepts the previous refresh token', async () => {
+  it('no fault is recorded if the provider still accepts the previous refresh token', async () => {
     const service = await start()
     await service.connect('1')
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
@@ -665,7 +671,7 @@ describe('a grant that has ended (I9)', () => {
     ).toMatchObject({ Version: 3, Status: 'active' })
   })
 
-  it('records the fault no_refresh_token without a request if the access token expires and there is no refresh token', async () => {
+  it('a credential without a refresh token gets the fault no_refresh_token without a request when its access token expires', async () => {
     const service = await start()
     provider.script({ members: { refresh_token: undefined } })
     await service.connect('1')
@@ -679,7 +685,7 @@ describe('a grant that has ended (I9)', () => {
 })
 
 describe('a provider that rejects the client credentials', () => {
-  it('records no fault in any realm, and sends no request for a second realm until a client secret is accepted', async () => {
+  it('rejected client credentials cause no fault in any realm and no request for a second realm until a client secret is accepted', async () => {
     const service = await start()
     for (const realm of ['1', '2', '3']) await service.connect(realm)
     provider.knobs.secrets = ['rotated at the provider']
@@ -711,7 +717,7 @@ describe('a provider that rejects the client credentials', () => {
     }
   })
 
-  it('refreshes all realms within seconds after the provider accepts the client credentials again', async () => {
+  it('all realms are refreshed within seconds after the provider accepts the client credentials again', async () => {
     const service = await start()
     for (const realm of ['1', '2', '3']) await service.connect(realm)
     provider.script({ status: 401, body: '{"error":"invalid_client"}' })
@@ -741,7 +747,7 @@ describe('the service while Redis is unavailable', () => {
     await usable(far)
   })
 
-  it('sends no refresh token, and issues valid access tokens but no expired ones', async () => {
+  it('while Redis is unavailable, no refresh token is sent, and valid access tokens are issued but no expired ones', async () => {
     service = await start({ store: far.store, authorizations: far.authorizations })
     await service.connect('1')
     await service.connect('2')
@@ -771,7 +777,7 @@ describe('the service while Redis is unavailable', () => {
     ['unreachable', 'away'],
     ['unresponsive', 'stall'],
   ] as const)(
-    'issues a rotated token from memory while Redis is %s, and stores it afterwards (I6)',
+    'a rotated access token is issued from memory while Redis is %s, and stored afterwards',
     async (_, trouble) => {
       service = await start({
         store: far.store,
@@ -798,7 +804,7 @@ describe('the service while Redis is unavailable', () => {
 })
 
 describe('a replica whose clock is ahead', () => {
-  it('does not delay a refresh beyond the longest back-off if a replica with a fast clock stored NextTryAt', async () => {
+  it('a NextTryAt that a replica with a fast clock stored does not delay a refresh beyond the longest back-off', async () => {
     const service = await start()
     await service.connect('1')
     await expire()
@@ -809,7 +815,7 @@ describe('a replica whose clock is ahead', () => {
 })
 
 describe('the refresh schedule after a restart', () => {
-  it('finds due credentials by range reads of the due index, without reading other records', async () => {
+  it('the schedule finds due credentials by range reads of the due index, without reading other records', async () => {
     const before = await start()
     for (const realm of ['1', '2', '3']) await before.connect(realm)
     await before[Symbol.asyncDispose]()

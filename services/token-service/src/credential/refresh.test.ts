@@ -87,7 +87,7 @@ const unavailable = async (): Promise<never> => {
 }
 
 describe('shutdown with a rotated token pair that is not stored (I6)', () => {
-  it('reports rotation_dropped if the store is unavailable until the commit deadline', async () => {
+  it('a refresh ends as rotation_dropped if the store is unavailable until the commit deadline of the shutdown', async () => {
     const { routine, reports } = startRoutine(storeOf(unavailable))
     const refreshed = await routine.refresh(NAME, { kind: 'fresh' }, 'routine')
     expect(refreshed.kind).toBe('refreshed')
@@ -97,7 +97,7 @@ describe('shutdown with a rotated token pair that is not stored (I6)', () => {
     expect(reports).toEqual([{ name: NAME, outcome: 'rotation_dropped', calls: 1, traceId: null }])
   })
 
-  it('hands the token pair over for a file at the commit deadline, and reports rotation_rescued', async () => {
+  it('at the commit deadline of the shutdown, the token pair is handed over for a rescue file and rotation_rescued is reported', async () => {
     const rescued: string[] = []
     const { routine, reports } = startRoutine(storeOf(unavailable), {
       rescue: async ({ name, version, grantId, grant }) => {
@@ -113,7 +113,7 @@ describe('shutdown with a rotated token pair that is not stored (I6)', () => {
     expect(reports).toMatchObject([{ name: NAME, outcome: 'rotation_rescued' }])
   })
 
-  it('commits the token pair if the store becomes available before the commit deadline', async () => {
+  it('the token pair is committed at shutdown if the store becomes available before the commit deadline', async () => {
     let isAvailable = false
     const { routine, reports } = startRoutine(
       storeOf(async () => (isAvailable ? 'committed' : unavailable())),
@@ -136,7 +136,7 @@ describe('a provider that rejects the client credentials', () => {
     traceId: null,
   }
 
-  it('defers a refresh without acquiring a lease while calls to the provider are blocked', async () => {
+  it('a refresh is deferred without acquiring a lease while calls to the provider are blocked', async () => {
     const store = storeOf(async () => 'committed')
     const writes = (['acquire', 'recordIntent', 'settle'] as const).map((name) =>
       vi.spyOn(store, name),
@@ -153,7 +153,7 @@ describe('a provider that rejects the client credentials', () => {
     expect(await routine.refresh(NAME, goal, 'routine')).toMatchObject({ kind: 'refreshed' })
   })
 
-  it('schedules the credential of the rejected call exactly at the time of the next probe', async () => {
+  it('the credential of a call with rejected client credentials is due exactly at the next probe', async () => {
     const store = storeOf(async () => 'committed')
     const settle = vi.spyOn(store, 'settle')
     const { routine } = startRoutine(store, {

@@ -80,7 +80,7 @@ async function shutDownUncommitted(): Promise<unknown> {
 }
 
 describe('a rotated token pair that could not be stored before the process shut down', () => {
-  it('is stored by the next process, which sends no used refresh token meanwhile', async () => {
+  it('the next process stores a rescued token pair, and sends no used refresh token before that', async () => {
     const token = await shutDownUncommitted()
     const next = await start()
     const early = refresh(next)
@@ -98,7 +98,7 @@ describe('a rotated token pair that could not be stored before the process shut 
     expect((await refresh(next)).status).toBe(200)
   })
 
-  it('is deleted by the next process if the company was connected again meanwhile', async () => {
+  it('the next process deletes a rescued token pair if the company was connected again before that', async () => {
     await shutDownUncommitted()
     relay.restore()
     await usable(redis)
@@ -111,7 +111,7 @@ describe('a rotated token pair that could not be stored before the process shut 
     expect((await next.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(granted)
   })
 
-  it('stays in its file while Redis is unavailable, also through another shutdown', async () => {
+  it('a rescued token pair stays in its file while Redis is unavailable, also through another shutdown', async () => {
     await shutDownUncommitted()
     const next = await start()
     await next[Symbol.asyncDispose]()

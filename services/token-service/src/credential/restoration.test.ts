@@ -55,34 +55,37 @@ const stored = async () => {
 const KEPT = 'access kept'
 
 describe('storing a token pair again', () => {
-  it.each([2, 3])('replaces version 1 of the same grant by version %i', async (version) => {
-    await put('one', 'grant one')
-    expect(await restorations.restore(keptPair(version))).toBe('restored')
-    expect(await stored()).toEqual({ version, token: KEPT })
-  })
+  it.each([2, 3])(
+    'a restored token pair replaces version 1 of the same grant by version %i',
+    async (version) => {
+      await put('one', 'grant one')
+      expect(await restorations.restore(keptPair(version))).toBe('restored')
+      expect(await stored()).toEqual({ version, token: KEPT })
+    },
+  )
 
-  it('clears the fault that the older refresh token has caused', async () => {
+  it('restoring a token pair clears the fault that the older refresh token has caused', async () => {
     await put('one', 'grant one')
     await settleFault('invalid_grant')
     expect(await restorations.restore(keptPair(2))).toBe('restored')
     expect(await store.get(NAME)).toMatchObject({ version: 2, fault: null })
   })
 
-  it('keeps the same or a newer version in the store', async () => {
+  it('a restoration does not replace the same or a newer version in the store', async () => {
     await put('one', 'grant one')
     await put('two', 'grant two')
     expect(await restorations.restore(keptPair(2))).toBe('superseded')
     expect(await stored()).toEqual({ version: 2, token: 'access two' })
   })
 
-  it('keeps another grant that was stored under a lower version meanwhile', async () => {
+  it('a restoration does not replace another grant that was stored meanwhile under a lower version', async () => {
     await put('one', 'another grant', START + 2)
     expect(await restorations.restore(keptPair(3))).toBe('superseded')
     expect(await restorations.restore(keptPair(3, { isNewGrant: true }))).toBe('superseded')
     expect(await stored()).toEqual({ version: 1, token: 'access one' })
   })
 
-  it('stores a new grant in place of the older one, or of none', async () => {
+  it('a new grant that the store lost is restored, whether the store has an older grant or none', async () => {
     expect(await restorations.restore(keptPair(1))).toBe('superseded')
     const pair = keptPair(1, { isNewGrant: true })
     expect(await restorations.restore(pair)).toBe('restored')
@@ -97,21 +100,21 @@ describe('storing a token pair again', () => {
     expect(await stored()).toEqual({ version: 2, token: 'access later' })
   })
 
-  it('does not restore a company that was removed', async () => {
+  it('a company that was removed is not restored', async () => {
     await put('one', 'grant one')
     await store.remove(NAME, true, auditContextOf('removed'))
     expect(await restorations.restore(keptPair(2, { isNewGrant: true }))).toBe('superseded')
     expect(await stored()).toBeNull()
   })
 
-  it('does not restore a company of which another installation has custody', async () => {
+  it('a company is not restored if another installation has custody of the company', async () => {
     await put('one', 'grant one')
     await settleFault('transferred')
     expect(await restorations.restore(keptPair(2))).toBe('superseded')
     expect(await store.get(NAME)).toMatchObject({ fault: { Code: 'transferred' } })
   })
 
-  it('waits for a refresh of another process, whose newer pair wins', async () => {
+  it('a restoration waits for a refresh by another process, whose newer token pair wins', async () => {
     await put('one', 'grant one')
     const acquired = await store.acquire(NAME, 'another process', 60_000)
     if (acquired.kind !== 'acquired') throw new Error(acquired.kind)
@@ -122,7 +125,7 @@ describe('storing a token pair again', () => {
     expect(await stored()).toEqual({ version: 2, token: 'access two' })
   })
 
-  it('repeats a commit that was executed but not acknowledged by a replica', async () => {
+  it('a restoration repeats a commit that Redis executed but no replica acknowledged', async () => {
     await put('one', 'grant one')
     const commits: string[] = []
     const unacknowledged = restorationsOn({
@@ -137,7 +140,7 @@ describe('storing a token pair again', () => {
     expect(commits).toEqual(['committed', 'committed'])
   })
 
-  it('ends as failed at shutdown while the store is unavailable', async () => {
+  it('a restoration ends as failed at shutdown while the store is unavailable', async () => {
     const unavailable = restorationsOn({
       ...store,
       get: async () => {

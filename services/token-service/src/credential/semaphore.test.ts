@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { createSemaphore } from './semaphore.ts'
 
 describe('createSemaphore', () => {
-  it('runs at most one task per permit at a time, in the order of the calls', async () => {
+  it('a semaphore runs at most one task per permit at a time, in the order of the calls', async () => {
     const semaphore = createSemaphore(2)
     const started: number[] = []
     const gates = Array.from({ length: 4 }, () => Promise.withResolvers<void>())
@@ -22,14 +22,14 @@ describe('createSemaphore', () => {
     expect(await Promise.all(runs)).toEqual([0, 1, 2, 3])
   })
 
-  it('returns the permit of a task that fails', async () => {
+  it('a task that fails returns its permit to the semaphore', async () => {
     const semaphore = createSemaphore(1)
     const failing = semaphore.run(async () => Promise.reject(new Error('failed')))
     await expect(failing).rejects.toThrow('failed')
     expect(await semaphore.run(async () => 'ran')).toBe('ran')
   })
 
-  it('gives no permit to callers beyond the queue length or after the longest wait', async () => {
+  it('a semaphore rejects callers beyond the queue length or after the longest wait', async () => {
     const semaphore = createSemaphore(1)
     const release = await semaphore.acquire({ queueLength: 1, waitMs: 60_000 })
     const waiting = semaphore.acquire({ queueLength: 1, waitMs: 60_000 })

@@ -44,7 +44,7 @@ const exchangeCode = () =>
   provider.exchangeCode({ code: new Secret('made up'), codeVerifier: null, nonce: null })
 
 describe('the breaker on rejected client credentials', () => {
-  it('lets one probe through after 1 s, and all calls once the provider accepts the client', async () => {
+  it('the breaker allows one probe after 1 s, and all calls once the provider accepts the client credentials', async () => {
     expect(await refresh()).toMatchObject({ kind: 'client_refused', retryAfterMs: 1_000 })
     clock += 999
     expect(await refresh()).toMatchObject({ kind: 'client_refused', retryAfterMs: 1 })
@@ -57,14 +57,14 @@ describe('the breaker on rejected client credentials', () => {
     expect(changes).toEqual([true, false])
   })
 
-  it('returns no trace id for a call that is held back', async () => {
+  it('a call that the breaker blocks has no trace id', async () => {
     next = async () => ({ ...rejected, traceId: 'trace-1' })
     expect(await refresh()).toMatchObject({ traceId: 'trace-1' })
     expect(await refresh()).toMatchObject({ kind: 'client_refused', traceId: null })
     expect(calls).toBe(1)
   })
 
-  it('doubles the delay between probes after each rejected probe, up to 60 s', async () => {
+  it('the breaker doubles the delay between probes after each rejected probe, up to 60 s', async () => {
     const delays: number[] = []
     for (let probe = 0; probe < 9; probe += 1) {
       await refresh()
@@ -76,7 +76,7 @@ describe('the breaker on rejected client credentials', () => {
     expect(changes).toEqual([true])
   })
 
-  it('counts the rejections of concurrent calls as one rejection', async () => {
+  it('the breaker counts the rejections of concurrent calls as one rejection', async () => {
     const gate = Promise.withResolvers<TokenOutcome>()
     next = () => gate.promise
     const together = Array.from({ length: 32 }, refresh)
@@ -85,7 +85,7 @@ describe('the breaker on rejected client credentials', () => {
     expect([calls, provider.heldBackMs()]).toEqual([32, 1_000])
   })
 
-  it('lets one probe through at a time, and returns retryAfterMs 1,000 to other callers', async () => {
+  it('the breaker allows one probe at a time, and returns retryAfterMs 1,000 to other callers', async () => {
     for (const delayMs of [1_000, 2_000, 4_000, 8_000]) {
       await refresh()
       clock += delayMs
@@ -100,7 +100,7 @@ describe('the breaker on rejected client credentials', () => {
     expect(provider.heldBackMs()).toBe(0)
   })
 
-  it('leaves the probe delay unchanged if a response does not show whether the client is accepted', async () => {
+  it('the probe delay stays unchanged if a response does not show whether the client credentials are accepted', async () => {
     await refresh()
     clock += 1_000
     next = async () => unavailable
@@ -109,7 +109,7 @@ describe('the breaker on rejected client credentials', () => {
     expect(changes).toEqual([true])
   })
 
-  it('starts with a delay of 1 s if the client is rejected again after it was accepted', async () => {
+  it('the probe delay starts at 1 s if the client credentials are rejected again after they were accepted', async () => {
     for (const delayMs of [1_000, 2_000, 4_000]) {
       await refresh()
       clock += delayMs
@@ -121,7 +121,7 @@ describe('the breaker on rejected client credentials', () => {
     expect(changes).toEqual([true, false, true])
   })
 
-  it('lets refreshes pass although the provider rejects the client in code exchanges', async () => {
+  it('refreshes are not blocked if the provider rejects the client credentials in code exchanges', async () => {
     next = async () => accepted
     for (let count = 0; count < 3; count += 1)
       expect(await exchangeCode()).toMatchObject({ kind: 'client_refused' })
@@ -129,7 +129,7 @@ describe('the breaker on rejected client credentials', () => {
     expect(changes).toEqual([])
   })
 
-  it('lets code exchanges pass while refreshes are held back, without using or delaying the probe', async () => {
+  it('code exchanges are not blocked while refreshes are, and neither use nor delay the probe', async () => {
     await refresh()
     clock += 1_000
     const gate = Promise.withResolvers<ExchangeOutcome>()
@@ -145,14 +145,14 @@ describe('the breaker on rejected client credentials', () => {
     expect(changes).toEqual([true, false])
   })
 
-  it('stays open after a code exchange that the provider accepted', async () => {
+  it('refreshes stay blocked after a code exchange that the provider accepted', async () => {
     await refresh()
     exchange = async () => accepted
     expect(await exchangeCode()).toEqual(accepted)
     expect(provider.heldBackMs()).toBe(1_000)
   })
 
-  it('lets the next probe through after a probe that threw', async () => {
+  it('the breaker allows the next probe after a probe that threw', async () => {
     await refresh()
     clock += 1_000
     next = async () => Promise.reject(new Error('a defect'))

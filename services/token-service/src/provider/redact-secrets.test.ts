@@ -8,7 +8,7 @@ const hex = (code: number, width = 2): string => code.toString(16).padStart(widt
 
 describe('redactSecrets', () => {
   it.each([
-    ['as it is', secret],
+    ['in plain text', secret],
     ['as a JSON string', JSON.stringify(secret)],
     ['as a JSON string within a JSON string', JSON.stringify(JSON.stringify(secret))],
     ['in a form', encodeURIComponent(secret)],
@@ -22,28 +22,28 @@ describe('redactSecrets', () => {
       secret.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;'),
     ],
     ['with a backslash before each punctuation mark', secret.replace(/[^\w]/g, '\\$&')],
-  ])('redacts a secret %s, and keeps the text around it', (_, spelled) => {
+  ])('redactSecrets redacts a secret %s, and keeps the text around it', (_, spelled) => {
     expect(redactSecrets(`before ${spelled} after %41`, ['x', secret])).toMatch(
       /^before "?(\\")?\[redacted\](\\")?"? after %41$/,
     )
   })
 
-  it('redacts every occurrence of several secrets', () => {
+  it('redactSecrets redacts every occurrence of several secrets', () => {
     expect(redactSecrets('one two one%20two', ['one', 'two'])).toBe(
       '[redacted] [redacted] [redacted]%20[redacted]',
     )
   })
 
-  it('redacts the percent-encoded UTF-8 of a secret that is not ASCII', () => {
+  it('redactSecrets redacts the percent-encoded UTF-8 of a secret that is not ASCII', () => {
     expect(redactSecrets('x=%C3%BCn%C3%AFc&y', ['ünïc'])).toBe('x=[redacted]&y')
   })
 
-  it('redacts a secret that a response has truncated after 32 characters or more', () => {
+  it('redactSecrets redacts a secret that a response has truncated after 32 characters or more', () => {
     const long = 'abcdefgh'.repeat(10)
     expect(redactSecrets(`echo ${long.slice(0, 50)}`, [long])).toBe('echo [redacted]')
   })
 
-  it('returns a text without the secret unchanged, even if it contains escapes', () => {
+  it('redactSecrets returns a text without the secret unchanged, even if the text contains escapes', () => {
     const text = 'a%20b &amp; \\u0041 \\" 100% & &#x; &#99999999;'
     expect(redactSecrets(text, [secret, ''])).toBe(text)
     expect(redactSecrets(text, [])).toBe(text)
@@ -59,18 +59,21 @@ describe('the cost of a redaction', () => {
     ['a megabyte of the code', '&'.repeat(1_048_576)],
   ] as const
 
-  it.each(echoes)('decodes at most 4 times, searches each position once: %s', (_, echo) => {
-    const decoded = decode(echo)
-    expect(decoded.rounds).toBeLessThanOrEqual(4)
-    expect(decoded.text.length).toBeLessThanOrEqual(echo.length)
-    expect(decoded.offsets).toHaveLength(decoded.text.length + 1)
-    // Each span has at least 32 characters and begins after the previous span, so the search never moves backwards.
-    let from = 0
-    for (const { start, end } of spansOf(decoded.text, code)) {
-      expect(start).toBeGreaterThanOrEqual(from)
-      expect(end - start).toBeGreaterThanOrEqual(32)
-      from = end
-    }
-    expect(redactSecrets(echo, [code])).not.toMatch(/(?:&(?!#)){32}|(?:&#x26;){32}/)
-  })
+  it.each(echoes)(
+    'redactSecrets decodes a text at most 4 times and searches each position once: %s',
+    (_, echo) => {
+      const decoded = decode(echo)
+      expect(decoded.rounds).toBeLessThanOrEqual(4)
+      expect(decoded.text.length).toBeLessThanOrEqual(echo.length)
+      expect(decoded.offsets).toHaveLength(decoded.text.length + 1)
+      // Each span has at least 32 characters and begins after the previous span, so the search never moves backwards.
+      let from = 0
+      for (const { start, end } of spansOf(decoded.text, code)) {
+        expect(start).toBeGreaterThanOrEqual(from)
+        expect(end - start).toBeGreaterThanOrEqual(32)
+        from = end
+      }
+      expect(redactSecrets(echo, [code])).not.toMatch(/(?:&(?!#)){32}|(?:&#x26;){32}/)
+    },
+  )
 })

@@ -100,7 +100,7 @@ describe('the state of an authorization', () => {
     ['that is a key of the store', () => `authorization:${'0'.repeat(43)}`],
     ['that is __proto__', () => '__proto__'],
   ])(
-    'rejects a callback with a state %s, and still accepts the state that was issued',
+    'a callback with a state %s is rejected, and the state that was issued is still accepted',
     async (_, bend) => {
       const started = await startInBrowser()
       await expectRefused(await callBackFor(started, { state: bend(started.state) }))
@@ -108,7 +108,7 @@ describe('the state of an authorization', () => {
     },
   )
 
-  it('gives two simultaneous callbacks of one state the same result in any interleaving', async () => {
+  it('two simultaneous callbacks of one state get the same result in any interleaving', async () => {
     for (let pair = 0; pair < 10; pair += 1) {
       const started = await startInBrowser()
       const code = provider.authorize(started.consent)
@@ -124,7 +124,7 @@ describe('the state of an authorization', () => {
     expect(exchanges()).toHaveLength(10)
   })
 
-  it('sends one code exchange for twenty concurrent callbacks of one state, with the same result for all', async () => {
+  it('twenty concurrent callbacks of one state cause one code exchange and get the same result', async () => {
     const started = await startInBrowser()
     const gate = Promise.withResolvers<void>()
     provider.script({ until: gate.promise })
@@ -140,7 +140,7 @@ describe('the state of an authorization', () => {
     expect(exchanges()).toHaveLength(1)
   })
 
-  it('lets at most 100 callbacks wait for the result of a code exchange in flight, and rejects more as busy', async () => {
+  it('at most 100 callbacks wait for the result of a code exchange in flight, and further callbacks are rejected as busy', async () => {
     const started = await startInBrowser()
     const gate = Promise.withResolvers<void>()
     provider.script({ until: gate.promise })
@@ -157,7 +157,7 @@ describe('the state of an authorization', () => {
     expect(exchanges()).toHaveLength(1)
   })
 
-  it('rejects a used state that is replayed with another code', async () => {
+  it('a used state that is replayed with another code is rejected', async () => {
     const started = await startInBrowser()
     expect((await callBackFor(started)).status).toBe(302)
     expect((await callBackFor(started)).status).toBe(400)
@@ -166,7 +166,7 @@ describe('the state of an authorization', () => {
     expect(await names()).toEqual(['ACC-1'])
   })
 
-  it('accepts the callbacks of two tabs in the reverse order of their starts', async () => {
+  it('the callbacks of two tabs are accepted in the reverse order of their starts', async () => {
     const one = await startInBrowser()
     const two = await startInBrowser('', one.cookie)
     expect((await callBackFor(two, { realmId: '2' }, one.cookie)).status).toBe(302)
@@ -184,13 +184,13 @@ describe('the state of an authorization', () => {
     ['a cookie of another name', (cookie) => cookie.replace('authorization', 'Authorization')],
     ['a __Host- cookie that this service did not set', (cookie) => `__Host-${cookie}`],
     ['a cookie without its last character', (cookie) => cookie.slice(0, -1)],
-  ])('rejects a callback with %s, and does not use up its state', async (_, bend) => {
+  ])('a callback with %s is rejected, and does not use up its state', async (_, bend) => {
     const started = await startInBrowser()
     await expectRefused(await callBackFor(started, {}, bend(started.cookie)))
     expect((await callBackFor(started)).status).toBe(302)
   })
 
-  it('rejects the code of an attacker with the state of a victim, because the PKCE verifier differs', async () => {
+  it('the code of an attacker with the state of a victim is rejected, because the PKCE verifier differs', async () => {
     const attacker = await startInBrowser()
     const victim = await startInBrowser()
     const code = provider.authorize(attacker.consent)
@@ -203,7 +203,7 @@ describe('the state of an authorization', () => {
   })
 
   it.each(['', '../x', 'x'.repeat(44), '<script>', `${'a'.repeat(42)}"`])(
-    'sets a new cookie if the browser sends the malformed cookie %j',
+    'token-service sets a new cookie if the browser sends the malformed cookie %j',
     async (planted) => {
       const { answer, cookie } = await startInBrowser('', `authorization=${planted}`)
       expect(answer.status).toBe(302)
@@ -213,7 +213,7 @@ describe('the state of an authorization', () => {
 })
 
 describe('concurrent code exchanges of browsers', () => {
-  it('runs at most 8 code exchanges of browsers at a time, queues 32, and rejects more with a busy page', async () => {
+  it('at most 8 code exchanges of browsers run at a time, 32 more wait, and any further one gets a busy page', async () => {
     const gate = Promise.withResolvers<void>()
     provider.script(...Array.from({ length: 8 }, () => ({ until: gate.promise })))
     const started = await Promise.all(Array.from({ length: 41 }, () => startInBrowser()))
@@ -241,7 +241,7 @@ describe('concurrent code exchanges of browsers', () => {
     expect(provider.mostAtOnce).toBeLessThanOrEqual(9)
   })
 
-  it('sends the code of a browser only once, even if the provider gives no usable response', async () => {
+  it('the code of a browser is sent only once, even if the provider gives no usable response', async () => {
     provider.script({ status: 500, body: 'x' })
     expect((await callBackFor(await startInBrowser())).status).toBe(502)
     expect(exchanges()).toHaveLength(1)
@@ -254,14 +254,14 @@ describe('the issuer of an authorization response (RFC 9207)', () => {
     ['the issuer with a trailing slash', (issuer) => `${issuer}/`],
     ['the issuer in upper case', (issuer) => issuer.replace('http', 'HTTP')],
     ['a host that begins with the issuer', (issuer) => `${issuer}.evil.example`],
-  ])('rejects a callback whose iss is %s, and uses up its state', async (_, bend) => {
+  ])('a callback whose iss is %s is rejected, and uses up its state', async (_, bend) => {
     const started = await startInBrowser()
     await expectRefused(await callBackFor(started, { iss: bend(provider.url) }))
     await expectRefused(await callBackFor(started, { iss: provider.url }))
   })
 
   it.each(['', 'iss=', 'iss=&iss=x'])(
-    'rejects a callback without one iss (%j) if the provider always sends it',
+    'a callback without exactly one iss (%j) is rejected if the provider always sends iss',
     async (query) => {
       provider.knobs.sendsIssuer = true
       const keys = testKeys()
@@ -291,14 +291,14 @@ describe('a parameter of a callback', () => {
     'code=c%26realmId%3D1',
     'code%00=c&realmId=1',
     'code=c&realmId=1%26realmId%3D2',
-  ])('rejects a callback with repeated, empty or misspelled parameters: %s', async (query) => {
+  ])('a callback with repeated, empty or misspelled parameters is rejected: %s', async (query) => {
     const started = await startInBrowser()
     const answer = await callBack(service.url, `${query}&state=${started.state}`, started.cookie)
     await expectRefused(answer)
   })
 
   it.each(['state=&state={}', 'state={}&state={}', 'state={}&state=', 'State={}', 'state[]={}'])(
-    'rejects a callback with a repeated or misspelled state: %s',
+    'a callback with a repeated or misspelled state is rejected: %s',
     async (query) => {
       const started = await startInBrowser()
       const own = query.replaceAll('{}', started.state)
@@ -307,7 +307,7 @@ describe('a parameter of a callback', () => {
     },
   )
 
-  it('ignores redirect parameters of a callback, and uses return_to of the authorization request', async () => {
+  it('a callback ignores redirect parameters and uses return_to of the authorization request', async () => {
     const started = await startInBrowser()
     const evil = 'https://evil.example/'
     const answer = await callBackFor(started, {
@@ -321,7 +321,7 @@ describe('a parameter of a callback', () => {
   })
 
   it.each(['application/json', 'text/html'])(
-    'does not repeat the error text of a callback in the response (Accept: %s)',
+    'the response to a callback does not repeat the error text of the callback (Accept: %s)',
     async (Accept) => {
       const started = await startInBrowser()
       const answer = await callBack(
@@ -340,7 +340,7 @@ describe('a parameter of a callback', () => {
     },
   )
 
-  it('adds exactly one error parameter to return_to for any error in the callback', async () => {
+  it('any error in a callback adds exactly one error parameter to return_to', async () => {
     const started = await startInBrowser(
       `?return_to=${encodeURIComponent('http://localhost:3000/a?error=mine&x=1#part')}`,
     )
@@ -356,7 +356,7 @@ describe('a parameter of a callback', () => {
 })
 
 describe('failed code exchanges of browsers', () => {
-  it('writes one audit entry a second for failed code exchanges of browsers, with a count instead of names', async () => {
+  it('failed code exchanges of browsers write one audit entry a second, with a count instead of names', async () => {
     await service.connect('77')
     const failures = Array.from({ length: 6 }, async (_, index) => {
       const started = await startInBrowser()
@@ -382,7 +382,7 @@ describe('failed code exchanges of browsers', () => {
 })
 
 describe('the pages of the flow', () => {
-  it('forbids frames, caches and referrers on each page of the flow, and redirects without code and state', async () => {
+  it('each page of the authorization flow forbids frames, caches and referrers, and redirects do not contain code or state', async () => {
     const started = await startInBrowser()
     const redirect = await callBackFor(started)
     const page = await fetch(new URL(redirect.headers.get('Location') ?? '', service.url))
@@ -400,7 +400,7 @@ describe('the pages of the flow', () => {
   })
 
   it.each(['<script>', 'ACC-<b>', 'ACC-1%0d%0aX: 1', 'ACC-'.concat('1'.repeat(65))])(
-    'shows no name on /connected that is not a credential name: %s',
+    'the page /connected does not show a name that is not a credential name: %s',
     async (name) => {
       const page = await (await fetch(`${service.url}/connected?name=${name}`)).text()
       expect(page).toContain('The company is connected')
@@ -409,7 +409,7 @@ describe('the pages of the flow', () => {
 })
 
 describe('a callback without a company', () => {
-  it('names the missing scope if the callback has no company because of SCOPE', async () => {
+  it('the response names the missing scope if a callback has no company because of SCOPE', async () => {
     const file = await openTestFile(testKeys())
     closing.defer(() => file.remove())
     const identityOnly = closing.use(
@@ -433,7 +433,7 @@ describe('a callback without a company', () => {
     expect(exchanges()).toHaveLength(0)
   })
 
-  it('asks the user to choose a company if the callback has none although SCOPE is correct', async () => {
+  it('the response asks the user to choose a company if a callback has none although SCOPE is correct', async () => {
     const started = await startInBrowser()
     const code = provider.authorize(started.consent)
     const response = await callBack(service.url, { code, state: started.state }, started.cookie)
@@ -442,7 +442,7 @@ describe('a callback without a company', () => {
 })
 
 describe('a denied authorization', () => {
-  it('names the error of the provider if the error is not access_denied', async () => {
+  it('the response to a denied authorization names the error of the provider if the error is not access_denied', async () => {
     const started = await startInBrowser()
     const query = { error: 'invalid_scope', state: started.state }
     const response = await callBack(service.url, query, started.cookie)
@@ -451,7 +451,7 @@ describe('a denied authorization', () => {
     )
   })
 
-  it('reports authorization_denied for an error without a state', async () => {
+  it('an error callback without a state is reported as authorization_denied', async () => {
     const response = await callBack(service.url, { error: 'access_denied' })
     expect(JSON.parse(await expectRefused(response))).toMatchObject({
       code: 'authorization_denied',
@@ -465,7 +465,7 @@ describe('an id token that is not valid', () => {
     ['nonce', { nonce: 'of another request' }],
     ['iat', { iat: 1 }],
   ])(
-    'rejects an id token with an invalid %s and names the member in the response',
+    'an id token with an invalid %s is rejected, and the response names the member',
     async (member, claims) => {
       provider.knobs.idTokenClaims = claims
       const started = await startInBrowser()
@@ -481,7 +481,7 @@ describe('an id token that is not valid', () => {
     },
   )
 
-  it('accepts an id token without a nonce under the intuit profile', async () => {
+  it('an id token without a nonce is accepted under the intuit profile', async () => {
     provider.knobs.echoesNonce = false
     const started = await startInBrowser()
     expect((await callBackFor(started)).status).toBe(302)
@@ -490,7 +490,7 @@ describe('an id token that is not valid', () => {
 })
 
 describe('an authorization that starts at another loopback name than that of REDIRECT', () => {
-  it('redirects /authorize to the loopback name of REDIRECT before it sets the cookie', async () => {
+  it('the route /authorize redirects to the loopback name of REDIRECT before it sets the cookie', async () => {
     const { port } = new URL(service.url)
     const file = await openTestFile(testKeys())
     closing.defer(() => file.remove())
@@ -517,7 +517,7 @@ describe('an authorization that starts at another loopback name than that of RED
     expect(named.url).toContain(port)
   })
 
-  it('does not redirect /authorize to REDIRECT if the ports differ, as behind a proxy that rewrites Host', async () => {
+  it('the route /authorize does not redirect to REDIRECT if the ports differ, as behind a proxy that rewrites Host', async () => {
     const started = await startInBrowser()
     expect(started.answer.headers.get('Location')).toContain(provider.url)
   })
@@ -539,7 +539,7 @@ describe('headers that claim another identity', () => {
     { Forwarded: 'host=evil.example;proto=https' },
     { 'X-Original-URL': '/credentials', 'X-Rewrite-URL': '/credentials' },
     { Referer: 'https://evil.example/', Origin: 'https://evil.example' },
-  ])('does not use the headers %j for an address that it sends', async (headers) => {
+  ])('token-service does not use the headers %j for an address that it sends', async (headers) => {
     const started = await raw('GET', '/authorize', headers)
     const consent = new URL(started.headers.location ?? '')
     expect([started.status, consent.origin, consent.searchParams.get('redirect_uri')]).toEqual([
@@ -550,7 +550,7 @@ describe('headers that claim another identity', () => {
     expect(JSON.stringify(started.headers)).not.toContain('evil')
   })
 
-  it('ignores headers and query parameters that override the method', async () => {
+  it('token-service ignores headers and query parameters that override the method', async () => {
     expect((await service.connect('1')).status).toBe(201)
     const answer = await service.call('/credentials/ACC-1', {
       headers: { 'X-HTTP-Method-Override': 'DELETE', 'X-HTTP-Method': 'DELETE' },
@@ -579,16 +579,19 @@ describe('a method that a path does not have', () => {
     Object.entries(allowed).flatMap(([path, known]) =>
       methods.filter((method) => !known.includes(method)).map((method) => [method, path] as const),
     ),
-  )('responds 405 to %s %s, with the supported methods in Allow', async (method, path) => {
-    const { status, headers } = await raw(method, path, key)
-    expect(status).toBe(405)
-    expect((headers.allow ?? '').split(', ').toSorted()).toEqual(allowed[path]?.toSorted())
-    expect(headers).not.toHaveProperty('access-control-allow-origin')
-  })
+  )(
+    'token-service responds 405 to %s %s, with the supported methods in Allow',
+    async (method, path) => {
+      const { status, headers } = await raw(method, path, key)
+      expect(status).toBe(405)
+      expect((headers.allow ?? '').split(', ').toSorted()).toEqual(allowed[path]?.toSorted())
+      expect(headers).not.toHaveProperty('access-control-allow-origin')
+    },
+  )
 })
 
 describe('the realm id of a company', () => {
-  it('keeps a realm id as text, even if the id looks like a number', async () => {
+  it('a realm id stays text, even if it looks like a number', async () => {
     const realms = [
       '0',
       '007',
@@ -640,22 +643,19 @@ describe('the realm id of a company', () => {
     '1'.repeat(65),
     '1'.repeat(10_000),
   ]
-  it.each(none)(
-    'rejects the realm id %j in callbacks and authorization requests',
-    async (realm) => {
-      const started = await startInBrowser()
-      const answers = [
-        await callBackFor(started, { realmId: realm }),
-        await callBackFor(started, { realmId: '', RealmID: realm }),
-        await service.call('/callback', json({ RealmID: realm, Code: provider.authorize() })),
-        await service.call('/authorizations', json({ realm })),
-      ]
-      for (const answer of answers) {
-        const told = await expectRefused(answer)
-        if (realm.length > 4) expect(told).not.toContain(realm)
-      }
-    },
-  )
+  it.each(none)('callbacks and authorization requests reject the realm id %j', async (realm) => {
+    const started = await startInBrowser()
+    const answers = [
+      await callBackFor(started, { realmId: realm }),
+      await callBackFor(started, { realmId: '', RealmID: realm }),
+      await service.call('/callback', json({ RealmID: realm, Code: provider.authorize() })),
+      await service.call('/authorizations', json({ realm })),
+    ]
+    for (const answer of answers) {
+      const told = await expectRefused(answer)
+      if (realm.length > 4) expect(told).not.toContain(realm)
+    }
+  })
 })
 
 describe('the parameter return_to', () => {
@@ -691,7 +691,7 @@ describe('the parameter return_to', () => {
     'ws://localhost/',
     'JaVaScRiPt:alert(1)//http://localhost/',
     `http://localhost/${'x'.repeat(496)}`,
-  ])('rejects return_to %j', async (returnTo) => {
+  ])('an authorization request with return_to %j is rejected', async (returnTo) => {
     const body = await service.ask('/authorizations', json({ return_to: returnTo }))
     expect([body.status, body.body['code']]).toEqual([400, 'invalid_request'])
     const { answer } = await startInBrowser(`?return_to=${encodeURIComponent(returnTo)}`)
@@ -699,7 +699,7 @@ describe('the parameter return_to', () => {
   })
 
   it.each(['http://localhost/%0d%0aSet-Cookie:%20x=1', 'http://127.0.0.1:3000/?a=%0a&b=//evil'])(
-    'redirects to return_to unchanged and without a further header: %s',
+    'token-service redirects to return_to unchanged and without a further header: %s',
     async (returnTo) => {
       const started = await startInBrowser(`?return_to=${encodeURIComponent(returnTo)}`)
       const answer = await callBackFor(started)
@@ -720,7 +720,7 @@ describe('the body of a request', () => {
     'application/json; charset=latin1',
     'text/json',
     'json',
-  ])('responds 415 to a POST with the Content-Type %j', async (type) => {
+  ])('token-service responds 415 to a POST with the Content-Type %j', async (type) => {
     for (const path of paths) {
       const body = new Blob(['{}']) // without a type, so that fetch sets no Content-Type
       const headers: Record<string, string> = type === undefined ? {} : { 'Content-Type': type }
@@ -733,14 +733,14 @@ describe('the body of a request', () => {
     'APPLICATION/JSON',
     'application/json;charset=UTF-8',
     'application/json; charset="utf-8"',
-  ])('accepts a JSON body of Content-Type %s', async (type) => {
+  ])('token-service accepts a JSON body of Content-Type %s', async (type) => {
     const headers = { 'Content-Type': type }
     const answer = await service.call('/authorizations', { method: 'POST', headers, body: '{}' })
     expect(answer.status).toBe(201)
   })
 
   it.each(['with Content-Length', 'in endless chunks'])(
-    'responds 413 to a body of 1 MB %s, and closes the connection',
+    'token-service responds 413 to a body of 1 MB %s, and closes the connection',
     async (how) => {
       const whole = `{"Code":"${'x'.repeat(1_048_576)}"}`
       const chunks = () =>
@@ -770,7 +770,7 @@ describe('the body of a request', () => {
     ['a number', '1'],
     ['a comment', '{/* */}'],
     ['two JSON values', '{}{}'],
-  ])('responds 400 to a body with %s', async (_, body) => {
+  ])('token-service responds 400 to a body with %s', async (_, body) => {
     for (const path of paths)
       expect([path, (await service.call(path, { ...json(null), body })).status]).toEqual([
         path,

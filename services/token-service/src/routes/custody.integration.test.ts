@@ -85,7 +85,7 @@ describe('the audit log', () => {
   const read = async ({ service }: Installation): Promise<AuditPage> =>
     (await (await service.call('/audit?limit=1000')).json()) as AuditPage
 
-  it('records caller, action, credential, time and outcome of each operation in one hash chain', async () => {
+  it('the audit log records caller, action, credential, time and outcome of each operation in one hash chain', async () => {
     const here = await install()
     await here.service.connect('1')
     await here.service.call('/credentials/ACC-1/refresh', json({}))
@@ -116,7 +116,7 @@ describe('the audit log', () => {
     expect(head).toEqual({ Seq: items.at(-1)?.Seq, Hash: items.at(-1)?.Hash })
   })
 
-  it('keeps each audit entry once, in one hash chain, while replicas write concurrently', async () => {
+  it('the audit log has each entry once, in one hash chain, while replicas of token-service write concurrently', async () => {
     const keys = testKeys()
     const first = await install({ keys })
     const replicas = [
@@ -135,7 +135,7 @@ describe('the audit log', () => {
     expect(firstBreak(auditStart, items)).toBeNull()
   })
 
-  it('fails the verification of the audit log if an entry was changed, removed or inserted', async () => {
+  it('the verification of the audit log fails if an entry was changed, removed or inserted', async () => {
     const here = await install()
     for (const realm of ['1', '2', '3']) await here.service.connect(realm)
     await eventually(async () => expect((await read(here)).items).toHaveLength(3))
@@ -151,7 +151,7 @@ describe('the audit log', () => {
     )
   })
 
-  it('returns the audit log page by page', async () => {
+  it('token-service returns the audit log page by page', async () => {
     const here = await install()
     for (const realm of ['1', '2', '3']) await here.service.connect(realm)
     await eventually(async () => expect((await read(here)).items).toHaveLength(3))
@@ -175,7 +175,7 @@ describe('the transfer of a credential', () => {
     more: object = { Passphrase: PASSPHRASE },
   ) => post(to, '/imports', { Document: document, ...more }) as Promise<Answer<ImportReport>>
 
-  it('moves a credential by export and import: the target refreshes it, the source no longer does', async () => {
+  it('export and import move a credential: the target installation refreshes it, the source no longer does', async () => {
     const source = await install()
     const target = await install()
     await source.service.connect('1')
@@ -204,7 +204,7 @@ describe('the transfer of a credential', () => {
     expect(await credential(source, 'ACC-1')).toMatchObject({ Status: 'faulted', Version: 2 })
   })
 
-  it('encrypts an export with a key, and imports it back into the source after a refresh at the target', async () => {
+  it('an export that is encrypted with a key can be imported back into the source after a refresh at the target', async () => {
     const [source, target] = [await install(), await install()]
     const Key = Buffer.alloc(32, 7).toString('base64')
     await source.service.connect('1')
@@ -218,7 +218,7 @@ describe('the transfer of a credential', () => {
     expect((await source.service.ask('/credentials/ACC-1/refresh', json({}))).status).toBe(200)
   })
 
-  it('repeats an export whose response was lost', async () => {
+  it('an export whose response was lost can be repeated', async () => {
     const [source, target] = [await install(), await install()]
     await source.service.connect('1')
     await exportFrom(source, ['ACC-1'])
@@ -227,14 +227,14 @@ describe('the transfer of a credential', () => {
     expect((await target.service.ask('/credentials/ACC-1/refresh', json({}))).status).toBe(200)
   })
 
-  it('exports nothing if one of the names is unknown', async () => {
+  it('an export with an unknown name exports nothing', async () => {
     const source = await install()
     await source.service.connect('1')
     expect((await exportFrom(source, ['ACC-1', 'ACC-2'])).status).toBe(404)
     expect(await credential(source, 'ACC-1')).toMatchObject({ Status: 'active' })
   })
 
-  it('completes a refresh of unknown outcome before it exports the credential', async () => {
+  it('an export first completes a refresh of unknown outcome', async () => {
     const source = await install()
     await source.service.connect('1')
     const acquired = await source.redis.store.acquire('ACC-1', 'a process that died', 50)
@@ -282,7 +282,7 @@ describe('the transfer of a credential', () => {
       { Passphrase: PASSPHRASE },
     ],
     ['a string instead of a document', () => 'text', { Passphrase: PASSPHRASE }],
-  ])('rejects an import with %s, and stores nothing', async (_, change, secret) => {
+  ])('an import with %s is rejected, and stores nothing', async (_, change, secret) => {
     const [source, target] = [await install(), await install()]
     await source.service.connect('1')
     const { body } = await exportFrom(source, ['ACC-1'])
@@ -293,7 +293,7 @@ describe('the transfer of a credential', () => {
     expect((await target.service.ask('/credentials/ACC-1')).status).toBe(404)
   })
 
-  it('does not revoke an exported grant when the source removes the credential', async () => {
+  it('an exported grant is not revoked when the source removes the credential', async () => {
     const [source, target] = [await install(), await install()]
     await source.service.connect('1')
     await importTo(target, (await exportFrom(source, ['ACC-1'])).body)
@@ -303,7 +303,7 @@ describe('the transfer of a credential', () => {
     expect((await target.service.ask('/credentials/ACC-1/refresh', json({}))).status).toBe(200)
   })
 
-  it('does not overwrite a usable credential or a newer version of the same grant by an import', async () => {
+  it('an import does not overwrite a usable credential or a newer version of the same grant', async () => {
     const [source, target] = [await install(), await install()]
     await source.service.connect('1')
     const { body: old } = await exportFrom(source, ['ACC-1'])
@@ -340,7 +340,7 @@ describe('a rotation of the keys', () => {
   const check = async ({ service }: Installation, query = '') =>
     (await service.ask(`/key-check${query}`)).body
 
-  it('decrypts every record in a key check, page by page, and changes no record', async () => {
+  it('a key check decrypts every record, page by page, and changes no record', async () => {
     const before = await installOld()
     const { prefix } = before.redis
     expect(await check(before)).toEqual({ Checked: 30, Refused: [], next_cursor: null })
@@ -357,7 +357,7 @@ describe('a rotation of the keys', () => {
     expect((await after.service.ask('/key-check?limit=501')).status).toBe(400)
   })
 
-  it('re-encrypts every record while tokens are issued and refreshed, and retires the old key', async () => {
+  it('a key rotation re-encrypts every record while tokens are issued and refreshed, and retires the old key', async () => {
     const before = await installOld()
     const { prefix } = before.redis
     const after = await install({ keys: ring(fresh, old), prefix })
@@ -392,7 +392,7 @@ describe('a rotation of the keys', () => {
     expect((await alone.service.ask('/credentials/ACC-7/refresh', json({}))).status).toBe(200)
   })
 
-  it('re-encrypts records that a replica with the old key writes meanwhile', async () => {
+  it('a key rotation re-encrypts records that a replica with the old key writes meanwhile', async () => {
     const before = await installOld()
     const { prefix } = before.redis
     const after = await install({ keys: ring(fresh, old), prefix })
@@ -415,7 +415,7 @@ describe('a rotation of the keys', () => {
     expect((await alone.service.ask('/credentials/ACC-0/refresh', json({}))).status).toBe(200)
   })
 
-  it('reports a record that cannot be decrypted, keeps it unchanged, and does not retire the old key', async () => {
+  it('a key rotation reports a record that cannot be decrypted, keeps it unchanged, and does not retire the old key', async () => {
     const before = await installOld()
     const { prefix, redis } = before.redis
     await redis.hset('ACC-3', 'StoreA', (await redis.hget('ACC-4', 'StoreA')) ?? '')
@@ -438,7 +438,7 @@ describe('a rotation of the keys', () => {
 describe('a grant that the provider will end', () => {
   const DAY_SECONDS = 86_400
 
-  it('shows when the provider ends a grant, and publishes a notice 90, 30 and 7 days before the end', async () => {
+  it('a credential shows when the provider ends its grant, and a notice is published 90, 30 and 7 days before the end', async () => {
     const here = await install()
     const days = [400, 90, 89, 30, 29, 7, 6]
     for (const left of days)
@@ -470,16 +470,19 @@ describe('a grant that the provider will end', () => {
   it.each([
     ['hard_expired', 'HardExpiry'],
     ['idle_expired', 'IdleExpiry'],
-  ])('faults a credential as %s once the provider has ended its grant', async (code, field) => {
-    const here = await install()
-    await here.service.connect('1')
-    await changeRecord(here.redis.redis, here.keys, 'ACC-1', {
-      [field]: new Date(Date.now() - 1_000).toISOString(),
-    })
-    provider.revokeAll()
-    expect(await here.service.ask('/credentials/ACC-1/refresh', json({}))).toMatchObject({
-      status: 424,
-      body: { Fault: { Code: code, Remedy: expect.stringContaining('Reconnect') } },
-    })
-  })
+  ])(
+    'a credential gets the fault %s once the provider has ended its grant',
+    async (code, field) => {
+      const here = await install()
+      await here.service.connect('1')
+      await changeRecord(here.redis.redis, here.keys, 'ACC-1', {
+        [field]: new Date(Date.now() - 1_000).toISOString(),
+      })
+      provider.revokeAll()
+      expect(await here.service.ask('/credentials/ACC-1/refresh', json({}))).toMatchObject({
+        status: 424,
+        body: { Fault: { Code: code, Remedy: expect.stringContaining('Reconnect') } },
+      })
+    },
+  )
 })

@@ -60,7 +60,7 @@ describe('credential file', () => {
     throw new Error('the store was opened')
   }
 
-  it('writes the credential file with mode 0600 and encrypted secrets, and leaves no temporary file', async () => {
+  it('the file store writes the credential file with mode 0600 and encrypted secrets, and leaves no temporary file', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     const path = join(folder, 'credentials.json')
@@ -74,28 +74,31 @@ describe('credential file', () => {
     ])
   })
 
-  it('rejects a second process that opens the same folder, with an error that names the folder', async () => {
+  it('the file store rejects a second OS process that opens the same folder, with an error that names the folder', async () => {
     const { folder } = await open()
     expect(await startupError(folder)).toContain(`${folder} is in use by another process`)
   })
 
   it.each([
-    ['truncated', (text: string) => text.slice(0, -10)],
-    ['empty', () => ''],
-    ['JSON of another program', () => '{"hello": 1}'],
-    ['in a later format', (text: string) => text.replace('"format":1', '"format":2')],
-  ])('causes a StartupError and stays unchanged if it is %s', async (_, damage) => {
-    const { folder, store } = await open()
-    await store.put(grant, Date.now(), auditContextOf('granted'))
-    await store[Symbol.asyncDispose]()
-    const path = join(folder, 'credentials.json')
-    const damaged = damage(await readFile(path, 'utf8'))
-    await writeFile(path, damaged)
-    expect(await startupError(folder)).toContain(`${path} is damaged`)
-    expect(await readFile(path, 'utf8')).toBe(damaged)
-  })
+    ['is truncated', (text: string) => text.slice(0, -10)],
+    ['is empty', () => ''],
+    ['contains the JSON of another program', () => '{"hello": 1}'],
+    ['has a later format', (text: string) => text.replace('"format":1', '"format":2')],
+  ])(
+    'the file store throws StartupError for a credential file that %s, and leaves the file unchanged',
+    async (_, damage) => {
+      const { folder, store } = await open()
+      await store.put(grant, Date.now(), auditContextOf('granted'))
+      await store[Symbol.asyncDispose]()
+      const path = join(folder, 'credentials.json')
+      const damaged = damage(await readFile(path, 'utf8'))
+      await writeFile(path, damaged)
+      expect(await startupError(folder)).toContain(`${path} is damaged`)
+      expect(await readFile(path, 'utf8')).toBe(damaged)
+    },
+  )
 
-  it('throws StartupError for a file that was encrypted with other keys, and leaves the file unchanged', async () => {
+  it('the file store throws StartupError for a credential file that was encrypted with other keys, and leaves the file unchanged', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()
@@ -107,7 +110,7 @@ describe('credential file', () => {
     expect(await readFile(path, 'utf8')).toBe(before)
   })
 
-  it('keeps the file and the state in memory unchanged if a write fails with store_unavailable (F1)', async () => {
+  it('after a failed write, the file store throws store_unavailable and keeps its file and its state in memory unchanged', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     // A folder at the path of the temporary file makes every write fail, even for root.
@@ -127,7 +130,7 @@ describe('credential file', () => {
     expect(await store.get('ACC-2')).not.toBeNull()
   })
 
-  it('sets a credential file that other users could read to mode 0600 when it is opened', async () => {
+  it('the file store sets a credential file that other users could read to mode 0600 when it opens the file', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()

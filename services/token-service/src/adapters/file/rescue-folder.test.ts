@@ -36,7 +36,7 @@ const onlyFile = async (): Promise<string> => {
 }
 
 describe('the folder for rescued token pairs', () => {
-  it('returns a saved pair unchanged, and deletes its file on request', async () => {
+  it('the rescue folder returns a saved token pair unchanged, and deletes its file on request', async () => {
     const rescue = await open()
     await rescue.save(pair)
     const [found, ...others] = await (await open()).read()
@@ -47,7 +47,7 @@ describe('the folder for rescued token pairs', () => {
     expect(await readdir(folder)).toEqual([])
   })
 
-  it('writes a file that only its owner can read and that contains no token', async () => {
+  it('the rescue folder writes files that only their owner can read and that contain no token in plain text', async () => {
     await (await open()).save(pair)
     const file = await onlyFile()
     expect(((await stat(file)).mode & 0o777).toString(8)).toBe('600')
@@ -58,22 +58,29 @@ describe('the folder for rescued token pairs', () => {
     ['that was encrypted with another key', (text: string) => text, testKeys()],
     ['that was moved to another company', (text: string) => text.replace('ACC-1', 'ACC-2'), keys],
     ['that was moved to another version', (text: string) => text.replace('7', '8'), keys],
-    ['that is torn', (text: string) => text.slice(0, -9), keys],
-    ['of another program', () => '{"Format":"other"}', keys],
-  ])('names a file %s in the log, and leaves it', async (_, change, ring) => {
-    await (await open()).save(pair)
-    const file = await onlyFile()
-    const changed = change(await readFile(file, 'utf8'))
-    await writeFile(file, changed)
-    expect(await (await open(ring)).read()).toEqual([])
-    expect(logged).toMatchObject([
-      { file: 'ACC-1.7.rescue.json', reason: expect.any(String), remediation: expect.any(String) },
-    ])
-    expect(JSON.stringify(logged)).not.toContain('Envelope')
-    expect(await readFile(await onlyFile(), 'utf8')).toBe(changed)
-  })
+    ['that is truncated', (text: string) => text.slice(0, -9), keys],
+    ['that another program wrote', () => '{"Format":"other"}', keys],
+  ])(
+    'the rescue folder logs the name of a file %s, and does not delete the file',
+    async (_, change, ring) => {
+      await (await open()).save(pair)
+      const file = await onlyFile()
+      const changed = change(await readFile(file, 'utf8'))
+      await writeFile(file, changed)
+      expect(await (await open(ring)).read()).toEqual([])
+      expect(logged).toMatchObject([
+        {
+          file: 'ACC-1.7.rescue.json',
+          reason: expect.any(String),
+          remediation: expect.any(String),
+        },
+      ])
+      expect(JSON.stringify(logged)).not.toContain('Envelope')
+      expect(await readFile(await onlyFile(), 'utf8')).toBe(changed)
+    },
+  )
 
-  it('creates the folder, and rejects a path at which no folder can be created', async () => {
+  it('opening the rescue folder creates it, and fails for a path at which no folder can be created', async () => {
     await openRescueFolder(join(folder, 'a', 'b'), { keys, logger })
     expect(await readdir(join(folder, 'a'))).toEqual(['b'])
     await writeFile(join(folder, 'file'), '')

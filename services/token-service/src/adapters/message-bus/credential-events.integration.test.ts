@@ -101,7 +101,7 @@ const ids = () => seen.map(({ id }) => id)
 const outboxLength = () => redis.redis.xlen('credentials:outbox')
 
 describe('credential events', () => {
-  it('publishes one persistent event per transition, in order and without tokens', async () => {
+  it('each transition of a credential publishes one persistent event, in order and without tokens', async () => {
     const service = await start()
     await service.connect('1')
     const { Authenticator } = (await service.ask('/credentials/ACC-1/token')).body as {
@@ -147,7 +147,7 @@ describe('credential events', () => {
     await eventually(async () => expect(await outboxLength()).toBe(0))
   })
 
-  it('keeps events in the outbox while RabbitMQ is unavailable, then publishes each once and in order', async () => {
+  it('events stay in the outbox while RabbitMQ is unavailable, and are then published once each and in order', async () => {
     const service = await start()
     await service.connect('1')
     await eventually(() => expect(seen).toHaveLength(1))
@@ -167,7 +167,7 @@ describe('credential events', () => {
     await eventually(async () => expect(await outboxLength()).toBe(0))
   })
 
-  it('publishes the events that a killed process has left in the outbox', async () => {
+  it('the next process publishes the events that a killed process left in the outbox', async () => {
     const first = await start()
     await first.connect('1')
     await eventually(() => expect(seen).toHaveLength(1))
@@ -179,7 +179,7 @@ describe('credential events', () => {
     await eventually(() => expect(ids()).toEqual(['ACC-1/1/stored', 'ACC-2/1/stored']))
   })
 
-  it('publishes the events of each credential once and in order while three replicas run', async () => {
+  it('three replicas of token-service publish the events of each credential once and in order', async () => {
     const services: TestService[] = []
     for (const _ of [1, 2, 3]) services.push(await start())
     await Promise.all(services.map((service, index) => service.connect(`r${index}`)))

@@ -84,7 +84,7 @@ const refreshWith = async (...steps: Scripted[]): Promise<TokenOutcome> => {
 }
 
 describe('the provider over HTTP', () => {
-  it('exchanges a code with Basic authentication and exactly the form parameters of RFC 6749 §4.1.3', async () => {
+  it('a code exchange uses Basic authentication and exactly the form parameters of RFC 6749 §4.1.3', async () => {
     const tokens = await granted()
     expect(tokens.lifetimeSeconds).toBe(3600)
     const [request] = scripted.requests
@@ -101,7 +101,7 @@ describe('the provider over HTTP', () => {
     ])
   })
 
-  it('refreshes with Basic authentication and exactly the expected form parameters', async () => {
+  it('a refresh request uses Basic authentication and exactly the expected form parameters', async () => {
     const outcome = await refreshWith()
     expect(outcome.kind).toBe('granted')
     const request = scripted.requests[1]
@@ -115,7 +115,7 @@ describe('the provider over HTTP', () => {
     expect(rejectedMembers).toEqual([])
   })
 
-  it('requests a code without a challenge if the provider does not support S256', async () => {
+  it('an authorization request has no PKCE challenge if the provider does not support S256', async () => {
     scripted.knobs.pkce = false
     await reopen()
     expect(await provider.usesPkce()).toBe(false)
@@ -131,7 +131,7 @@ describe('the provider over HTTP', () => {
     expect((await authorize()).kind).toBe('granted')
   })
 
-  it('exchanges a code that another application requested, and accepts any nonce in its id token', async () => {
+  it('the provider adapter exchanges a code that another application requested, and accepts any nonce in the id token', async () => {
     const at = new URL('http://x/?nonce=of-the-application')
     const code = new Secret(scripted.authorize(at))
     expect((await provider.exchangeCode({ code, codeVerifier: null, nonce: null })).kind).toBe(
@@ -140,7 +140,7 @@ describe('the provider over HTTP', () => {
   })
 
   it.each([':%+/= secret', 'ünïcödé', 'a&b=c#d?e', '-_.~!*()'])(
-    'encodes the client secret %s in the Basic header so that the provider decodes it',
+    'the Basic header encodes the client secret %s so that the provider decodes it',
     async (secret) => {
       scripted.knobs.secrets = [secret]
       await reopen([secret])
@@ -148,7 +148,7 @@ describe('the provider over HTTP', () => {
     },
   )
 
-  it('applies one deadline to the requests with all client secrets', async () => {
+  it('one deadline applies to the requests with all client secrets together', async () => {
     await reopen(['wrong', 'wrong as well'], 1_500)
     scripted.knobs.secrets = ['another']
     scripted.knobs.latencyMs = 1_000
@@ -156,7 +156,7 @@ describe('the provider over HTTP', () => {
     expect(await provider.refresh(new Secret('any'))).toMatchObject({ kind: 'unknown' })
   })
 
-  it('tries the client secrets in order, and begins later requests with the accepted secret', async () => {
+  it('a refresh tries the client secrets in order, and later requests begin with the accepted secret', async () => {
     await reopen(['the-new-secret', CLIENT_SECRET])
     const { refreshToken } = await granted()
     expect(scripted.requests).toHaveLength(2)
@@ -164,7 +164,7 @@ describe('the provider over HTTP', () => {
     expect(scripted.requests).toHaveLength(3)
   })
 
-  it('sends a revocation as JSON, not as a form, under the intuit profile', async () => {
+  it('under the intuit profile, a revocation is sent as JSON and not as a form', async () => {
     const { refreshToken } = await granted()
     expect(await provider.revoke(refreshToken as Secret)).toBe(true)
     scripted.knobs.revocationStatus = 415
@@ -176,7 +176,7 @@ describe('the provider over HTTP', () => {
     ])
   })
 
-  it('sends a revocation as a form, not as JSON, under the generic profile (RFC 7009 §2.1)', async () => {
+  it('under the generic profile, a revocation is sent as a form and not as JSON (RFC 7009 §2.1)', async () => {
     await reopen(undefined, undefined, generic)
     const { refreshToken } = await granted()
     expect(await provider.revoke(refreshToken as Secret)).toBe(true)
@@ -189,7 +189,7 @@ describe('the provider over HTTP', () => {
     expect(scripted.revocations).toEqual([form, form])
   })
 
-  it('accepts 204 as a confirmed revocation, and tries the next client secret only after a 401', async () => {
+  it('a revocation counts as confirmed after a 204, and is repeated with the next client secret only after a 401', async () => {
     await reopen([CLIENT_SECRET, 'another'])
     const { refreshToken } = await granted()
     scripted.knobs.revocationStatus = 204
@@ -203,7 +203,7 @@ describe('the provider over HTTP', () => {
   })
 
   it.each([
-    ['takes a 400 without a body as a grant that was revoked before', 400, '', true],
+    ['concludes from a 400 without a body that the grant was revoked before', 400, '', true],
     [
       'does not take a 400 with a body as a confirmation',
       400,
@@ -218,7 +218,7 @@ describe('the provider over HTTP', () => {
     expect(await provider.revoke(refreshToken as Secret)).toBe(confirmed)
   })
 
-  it('requests the hard expiry under the intuit profile only', async () => {
+  it('only under the intuit profile does a refresh request the hard expiry of the grant', async () => {
     await granted()
     await reopen(undefined, undefined, generic)
     await granted()
@@ -248,12 +248,12 @@ const later = new Date(Date.now() + 90_000).toUTCString()
 /** Responses of a token endpoint to a refresh, and the outcome of each. */
 const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[] = [
   [
-    'a login page with 200',
+    'a login page with status 200',
     { body: html, headers: { 'Content-Type': 'text/html' } },
     { kind: 'unknown', status: 200, body: html },
   ],
-  ['an empty body with 200', body(''), { kind: 'unknown' }],
-  ['null', body('null'), { kind: 'unknown' }],
+  ['an empty body with status 200', body(''), { kind: 'unknown' }],
+  ['the JSON value null', body('null'), { kind: 'unknown' }],
   ['an array', body('[]'), { kind: 'unknown' }],
   ['a JSON string', body('"x"'), { kind: 'unknown' }],
   ['a number', body('0'), { kind: 'unknown' }],
@@ -263,7 +263,7 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
     { kind: 'unknown', body: '{"access_token":"[redacted]' },
   ],
   [
-    'an XML fault with 200',
+    'an XML fault with status 200',
     { body: '<Fault type="SERVICE"/>', headers: { 'Content-Type': 'application/xml' } },
     { kind: 'unknown', status: 200 },
   ],
@@ -327,12 +327,12 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
   ['tokens in the member __proto__', body(`{"__proto__":${grantText}}`), { kind: 'unknown' }],
   ['an access token of 40 kB', members({ access_token: 'a'.repeat(40_000) }), { kind: 'unknown' }],
   [
-    'invalid_grant with 200',
+    'the error invalid_grant with status 200',
     body({ error: 'invalid_grant' }),
     { kind: 'refused', error: 'invalid_grant', body: '{"error":"invalid_grant"}' },
   ],
   [
-    'invalid_grant with 200 beside tokens',
+    'the error invalid_grant with status 200 beside tokens',
     body({ ...grant, error: 'invalid_grant' }),
     { kind: 'refused', error: 'invalid_grant' },
   ],
@@ -399,7 +399,7 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
     { kind: 'granted' },
   ],
   [
-    'invalid_grant',
+    'the error invalid_grant',
     { status: 400, body: '{"error":"invalid_grant"}' },
     {
       kind: 'refused',
@@ -410,22 +410,22 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
     },
   ],
   [
-    'invalid_grant with 401',
+    'the error invalid_grant with status 401',
     { status: 401, body: '{"error":"invalid_grant"}' },
     { kind: 'refused', error: 'invalid_grant' },
   ],
   [
-    'invalid_client',
+    'the error invalid_client',
     { status: 400, body: '{"error":"invalid_client"}' },
     { kind: 'client_refused' },
   ],
   [
-    'a 401 with a Basic challenge and an empty body',
+    'a response with status 401 with a Basic challenge and an empty body',
     { status: 401, body: '', headers: { 'WWW-Authenticate': 'Basic realm="x"' } },
     { kind: 'client_refused' },
   ],
   [
-    'a 401 with a Basic challenge after another one',
+    'a response with status 401 with a Basic challenge after another one',
     {
       status: 401,
       body: '{}',
@@ -434,7 +434,7 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
     { kind: 'client_refused' },
   ],
   [
-    'invalid_grant with 401 and a Basic challenge',
+    'the error invalid_grant with status 401 and a Basic challenge',
     {
       status: 401,
       body: '{"error":"invalid_grant"}',
@@ -442,24 +442,28 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
     },
     { kind: 'refused', error: 'invalid_grant' },
   ],
-  ['an empty 401 without a challenge', { status: 401, body: '' }, { kind: 'unknown', status: 401 }],
   [
-    'a 401 with a Bearer challenge',
+    'an empty response with status 401 and without a challenge',
+    { status: 401, body: '' },
+    { kind: 'unknown', status: 401 },
+  ],
+  [
+    'a response with status 401 with a Bearer challenge',
     { status: 401, body: '', headers: { 'WWW-Authenticate': 'Bearer realm="Basic"' } },
     { kind: 'unknown', status: 401 },
   ],
   [
-    'a 401 whose error code is not one of RFC 6749',
+    'a response with status 401 whose error code is not one of RFC 6749',
     { status: 401, body: '{"error":"invalid_code"}' },
     { kind: 'unknown', status: 401 },
   ],
   [
-    'unauthorized_client with 401',
+    'the error unauthorized_client with status 401',
     { status: 401, body: '{"error":"unauthorized_client"}' },
     { kind: 'refused', error: 'unauthorized_client' },
   ],
   [
-    'invalid_scope',
+    'the error invalid_scope',
     { status: 400, body: '{"error":"invalid_scope"}' },
     { kind: 'refused', error: 'invalid_scope' },
   ],
@@ -480,7 +484,7 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
     },
   ],
   [
-    'an XML fault with 400',
+    'an XML fault with status 400',
     { status: 400, body: '<Fault type="AUTHENTICATION"/>' },
     { kind: 'refused', error: 'http_400', body: '<Fault type="AUTHENTICATION"/>' },
   ],
@@ -494,39 +498,47 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
     { status: 400, body: '{"error":"a\\"b\\r\\n"}' },
     { kind: 'refused', error: 'http_400' },
   ],
-  ['a 404 page', { status: 404, body: html }, { kind: 'refused', error: 'http_404' }],
   [
-    '429 with Retry-After in seconds',
+    'an HTML page with status 404',
+    { status: 404, body: html },
+    { kind: 'refused', error: 'http_404' },
+  ],
+  [
+    'status 429 with Retry-After in seconds',
     { status: 429, body: '', headers: { 'Retry-After': '30' } },
     { kind: 'throttled', retryAfterMs: 30_000 },
   ],
   [
-    '429 with Retry-After as a date',
+    'status 429 with Retry-After as a date',
     { status: 429, body: '', headers: { 'Retry-After': later } },
     { kind: 'throttled', retryAfterMs: expect.any(Number) },
   ],
   [
-    '429 with a malformed Retry-After',
+    'status 429 with a malformed Retry-After',
     { status: 429, body: '', headers: { 'Retry-After': 'soon' } },
     { kind: 'throttled', retryAfterMs: null },
   ],
   [
-    '429 with an XML fault',
+    'status 429 with an XML fault',
     { status: 429, body: '<Fault type="SERVICE"/>' },
     { kind: 'throttled', retryAfterMs: null },
   ],
-  ['503', { status: 503, body: 'down' }, { kind: 'unknown', status: 503, body: 'down' }],
+  ['status 503', { status: 503, body: 'down' }, { kind: 'unknown', status: 503, body: 'down' }],
   [
-    '503 with Retry-After',
+    'status 503 with Retry-After',
     { status: 503, body: '', headers: { 'Retry-After': '7' } },
     { kind: 'throttled', retryAfterMs: 7_000 },
   ],
   [
-    '429 with Retry-After as a date in the past',
+    'status 429 with Retry-After as a date in the past',
     { status: 429, body: '', headers: { 'Retry-After': 'Tue, 01 Jan 2019 00:00:00 GMT' } },
     { kind: 'throttled', retryAfterMs: 0 },
   ],
-  ['429 without Retry-After', { status: 429, body: '' }, { kind: 'throttled', retryAfterMs: null }],
+  [
+    'status 429 without Retry-After',
+    { status: 429, body: '' },
+    { kind: 'throttled', retryAfterMs: null },
+  ],
   ...[408, 425, 502, 504, 599].map(
     (status): readonly [string, Scripted, Record<string, unknown>] => [
       `${status}`,
@@ -534,7 +546,11 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
       { kind: 'unknown', status, body: 'try again' },
     ],
   ),
-  ['a 500', { status: 500, body: '{"error":"server_error"}' }, { kind: 'unknown', status: 500 }],
+  [
+    'status 500',
+    { status: 500, body: '{"error":"server_error"}' },
+    { kind: 'unknown', status: 500 },
+  ],
   [
     'a redirect',
     { status: 307, body: '', headers: { Location: 'http://127.0.0.1:1/evil' } },
@@ -600,17 +616,20 @@ const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[]
 ]
 
 describe('a response of the token endpoint to a refresh', () => {
-  it.each(answers)('classifies a response by status and body: %s', async (_, step, expected) => {
-    await reopen(undefined, step.latencyMs === undefined ? 2_000 : 200)
-    const outcome = await refreshWith(step)
-    expect(outcome).toMatchObject(expected)
-    // The provider got one POST for the code exchange and one for the refresh, so openid-client did not retry.
-    expect(scripted.requests).toHaveLength(2)
-    expect(JSON.stringify(outcome)).not.toMatch(/at-secr|rt-[0-9a-f]{8}/)
-  })
+  it.each(answers)(
+    'the provider adapter classifies a refresh response by status and body: %s',
+    async (_, step, expected) => {
+      await reopen(undefined, step.latencyMs === undefined ? 2_000 : 200)
+      const outcome = await refreshWith(step)
+      expect(outcome).toMatchObject(expected)
+      // The provider got one POST for the code exchange and one for the refresh, so openid-client did not retry.
+      expect(scripted.requests).toHaveLength(2)
+      expect(JSON.stringify(outcome)).not.toMatch(/at-secr|rt-[0-9a-f]{8}/)
+    },
+  )
 
   it.each([301, 302, 303, 307, 308])(
-    'does not follow a redirect with status %d',
+    'the provider adapter does not follow a redirect with status %d',
     async (status) => {
       let connections = 0
       const evil = createServer((socket) => {
@@ -626,7 +645,7 @@ describe('a response of the token endpoint to a refresh', () => {
     },
   )
 
-  it('reports never_sent if no server listens at the token endpoint', async () => {
+  it('a refresh has the outcome never_sent if no server listens at the token endpoint', async () => {
     const { refreshToken } = await granted()
     await scripted[Symbol.asyncDispose]()
     expect(await provider.refresh(refreshToken as Secret)).toMatchObject({
@@ -636,7 +655,7 @@ describe('a response of the token endpoint to a refresh', () => {
     scripted = await startScriptedProvider()
   })
 
-  it('reports never_sent until the discovery document was fetched once', async () => {
+  it('a refresh has the outcome never_sent until the discovery document was fetched once', async () => {
     scripted.knobs.discoveryStatus = 500
     await reopen()
     expect(await provider.refresh(new Secret('rt-x'))).toMatchObject({ kind: 'never_sent' })
@@ -650,7 +669,7 @@ describe('a response of the token endpoint to a refresh', () => {
     )
   })
 
-  it('aborts a slow response at the deadline even if bytes still arrive', async () => {
+  it('the provider adapter aborts a slow response at the deadline even if bytes still arrive', async () => {
     await reopen(undefined, 300)
     const sockets = new Set<Socket>()
     let dripped = 0
@@ -711,7 +730,7 @@ describe('the id token of a code exchange', () => {
     ['two different realm claims', 'realmid', claims({ realmid: '1', realmId: '2' })],
     ['a number as realm claim', 'realmid', claims({ realmid: 9_341_453_908_059_000 })],
   ])(
-    'rejects a code exchange whose id token has %s, and names the member %s',
+    'the provider adapter rejects a code exchange whose id token has %s, and names the member %s',
     async (_, member, knobs) => {
       Object.assign(scripted.knobs, knobs)
       const outcome = await authorize()
@@ -725,24 +744,24 @@ describe('the id token of a code exchange', () => {
     ['two audiences and the azp of this client', () => ({ aud: [CLIENT_ID, 'b'], azp: CLIENT_ID })],
     ['an expiry 10 seconds ago', (nowSeconds) => ({ exp: nowSeconds - 10 })],
     ['an issue time 60 seconds ahead', (nowSeconds) => ({ iat: nowSeconds + 60 })],
-  ])('accepts a code exchange whose id token has %s', async (_, claimsAt) => {
+  ])('the provider adapter accepts a code exchange whose id token has %s', async (_, claimsAt) => {
     scripted.knobs.idTokenClaims = claimsAt(Math.floor(Date.now() / 1_000))
     expect((await authorize()).kind).toBe('granted')
   })
 
   it.each(['realmid', 'realmId', 'RealmID'])(
-    'reads the realm from the claim %s of an id token',
+    'the provider adapter reads the realm from the claim %s of an id token',
     async (claim) => {
       scripted.knobs.idTokenClaims = { [claim]: '9341453908059889' }
       expect((await granted()).realm).toBe('9341453908059889')
     },
   )
 
-  it('returns no realm for an id token without a realm claim', async () => {
+  it('the provider adapter returns no realm for an id token without a realm claim', async () => {
     expect((await granted()).realm).toBeNull()
   })
 
-  it('rejects a code exchange if the signature of its id token does not verify', async () => {
+  it('the provider adapter rejects a code exchange if the signature of the id token does not verify', async () => {
     const url = await provider.authorizationUrl({
       state: 's',
       nonce: 'n',
@@ -759,7 +778,7 @@ describe('the id token of a code exchange', () => {
   it.each([
     ['without an id token', undefined],
     ['with an empty id token', ''],
-  ])('rejects a code exchange %s', async (_, id_token) => {
+  ])('the provider adapter rejects a code exchange %s', async (_, id_token) => {
     scripted.script(members({ id_token }))
     expect(await authorize()).toMatchObject({ kind: 'invalid_id_token', member: 'id_token' })
   })
@@ -774,7 +793,7 @@ describe('the nonce of an id token', () => {
     ['intuit', intuit, listsNone],
     ['intuit', intuit, {}],
   ])(
-    'accepts an id token without a nonce under the %s profile if the discovery document does not list the claim',
+    'the provider adapter accepts an id token without a nonce under the %s profile if the discovery document does not list the claim',
     async (...row) => {
       const [, profile, metadata] = row
       Object.assign(scripted.knobs, { echoesNonce: false, metadata })
@@ -786,24 +805,30 @@ describe('the nonce of an id token', () => {
   it.each([
     ['the discovery document lists the claim', intuit, listsNonce],
     ['the profile requires the nonce', generic, listsNone],
-  ])('rejects an id token without a nonce if %s', async (_, profile, metadata) => {
-    Object.assign(scripted.knobs, { echoesNonce: false, metadata })
-    await reopen(undefined, undefined, profile)
-    expect(await authorize()).toMatchObject({ kind: 'invalid_id_token', member: 'nonce' })
-  })
+  ])(
+    'the provider adapter rejects an id token without a nonce if %s',
+    async (_, profile, metadata) => {
+      Object.assign(scripted.knobs, { echoesNonce: false, metadata })
+      await reopen(undefined, undefined, profile)
+      expect(await authorize()).toMatchObject({ kind: 'invalid_id_token', member: 'nonce' })
+    },
+  )
 
   it.each([
     ['intuit', intuit],
     ['generic', generic],
-  ])('rejects an id token with another nonce under the %s profile', async (_, profile) => {
-    scripted.knobs.metadata = listsNone
-    await reopen(undefined, undefined, profile)
-    expect((await authorize()).kind).toBe('granted')
-    scripted.knobs.idTokenClaims = { nonce: 'of another request' }
-    expect(await authorize()).toMatchObject({ kind: 'invalid_id_token', member: 'nonce' })
-  })
+  ])(
+    'the provider adapter rejects an id token with another nonce under the %s profile',
+    async (_, profile) => {
+      scripted.knobs.metadata = listsNone
+      await reopen(undefined, undefined, profile)
+      expect((await authorize()).kind).toBe('granted')
+      scripted.knobs.idTokenClaims = { nonce: 'of another request' }
+      expect(await authorize()).toMatchObject({ kind: 'invalid_id_token', member: 'nonce' })
+    },
+  )
 
-  it('sends a nonce in the authorization request although the discovery document does not list the claim', async () => {
+  it('an authorization request has a nonce even if the discovery document does not list the claim nonce', async () => {
     scripted.knobs.metadata = listsNone
     await reopen()
     const request = { state: 's', nonce: 'n', codeVerifier: new Secret('v'.repeat(43)) }
@@ -819,7 +844,7 @@ describe('the signing keys of the provider', () => {
     ['an HTML page', { jwks: '<html>' }],
     ['a set without a usable key', { jwks: { keys: [{ use: 'sig' }, 7, null] } }],
   ])(
-    'sends no code exchange if the JWKS is %s, because the id token could not be verified',
+    'the provider adapter sends no code exchange if the JWKS is %s, because it could not verify the id token',
     async (_, knobs) => {
       Object.assign(scripted.knobs, knobs)
       await reopen()
@@ -835,20 +860,20 @@ describe('the signing keys of the provider', () => {
     },
   )
 
-  it('ignores unusable keys in the JWKS (RFC 7517 §5)', async () => {
+  it('unusable keys in the JWKS are ignored (RFC 7517 §5)', async () => {
     const { keys } = scripted.knobs.jwks as { keys: unknown[] }
     scripted.knobs.jwks = { keys: [{ use: 'sig' }, 7, ...keys] }
     await reopen()
     expect((await authorize()).kind).toBe('granted')
   })
 
-  it('fetches the JWKS again for an id token signed with an unknown key', async () => {
+  it('an id token that is signed with an unknown key makes the provider adapter fetch the JWKS again', async () => {
     await granted()
     scripted.rotateKey()
     expect((await authorize()).kind).toBe('granted')
   })
 
-  it('drops only the id token of a refresh if the JWKS is unavailable', async () => {
+  it('a refresh without an available JWKS drops only the id token, and returns the new token pair', async () => {
     const { refreshToken } = await granted()
     scripted.knobs.jwksStatus = 500
     scripted.rotateKey()
@@ -883,23 +908,26 @@ describe('a discovery document', () => {
       'authorization_response_iss_parameter_supported is malformed',
       { authorization_response_iss_parameter_supported: 'yes' },
     ],
-  ])('rejects a discovery document with the reason that %s', async (problem, metadata) => {
-    scripted.knobs.metadata = metadata
-    await reopen()
-    expect((await provider.refresh(new Secret('rt-x'))).kind).toBe('never_sent')
-    expect(health.report().dependencies['provider']).toMatchObject({
-      status: 'down',
-      reason: expect.stringContaining(problem),
-    })
-    const request = { state: 's', nonce: 'n', codeVerifier: new Secret('v'.repeat(43)) }
-    await expect(provider.authorizationUrl(request)).rejects.toMatchObject({
-      code: 'provider_unavailable',
-      message: expect.stringContaining(problem),
-    })
-    expect(scripted.requests).toHaveLength(0)
-  })
+  ])(
+    'the provider adapter rejects a discovery document, and gives the reason that %s',
+    async (problem, metadata) => {
+      scripted.knobs.metadata = metadata
+      await reopen()
+      expect((await provider.refresh(new Secret('rt-x'))).kind).toBe('never_sent')
+      expect(health.report().dependencies['provider']).toMatchObject({
+        status: 'down',
+        reason: expect.stringContaining(problem),
+      })
+      const request = { state: 's', nonce: 'n', codeVerifier: new Secret('v'.repeat(43)) }
+      await expect(provider.authorizationUrl(request)).rejects.toMatchObject({
+        code: 'provider_unavailable',
+        message: expect.stringContaining(problem),
+      })
+      expect(scripted.requests).toHaveLength(0)
+    },
+  )
 
-  it('names every wrong member of a discovery document in one reason', async () => {
+  it('the error for a discovery document names each of its wrong members', async () => {
     scripted.knobs.metadata = { issuer: undefined, token_endpoint: 7, claims_supported: 'sub' }
     await reopen()
     await provider.refresh(new Secret('rt-x'))
@@ -909,7 +937,7 @@ describe('a discovery document', () => {
     })
   })
 
-  it('accepts a discovery document with unknown members and without the optional ones', async () => {
+  it('the provider adapter accepts a discovery document with unknown members and without the optional ones', async () => {
     scripted.knobs.metadata = {
       subject_types_supported: undefined,
       response_types_supported: undefined,
@@ -923,7 +951,7 @@ describe('a discovery document', () => {
 })
 
 describe('an invalid id token of a refresh', () => {
-  it('drops an invalid id token of a refresh and keeps the new token pair', async () => {
+  it('a refresh drops an invalid id token, and returns the new token pair', async () => {
     const { refreshToken } = await granted()
     scripted.knobs.idTokenClaims = { aud: 'another' }
     const outcome = await provider.refresh(refreshToken as Secret)

@@ -42,7 +42,7 @@ credentialStoreContract('Redis', {
 })
 
 describe('a credential in Redis', () => {
-  it('stores a credential as a hash with the documented fields, encrypted secrets and no expiry', async () => {
+  it('the Redis store keeps a credential as a hash with the documented fields, encrypted secrets and no expiry', async () => {
     const { redis, store } = await openUsable()
     await store.put(grantOf('ACC-9341453908059889', 'canary'), 1, auditContextOf('granted'))
     const stored = await redis.hgetall('ACC-9341453908059889')
@@ -61,7 +61,7 @@ describe('a credential in Redis', () => {
     expect(await redis.zscore('credentials:due', 'ACC-9341453908059889')).toBe('1')
   })
 
-  it('stores an absent secret as the empty string, and reads it as null', async () => {
+  it('the Redis store writes an absent secret as the empty string, and reads it as null', async () => {
     const { redis, store } = await openUsable()
     await store.put(
       { ...grantOf('ACC-1', 'canary'), idToken: null, environment: '' },
@@ -85,7 +85,7 @@ describe('a credential in Redis', () => {
         redis.hset('ACC-2', 'Authenticator', (await redis.hget('ACC-2', 'RefreshToken')) ?? ''),
     ],
     [
-      'sealed for another version',
+      'encrypted for another version',
       async ({ redis }: TestRedis) => redis.hset('ACC-2', 'Version', '2'),
     ],
     [
@@ -109,18 +109,25 @@ describe('a credential in Redis', () => {
           ((await redis.hget('ACC-2', 'Authenticator')) ?? '').slice(0, 40),
         ),
     ],
-  ])('rejects a record with an envelope %s, and releases its lease', async (_, tamper) => {
-    const opened = await openUsable()
-    await opened.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
-    await opened.store.put(grantOf('ACC-2', 'canary'), 1, auditContextOf('granted'))
-    await tamper(opened)
-    await expect(opened.store.get('ACC-2')).rejects.toBeInstanceOf(DecryptionError)
-    await expect(opened.store.acquire('ACC-2', 'a', 60_000)).rejects.toBeInstanceOf(DecryptionError)
-    await expect(opened.store.acquire('ACC-2', 'b', 60_000)).rejects.toBeInstanceOf(DecryptionError)
-    expect((await opened.store.get('ACC-1'))?.version).toBe(1)
-  })
+  ])(
+    'the Redis store rejects a record whose encrypted secret was %s, and releases the lease of the record',
+    async (_, tamper) => {
+      const opened = await openUsable()
+      await opened.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
+      await opened.store.put(grantOf('ACC-2', 'canary'), 1, auditContextOf('granted'))
+      await tamper(opened)
+      await expect(opened.store.get('ACC-2')).rejects.toBeInstanceOf(DecryptionError)
+      await expect(opened.store.acquire('ACC-2', 'a', 60_000)).rejects.toBeInstanceOf(
+        DecryptionError,
+      )
+      await expect(opened.store.acquire('ACC-2', 'b', 60_000)).rejects.toBeInstanceOf(
+        DecryptionError,
+      )
+      expect((await opened.store.get('ACC-1'))?.version).toBe(1)
+    },
+  )
 
-  it('grants the relay lease to one replica at a time', async () => {
+  it('the Redis store grants the lease for publishing events to one replica at a time', async () => {
     const { store } = await openUsable()
     await store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
     await store.audit(10)
@@ -145,7 +152,7 @@ describe('the key ring of a credential store in Redis', () => {
       return state.reason
     })
 
-  it('rejects a key ring that did not encrypt the records, and keeps the stored key check values', async () => {
+  it('the Redis store rejects a key ring that did not encrypt the records, and keeps the stored key check values', async () => {
     const right = await open(ring(keyText('k1')))
     await usable(right)
     await right.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
@@ -170,7 +177,7 @@ describe('the key ring of a credential store in Redis', () => {
     expect(await right.redis.hgetall('credentials:canary')).toEqual(before)
   })
 
-  it('encrypts with a new first key, and decrypts older records with the second key', async () => {
+  it('the Redis store encrypts with a new first key, and decrypts older records with the second key', async () => {
     const before = await open(ring(keyText('k1')))
     await usable(before)
     await before.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
@@ -194,7 +201,7 @@ describe('unexpected data in Redis', () => {
     return { items, head }
   }
 
-  it('fills a page of the list although a name has no record', async () => {
+  it('a list page of the Redis store is filled even if one of the names has no record', async () => {
     const opened = await openUsable()
     for (const realm of ['1', '2', '3', '4'])
       await opened.store.put(grantOf(`ACC-${realm}`, 'x'), 1, auditContextOf('granted'))
@@ -203,7 +210,7 @@ describe('unexpected data in Redis', () => {
     expect(page.map(({ name }) => name)).toEqual(['ACC-1', 'ACC-3'])
   })
 
-  it('never reuses a fencing token after a failover in which the newest fencing tokens were lost', async () => {
+  it('the Redis store never reuses a fencing token, even after a failover that lost the newest fencing tokens', async () => {
     const { redis, store } = await openUsable()
     await store.put(grantOf('ACC-1', 'x'), 1, auditContextOf('granted'))
     const [record, counter] = [
@@ -223,7 +230,7 @@ describe('unexpected data in Redis', () => {
     expect(await fence()).toBeGreaterThan(before)
   })
 
-  it('audits an outbox entry that cannot be parsed as unreadable, and continues with the next entry', async () => {
+  it('the audit log records an outbox entry that cannot be parsed as unreadable, and continues with the next entry', async () => {
     const opened = await openUsable()
     await opened.redis.xadd('credentials:outbox', '*', 'entry', 'not json')
     await opened.redis.xadd('credentials:outbox', '*', 'another', '{}')
@@ -234,7 +241,7 @@ describe('unexpected data in Redis', () => {
     expect(outbox.map(({ events }) => events.length)).toEqual([0, 0, 1])
   })
 
-  it('continues the audit log after its last entry if the stored head was deleted', async () => {
+  it('the audit log continues after its last entry if the stored head was deleted', async () => {
     const opened = await openUsable()
     await opened.store.record(factsOf(3))
     await auditAll(opened)
@@ -245,14 +252,14 @@ describe('unexpected data in Redis', () => {
     expect(head.Seq).toBe(4)
   })
 
-  it('appends 40,000 outstanding audit entries in script calls of a size that Redis accepts', async () => {
+  it('the Redis store appends 40,000 outstanding audit entries in script calls of a size that Redis accepts', async () => {
     const opened = await openUsable()
     for (let n = 0; n < 4; n += 1) await opened.store.record(factsOf(10_000))
     while ((await opened.store.audit(500)) > 0);
     expect((await opened.store.readAudit(0, 1)).head.Seq).toBe(40_000)
   })
 
-  it('stores audit entries only once if they are recorded again after a lost reply', async () => {
+  it('an audit entry is stored only once if it is recorded again after a lost reply', async () => {
     const opened = await openUsable()
     for (const id of ['one', 'one', 'two']) await opened.store.record(factsOf(1), id)
     expect((await auditAll(opened)).items).toHaveLength(2)
@@ -260,7 +267,7 @@ describe('unexpected data in Redis', () => {
 })
 
 describe('the credential store while Redis is unavailable', () => {
-  it('fails a call at once with store_unavailable', async () => {
+  it('a call of the Redis store fails at once with store_unavailable while Redis is unavailable', async () => {
     const nowhere = await openTestRedis({ keys: testKeys(), url: 'redis://127.0.0.1:1' })
     await expect(nowhere.store.get('ACC-1')).rejects.toMatchObject({ code: 'store_unavailable' })
     await expect(nowhere.authorizations.isStateUsed('x')).rejects.toMatchObject({

@@ -46,7 +46,7 @@ function fixture() {
 }
 
 describe('the opener of records', () => {
-  it('decrypts a record once until the record changes', () => {
+  it('a record is decrypted only once until it changes', () => {
     const { open, valuesOf, decryptions } = fixture()
     const first = valuesOf(1)
     expect(open(NAME, first)).toBe(open(NAME, [...first]))
@@ -55,7 +55,7 @@ describe('the opener of records', () => {
     expect(decryptions()).toBe(2)
   })
 
-  it('rejects a record whose plain fields were changed, although it has opened the record before', () => {
+  it('a record whose plain fields were changed is rejected, even if it was decrypted before', () => {
     const { open, valuesOf } = fixture()
     const values = valuesOf(1)
     open(NAME, values)
@@ -64,14 +64,14 @@ describe('the opener of records', () => {
     expect(open(NAME, values)?.version).toBe(1)
   })
 
-  it('rejects the record under another name', () => {
+  it('a record that is read under another name is rejected', () => {
     const { open, valuesOf } = fixture()
     const values = valuesOf(1)
     open(NAME, values)
     expect(() => open('ACC-2', values)).toThrow(DecryptionError)
   })
 
-  it('returns null for a record that was removed', () => {
+  it('a record that was removed is returned as null', () => {
     const { open, valuesOf } = fixture()
     open(NAME, valuesOf(1))
     expect(

@@ -52,7 +52,7 @@ async function leased(): Promise<LeasedCredential> {
 }
 
 describe('credential store on a Redis that rejects writes because its memory is full', () => {
-  it('commits a rotated token pair with its audit entry, and clears intent and lease', async () => {
+  it('a Redis with full memory still commits a rotated token pair with its audit entry, and clears intent and lease', async () => {
     const { store, redis } = opened
     await store.put(grantOf(NAME, 'one'), START, auditContextOf('granted'))
     const { lease } = await leased()
@@ -66,7 +66,7 @@ describe('credential store on a Redis that rejects writes because its memory is 
     expect(await redis.xlen('credentials:outbox')).toBe(2)
   })
 
-  it('stores a new grant although Redis rejects other writes', async () => {
+  it('a Redis with full memory still stores a new grant, although it rejects other writes', async () => {
     const { store } = opened
     await fillMemory()
     const grant = grantOf(NAME, 'one')
@@ -76,7 +76,7 @@ describe('credential store on a Redis that rejects writes because its memory is 
     expect((await store.get(NAME))?.accessToken?.reveal()).toBe('access two')
   })
 
-  it('sends no refresh token if the intent cannot be stored', async () => {
+  it('no refresh token is sent if the intent of the refresh cannot be stored', async () => {
     const { store } = opened
     await store.put(grantOf(NAME, 'one'), START, auditContextOf('granted'))
     const { lease } = await leased()

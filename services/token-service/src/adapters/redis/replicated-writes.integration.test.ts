@@ -40,7 +40,7 @@ async function open(setting: number | undefined, url = pair.address.url) {
 }
 
 describe('the number of replicas that must acknowledge a write', () => {
-  it('is min-replicas-to-write of the server if REDIS_REPLICAS is not set, read again on each reconnect', async () => {
+  it('if REDIS_REPLICAS is not set, the server setting min-replicas-to-write applies, and is read again on each reconnect', async () => {
     await pair.primary.config('SET', 'min-replicas-to-write', '1')
     const { redis, writes } = await open(undefined)
     expect(await writes.replicas()).toBe(1)
@@ -49,12 +49,12 @@ describe('the number of replicas that must acknowledge a write', () => {
     await eventually(async () => expect(await writes.replicas()).toBe(0))
   })
 
-  it('is REDIS_REPLICAS if it is set', async () => {
+  it('REDIS_REPLICAS takes precedence over the server setting min-replicas-to-write', async () => {
     await pair.primary.config('SET', 'min-replicas-to-write', '1')
     expect(await (await open(0)).writes.replicas()).toBe(0)
   })
 
-  it('is 0 if the account may not read the settings of the server', async () => {
+  it('no write waits for replicas if the Redis account may not read the server settings', async () => {
     await pair.primary.config('SET', 'min-replicas-to-write', '1')
     const password = randomBytes(8).toString('hex')
     const rules = ['on', `>${password}`, '~*', '+@all', '-config']
@@ -67,7 +67,7 @@ describe('the number of replicas that must acknowledge a write', () => {
 })
 
 describe('writes that replicas must acknowledge', () => {
-  it('share a WAIT if they are made while another WAIT is in flight', async () => {
+  it('replicated writes share one WAIT command if they are made while another WAIT is in flight', async () => {
     const { writes } = await open(1)
     const waits = async (): Promise<number> =>
       Number(/cmdstat_wait:calls=(\d+)/.exec(await pair.primary.info('commandstats'))?.[1] ?? 0)
@@ -80,7 +80,7 @@ describe('writes that replicas must acknowledge', () => {
     expect(await pair.replica.get('key 99')).toBe('1')
   })
 
-  it('use a connection of their own, which is not opened if no replica is required', async () => {
+  it('replicated writes use a connection of their own, which is not opened if no replica is required', async () => {
     const replicated = await open(1)
     await replicated.writes.run((redis) => redis.set('any', '1'))
     expect(await replicated.connections()).toBe(2)
@@ -89,7 +89,7 @@ describe('writes that replicas must acknowledge', () => {
     expect(await direct.connections()).toBe(1)
   })
 
-  it('fail one by one if the server rejects some of them', async () => {
+  it('if the server rejects some of several replicated writes, only those writes fail', async () => {
     const { writes } = await open(1)
     await pair.primary.set('text', 'text')
     const results = await Promise.allSettled([
