@@ -741,7 +741,7 @@ describe('the credential routes', () => {
         authorization.slice(6),
       ]),
     ].filter((secret) => secret !== null && secret !== '')
-    expect(log).toContain('"msg":"refresh"')
+    expect(log).toContain('"msg":"credential refresh ended"')
     for (const secret of secrets) expect(log).not.toContain(secret)
     // Checks that the search itself finds a token in a text that contains one.
     expect(`${log}${token}`).toContain(token)

@@ -111,9 +111,17 @@ export const reference = Config
 export type TokenServiceConfig = z.output<typeof EmbeddedConfig>
 export type Config = z.output<typeof Config>
 
-/** @throws {ConfigError} The message names every invalid setting and contains no value of a setting. */
+/**
+ * Reads the settings of token-service.
+ *
+ * @throws {ConfigError} if a setting is invalid. The message names every invalid setting and contains no value.
+ */
 export const readConfig = (env: Environment = process.env): Config => parseConfig(Config, env)
 
-/** @throws {ConfigError} The message names every invalid setting and contains no value of a setting. */
+/**
+ * Reads the settings of an embedded token-service.
+ *
+ * @throws {ConfigError} if a setting is invalid. The message names every invalid setting and contains no value.
+ */
 export const readEmbeddedConfig = (env: Environment): TokenServiceConfig =>
   parseConfig(EmbeddedConfig, env)

@@ -1,4 +1,4 @@
-/** The service as a process: invalid settings, a start without backends, memory when idle, and shutdown. */
+/** Runs token-service as an OS process: invalid settings, a start without backends, memory when idle, and shutdown. */
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:net'

@@ -44,9 +44,9 @@ export interface TokenServiceAdapters {
   readonly logger: Logger
   readonly health: Health
   readonly store: CredentialStore
-  /** The connection to `store`, if that may lose its newest writes in a failover. */
+  /** The connection to `store`, if the store may lose its newest writes in a failover. */
   readonly connection?: StoreConnection
-  /** `RESCUE_DIR`; `null` if it is not set. */
+  /** The folder `RESCUE_DIR`; `null` if it is not set. */
   readonly rescue?: RescueFolder | null
   readonly bus: MessageBus
   readonly metrics?: Metrics
@@ -84,7 +84,7 @@ export async function startTokenService(
   // An unavailable store is logged once, by its health check; every other error is logged here.
   const onError = (error: unknown): void => {
     if (hasCode(error, 'store_unavailable') || hasCode(error, 'shutting_down')) return
-    logger.error({ err: error }, 'background work failed')
+    logger.error({ err: error }, 'background task of token-service failed')
   }
 
   await using opened = new AsyncDisposableStack()
@@ -117,7 +117,7 @@ export async function startTokenService(
         counted.countRejectedIdToken()
         logger.warn(
           { member },
-          'id token of a refresh is not valid: the id token is dropped, the token pair is kept',
+          'refresh returned an invalid id token: the id token is dropped, the token pair is kept',
         )
       },
     }),
@@ -201,7 +201,7 @@ export async function startTokenService(
       now,
       sleep,
       notifyOutbox,
-      report: (report) => logger.info(report, 'code exchange'),
+      report: (report) => logger.info(report, 'code exchange ended'),
     }),
   )
   const admission = createExchangeAdmission()
@@ -277,11 +277,12 @@ function logRefresh(logger: Logger, report: RefreshReport): void {
     const remediation =
       'Start token-service again with the same RESCUE_DIR and CREDENTIAL_KEYS. Until then the only copy of the pair is the file.'
     logger.error({ ...report, remediation }, 'rotated token pair written to RESCUE_DIR')
-  } else logger[report.outcome === 'refreshed' ? 'info' : 'warn'](report, 'refresh')
+  } else
+    logger[report.outcome === 'refreshed' ? 'info' : 'warn'](report, 'credential refresh ended')
 }
 
 function logRestoration(logger: Logger, report: RestorationReport): void {
   if (report.outcome === 'restored')
-    logger.warn(report, 'token pair that the store lacked is stored again')
-  else logger.info(report, 'rescued token pair deleted: the store needs it no more')
+    logger.warn(report, 'token pair stored again: the store did not have it')
+  else logger.info(report, 'rescued token pair deleted: the store no longer needs it')
 }

@@ -40,7 +40,7 @@ export interface AuthorizationDeps {
   readonly provider: Pick<Provider, 'authorizationUrl' | 'issuer' | 'usesPkce'>
   /** The requested scopes, space-delimited (RFC 6749 §3.3). */
   readonly scope: string
-  /** The scopes with which the provider's callback names a company; empty if every callback names a company. */
+  /** The scopes that make the provider name a company in its callback; empty if every callback names a company. */
   readonly realmScopes: readonly string[]
   /** The origins that `return_to` may have; `null` allows only http on the loopback interface. */
   readonly returnToOrigins: readonly string[] | null
@@ -49,8 +49,10 @@ export interface AuthorizationDeps {
 
 export interface Authorization {
   /**
-   * Starts an authorization. Nothing is stored, because the state contains the whole request. @throws
-   * {IntegrationError} `invalid_request`, `provider_unavailable`.
+   * Starts an authorization. Nothing is stored, because the state contains the whole request.
+   *
+   * @throws {IntegrationError} `invalid_request` if `returnTo` is not allowed; `provider_unavailable` if the discovery
+   * document or the signing keys have not been fetched yet.
    */
   start(wanted: {
     readonly returnTo: string | null
@@ -67,7 +69,8 @@ export interface Authorization {
   /**
    * Resolves with the decision in a callback, checked against its authorization request.
    *
-   * @throws {IntegrationError} `authorization_invalid`, `realm_mismatch`, `provider_unavailable`
+   * @throws {IntegrationError} `authorization_invalid` if the callback comes from another provider or is incomplete;
+   * `realm_mismatch` if another company was chosen; `provider_unavailable` if the issuer is not known yet.
    */
   decisionOf(callback: Callback, request: AuthorizationRequest): Promise<Decision>
 }
@@ -85,7 +88,7 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
       const request: AuthorizationRequest = {
         expiresAt: now() + AUTHORIZATION_TTL_MS,
         nonce: randomBytes(32).toString('base64url'),
-        // RFC 7636 §4.1: 43 characters.
+        // 43 characters, the shortest code verifier that RFC 7636 §4.1 allows.
         codeVerifier: (await provider.usesPkce()) ? randomBytes(32).toString('base64url') : null,
         realm,
         returnTo,

@@ -26,8 +26,10 @@ export type CompletedAuthorization =
   | { readonly kind: 'denied'; readonly returnTo: string | null }
 
 /**
- * @throws {IntegrationError} `authorization_invalid`, `realm_mismatch`, `busy`, `code_exchange_failed`,
- * `provider_unavailable`, `store_unavailable`
+ * Completes the authorization to which a callback belongs.
+ *
+ * @throws {IntegrationError} `authorization_invalid` or `realm_mismatch` if the callback does not match its
+ * authorization request, `busy`, `code_exchange_failed`, `provider_unavailable`, `store_unavailable`.
  */
 export type CompleteAuthorization = (callback: Callback) => Promise<CompletedAuthorization>
 
@@ -61,7 +63,7 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
   let waiting = 0
 
   /**
-   * C3: resolves with the result of the callback that has used the state.
+   * Resolves with the result of the callback that has used the state (C3).
    *
    * @throws {IntegrationError} `busy` if too many callbacks wait already.
    */
@@ -92,7 +94,7 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
 
   return async (callback) => {
     const { state } = callback
-    const request = authorization.requestOf(callback) // C1
+    const request = authorization.requestOf(callback) // rejects another browser (C1)
     // The state is checked before a permit is requested, so that repeated callbacks do not wait for a permit. A
     // callback that arrives after the first callback has finished is a replay and gets no result.
     if (await authorizations.isStateUsed(state))
@@ -102,7 +104,7 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
     let isFirst = false
     try {
       const ttlMs = Math.max(0, request.expiresAt - now()) + CLOCK_TOLERANCE_MS
-      isFirst = await authorizations.useState(state, ttlMs) // C2
+      isFirst = await authorizations.useState(state, ttlMs) // true only once per state (C2)
       if (isFirst) {
         const { returnTo, nonce, codeVerifier } = request
         const decision = await authorization.decisionOf(callback, request)
@@ -129,10 +131,13 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
 }
 
 /**
- * How many callbacks may wait for the result of another one. They hold no permit, so without a limit a client could
- * repeat one callback on every connection of the service while the provider responds slowly.
+ * How many callbacks may wait for the result of another callback. They hold no permit, so without a limit a client
+ * could repeat one callback on every connection of the service while the provider responds slowly.
  */
 const MAX_WAITING = 100
-/** The first callback claims its code a few milliseconds after it has used the state, later on a busy machine. */
+/**
+ * How often a callback reads the claim of a code before it gives up. The first callback claims its code a few
+ * milliseconds after it has used the state, later on a busy machine.
+ */
 const CLAIM_READS = 5
 const CLAIM_READ_PAUSE_MS = 100

@@ -65,7 +65,7 @@ export interface CodeExchangeDeps {
     readonly outcome: string
     readonly calls: number
     readonly traceId: string | null
-    /** The OAuth error code of a rejected code. */
+    /** The OAuth error with which the provider rejected the authorization code. */
     readonly error?: string
     /** The invalid member of the id token. */
     readonly member?: string
@@ -89,8 +89,8 @@ export interface CodeExchanges extends AsyncDisposable {
 }
 
 /**
- * The audit entry for all failed exchanges of browsers. The outcome is always the same, so that at most one entry a
- * second is written.
+ * The audit entry for all failed code exchanges of browsers. It has the same outcome for every failure, so that at most
+ * one such entry a second is written.
  */
 const FAILED_IN_BROWSER = {
   who: 'browser',
@@ -115,7 +115,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
     return work
   }
 
-  // E2: retries only for holders of a service key, and only if no usable response arrived.
+  // Retries only for holders of a service key, and only if no usable response arrived (E2).
   async function obtain(wanted: CodeToExchange): Promise<{
     readonly outcome: ExchangeOutcome
     readonly startedAt: number
@@ -136,7 +136,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
     }
   }
 
-  // E3: retries until the store is available or the process shuts down.
+  // Retries the write until the store is available or the process shuts down (E3).
   async function storeGrant(grant: Grant, who: string): Promise<CredentialView> {
     const id = randomUUID()
     for (let attempt = 1; ; attempt += 1) {
@@ -160,7 +160,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
   ): Promise<ExchangeResult> {
     if (outcome.kind !== 'granted') return { kind: 'failed', ...failureOf(outcome) }
     const { tokens } = outcome
-    // E4: the id token decides, because the user of the browser can change the callback.
+    // The realm in the id token decides, because the user of the browser can change the realm in the callback (E4).
     if (tokens.realm !== null && tokens.realm !== realm) {
       const detail = 'the provider issued tokens of another company than the callback names'
       return { kind: 'failed', code: 'realm_mismatch', detail }
@@ -206,7 +206,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
     const result = await storeOutcome(wanted, outcome, startedAt)
     if (result.kind === 'failed') await auditFailure(name, wanted.who, result.code)
     await authorizations.settleCode(wanted.code, { ...claim, result }, RESULT_TTL_MS).catch(() => {
-      // This error is ignored, because the credential is already stored and the claim expires by itself.
+      // An error of this write is ignored, because the credential is already stored and the claim expires by itself.
     })
     return result
   }
@@ -259,7 +259,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
         returnTo: wanted.returnTo,
         result: null,
       }
-      const first = await authorizations.claimCode(wanted.code, claim, CLAIM_TTL_MS) // E1
+      const first = await authorizations.claimCode(wanted.code, claim, CLAIM_TTL_MS) // only one caller sends it (E1)
       if (first !== null && first.realm !== wanted.realm) {
         throw new IntegrationError(
           'authorization_invalid',

@@ -20,8 +20,8 @@ const QUEUES: Readonly<Record<ExchangeCaller, QueueLimits>> = {
 }
 
 /**
- * The shortest time for which a browser's permit is held. With 8 permits, browsers cause at most 8 exchanges a
- * second.
+ * The shortest time for which a browser's permit is held, in milliseconds. With 8 permits, browsers therefore cause at
+ * most 8 exchanges a second.
  */
 const MIN_BROWSER_PERMIT_MS = 1_000
 

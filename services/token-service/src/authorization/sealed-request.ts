@@ -63,8 +63,8 @@ export function createRequestSeal(credentialKeys: KeyRing): RequestSeal {
 }
 
 /**
- * The sealed members. They are not validated again, because the authentication tag proves that this service wrote
- * them.
+ * The members of a decrypted state. They are not validated again, because the authentication tag proves that this
+ * service wrote them.
  */
 type Members = [
   expiresAt: number,

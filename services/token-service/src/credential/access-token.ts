@@ -91,7 +91,7 @@ export function createAccessTokens(deps: {
     async renew(name, version, who) {
       const stored = await read(name)
       if (stored === null) throw notFound(name)
-      // A version above the stored version never existed. Such a version is treated as the stored version, because
+      // A requested version above the stored version never existed. It is treated as the stored version, because
       // otherwise every request with it would rotate the token.
       const base = Math.min(version ?? stored.version, stored.version)
       const goal = { kind: 'newer', version: base, force: version === null } as const

@@ -32,8 +32,8 @@ export function createAuditCounter(deps: {
   const { store, now, notifyOutbox } = deps
   let buffered = new Map<string, { readonly fact: AuditFact; count: number }>()
   /**
-   * The audit entries that are being written. A retry sends the same entries with the same id, so that the store adds
-   * the entries only once.
+   * The audit entries that are being written. If the write is retried, the same entries are sent with the same id, so
+   * that the store adds them only once.
    */
   let batch: { readonly id: string; readonly facts: readonly AuditFact[] } | null = null
   let writing: Promise<void> = Promise.resolve()

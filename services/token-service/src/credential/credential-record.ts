@@ -138,7 +138,10 @@ export function summaryOf(fields: StoredFields): CredentialSummary {
 export const openCredential = (keys: KeyRing, name: string, fields: StoredFields): Credential =>
   openRecord(keys, name, fields).credential
 
-/** Also returns whether a stored fault may be authenticated, which is not the case for a fault of B5. */
+/**
+ * Like `openCredential`, but also returns whether a `FaultSeal` may be created for the stored fault. It must not be
+ * created for a fault that has none although its token pair has labels (B5).
+ */
 function openRecord(
   keys: KeyRing,
   name: string,
@@ -150,7 +153,7 @@ function openRecord(
   if (fields['Name'] !== name) keys.reject('the record has another name')
   const accessToken = access?.secret ?? null
   if (carrier?.hasLabels !== true)
-    return { credential: { ...summaryOf(fields), accessToken }, maySealFault: true } // B4
+    return { credential: { ...summaryOf(fields), accessToken }, maySealFault: true } // of an earlier release (B4)
   const hasFault = Boolean(fields['Fault'])
   if (fields['Status'] !== (hasFault ? 'faulted' : 'active'))
     keys.reject('Status contradicts the fault')
@@ -219,7 +222,11 @@ function openFault(
 const UNAUTHENTICATED_FAULT =
   'The text of this fault is not authenticated, so it is not shown. A replica of an earlier release has stored the fault, or another program has changed the record.'
 
-/** Decrypts the secrets that only a refresh or a revocation needs. @throws {DecryptionError} */
+/**
+ * Decrypts the secrets that only a refresh or a revocation needs.
+ *
+ * @throws {DecryptionError} if one of them cannot be decrypted.
+ */
 export function openGrantSecrets(
   keys: KeyRing,
   name: string,
@@ -237,7 +244,9 @@ export function openGrantSecrets(
   }
 }
 
-/** Decrypts one secret of the record of `name`; `null` if it is absent. B1, B2. */
+/**
+ * Decrypts one secret of the record of `name` (B1) and authenticates its labels (B2); `null` if the secret is absent.
+ */
 function openField(
   keys: KeyRing,
   name: string,
@@ -255,7 +264,7 @@ function openField(
  * Re-encrypts the envelopes of the record of `name` that were not encrypted with the active key. Returns the changed
  * fields; `null` if there are none. Needs all fields of the record.
  *
- * @throws {DecryptionError}
+ * @throws {DecryptionError} if one of the secrets cannot be decrypted.
  */
 export function resealed(keys: KeyRing, name: string, fields: StoredFields): StoredFields | null {
   const stale = secretFields.filter((field) => fields[field] && !keys.isCurrent(fields[field]))

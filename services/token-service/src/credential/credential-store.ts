@@ -1,15 +1,16 @@
 /**
- * The port to the credential store. Deployments use the Redis adapter, and the embedded host uses the file adapter.
- * One contract suite (credential-store.contract.ts) runs against both.
+ * The port to the credential store. Deployments use the Redis adapter, and the embedded host uses the file adapter. One
+ * contract suite (credential-store.contract.ts) runs against both.
  *
  * Every write is atomic. It compares the credential's version first, and appends an entry to the outbox in the same
  * step, so a change is audited and published if and only if it is stored. The audit entries of an outbox entry are
  * moved into the audit log first, and then its events are published to the broker.
  *
- * All methods throw `IntegrationError` `store_unavailable` if the store cannot be used. The write may nevertheless
- * have succeeded if only the reply was lost. `put`, `recordIntent`, `commit`, `settle` and `remove` also throw it if
- * fewer replicas of the store than required have acknowledged the write (`REDIS_REPLICAS`). Methods that decrypt secrets throw `DecryptionError` for a record that
- * was changed by another program, copied, or encrypted with a key that the key ring does not have.
+ * All methods throw `IntegrationError` `store_unavailable` if the store cannot be used. The write may nevertheless have
+ * succeeded if only the reply was lost. `put`, `recordIntent`, `commit`, `settle` and `remove` also throw it if fewer
+ * Redis replicas than required have acknowledged the write (`REDIS_REPLICAS`). Methods that decrypt secrets throw
+ * `DecryptionError` for a record that was changed by another program, copied, or encrypted with a key that the key ring
+ * does not have.
  */
 import type { AuditEntry, AuditFact, AuditHead } from '@integration-host/shared/contracts/audit'
 import type { Fault } from '@integration-host/shared/contracts/credential'
@@ -48,7 +49,7 @@ export interface CredentialStore {
   /** Acquires the lease of a credential for `leaseMs` and reads the whole record in the same step. */
   acquire(name: string, owner: string, leaseMs: number): Promise<Acquired>
 
-  /** Extends a lease; `false` if another process has it or it has expired. */
+  /** Extends a lease; resolves with `false` if another process holds the lease or if it has expired. */
   renew(lease: Lease, leaseMs: number): Promise<boolean>
 
   /** Releases a lease. Has no effect if another process holds the lease. */
@@ -60,7 +61,8 @@ export interface CredentialStore {
   /**
    * Replaces the token pair of `lease.version` by the next one and clears intent, fault and lease. A repeated call
    * returns `committed` again. `fenced`: another process has acquired the lease in the meantime and may be using the
-   * same refresh token, or the store has lost the version of the lease and has an older one. `superseded`: a newer version is stored, or the credential was removed.
+   * same refresh token, or the store has lost the version of the lease and has an older one. `superseded`: a newer
+   * version is stored, or the credential was removed.
    */
   commit(
     lease: Lease,
@@ -118,8 +120,8 @@ export interface CredentialStore {
 
   /**
    * Returns the oldest outbox entries whose audit entries are in the audit log; `null` while another replica has the
-   * relay lease. Only one replica publishes at a time, so that the events stay in order. Like the writes above, the
-   * entries have been acknowledged by replicas of the store.
+   * relay lease, the right to publish. Only one replica publishes at a time, so that the events stay in order. Like the
+   * writes above, the returned entries have been acknowledged by Redis replicas.
    */
   readOutbox(
     owner: string,
@@ -130,7 +132,7 @@ export interface CredentialStore {
   /** Releases the relay lease, so that another replica can publish before it expires. */
   releaseOutbox(owner: string): Promise<void>
 
-  /** Deletes entries whose events the broker has confirmed. */
+  /** Deletes the outbox entries whose events the broker has confirmed. */
   trimOutbox(ids: readonly string[]): Promise<void>
 
   /**
@@ -154,8 +156,8 @@ export interface StoreConnection {
   /** Calls `listener` with `true` when the connection was established, and with `false` when it was lost. */
   watch(listener: (isEstablished: boolean) => void): Disposable
   /**
-   * When the store was last seen to be on another server than before, or on a restarted one, in epoch ms; `null` if
-   * never. Writes from before that time may have been lost.
+   * When the connection was last seen to lead to another Redis server than before, or to a restarted one, in epoch ms;
+   * `null` if never. Writes from before that time may have been lost.
    */
   serverChangedAt(): number | null
 }
@@ -182,7 +184,7 @@ export interface CommitOptions {
   readonly version?: number
 }
 
-/** Another process has written since the version was read; nothing was stored. */
+/** Another process has written the credential since its version was read; nothing was stored. */
 export class VersionConflict extends Error {
   override readonly name = 'VersionConflict'
 }
@@ -199,7 +201,7 @@ export interface Lease {
 }
 
 export type Acquired =
-  /** `wasRemoved`: the store had a credential of this name, and it was removed. */
+  /** `wasRemoved`: the store had a credential of this name earlier, and the credential was removed. */
   | { readonly kind: 'absent'; readonly wasRemoved: boolean }
   | { readonly kind: 'busy' }
   | { readonly kind: 'acquired'; readonly leased: LeasedCredential }
@@ -220,11 +222,11 @@ export interface LeasedCredential {
 
 export interface Settlement {
   readonly attempts: number
-  /** When the refresh is tried again, in epoch ms; `null`: only a new grant can help. */
+  /** When the refresh is tried again, in epoch ms; `null` if only a new grant can help. */
   readonly nextTryAt: number | null
   /** The fault to store with the credential; `null` leaves the stored one unchanged. */
   readonly fault: Fault | null
-  /** Whether an event of the fault is published. */
+  /** Whether the fault is published as an event. */
   readonly isPublished: boolean
   /**
    * Whether the intent is kept, because the provider may have rotated the refresh token although no response arrived.

@@ -34,7 +34,7 @@ export interface CredentialSummary {
 }
 
 export interface Credential extends CredentialSummary {
-  /** `null` if the record's `Authenticator` is the empty string. */
+  /** The access token; `null` if the stored record has none. */
   readonly accessToken: Secret | null
 }
 

@@ -40,7 +40,7 @@ beforeEach(async () => {
 })
 afterEach(() => cleanup.disposeAsync())
 
-/** Opens the adapters of one process. `replicas` is REDIS_REPLICAS. */
+/** Opens the Redis adapters of one process. `replicas` is its setting REDIS_REPLICAS. */
 async function open(replicas: number, logger = silent): Promise<TestRedis> {
   const redis = await openTestRedis({ keys, prefix: '', url: pair.address.url, replicas, logger })
   cleanup.use(redis)
@@ -236,7 +236,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
 
 describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () => {
   it('the intent is withdrawn if a refresh loses the replica of its primary, so that the next refresh does not wait for a response', async () => {
-    // Waiting for a response to the intent would exceed the time that a caller waits.
+    // If the next refresh waited for a response under this intent, it would exceed the time that a caller waits.
     const redis = await open(1)
     const service = await start(redis, { timing: { foreignIntentMaxAgeMs: 60_000 } })
     await service.connect('1')
@@ -292,7 +292,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     expect(ids).toEqual([`${NAME}/1/stored`])
     await pair.rejoin()
     await eventually(() => expect(ids).toContain(`${NAME}/2/refreshed`))
-    // The new primary may not know that the first event was published, which then repeats it with the same id.
+    // The new primary may lack the deletion of the first event, which is then published again with the same id.
     expect([...new Set(ids)]).toEqual([`${NAME}/1/stored`, `${NAME}/2/refreshed`])
     expect(refreshes()).toHaveLength(1)
   })

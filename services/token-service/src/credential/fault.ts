@@ -85,9 +85,9 @@ export const isProvisional = (fault: Fault | null): fault is Fault =>
   fault !== null && isGrantRejected(fault) && fault.Final === false
 
 export interface FaultContext {
-  /** Epoch ms. */
+  /** When the refresh failed, in epoch ms. */
   readonly at: number
-  /** Failed refreshes since the last success. */
+  /** The number of failed refreshes since the last success. */
   readonly attempts: number
   /** How often the provider has rejected the refresh token. */
   readonly rejections?: number

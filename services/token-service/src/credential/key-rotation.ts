@@ -17,17 +17,17 @@ export type RotateKeys = (who: string, signal: AbortSignal) => AsyncGenerator<Ke
 const PAGE = 500
 const MAX_NAMED = 10
 /**
- * The largest number of passes. If the last pass still finds records with an old key, a replica keeps encrypting with
- * that key, so the key cannot be retired.
+ * The largest number of passes over all records. If the last pass still finds records with an old key, a replica of
+ * token-service keeps encrypting with that key, so the key cannot be retired.
  */
 const MAX_PASSES = 5
 /** The number of credentials that are re-encrypted concurrently. */
 const CONCURRENCY = 50
 
 /**
- * The returned function yields its progress after each page; the last value has `IsFinished`. Old keys are retired
- * only if every credential could be decrypted. If it throws `store_unavailable`, the records that were already
- * re-encrypted stay re-encrypted.
+ * Returns a function that re-encrypts all credentials. It yields its progress after each page; the last value has
+ * `IsFinished`. Old keys are retired only if every credential could be decrypted. If the function throws
+ * `store_unavailable`, the records that were already re-encrypted stay re-encrypted.
  */
 export function createKeyRotation({
   store,

@@ -19,7 +19,7 @@ export interface LeaseDeps {
  *
  * @throws {IntegrationError} `credential_not_found`, `store_unavailable`, `provider_unavailable`: another
  * process still had the lease after `waitTimeoutMs`.
- * @throws {DecryptionError}
+ * @throws {DecryptionError} if the record of the credential cannot be decrypted.
  */
 export async function acquireLease(name: string, deps: LeaseDeps): Promise<LeasedCredential> {
   const until = performance.now() + deps.waitTimeoutMs

@@ -30,7 +30,7 @@ export interface RestorationReport {
 export interface RecentPairsDeps {
   readonly store: CredentialStore
   readonly connection: StoreConnection
-  /** `null` if `RESCUE_DIR` is not set. */
+  /** The folder for pairs that cannot be committed; `null` if `RESCUE_DIR` is not set. */
   readonly rescue: RescueFolder | null
   readonly owner: string
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
@@ -42,9 +42,9 @@ export interface RecentPairsDeps {
 }
 
 export interface RecentPairs extends AsyncDisposable {
-  /** The store, which also keeps the pairs that are stored through it. */
+  /** The given store, extended: each pair that is stored through it is also kept in memory. */
   readonly store: CredentialStore
-  /** Writes a pair that cannot be committed to `RESCUE_DIR`; `false` if that is not set or failed. */
+  /** Writes a pair that cannot be committed to `RESCUE_DIR`; `false` if `RESCUE_DIR` is not set or the write failed. */
   rescue(pair: KeptPair): Promise<boolean>
   /** Starts to store the pairs of `RESCUE_DIR`. Resolves when the folder was read, and does not wait for the store. */
   restoreFiles(): Promise<void>
@@ -54,7 +54,7 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
   const { store, connection, rescue, report } = deps
   const restorations = createRestorations(deps)
   const recent = new Map<string, { readonly pair: KeptPair; readonly keptAt: number }>()
-  /** The pairs that were not compared with the store since the connection was lost, by name. */
+  /** The pairs that have not been compared with the store since the connection was lost, by credential name. */
   const unconfirmed = new Map<string, KeptPair>()
   let isConnected = true
 
@@ -78,7 +78,7 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
   function dropExpired(): void {
     if (!isConnected) return
     for (const [name, { keptAt }] of recent) {
-      if (performance.now() - keptAt < KEEP_MS) return // the entries are in the order of their times
+      if (performance.now() - keptAt < KEEP_MS) return // all further entries are newer
       recent.delete(name)
     }
   }

@@ -14,7 +14,7 @@ import {
 } from './fault.ts'
 
 /**
- * Why a refresh brought no token pair. `throttled` and `client_refused` are not fault classes, because they say
+ * Why a refresh returned no token pair. `throttled` and `client_refused` are not fault classes, because they say
  * nothing about the grant.
  */
 export type RefreshFailureClass = FaultClass | 'throttled' | 'client_refused'
@@ -38,9 +38,9 @@ export interface RefreshFailureContext {
   readonly random: number
   /** Whether a caller needs a new token now, because none is valid or because the caller requested a refresh. */
   readonly isTokenNeeded: boolean
-  /** I10 of refresh.ts: the delays before each further try of a rejected refresh token. */
+  /** The delays before each further attempt with a rejected refresh token (I10 of refresh.ts). */
   readonly rejectedGrantRetryDelaysMs: readonly number[]
-  /** When the store may last have lost writes, in epoch ms; `null` if never. */
+  /** When the store may have lost writes for the last time, in epoch ms; `null` if never. */
   readonly storeChangedAt: number | null
 }
 
@@ -78,7 +78,8 @@ export function settlementOf(
     const probeDelayMs = isClientRejected ? failure.retryAfterMs : null
     const delayMs =
       rejectedDelayMs ?? probeDelayMs ?? retryDelayMs(attempts, failure.retryAfterMs, random)
-    // A failure that says nothing about the grant does not bring the next try of a rejected token forward (I10).
+    // After a failure that says nothing about the grant, a rejected refresh token is still not sent before its planned
+    // time (I10).
     const plannedAt =
       isProvisional(standing) && !isRejection ? Date.parse(standing.NextTryAt ?? '') : 0
     nextTryAt = Math.max(at + delayMs, plannedAt || 0)
@@ -98,7 +99,7 @@ export function settlementOf(
       attempts,
       rejections,
       retryAt,
-      // A rotation of this pair may be among the writes that the store has lost.
+      // The store may have lost a newer pair to which this pair was rotated.
       isPossiblySuperseded:
         context.storeChangedAt !== null && credential.refreshedAt < context.storeChangedAt,
     })

@@ -24,8 +24,8 @@
  *     or is superseded. During shutdown it is retried for `commitDeadlineMs`. After that the pair is written to a file
  *     (`RESCUE_DIR`, `rotation_rescued`); otherwise it is dropped and reported as `rotation_dropped`.
  * I7  A commit compares version and fence. A newer fence means that another process may be sending the same refresh
- *     token. The pair is not discarded then; it is committed under a new lease if no newer version is stored. That is
- *     also the way if a failover of the store has lost the version before it.
+ *     token. The pair is not discarded then; it is committed under a new lease if no newer version is stored. The
+ *     same happens if a failover of the store has lost the version before that of the pair.
  * I8  A new grant advances the version, so the commit of a refresh in flight is rejected.
  * I9  A fault is stored beside the tokens, which are kept. Only `invalid_grant` ends a grant. Before that, the record
  *     is read again, and the previous refresh token is tried, because the provider may still accept it.
@@ -142,7 +142,7 @@ export interface RefreshReport {
     | 'rotation_rescued'
     /** The provider rotated the refresh token, and the new pair was lost with this process. */
     | 'rotation_dropped'
-  /** Requests sent to the token endpoint. */
+  /** The number of requests that were sent to the token endpoint. */
   readonly calls: number
   readonly traceId: string | null
 }
@@ -178,12 +178,17 @@ export interface RefreshDeps {
   readonly report: (report: RefreshReport) => void
   /** Receives an unexpected error while a received pair is being committed; the commit is retried. */
   readonly onError: (error: unknown) => void
-  /** Awaited at each failpoint. */
+  /** For tests: awaited at each failpoint. */
   readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
 }
 
 export interface RefreshRoutine extends AsyncDisposable {
-  /** @throws {IntegrationError} `store_unavailable`: no token was used. `shutting_down`. */
+  /**
+   * Refreshes a credential unless it already satisfies `goal`.
+   *
+   * @throws {IntegrationError} `store_unavailable` if the store cannot be used; no refresh token was sent then.
+   * `shutting_down` if this process shuts down.
+   */
   refresh(name: string, goal: RefreshGoal, who: string): Promise<RefreshResult>
   /** The credential with the pair that is in memory and not stored yet (I6); `null` if there is none. */
   uncommitted(name: string): Credential | null
@@ -228,7 +233,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   const semaphore = createSemaphore(deps.concurrency)
   const shutdown = new AbortController()
   let commitDeadlineAt = Number.POSITIVE_INFINITY
-  // The pause between two tries of a commit is not aborted at shutdown, because commits are retried at the same
+  // The pause between two attempts to commit is not aborted at shutdown, because commits are retried at the same
   // intervals during shutdown.
   const neverAborted = new AbortController().signal
   const failpoint = async (point: Failpoint, name: string): Promise<void> =>
@@ -254,7 +259,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   const satisfiesGoal = (credential: Credential, goal: RefreshGoal): boolean =>
     goal.kind === 'newer'
       ? credential.version > goal.version
-      : // I10: the access token may be valid still, but its refresh token is to be tried again.
+      : // The access token may still be valid, but the rejected refresh token must be sent again (I10).
         !isProvisional(credential.fault) &&
         freshness(credential, now(), deps.refreshAheadMs) === 'fresh'
 
@@ -333,7 +338,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     who: string,
   ): Promise<RefreshResult | null> {
     const { lease } = leased
-    const satisfied = alreadySatisfied(leased.credential, goal) // I2
+    const satisfied = alreadySatisfied(leased.credential, goal) // as read under the lease (I2)
     if (satisfied !== null) {
       await store.release(lease)
       return satisfied
@@ -346,7 +351,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       if (hasCode(error, 'store_unavailable')) await store.release(lease).catch(() => {})
       throw error
     } finally {
-      // The lease is renewed until the token pair is committed; the commit then stops the renewal.
+      // The lease is renewed until the token pair is committed. The commit itself then stops the renewal.
       if (!uncommittedRotations.has(lease.name)) renewal.stop()
     }
   }
@@ -369,8 +374,9 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       return recordFailure(leased, goal, who, failure, 0)
     }
     let isAmbiguous = leased.intent !== null
+    // Another process may have a request in flight under this intent, so its longest duration is waited for (I5).
     if (leased.intent !== null)
-      await sleep(Math.max(0, timing.foreignIntentMaxAgeMs - leased.intent.ageMs), shutdown.signal) // I5
+      await sleep(Math.max(0, timing.foreignIntentMaxAgeMs - leased.intent.ageMs), shutdown.signal)
     let token: Secret = leased.refreshToken
     let retriesLeft = 1
     for (let calls = 1; ; calls += 1) {
@@ -380,7 +386,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       }
       await failpoint('before intent', name)
       const requestedAt = performance.now()
-      if ((await store.recordIntent(lease)) === 'lost') return null // I3
+      // No request is sent before the intent is stored (I3).
+      if ((await store.recordIntent(lease)) === 'lost') return null
       await failpoint('after intent', name)
       // This process was suspended for so long after it stored the intent that another process may consider the
       // intent expired and send the refresh token (I5). So the intent is stored again first.
@@ -414,7 +421,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
             )
           }
           retriesLeft -= 1
-          await sleep(timing.ambiguousRetryDelayMs, shutdown.signal) // I4
+          await sleep(timing.ambiguousRetryDelayMs, shutdown.signal) // one retry (I4)
           break
         }
         case 'throttled':
@@ -422,7 +429,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
           return failed(outcome.kind, outcome, outcome.retryAfterMs)
         case 'refused': {
           if (outcome.error !== 'invalid_grant') return failed('provider_rejected', outcome)
-          // I9: another process may have stored a newer pair meanwhile (I8).
+          // Another process may have stored a newer pair meanwhile. Then the grant has not ended (I9).
           const current = await store.get(name)
           if (current === null) return { kind: 'absent' }
           if (current.version !== lease.version) return { kind: 'refreshed', credential: current }
@@ -430,8 +437,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
             token !== previous?.token &&
             previous !== null &&
             now() - previous.retiredAt < timing.graceMs &&
-            // I10: the previous token is sent once only. A provider may end a grant if retired tokens are presented
-            // repeatedly.
+            // The previous token is sent only once, because a provider may end a grant if retired tokens are presented
+            // repeatedly (I10).
             !isProvisional(credential.fault)
           ) {
             token = previous.token
@@ -445,7 +452,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     }
   }
 
-  // Keeps the token pair in memory until it is stored (I6), and compares version and fence at the commit (I7).
+  // Commits a token pair: keeps the pair in memory until it is stored (I6), and compares version and fence (I7).
   async function commitRotation(
     { lease, credential: before }: LeasedCredential,
     grant: Grant,
@@ -525,7 +532,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     return current === null ? { kind: 'absent' } : { kind: 'refreshed', credential: current }
   }
 
-  // Stores the fault of a failed refresh beside the tokens, which are kept (I9).
+  // Stores the fault of a failed refresh beside the tokens of the credential, which are kept (I9).
   async function recordFailure(
     { lease, credential }: LeasedCredential,
     goal: RefreshGoal,
@@ -549,8 +556,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     const what = endsGrant(failureClass) ? 'faulted' : 'refresh_failed'
     const context = { at, who, what, outcome: failureClass, traceId } as const
     const settled = await store.settle(lease, settlement, context).catch((error: unknown) => {
-      // The intent stays for the next process (I5), and the caller gets the result that it would have got if the
-      // outcome had been stored.
+      // The stored intent stays for the next process (I5). The caller gets the same result as if the outcome had been
+      // stored.
       if (hasCode(error, 'store_unavailable')) return null
       throw error
     })
@@ -599,8 +606,8 @@ interface LeaseRenewal {
 function rejectionClass(credential: Credential, isAmbiguous: boolean, now: number): FaultClass {
   if (credential.hardExpiresAt !== null && now >= credential.hardExpiresAt) return 'hard_expired'
   if (now >= credential.idleExpiresAt) return 'idle_expired'
-  // I10: if the same token is rejected before and after a request with unknown outcome, that request has not rotated
-  // the token.
+  // If the same token is rejected before and after a request with unknown outcome, that request has not rotated the
+  // token, so the fault class stays the same (I10).
   if (isProvisional(credential.fault)) return credential.fault.Code as FaultClass
   return isAmbiguous ? 'rotation_lost' : 'invalid_grant'
 }

@@ -18,8 +18,8 @@ export interface Removed {
 }
 
 /**
- * The returned function throws the errors of {@link acquireLease}, except `DecryptionError`: a record that cannot be
- * decrypted is removed without a revocation.
+ * Returns a function that removes a credential. It throws the errors of {@link acquireLease}, except `DecryptionError`:
+ * a record that cannot be decrypted is removed without a revocation.
  */
 export function createRemoval(deps: RemovalDeps): (name: string, who: string) => Promise<Removed> {
   const { store, provider, now } = deps

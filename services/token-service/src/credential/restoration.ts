@@ -55,12 +55,12 @@ export interface RestorationDeps {
 }
 
 export interface Restorations extends AsyncDisposable {
-  /** Restores a pair. Restorations of one credential run one after the other. */
+  /** Stores a pair again if the store does not have it. Restorations of one credential run one after the other. */
   restore(pair: KeptPair): Promise<RestorationOutcome>
   /**
    * Resolves when no restoration of this credential runs.
    *
-   * @throws {IntegrationError} `store_unavailable` if it still runs after 5 s.
+   * @throws {IntegrationError} `store_unavailable` if a restoration still runs after 5 s.
    */
   settled(name: string): Promise<void>
 }
@@ -70,7 +70,7 @@ const CONCURRENCY = 16
 const SETTLED_WAIT_MS = 5_000
 const RETRY = { baseMs: 50, capMs: 1_000, random: 1 } as const
 
-/** How far a restoration has come. A write whose outcome is unknown is repeated, not planned again. */
+/** The next step of a restoration. A write whose outcome is unknown is repeated without another comparison. */
 type Progress =
   | { readonly step: 'compare' }
   | { readonly step: 'put' }

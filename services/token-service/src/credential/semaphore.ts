@@ -20,7 +20,7 @@ export function createSemaphore(permits: number): Semaphore {
   const waiting = new Set<() => void>()
 
   function release(): void {
-    // The permit goes straight to the next waiter, so that no later call can overtake it.
+    // The permit is passed directly to the next waiting caller, so that no later call can overtake that caller.
     const [next] = waiting
     if (next === undefined) free += 1
     else {

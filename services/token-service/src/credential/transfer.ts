@@ -111,7 +111,7 @@ export function createTransfers(deps: TransferDeps): Transfers {
     return leaseWithoutIntent(name, who)
   }
 
-  /** Returns why a credential must not be imported (X3); `null` if it may be imported. */
+  /** Returns why a credential must not be imported (X3), as text for the caller; `null` if it may be imported. */
   function rejectionReason(here: Credential | null, exported: ExportedCredential): string | null {
     if (here === null) return null
     if (!isGrantRejected(here.fault)) return `version ${here.version} is usable here`

@@ -33,7 +33,7 @@ interface Rejection {
 }
 
 export interface BreakerOptions {
-  /** Milliseconds of a clock that only moves forward. */
+  /** Returns the milliseconds of a clock that only moves forward. */
   readonly now: () => number
   readonly onChange?: (isRejected: boolean) => void
 }

@@ -19,11 +19,12 @@ export function presentableBody(body: string, secrets: readonly string[]): strin
     for (const form of new Set(forms)) shown = shown.replaceAll(form, REDACTED)
   }
   shown = shown
-    // Members of a token response in JSON, a form or XML, even if the response was truncated within a member.
+    // Redacts the members of a token response in JSON, a form or XML, even if the response was truncated within a
+    // member.
     .replace(new RegExp(`((?:${MEMBERS})\\\\?"\\s*:\\s*\\\\?")[^"\\\\]*`, 'gi'), `$1${REDACTED}`)
     .replace(new RegExp(`((?:${MEMBERS})=)[^&\\s"<]+`, 'gi'), `$1${REDACTED}`)
     .replace(new RegExp(`(<(?:${MEMBERS})[^<>]*>)[^<]*`, 'gi'), `$1${REDACTED}`)
-    // A request that the response echoes, and JSON web tokens.
+    // Redacts the credentials of an echoed request, and JSON web tokens.
     .replace(/\b(Basic|Bearer)\s+[\w+/=.~%-]{16,}/gi, `$1 ${REDACTED}`)
     .replace(/eyJ[\w-]{8,}(?:\.[\w-]*){0,4}/g, REDACTED)
     // Any other text of at least 40 characters could be a token, under any name and in any encoding. UUIDs have 36

@@ -33,7 +33,10 @@ export interface Provider {
   /** Sends one POST per client secret until the provider accepts a secret. Does not retry for any other reason. */
   refresh(refreshToken: Secret): Promise<TokenOutcome>
 
-  /** Revokes the grant (RFC 7009, or as the profile says); resolves with `true` if the provider confirmed it. Never throws. */
+  /**
+   * Revokes the grant (RFC 7009, or as the provider profile says). Resolves with `true` if the provider confirmed the
+   * revocation. Never throws.
+   */
   revoke(refreshToken: Secret): Promise<boolean>
 }
 

@@ -1,12 +1,13 @@
 /**
- * Redacts secrets in a text from another system, with any escapes. The text is decoded and searched as plain text. A
- * regular expression for all escaped spellings of a secret would need time proportional to the product of both
- * lengths: 7 s for an echoed code of 2,048 `&`, during which the process could not serve any other request.
+ * Redacts secrets in a text from another system, even if the text contains them with escapes. The text is decoded and
+ * searched as plain text. A regular expression for all escaped spellings of a secret would need time proportional to
+ * the product of both lengths: 7 s for an echoed code of 2,048 `&`, during which the process could not serve any other
+ * request.
  */
 
 export const REDACTED = '[redacted]'
 
-/** A part of a text, from `start` up to and without `end`. */
+/** A part of a text, from `start` up to but not including `end`. */
 export interface Span {
   readonly start: number
   readonly end: number
@@ -86,7 +87,10 @@ function decodeOnce(text: string, offsets: readonly number[]): { text: string; o
  */
 const PREFIX_LENGTH = 32
 
-/** Returns where a text contains a secret, or a part of it that begins with its first 32 characters. No spans overlap. */
+/**
+ * Returns where a text contains a secret, or a part of the secret that begins with its first 32 characters. No spans
+ * overlap.
+ */
 export function spansOf(text: string, secret: string): Span[] {
   const spans: Span[] = []
   const prefix = secret.slice(0, PREFIX_LENGTH)

@@ -48,7 +48,10 @@ export interface AuthorizationRoutesDeps {
   readonly redirectUri: URL
 }
 
-/** Returns the `responses` entries of routes for browsers: an HTML page if the client accepts one, else a problem document. */
+/**
+ * Returns the `responses` entries of routes for browsers: an HTML page if the client accepts one, else a problem
+ * document.
+ */
 const browserProblems = (statuses: Readonly<Record<number, string>>) =>
   Object.fromEntries(
     Object.entries(problemResponses(statuses)).map(([status, { description, content }]) => [
@@ -122,7 +125,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
           const { url } = await authorization.start({ returnTo, realm: null, browser })
           setCookie(c, cookieName, browser, {
             httpOnly: true,
-            sameSite: 'Lax', // not Strict: the callback is a navigation from the provider's site
+            sameSite: 'Lax', // not Strict, which browsers omit when the provider's site redirects to the callback
             secure: isSecure,
             path: '/',
             maxAge: AUTHORIZATION_TTL_MS / 1_000,

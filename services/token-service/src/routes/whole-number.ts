@@ -1,6 +1,6 @@
 import { z } from 'zod'
 
-/** A query parameter that is a whole number in decimal digits. */
+/** Returns the schema of a query parameter that is a whole number in decimal digits. */
 export const wholeNumber = (least: number, most: number) =>
   z
     .string()

@@ -12,7 +12,7 @@ import { parseJson } from '@integration-host/shared/json'
 /**
  * Writes `entries` at the byte offset `at` and truncates the file after them. Resolves with the new size in bytes.
  *
- * @throws the file system's error.
+ * @throws the file system's error if the file cannot be written.
  */
 export async function appendEntries(
   path: string,
@@ -44,7 +44,10 @@ export async function appendEntries(
   }
 }
 
-/** Reads at most `limit` entries numbered above `after`. Reading ends at the first line that is not an entry. */
+/**
+ * Reads at most `limit` audit entries whose number is greater than `after`. Reading ends at the first line that is not
+ * an audit entry.
+ */
 export async function readEntries(
   path: string,
   after: number,

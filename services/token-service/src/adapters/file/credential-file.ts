@@ -43,7 +43,7 @@ const FileState = z.object({
 })
 export type FileState = z.output<typeof FileState>
 
-/** The effect of a change: the next state (`null` if nothing changes) and the result of the call. */
+/** What a change returns: the next state (`null` if nothing changes) and the result of the call. */
 export interface Change<T> {
   readonly next: FileState | null
   readonly result: T
@@ -55,12 +55,12 @@ export interface CredentialFile {
    * Runs one change at a time: calls `decide` with the current state, writes the next state to the file, and then
    * resolves with the result that `decide` returned.
    *
-   * @throws {IntegrationError} `store_unavailable`: the file cannot be written. Errors of `decide`.
+   * @throws {IntegrationError} `store_unavailable` if the file cannot be written. An error of `decide` is passed on.
    */
   readonly change: <T>(decide: (current: FileState) => Change<T> | Promise<Change<T>>) => Promise<T>
   /**
-   * Replaces the key check value with that of the active key. Resolves with the id of the key that the old value
-   * belonged to.
+   * Replaces the key check value by one that is encrypted with the active key. Resolves with the id of the key that had
+   * encrypted the old value.
    */
   readonly retireKeys: () => Promise<readonly string[]>
 }
@@ -81,7 +81,7 @@ export async function openCredentialFile(path: string, keys: KeyRing): Promise<C
         await writeFileAtomic(path, JSON.stringify(next)).catch((cause: unknown) => {
           throw unwritable(cause)
         })
-        state = next // F1
+        state = next // only after the file was written (F1)
       }
       return result
     }
@@ -143,7 +143,7 @@ async function load(path: string, keys: KeyRing): Promise<FileState> {
 /** A change that leaves the state as it is, so that nothing is written. */
 export const unchanged = <T>(result: T): Change<T> => ({ next: null, result })
 
-/** The error of a file that cannot be written. */
+/** Returns the error for a file that cannot be written. */
 export const unwritable = (cause: unknown): IntegrationError =>
   new IntegrationError('store_unavailable', 'the credential file cannot be written', {
     cause,

@@ -68,7 +68,8 @@ function openStore(
   const { change } = file
   // Leases are kept in memory and end with this process, because no other process uses the file.
   const leases = new Map<string, { readonly lease: Lease; until: number }>()
-  // Due credentials whose refresh was started. After a restart they are due again.
+  // The names of due credentials whose refresh was started, with the time until which they are not due again. After a
+  // restart this map is empty, so they are due again at once.
   const postponedUntil = new Map<string, number>()
   const isHeld = (lease: Lease): boolean => {
     const held = leases.get(lease.name)

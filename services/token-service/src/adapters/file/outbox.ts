@@ -59,7 +59,7 @@ export function createFileOutbox(file: CredentialFile, auditPath: string): Outbo
     },
 
     async releaseOutbox() {
-      // Only one process uses the file, so there is no relay lease that another replica could wait for.
+      // Only one process uses the file, so there is no lease for publishing events that another replica could wait for.
     },
 
     async trimOutbox(ids) {

@@ -1,6 +1,6 @@
 /**
- * The folder `RESCUE_DIR`, with one file for each token pair that a process could not commit before it shut down. The
- * pair is encrypted with the key ring, and bound to its name and version.
+ * The folder `RESCUE_DIR`, with one file for each token pair that a process could not commit to the store before it
+ * shut down. Each pair is encrypted with the key ring, and bound to the credential's name and version.
  */
 import { access, constants, mkdir, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -19,7 +19,9 @@ import type { KeptPair, RescueFolder } from '../../credential/restoration.ts'
 const SUFFIX = '.rescue.json'
 const FIELD = 'Rescue'
 
-/** The content of a file: an envelope and the place to which it is bound. */
+/**
+ * The content of a rescue file: the encrypted pair (envelope), and the name and version to which the envelope is bound.
+ */
 const RescueFile = z.object({
   Format: z.literal('integration-host-rescue/1'),
   Name: CredentialName,
@@ -27,7 +29,7 @@ const RescueFile = z.object({
   Envelope: z.string(),
 })
 
-/** The plaintext of the envelope. */
+/** The decrypted content of the envelope. */
 const RescuedPair = z.object({
   credential: ExportedCredential,
   grantId: z.string(),
@@ -112,7 +114,7 @@ async function readPair(path: string, keys: KeyRing): Promise<KeptPair> {
     ...rest,
     name: Name,
     version,
-    // The envelope is authenticated, so the number is one that this service has stored.
+    // The envelope is authenticated, so this number of days is one that the service has stored.
     grant: { ...grant, expiryNoticeDays: expiryNoticeDays as ExpiryNoticeDays | null },
   }
 }

@@ -19,7 +19,7 @@ import type { CredentialStore } from '../../credential/credential-store.ts'
 export interface CredentialEventsDeps {
   readonly bus: MessageBus
   readonly store: Pick<CredentialStore, 'audit' | 'readOutbox' | 'trimOutbox' | 'releaseOutbox'>
-  /** Identifies this process in the relay lease. */
+  /** Identifies this process as the holder of the relay lease, the right to publish the events of the outbox. */
   readonly owner: string
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
   /**

@@ -6,7 +6,7 @@ import type { Secret } from '@integration-host/shared/secrets/secret'
  */
 export interface ClientSecrets {
   readonly inOrder: readonly Secret[]
-  /** Moves the secret that the provider has accepted to the front. */
+  /** Moves a secret to the front after the provider has accepted it. */
   accepted(secret: Secret): void
 }
 

@@ -31,15 +31,15 @@ export function configure(
 ): Configuration {
   const authentication = clientSecretBasic(secret.reveal())
   const configuration = new Configuration(metadata, clientId, undefined, authentication)
-  // An http endpoint occurs only if DISCOVERY_URL is http as well: discovery.ts rejects it in a document that
-  // was fetched over https.
+  // The token endpoint has an http URL only if DISCOVERY_URL has one as well: discovery.ts rejects http endpoints in a
+  // document that was fetched over https.
   if (new URL(metadata.token_endpoint).protocol === 'http:') allowInsecureRequests(configuration)
   configuration[customFetch] = fetch
   if (metadata.jwks_uri !== undefined) {
     enableNonRepudiationChecks(configuration)
-    // The keys are fetched beforehand: if the library fetched them after the code exchange and the JWKS was
-    // unavailable, the code would be lost. The fetch time is set in the past because the library fetches the set
-    // again, for a key that the provider has added since, only if its copy is at least a minute old.
+    // The signing keys are fetched beforehand. If openid-client fetched them after the code exchange while the JWKS was
+    // unavailable, the code would be lost. To find a key that the provider has added since, openid-client fetches the
+    // JWKS again, but only if its copy is at least a minute old. The fetch time is therefore set in the past.
     if (jwks !== null)
       setJwksCache(configuration, {
         jwks: { keys: [...jwks.keys] },
@@ -49,7 +49,11 @@ export function configure(
   return configuration
 }
 
-/** Sends a request that openid-client has built. `deadlineMs` is in milliseconds. @throws {NoResponse} */
+/**
+ * Sends a request that openid-client has built. `deadlineMs` is in milliseconds.
+ *
+ * @throws {NoResponse} if no complete response arrives in time.
+ */
 export const sendLibraryRequest = (
   { method, headers, body }: LibraryRequest,
   url: string,

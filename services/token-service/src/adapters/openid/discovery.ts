@@ -13,8 +13,8 @@ import { NoResponse, sendRequest } from './send-request.ts'
 const endpoint = z.url({ protocol: /^https?$/ })
 
 /**
- * A list member of the document. It may be absent, because RFC 8414 §2 defines a default; if it is present, it must
- * contain `value`.
+ * Returns the schema of a list member of the discovery document. The member may be absent, because RFC 8414 §2 defines
+ * a default; if it is present, it must contain `value`.
  */
 const listWith = (value: string) =>
   z
@@ -68,7 +68,8 @@ export interface Discovery extends AsyncDisposable {
 const FETCH_DEADLINE_MS = 5_000
 const REFRESH_MS = 60 * 60_000
 /**
- * `random: 1` switches jitter off: each process fetches only one document, so simultaneous retries cause little load.
+ * Retries have no jitter (`random: 1`): each process fetches only one document, so simultaneous retries cause little
+ * load.
  */
 const RETRY = { baseMs: 250, capMs: 30_000, random: 1 } as const
 

@@ -11,7 +11,7 @@ export function claimsOf(idToken: string | undefined): Readonly<Record<string, u
   return typeof claims === 'object' && claims !== null ? (claims as Record<string, unknown>) : {}
 }
 
-/** An id token is rejected; `member` is the invalid claim, header parameter or part. */
+/** The error for a rejected id token; `member` is the invalid claim, header parameter or part of the token. */
 class InvalidIdToken extends Error {
   override readonly name = 'InvalidIdToken'
   readonly member: string
@@ -26,7 +26,7 @@ class InvalidIdToken extends Error {
  * Returns the realm in the claim `claim` of an id token; `null` if there is none. The name of the claim is compared
  * case-insensitively: Intuit's samples have `realmid`, its .NET SDK reads `realmId`.
  *
- * @throws {InvalidIdToken} the claim occurs twice with different values, or is not a string.
+ * @throws {InvalidIdToken} if the claim occurs twice with different values, or is not a string.
  */
 export function realmOf(claims: Readonly<Record<string, unknown>>, claim: string): string | null {
   const values = Object.entries(claims)
@@ -44,7 +44,11 @@ export function realmOf(claims: Readonly<Record<string, unknown>>, claim: string
 /** The provider issues the id token at the code exchange, so its `iat` is close to the present. */
 const LONGEST_AGE_SECONDS = 600
 
-/** @throws {InvalidIdToken} `iat` is more than ten minutes away from `now` (OpenID Connect Core §3.1.3.7, 10). */
+/**
+ * Checks when an id token was issued (OpenID Connect Core §3.1.3.7, 10).
+ *
+ * @throws {InvalidIdToken} if its `iat` is more than ten minutes before or after `now`.
+ */
 export function checkIssuedNow(claims: Readonly<Record<string, unknown>>, now: number): void {
   const { iat } = claims
   if (typeof iat !== 'number' || Math.abs(now / 1_000 - iat) > LONGEST_AGE_SECONDS)

@@ -148,7 +148,7 @@ describe('the provider over HTTP', () => {
     },
   )
 
-  it('one deadline applies to the requests with all client secrets together', async () => {
+  it('one deadline covers the attempts of a request with all client secrets', async () => {
     await reopen(['wrong', 'wrong as well'], 1_500)
     scripted.knobs.secrets = ['another']
     scripted.knobs.latencyMs = 1_000

@@ -75,7 +75,11 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
   const hasKeys = ({ metadata, jwks }: DiscoveredProvider): boolean =>
     !requestsIdToken || metadata.jwks_uri === undefined || jwks !== null
 
-  /** @throws {IntegrationError} `provider_unavailable` */
+  /**
+   * Resolves with the discovery document and the signing keys.
+   *
+   * @throws {IntegrationError} `provider_unavailable` if one of the two has not been fetched yet.
+   */
   async function discovered(): Promise<DiscoveredProvider> {
     const provider = await discovery.current()
     if (provider !== null && hasKeys(provider)) return provider
@@ -217,7 +221,11 @@ const NOT_DISCOVERED = {
   traceId: null,
 } as const satisfies TokenOutcome
 
-/** @throws {InvalidIdToken} the realm claim of the id token is ambiguous or not a string. */
+/**
+ * Returns the tokens of a response, and the realm that its id token names.
+ *
+ * @throws {InvalidIdToken} if the realm claim of the id token is ambiguous or not a string.
+ */
 const tokensOf = (
   { wire, idleSeconds, hardSeconds }: TokenResponse,
   { authorization }: ProviderProfile,

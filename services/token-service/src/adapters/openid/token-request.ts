@@ -28,7 +28,7 @@ export interface ReceivedTokens {
   readonly kind: 'received'
   readonly raw: ProviderHttpResponse
   readonly response: TokenResponse
-  /** `null` if the library accepts the whole response. */
+  /** `null` if openid-client accepts the whole response. */
   readonly rejection: Error | null
 }
 
@@ -42,11 +42,11 @@ export interface TokenRequestOptions {
 }
 
 /**
- * Sends a token request with each client secret until the provider accepts one; a rejected client has used up neither
- * code nor refresh token. `sent` contains the secrets of the request, which the outcome must not contain. `until` is
- * the deadline on the clock of `performance.now()`. The requests with all client secrets share this deadline, because
- * another replica that reads our stored intent waits only as long as one request may take (I5 in
- * credential/refresh.ts).
+ * Sends a token request with each client secret until the provider accepts one. A request whose client secret is
+ * rejected uses up neither the code nor the refresh token. `sent` contains the secrets of the request, which the
+ * outcome must not contain. `until` is the deadline on the clock of `performance.now()`. The requests with all client
+ * secrets share this deadline, because another replica that reads our stored intent waits only as long as one request
+ * may take (I5 in credential/refresh.ts).
  */
 export type SendTokenRequest = (
   provider: DiscoveredProvider,
@@ -69,7 +69,8 @@ export function createTokenRequest(options: TokenRequestOptions): SendTokenReque
     let response: TokenResponse | null = null
     let failure: NoResponse | null = null
     const configuration = configure(provider, clientId, secret, async (url, outgoing) => {
-      // The library fetches the JWKS again if the id token is signed with an unknown key.
+      // Any other method than POST is a fetch of the JWKS: openid-client repeats it if the id token is signed with an
+      // unknown key.
       if (outgoing.method !== 'POST')
         return toLibraryResponse(await sendLibraryRequest(outgoing, url, deadlineMs))
       const headers = { ...outgoing.headers, ...profile.token.requestHeaders }

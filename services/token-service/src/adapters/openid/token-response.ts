@@ -1,4 +1,4 @@
-/** Reads the response of a token endpoint: its tokens, or the outcome if it contains none. */
+/** Reads the response of a token endpoint: returns its tokens, or the outcome of a response without tokens. */
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
 import { lifetimeSeconds } from '../../credential/credential.ts'

@@ -31,7 +31,10 @@ export interface StoreCommands {
   pipelined(commands: ReturnType<Redis['pipeline']>): Promise<readonly unknown[]>
 }
 
-/** `ensureUsable` throws while the store must not be used. */
+/**
+ * Returns the functions that send commands to the store. `ensureUsable` is called before each command, and throws while
+ * the store must not be used.
+ */
 export function createStoreCommands(
   redis: Redis,
   writes: ReplicatedWrites,

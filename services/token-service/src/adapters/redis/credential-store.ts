@@ -121,8 +121,8 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           return fields === null ? credential : openCredential(keys, name, fields)
         }
         if (over !== undefined) throw new VersionConflict()
-        // Another process stored a version in between. The new grant still replaces the stored one, under the next
-        // version, because the company has just authorized the new grant.
+        // Another process stored a version in between. The new grant still replaces that version, under the next
+        // version number, because the company has just authorized the new grant.
         last = String(outcome)
       }
     },
@@ -172,7 +172,8 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         'recordIntent',
         keysOf(lease.name),
         args,
-        // Nothing was sent under this intent. If it stayed, the next refresh would wait for a response to it.
+        // No refresh token was sent under this intent. If the intent stayed, the next refresh would wait for a response
+        // that never comes.
         async (recorded, run) => {
           if (recorded === 'lost') return
           const [, previous] = recorded as ['recorded', string]

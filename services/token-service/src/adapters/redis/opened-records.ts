@@ -14,8 +14,8 @@ const MAX_REMEMBERED = 5_000
 export type FieldValues = readonly (string | null)[]
 
 /**
- * Returns a function that opens the record of `name`. `fieldsOf` names the values; it returns `null` if there is no
- * record. The function throws {@link DecryptionError} like `openCredential`.
+ * Returns a function that opens the record of `name`. `fieldsOf` assigns the values to field names, and returns `null`
+ * if there is no record. The returned function throws {@link DecryptionError} like `openCredential`.
  */
 export function createRecordOpener(
   keys: KeyRing,

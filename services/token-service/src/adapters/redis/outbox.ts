@@ -26,7 +26,10 @@ type OutboxMethods = Pick<
   'record' | 'audit' | 'readAudit' | 'readOutbox' | 'releaseOutbox' | 'trimOutbox'
 >
 
-/** `auditEntries` is the approximate number of newest audit entries that are kept. */
+/**
+ * Returns the store methods for the outbox and the audit log. `auditEntries` is the approximate number of newest audit
+ * entries that are kept.
+ */
 export function createRedisOutbox(commands: StoreCommands, auditEntries: number): OutboxMethods {
   const { redis, using, script, replicated } = commands
 
@@ -42,7 +45,8 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
   return {
     async readOutbox(owner, leaseMs, limit) {
       const args = { owner, leaseMs: String(leaseMs), limit: String(limit) }
-      // An entry is published only after replicas have it, so that a failover cannot take back what was published.
+      // Outbox entries are returned for publishing only after Redis replicas have acknowledged them. Otherwise a
+      // failover could undo a change that was already published.
       const entries = (await replicated('readOutbox', KEYS, args)) as StreamEntry[] | null
       return entries === null
         ? null

@@ -34,7 +34,7 @@ export class TooFewReplicas extends IntegrationError {
 }
 
 export interface ReplicatedWrites extends AsyncDisposable {
-  /** The number of replicas that must acknowledge a write; 0: writes are not waited for. */
+  /** The number of replicas that must acknowledge a write; with 0, no write waits for replicas. */
   replicas(): Promise<number>
   /**
    * Calls `write` with a connection, and resolves with its result once enough replicas have acknowledged it. If they
@@ -83,7 +83,10 @@ export function createReplicatedWrites(options: ReplicatedWritesOptions): Replic
     }),
   )
 
-  /** Opens the second connection. Resolves when it is established or its first try has failed. */
+  /**
+   * Opens the second connection. Resolves when the connection is established or the first attempt to connect has
+   * failed.
+   */
   async function open(): Promise<Redis> {
     const connection = opened.use(connect()).redis
     opened.defer(
@@ -106,8 +109,8 @@ export function createReplicatedWrites(options: ReplicatedWritesOptions): Replic
       const settled = await Promise.allSettled(writes.map(({ send }) => send(connection)))
       if (settled.every(({ status }) => status === 'rejected')) return settled
       const needed = Math.max(...writes.map((write) => write.needed))
-      // WAIT is sent after the replies to the writes. A script that Redis has to be sent again (NOSCRIPT) would
-      // otherwise be executed after the WAIT.
+      // WAIT is sent only after the replies to the writes. If Redis does not know a script (NOSCRIPT), the driver sends
+      // the script again, and Redis would otherwise execute it after the WAIT.
       const acknowledged = await connection.wait(needed, WAIT_MS).catch(errorOf)
       const isSameConnection = losses === lossesBefore
       const isEnough = typeof acknowledged === 'number' && acknowledged >= needed
@@ -121,7 +124,7 @@ export function createReplicatedWrites(options: ReplicatedWritesOptions): Replic
         )
       if (typeof acknowledged === 'number' && performance.now() >= mayReconnectAt) {
         mayReconnectAt = performance.now() + RECONNECT_INTERVAL_MS
-        reopen(connection) // and thereby the main connection
+        reopen(connection) // the loss of this connection reopens the main connection as well
       }
       const reason = typeof acknowledged === 'number' ? new TooFewReplicas() : acknowledged
       return settled.map((one) =>
@@ -150,14 +153,14 @@ export function createReplicatedWrites(options: ReplicatedWritesOptions): Replic
 const errorOf = (error: unknown): Error =>
   error instanceof Error ? error : new Error('WAIT failed', { cause: error })
 
-/** Closes a connection, which is then opened again. */
+/** Closes a connection. The driver then opens it again. */
 function reopen(redis: Redis): void {
   if (redis.status === 'ready') redis.disconnect(true)
 }
 
 /**
- * Calls `listener` when an established connection is lost, but not when a try to connect fails. Returns a function
- * that ends this.
+ * Calls `listener` when an established connection is lost, but not when an attempt to connect fails. Returns a function
+ * that removes the listener.
  */
 function onLoss(redis: Redis, listener: () => void): () => void {
   let isEstablished = redis.status === 'ready'
@@ -182,7 +185,7 @@ async function minReplicasToWrite(redis: Redis): Promise<number> {
     const [, value] = await redis.config('GET', 'min-replicas-to-write')
     return Number(value ?? 0)
   } catch (error) {
-    // An error reply: an ACL user without `config|get`, or a managed service without CONFIG.
+    // Redis sends an error reply if the ACL user lacks `config|get` or if a managed service has no CONFIG.
     if (error instanceof Error && error.name === 'ReplyError') return 0
     throw error
   }

@@ -105,8 +105,8 @@ return {'recorded', previous}
 `,
 )
 
-// Sets the intent back to what it was before `recordIntent`. The earlier intent must not be deleted, because a
-// request may have been sent under it. Releases the lease as well, because the refresh has failed.
+// Restores the intent that was stored before `recordIntent`. That earlier intent must not be deleted, because a request
+// may have been sent under it. Releases the lease as well, because the refresh has failed.
 const withdrawIntent = define(
   ['credential', 'lease'],
   `
@@ -221,8 +221,8 @@ return redis.call('XRANGE', K.outbox, '-', audited, 'COUNT', a.limit)
 `,
 )
 
-// Compares the hash of the newest audit entry first, so that two replicas that append concurrently build a single
-// hash chain.
+// Appends entries to the audit log. Compares the hash of the newest audit entry first, so that two replicas that append
+// concurrently build a single hash chain.
 const appendAudit = define(
   ['auditHead', 'auditLog'],
   `
@@ -236,7 +236,8 @@ return 1
 `,
 )
 
-// `changes` has three elements for each field: its name, the envelope that was read, and the new envelope.
+// Re-encrypts fields of a record. `changes` has three elements for each field: its name, the envelope that was read,
+// and the new envelope.
 const reseal = define(
   ['credential'],
   `

@@ -1,7 +1,8 @@
 /**
- * Watches to which Redis server the connection leads. After a failover, or after a restart from an append-only file
- * that is flushed once a second, the server may lack the newest writes. The time of the last change is stored in
- * Redis, so that every replica knows it, also one that starts later.
+ * Detects that the connection leads to another Redis server than before, or to a restarted one. After a failover, or
+ * after a restart from an append-only file that is flushed once a second, the server may lack the newest writes. The
+ * time of the last change is stored in Redis, so that every replica of token-service knows it, even one that starts
+ * later.
  */
 import type { Redis } from 'ioredis'
 import type { Logger } from '@integration-host/shared/observability/logger'
@@ -33,7 +34,7 @@ export function watchServer(options: {
     }
   }
 
-  /** Compares the server with the one that was seen before by any process. */
+  /** Compares the run id of the server with the run id that the processes of token-service saw last. */
   async function compare(runId: string): Promise<void> {
     const [known, at] = await redis.hmget(KEYS.server, 'RunId', 'ChangedAt')
     if (known === runId) {
@@ -46,7 +47,7 @@ export function watchServer(options: {
     await redis.hset(KEYS.server, { RunId: runId, ...(known && { ChangedAt: now }) })
   }
 
-  // A failure is ignored: the connection was lost again, or this account may not run INFO.
+  // An error is ignored: the connection was lost again, or this Redis account may not run INFO.
   const onReady = (): void => void examine().catch(() => {})
   redis.on('ready', onReady)
   if (redis.status === 'ready') onReady()

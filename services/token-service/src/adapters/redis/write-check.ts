@@ -14,9 +14,8 @@ const INTERVAL_MS = 3_000
 const KEY_TTL_MS = 60_000
 
 /**
- * Reports to `dependency` whether the last write succeeded. A reconnect starts a check at once, also while an
- * earlier write has no reply yet. Disposing ends the
- * checks.
+ * Reports to `dependency` whether the last write succeeded. A reconnect starts a check at once, even while an earlier
+ * write has no reply yet. Disposing ends the checks.
  */
 export function watchWrites(
   redis: Redis,
