@@ -420,7 +420,9 @@ describe('the search for leaked secrets in a running system', () => {
       const doomed = start('token-service', { DIES_OF: defect }, tokenServiceWithFailpoints)
       await system.ready('token-service')
       await refresh(name).catch(() => null)
-      await eventually(() => expect(doomed.output()).toContain('"msg":"unexpected error"'))
+      await eventually(() =>
+        expect(doomed.output()).toContain('"msg":"service is exiting after an unexpected error"'),
+      )
       await doomed.stop('SIGKILL')
       await recordRedis()
     }

@@ -1,4 +1,4 @@
-/** Creates certificates with the program `openssl`, for tests of TLS. Nothing of it is checked in. */
+/** Creates certificates for TLS tests with the program `openssl`. No certificate or key is checked in. */
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -28,7 +28,7 @@ export interface Authority extends AsyncDisposable {
 
 export const LOOPBACK_NAMES = 'DNS:localhost,IP:127.0.0.1'
 
-/** Creates an authority with a key of its own. */
+/** Creates a certificate authority with a key of its own. */
 export async function createAuthority(): Promise<Authority> {
   const folder = await mkdtemp(join(tmpdir(), 'certificates-'))
   const file = (name: string): string => join(folder, name)

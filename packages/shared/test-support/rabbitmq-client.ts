@@ -11,11 +11,11 @@ export interface TestBus extends AsyncDisposable {
   publish(): Promise<void>
   /** Returns the reason for which the dependency is down; empty while it is not down. */
   reason(): string
-  /** The log lines so far. */
+  /** The log lines that the bus has written so far. */
   readonly lines: readonly Record<string, unknown>[]
 }
 
-/** Opens a message bus as a service does. It leaves nothing on the broker: its queue is exclusive. */
+/** Opens a message bus as a service does. Its queue is exclusive, so nothing is left on the broker. */
 export function openBus(url: string, tls?: TlsFiles): TestBus {
   const lines: Record<string, unknown>[] = []
   const write = (line: string): void => void lines.push(JSON.parse(line) as Record<string, unknown>)

@@ -9,11 +9,11 @@ export interface TestConnection extends RedisConnection {
   state(): DependencyState | undefined
   /** Returns the reason for which the dependency is down; empty while it is not down. */
   reason(): string
-  /** The log lines so far. */
+  /** The log lines that the connection has written so far. */
   readonly lines: readonly Record<string, unknown>[]
 }
 
-/** Opens a connection as a service does. */
+/** Opens a Redis connection as a service does. */
 export function openRedis(url: string, tls?: TlsFiles): TestConnection {
   const lines: Record<string, unknown>[] = []
   const write = (line: string): void => void lines.push(JSON.parse(line) as Record<string, unknown>)

@@ -1,4 +1,4 @@
-/** Starts a process, reads its output and ends it, for the tests of every package. */
+/** Starts an OS process, reads its output and ends the process, for the tests of every package. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 

@@ -3,10 +3,13 @@ import { ReplayID, TransactionID } from './transaction.ts'
 
 /** Direct exchange of step messages; the routing key is `<Process>.<Step>`. */
 export const STEPS_EXCHANGE = 'integration.steps'
-/** Direct exchange of dead letters; the routing key is the process. */
+/** Direct exchange of dead letters; the routing key is the name of the business process. */
 export const DEAD_EXCHANGE = 'integration.dead'
 
-/** The name of a process or of a step. The name becomes a part of queue names, so only plain characters are allowed. */
+/**
+ * The name of a business process or of a step. The name becomes a part of queue names, so only plain characters are
+ * allowed.
+ */
 export const StepName = z.string().regex(/^[A-Za-z][A-Za-z0-9_-]{0,63}$/)
 
 /**
@@ -30,8 +33,8 @@ export type StepMessage = z.output<typeof StepMessage>
 export const stepQueue = (process: string, step: string): string => `steps.${process}.${step}`
 export const stepRoutingKey = (process: string, step: string): string => `${process}.${step}`
 /**
- * Returns the name of the queue for the dead letters of a process, such as `dead.OrderProcess`. A header of each dead
- * letter contains the reason.
+ * Returns the name of the queue for the dead letters of a business process, such as `dead.OrderProcess`. A header of
+ * each dead letter contains the reason.
  */
 export const deadQueue = (process: string): string => `dead.${process}`
 

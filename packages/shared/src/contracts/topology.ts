@@ -14,7 +14,7 @@ import {
   STEPS_EXCHANGE,
 } from './step-message.ts'
 
-/** The exchanges and queues that all processes share. They include one delay queue for each retry delay. */
+/** The exchanges and queues that all business processes share. They include one delay queue for each retry delay. */
 export const ladder: Topology = {
   exchanges: [
     { name: STEPS_EXCHANGE, type: 'direct' },
@@ -31,7 +31,7 @@ export const ladder: Topology = {
   })),
 }
 
-/** The queues of one process: one for each step, one for its dead letters. */
+/** The queues of one business process: one for each step, and one for the dead letters of the process. */
 export const processTopology = (process: string, steps: readonly string[]): Topology => ({
   exchanges: [],
   queues: [

@@ -1,7 +1,10 @@
 import { z } from 'zod'
 import { headerStatuses, ReplayID, TransactionID } from './transaction.ts'
 
-/** Topic exchange for other systems; the routing key is `transaction.<Process>.<status>`. */
+/**
+ * Topic exchange that publishes transaction events to other systems; the routing key is
+ * `transaction.<Process>.<status>`.
+ */
 export const TRANSACTIONS_EXCHANGE = 'integration.transactions'
 /**
  * Fanout exchange that sends transitions to every replica of the coordinator. One message contains several transitions.
@@ -13,8 +16,8 @@ export const COORDINATORS_EXCHANGE = 'integration.coordinators'
  * the database.
  */
 export const TransactionEvent = z.object({
-  // Well-formed like the transaction's identifier: an id of the event is derived from both by percent-encoding, which
-  // throws for an unpaired surrogate.
+  // The name must be well-formed, like the transaction's identifier: the event id is derived from both by
+  // percent-encoding, which throws for an unpaired surrogate.
   Process: z.string().refine((name) => name.isWellFormed(), 'must be well-formed Unicode'),
   TransactionID,
   ReplayID,

@@ -16,7 +16,7 @@ afterEach(() => rm(folder, { recursive: true }))
 const takenAndFreed = async (): Promise<void> => (await lockFolder(folder, file))()
 const REFUSED = { name: 'StartupError', message: expect.stringContaining('in use by another') }
 
-/** Starts a process that tries to acquire the lock. Returns the first line of the process's output. */
+/** Starts an OS process that tries to acquire the lock, and returns the first line of its output as `says`. */
 async function another({ isNobody = false } = {}): Promise<
   StartedProcess & { readonly says: string }
 > {

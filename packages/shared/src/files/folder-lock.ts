@@ -5,16 +5,16 @@ import { StartupError } from '../process/lifecycle.ts'
 
 const SQLITE_BUSY = 5
 /**
- * How long to wait for the lock. Two processes that start at the same moment can briefly block each other while
+ * How long to wait for the lock. Two OS processes that start at the same moment can briefly block each other while
  * acquiring the lock.
  */
 const BUSY_MS = 200
 
 /**
- * Makes this process the only writer of a store until the process releases the lock or ends. Node has no API for kernel
- * file locks, so the function begins an exclusive SQLite transaction, for which SQLite acquires such a lock. The kernel
- * releases the lock when the process ends, even if it crashes, and keeps the lock while the process is suspended.
- * Therefore no timeout has to be guessed.
+ * Makes this OS process the only writer of a store until the process releases the lock or ends. Node has no API for
+ * kernel file locks, so the function begins an exclusive SQLite transaction, for which SQLite acquires such a lock. The
+ * kernel releases the lock when the process ends, even if it crashes, and keeps the lock while the process is
+ * suspended. Therefore no timeout has to be guessed.
  *
  * @param file the main file of the store, which need not exist yet. The lock is held on an empty file
  * `<file>.lock.sqlite` beside the main file. This lock file is never removed, because otherwise two processes could

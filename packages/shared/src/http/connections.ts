@@ -65,7 +65,7 @@ export class ConnectionState {
   }
 
   /**
-   * Returns whether rule C1 closes this connection.
+   * Returns whether an unauthenticated connection has been idle for too long and must be closed (rule C1).
    * @param now milliseconds of the monotonic clock
    */
   hasExpired(socket: Socket, now: number): boolean {
@@ -74,8 +74,8 @@ export class ConnectionState {
   }
 
   /**
-   * Returns the rank of this connection for rule C2, which closes the connection with the lowest rank; `null` if this
-   * connection must not be closed.
+   * Returns the rank of this connection when room is made for a new one: the connection with the lowest rank is closed
+   * (rule C2). Returns `null` if this connection must not be closed.
    */
   closingOrder(socket: Socket, now: number): number | null {
     const elapsedMs = now - this.#since
@@ -94,8 +94,9 @@ export class ConnectionState {
   }
 }
 
-// The ranks of the three choices of rule C2. They are further apart than the milliseconds of any idle time, so that
-// within each choice the connection with the longest wait has the lowest rank.
+// The base ranks of the three choices in rule C2. The waiting time in milliseconds is subtracted from the base rank, so
+// that the connection that has waited longest has the lowest rank within a choice. The base ranks are further apart than
+// any waiting time, so that an earlier choice always has the lower rank.
 const UNAUTHENTICATED_WAITING = 0
 const AUTHENTICATED_IDLE = 1e12
 const UNAUTHENTICATED_BUSY = 2e12
@@ -146,7 +147,7 @@ export class Connections {
     socket.on('close', () => this.#sockets.delete(socket))
   }
 
-  /** Closes all connections that have expired according to rule C1. */
+  /** Closes all unauthenticated connections that have been idle for too long (rule C1). */
   closeExpired(): void {
     const now = performance.now()
     for (const socket of this.#sockets)

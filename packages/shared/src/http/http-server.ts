@@ -81,13 +81,13 @@ export function rawResponse(
  * Serves requests until the returned server is disposed. Disposing stops accepting requests, waits up to `drainMs` for
  * the requests in flight, and closes all connections.
  *
- * @throws the system's error if the address cannot be bound.
+ * @throws the operating system's error if the address cannot be bound.
  */
 export async function listen(listener: NodeListener, options: ListenOptions): Promise<HttpServer> {
   const server = createServer(
     {
-      maxHeaderSize: 16_384, // 431 beyond
-      headersTimeout: 10_000, // 408 beyond; a slow client only occupies its socket
+      maxHeaderSize: 16_384, // the response to a larger head is 431
+      headersTimeout: 10_000, // the response to a later head is 408; a slow client only occupies its socket
       requestTimeout: 30_000,
       keepAliveTimeout: 65_000,
       connectionsCheckingInterval: CHECK_INTERVAL_MS,

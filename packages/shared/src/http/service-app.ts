@@ -202,7 +202,12 @@ function limitBody(maxBytesAt: (path: string) => number): MiddlewareHandler {
   }
 }
 
-/** @throws {IntegrationError} `payload_too_large`; `invalid_request` if the client ends the body early. */
+/**
+ * Reads a request body completely.
+ *
+ * @throws {IntegrationError} `payload_too_large` if the body exceeds `maxBytes`; `invalid_request` if the client ends
+ * the body early.
+ */
 async function readBody(body: AsyncIterable<Uint8Array>, maxBytes: number): Promise<Buffer> {
   const chunks: Uint8Array[] = []
   let size = 0

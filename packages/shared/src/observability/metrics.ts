@@ -58,7 +58,10 @@ export function createMetrics(service: string): Metrics {
   }
 }
 
-/** The number of computations that may follow one another without a pause. A test reads metrics a few times at once. */
+/**
+ * The number of computations that may follow one another without a pause. It is larger than 1, because tests read
+ * metrics several times in quick succession.
+ */
 const BURST = 20
 const INTERVAL_MS = 250
 

@@ -42,7 +42,7 @@ export type SpanAttributes = Readonly<Record<string, string | number | boolean>>
 /**
  * The tracer of this process; undefined while tracing is off. This is module state on purpose. The environment switches
  * tracing on for every service in the process, and `useTracing` sets the tracer once before any connection is opened. A
- * parameter in each call of the hot paths would break T1.
+ * parameter in each call of the hot paths would cost time even while tracing is off (T1).
  */
 export let tracing: Tracing | undefined
 
@@ -88,7 +88,7 @@ export function callTraced<Response>(
     'http.request.method': method,
     'server.address': url.hostname,
     'server.port': Number(url.port || (url.protocol === 'https:' ? 443 : 80)),
-    'url.full': url.origin + url.pathname, // T2: queries may contain tokens
+    'url.full': url.origin + url.pathname, // T2: without the query, which may contain tokens
   }
   return traces.span({ name: method, kind: 'client', attributes }, async () => {
     const response = await send(traces.headers())

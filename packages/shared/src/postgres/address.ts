@@ -20,12 +20,12 @@ export type SslMode = (typeof sslModes)[number]
 
 export interface PostgresAddress {
   readonly servers: readonly [Server, ...Server[]]
-  /** Empty: the driver's default. */
+  /** The user name; empty for the driver's default. */
   readonly user: string
   readonly password: string
-  /** Empty: the name of the user. */
+  /** The name of the database; empty if the database is named like the user. */
   readonly database: string
-  /** `null` if the URL does not say it. */
+  /** `null` if the URL has no `sslmode`. */
   readonly sslMode: SslMode | null
   /** The paths in `sslrootcert`, `sslcert` and `sslkey`, under the names of the settings that they replace. */
   readonly files: TlsPaths
@@ -33,11 +33,11 @@ export interface PostgresAddress {
   readonly usesSystemRoots: boolean
   /** Whether a server that rejects writes is skipped. */
   readonly needsWrites: boolean
-  /** The timeout for each server, until it accepts statements. */
+  /** How long each server may take until it accepts statements. */
   readonly connectTimeoutMs: number
-  /** Parameters of the startup message. */
+  /** Parameters of the startup message with which a PostgreSQL session begins. */
   readonly startup: Readonly<Record<string, string>>
-  /** Settings of PostgreSQL for each session. */
+  /** PostgreSQL settings for each session. */
   readonly session: Readonly<Record<string, string>>
 }
 
@@ -56,8 +56,8 @@ const FILES = {
 } as const
 
 /**
- * The parameters of libpq without a meaning here. A server would reject most of them as unknown settings, and a URL
- * that asks for `channel_binding=require` must not be used without it.
+ * The libpq parameters that are not supported here. A server would reject most of them as unknown settings, and a URL
+ * that requires channel binding (`channel_binding=require`) must not be used without channel binding.
  */
 const UNSUPPORTED: ReadonlySet<string> = new Set(
   `authtype channel_binding client_encoding dbname fallback_application_name gssdelegation gssencmode gsslib host
@@ -82,7 +82,7 @@ function fileProblems(files: TlsPaths): string[] {
   )
 }
 
-/** @throws {AddressError} */
+/** Parses `DATABASE_URL`. @throws {AddressError} if the URL has another form or an unsupported parameter. */
 export function parsePostgresUrl(text: string): PostgresAddress {
   const { scheme, userInfo, servers, rest } = parseServerList(text, PORT)
   if (!/^postgres(ql)?$/.test(scheme)) throw new AddressError('must begin with postgresql')
@@ -166,7 +166,7 @@ function needsWritesOf(attributes = 'read-write'): boolean {
 function rejectUnknown(name: string): void {
   if (UNSUPPORTED.has(name))
     throw new AddressError(`has the parameter ${name}, which is not supported`)
-  // Any other name is a setting of PostgreSQL, such as search_path. The server knows which of them exist.
+  // Any other name is a PostgreSQL setting, such as search_path. The server rejects names that it does not know.
   if (!/^[a-z_][a-z0-9_.]{0,62}$/i.test(name))
     throw new AddressError('has a parameter that is not the name of a setting')
 }

@@ -14,7 +14,7 @@ export function driverOptions(
     ...own
   }: {
     readonly unresponsive?: Unresponsive
-    /** Parameters of the startup message. Those in the URL take precedence. */
+    /** Parameters of the startup message. Parameters in the URL take precedence. */
     readonly startup?: Readonly<Record<string, string>>
     readonly [option: string]: unknown
   },
@@ -22,14 +22,14 @@ export function driverOptions(
   const [{ host, port }] = address.servers
   return {
     ...own,
-    // The socket selects the server. The driver shows this one in its errors.
+    // The socket selects the server. The driver uses this host and port only in its error messages.
     host: [host],
     port: [port],
     user: address.user,
     pass: address.password,
     database: address.database,
     socket: () => sockets.create(unresponsive),
-    // The socket has a timeout for each server.
+    // The driver's connect timeout is disabled, because the socket has a timeout for each server.
     connect_timeout: 0,
     connection: { ...startup, ...address.startup },
     onnotice: () => {},

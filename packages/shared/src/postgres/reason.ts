@@ -6,7 +6,7 @@ import { NoUsableServer } from './server-socket.ts'
 const STANDBY = 'the server is a standby (read-only)'
 const UNRESPONSIVE = 'the server does not respond in time'
 
-/** What codes of the server (SQLSTATE; PostgreSQL manual, appendix A) and of the network mean. */
+/** The meanings of error codes from the server (SQLSTATE; PostgreSQL manual, appendix A) and from the network. */
 const meanings: Readonly<Record<string, string>> = {
   '08P01': 'the server or a connection pooler rejects a parameter of the URL (08P01)',
   '25006': STANDBY,
@@ -25,7 +25,7 @@ const meanings: Readonly<Record<string, string>> = {
   TLS_NOT_OFFERED: 'the server does not offer TLS',
 }
 
-/** Returns the part of an error of PostgreSQL, or of a connection to it, that may be logged. */
+/** Returns the part of a PostgreSQL error, or of a connection error, that may be logged. */
 export function postgresReason(error: unknown): string {
   if (error instanceof UnsupportedBackend) return error.message
   if (error instanceof NoUsableServer)

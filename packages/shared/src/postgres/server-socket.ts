@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events'
 import type { Socket } from 'node:net'
 import { type Backend, type Session, SessionRejected } from './startup.ts'
 
-/** A session on the socket that it uses. */
+/** A PostgreSQL session and the socket that it uses. */
 export interface OpenedSession {
   readonly socket: Socket
   readonly session: Session
@@ -12,15 +12,18 @@ export interface OpenedSession {
 export type OpenSession = (
   startupMessage: Buffer,
   driver: {
-    /** Passes a message of the server to the driver. */
+    /** Passes a server message to the driver. */
     readonly forward: (message: Buffer) => void
-    /** Called at the beginning of each attempt, with the function for the driver's replies in it. */
+    /**
+     * Called at the beginning of each connection attempt, with the function that passes the driver's replies to the
+     * server.
+     */
     readonly onAttempt: (reply: (message: Buffer) => void) => void
     readonly signal: AbortSignal
   },
 ) => Promise<OpenedSession>
 
-/** No server can be used. There is one failure per server. */
+/** The error if none of the listed servers can be used. It contains one failure for each server. */
 export class NoUsableServer extends Error {
   override readonly name = 'NoUsableServer'
   readonly code = 'NO_USABLE_SERVER'
@@ -63,7 +66,7 @@ export class ServerSocket extends EventEmitter {
     return this.#phase.kind === 'closed' ? 'closed' : 'open'
   }
 
-  /** The server process of the session; `null` if the session is not open, or is being ended by the driver. */
+  /** The PostgreSQL server process of the session; `null` if the session is not open, or is being ended by the driver. */
   get backend(): Backend | null {
     return this.#phase.kind === 'open' && !this.#isEnding ? this.#phase.session.backend : null
   }
@@ -77,7 +80,7 @@ export class ServerSocket extends EventEmitter {
     return this.#isOverdue
   }
 
-  /** The time of `performance.now()` at which the session was open; `Infinity` before. */
+  /** The time of `performance.now()` at which the session was opened; `Infinity` until then. */
   get openedAt(): number {
     return this.#openedAt
   }
@@ -137,7 +140,7 @@ export class ServerSocket extends EventEmitter {
         onAttempt: (reply) => (opening.reply = reply),
         signal: opening.abort.signal,
       })
-      // While the session was opened, the driver may have closed the connection.
+      // While the session was being opened, the driver may have closed the connection.
       if (this.#phase === opening) this.#pass(opened)
       else opened.socket.destroy()
     } catch (error) {
@@ -164,7 +167,7 @@ export class ServerSocket extends EventEmitter {
 
   #fail(error: unknown): void {
     if (this.#phase.kind === 'closed') return
-    // The driver makes its own error of the server's response.
+    // The driver converts the server's error response to an error of its own.
     if (error instanceof SessionRejected) this.emit('data', error.response)
     else this.emit('error', error)
     this.#finish(true)

@@ -1,11 +1,11 @@
 /**
  * The connections of one OS process to the PostgreSQL servers of one URL.
  *
- * - I1: There are never more than `limit` open sockets, so that a database that accepts connections and then hangs does not
- *   get one more with each timeout.
+ * - I1: There are never more than `limit` open sockets, so that a database that accepts connections and then hangs does
+ *   not get one more connection with each timeout.
  * - I2: A socket is not closed while the server may still be executing a statement for it, because the server does not
- *   notice the close, and its process would remain in addition to the next one. Such a socket stays open until the
- *   server responds, has ended its process, or is found to have no such process any more.
+ *   notice the close, and its process would remain in addition to the process of the next connection. Such a socket
+ *   stays open until the server responds, has ended this process, or is found to no longer have the process.
  * - I3: A statement is never cancelled. Cancelling a commit that waits for a synchronous standby commits it locally.
  */
 import type { Socket } from 'node:net'
@@ -30,14 +30,14 @@ import {
 } from './transport.ts'
 
 export interface ServerSocketsOptions {
-  /** The settings `DATABASE_CA_FILE` and so on. The parameters of the URL take precedence. */
+  /** The paths in `DATABASE_CA_FILE` and the other TLS settings. The parameters of the URL take precedence. */
   readonly tls?: TlsPaths
-  /** Settings of PostgreSQL for each session. Those in the URL take precedence. */
+  /** PostgreSQL settings for each session. Settings in the URL take precedence. */
   readonly session?: Readonly<Record<string, string>>
   readonly limit: number
   /**
    * Called when a session was opened through a connection pooler. `isShared`: another open session has the same server
-   * process, so the pooler lends a process for one transaction only.
+   * process, so the pooler assigns a server process to a session for one transaction only.
    */
   readonly onPooled?: (isShared: boolean) => void
 }
@@ -75,11 +75,11 @@ export function createServerSockets(
   const encryption = encryptionOf(address, tls)
   const settings = { ...session, ...address.session }
   const created = new Set<ServerSocket>()
-  /** All sockets, also those that the driver does not use any more (I2). */
+  /** All sockets, including those that the driver no longer uses (I2). */
   const sockets = new Set<Socket>()
   const released = new Set<Socket>()
   let opening = 0
-  /** The address that was used last. It is tried first, because each dead one before it costs a timeout. */
+  /** The address that was used last. It is tried first, because each dead address before it costs a timeout. */
   let last: ServerAddress | undefined
 
   const track = (socket: Socket): void => {
@@ -89,7 +89,7 @@ export function createServerSockets(
   const release = (socket: Socket): void => {
     released.add(socket)
     socket.once('close', () => released.delete(socket))
-    // The server has executed the statement, and nothing waits for the response any more.
+    // The server has executed the statement, and the driver no longer waits for the response.
     socket.on('data', () => socket.destroy())
   }
 
@@ -149,7 +149,7 @@ export function createServerSockets(
       try {
         const opened = { socket, session: await startup.session }
         last = target
-        // The server responds, so it has ended the processes of connections that were given up, or is about to.
+        // The server responds, so it has ended the processes of the released connections, or is about to end them.
         for (const each of released) each.destroy()
         noticePooler(opened)
         return opened
@@ -189,7 +189,7 @@ export function createServerSockets(
         const found = byPid.get(backend.pid)
         const activity =
           found?.startedAt === null || found?.startedAt === backend.startedAt ? found : undefined
-        // Behind a pooler that shares processes, the process at the start of the session says nothing.
+        // Behind a pooler, another server process may execute the statement than at the start of the session.
         const isExecuting = isPooled
           ? isWaiting || isActive(activity)
           : activity !== undefined && isActive(activity)
@@ -207,7 +207,10 @@ export function createServerSockets(
   }
 }
 
-/** A process that waits for its client is not executing anything: the connection to it is lost. */
+/**
+ * Returns whether a server process is executing a statement. A process that waits for its client is not: the connection
+ * to this client is lost.
+ */
 const isActive = (activity: Activity | undefined): boolean =>
   activity?.state === 'active' && activity.waitType !== 'Client'
 const waitsForStandby = ({ waitEvent }: Activity): boolean => waitEvent === 'SyncRep'
@@ -217,14 +220,14 @@ const timedOut = (): Error =>
 const isTimeout = (error: unknown): boolean =>
   error instanceof DOMException && error.name === 'TimeoutError'
 
-/** Whether the failure says something about the server itself, and not only about one of its addresses. */
+/** Returns whether the failure concerns the server itself, and not only one of the server's IP addresses. */
 const isOfServer = (error: unknown): boolean =>
   error instanceof SessionRejected ||
   error instanceof NotWritable ||
   error instanceof TlsNotOffered ||
   tlsFailure(error) !== null
 
-/** Whether libpq would continue with the second way of encryption (see `choices`). */
+/** Returns whether libpq would continue with the second choice of encryption (see `choices`). */
 const allowsOther = (mode: Encryption['mode'], error: unknown): boolean =>
   mode === 'prefer'
     ? tlsFailure(error) !== null || error instanceof TlsNotOffered

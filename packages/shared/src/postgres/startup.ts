@@ -4,7 +4,10 @@
  */
 import type { Socket } from 'node:net'
 
-/** The server process that executes the statements of a session. A process id alone is used again by the system. */
+/**
+ * The server process that executes the statements of a session. The process id alone does not identify the process,
+ * because the operating system reuses ids.
+ */
 export interface Backend {
   readonly pid: number
   /** The start of the process in epoch seconds, as text. */
@@ -19,7 +22,7 @@ export interface Session {
   readonly ready: Buffer
 }
 
-/** The server has rejected the session. `response` is its ErrorResponse message. */
+/** The error if the server has rejected the session. `response` is its ErrorResponse message. */
 export class SessionRejected extends Error {
   override readonly name = 'SessionRejected'
   /** The SQLSTATE. */
@@ -33,7 +36,7 @@ export class SessionRejected extends Error {
   }
 }
 
-/** The server is a standby, or all transactions on it are read-only. */
+/** The error if the server is a standby, or if all transactions on the server are read-only. */
 export class NotWritable extends Error {
   override readonly name = 'NotWritable'
   readonly code = 'NOT_WRITABLE'
@@ -41,9 +44,9 @@ export class NotWritable extends Error {
 
 export interface StartupOptions {
   readonly needsWrites: boolean
-  /** Settings of PostgreSQL, which the query sets for the session. */
+  /** PostgreSQL settings, which the query sets for the session. */
   readonly settings: Readonly<Record<string, string>>
-  /** Passes a message of the server to the driver. */
+  /** Passes a server message to the driver. */
   readonly forward: (message: Buffer) => void
   /** Ends the attempt. The socket is left open. */
   readonly signal: AbortSignal
@@ -64,7 +67,7 @@ const SASL_FINAL = 12
 
 /**
  * Sends the driver's startup message. `session` rejects if the session is rejected, the connection ends, or `signal`
- * aborts; the socket then has no listeners of this function any more.
+ * aborts; this function has then removed its listeners from the socket.
  */
 export function startSession(socket: Socket, message: Buffer, options: StartupOptions): Startup {
   const { promise, resolve, reject } = Promise.withResolvers<Session>()
@@ -99,7 +102,7 @@ export function startSession(socket: Socket, message: Buffer, options: StartupOp
         }
         return resolve(sessionOf(values, ready))
       default:
-        // The messages about the query above are of no interest to the driver.
+        // The responses to the query above are not for the driver.
         if (ready === undefined) options.forward(response)
     }
   }

@@ -14,7 +14,7 @@ export interface ServerAddress {
 
 export interface Encryption {
   readonly mode: SslMode
-  /** Called for each connection, so that rotated files are used. */
+  /** Reads the TLS files. Called for each connection, so that rotated files are used. */
   readonly read: () => TlsContent
   /** Whether the root certificates are in a file, and not those that Node knows. */
   readonly hasRoots: boolean
@@ -26,15 +26,15 @@ export async function addressesOf(server: Server): Promise<ServerAddress[]> {
   return found.map(({ address }) => ({ server, ip: address }))
 }
 
-/** The server offers no TLS, although the mode requires it. */
+/** The error if the server offers no TLS although `sslmode` requires TLS. */
 export class TlsNotOffered extends Error {
   override readonly name = 'TlsNotOffered'
   readonly code = 'TLS_NOT_OFFERED'
 }
 
 /**
- * Whether TLS is used: `offered` uses it if the server offers it. `prefer` and `allow` continue with the second
- * element if the first one fails.
+ * Whether TLS is used: `offered` uses TLS if the server offers TLS. With the modes `prefer` and `allow`, the second
+ * choice is tried if the first one fails.
  */
 export type Choice = 'plain' | 'offered' | 'tls'
 export const choices: Readonly<Record<SslMode, readonly [Choice, Choice?]>> = {
@@ -46,7 +46,7 @@ export const choices: Readonly<Record<SslMode, readonly [Choice, Choice?]>> = {
   'verify-full': ['tls'],
 }
 
-/** A dead server must be noticed although no statement runs. */
+/** The interval of TCP keep-alive, which detects a dead server even if no statement runs. */
 const KEEP_ALIVE_MS = 10_000
 /** The message SSLRequest (PostgreSQL manual, section 53.7). */
 const SSL_REQUEST = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f])
@@ -54,7 +54,8 @@ const SSL_REQUEST = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f])
 /**
  * Opens a connection, on which the startup message can be sent.
  *
- * @throws the error of the socket or of TLS, {@link TlsNotOffered}, or the reason of `signal`.
+ * @throws the socket error or TLS error if the connection fails; {@link TlsNotOffered} if the server offers no TLS; the
+ * reason of `signal` if it aborts.
  */
 export async function openTransport(
   { server, ip }: ServerAddress,
@@ -64,7 +65,7 @@ export async function openTransport(
 ): Promise<Socket> {
   signal.throwIfAborted()
   const tcp = connectTcp({ host: ip, port: server.port })
-  // The error is reported by `next`. An error without a listener would end the process.
+  // The error is reported by `next`. An error without a listener would end the OS process.
   tcp.on('error', () => {})
   const abort = (): void => void tcp.destroy(signal.reason as Error)
   signal.addEventListener('abort', abort, { once: true })
@@ -91,7 +92,7 @@ export async function openTransport(
   }
 }
 
-/** Returns what is verified, which is what libpq verifies in the same mode. */
+/** Returns the TLS options, which verify the same as libpq in the same mode. */
 function tlsOptions(host: string, { mode, read, hasRoots }: Encryption): ConnectionOptions {
   const common = { ...read(), host, ...(isIP(host) === 0 && { servername: host }) }
   if (mode === 'verify-full') return common

@@ -19,8 +19,8 @@ export class ConfigError extends Error {
 
 /**
  * Reads settings from the environment. An empty variable counts as unset. `X_FILE` names a file whose content becomes
- * the value of `X`, without one trailing newline. A setting whose own name ends in `_FILE` is a path, and has no such
- * second form. The files of the TLS settings in the schema are checked as well.
+ * the value of `X`; one trailing newline is removed. A setting whose own name ends in `_FILE` is a path, so its
+ * content is not read this way. The files of the TLS settings in the schema are checked as well.
  *
  * @throws {ConfigError} naming every wrong variable.
  */
@@ -69,7 +69,7 @@ function readSetting(name: string, env: Environment, problems: string[]): string
   return undefined
 }
 
-// SERVICE_API_KEY is the only setting with two names, singular and plural. The values of both are joined to one list
+// SERVICE_API_KEY is the only setting with two names, singular and plural. The values of both are joined into one list
 // (see serviceKeys).
 function readServiceKeys(env: Environment, problems: string[]): string | undefined {
   const found = ['SERVICE_API_KEY', 'SERVICE_API_KEYS'].map((name) =>

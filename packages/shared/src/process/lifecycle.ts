@@ -6,7 +6,7 @@ import { createLogger, type Logger } from '../observability/logger.ts'
 import type { LogStream } from '../observability/terminal-log.ts'
 import { useTracing } from '../observability/telemetry.ts'
 
-/** Resolves with the first SIGTERM or SIGINT. A second signal ends the process immediately. */
+/** Resolves with the first SIGTERM or SIGINT. A second signal ends the OS process immediately. */
 function terminationSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     let isStopping = false
@@ -27,13 +27,13 @@ export interface RunningService extends AsyncDisposable {
   readonly url: string
 }
 
-/** How long a process may take to shut down after a signal before it exits anyway. */
+/** How long a service may take to shut down after a signal before its OS process exits anyway. */
 const SHUTDOWN_DEADLINE_MS = 10_000
 
 export interface RunOptions {
   /** The stream to which the process logs; standard output by default. */
   readonly logTo?: LogStream
-  /** The service's name in traces; `name` by default. `OTEL_SERVICE_NAME` has precedence. */
+  /** The service's name in traces; `name` by default. `OTEL_SERVICE_NAME` takes precedence. */
   readonly tracedAs?: string
 }
 
@@ -56,8 +56,8 @@ export async function runService(
   } catch (error) {
     const message = startupMessageOf(error)
     process.stderr.write(`${name}: ${message ?? `could not start (${reasonOf(error)})`}\n`)
-    if (message === null) logger.fatal({ err: error }, 'could not start')
-    // Without this exit, connections that were opened before the failure would keep the process alive.
+    if (message === null) logger.fatal({ err: error }, 'service could not start')
+    // Without this exit, connections that were opened before the failure would keep the OS process alive.
     return process.exit(1)
   }
   logger.info({ url: service.url }, 'service is listening')
@@ -116,10 +116,10 @@ function startupMessageOf(error: unknown): string | null {
   return code === 'EACCES' || code === 'EADDRNOTAVAIL' ? (error as Error).message : null
 }
 
-// An unhandled error is a defect. The error is logged with secrets removed, and the process ends.
+// An unhandled error is a defect. The error is logged with secrets removed, and the OS process exits.
 function exitOnUnhandledError(logger: Logger): void {
   const exit = (error: unknown): void => {
-    logger.fatal({ err: error }, 'unexpected error')
+    logger.fatal({ err: error }, 'service is exiting after an unexpected error')
     process.exit(1)
   }
   process.on('uncaughtException', exit)

@@ -4,12 +4,12 @@ import { z } from 'zod'
 import { Secret } from '../secrets/secret.ts'
 
 export interface Server {
-  /** A host name or an IP address; an IPv6 address is without brackets. */
+  /** A host name or an IP address; an IPv6 address has no brackets here. */
   readonly host: string
   readonly port: number
 }
 
-/** The parts of the URL that are `string` are as they stand in the URL, with percent-encoding. */
+/** The parts of a URL with one or more servers. The parts of type `string` keep the percent-encoding of the URL. */
 export interface ServerList {
   readonly scheme: string
   /** `user`, `user:password`, `:password`, or empty. */
@@ -19,7 +19,10 @@ export interface ServerList {
   readonly rest: string
 }
 
-/** An address is not usable. The message contains no part of the address, which may contain a password. */
+/**
+ * The error for an address that cannot be used. The message contains no part of the address, which may contain a
+ * password.
+ */
 export class AddressError extends Error {
   override readonly name = 'AddressError'
 }

@@ -20,8 +20,8 @@ export const intuit: ProviderProfile = {
     realmScopes: ['com.intuit.quickbooks.accounting', 'com.intuit.quickbooks.payment'],
   },
   token: {
-    // Without this request header the response does not contain the time at which the grant ends regardless of
-    // refreshes.
+    // The token response contains the time at which the grant ends regardless of refreshes only if the request has this
+    // header.
     requestHeaders: { 'x-include-refresh-token-hard-expires-in': 'true' },
     idleExpiryMember: 'x_refresh_token_expires_in',
     hardExpiryMember: 'x_refresh_token_hard_expires_in',
@@ -80,7 +80,7 @@ function faultOf(body: string): ProviderFault | null {
   const text = body.trimStart()
   const codes = text.startsWith('<') ? codesOfXml(text) : codesOfJson(text)
   if (codes === null) return null
-  // If a body contains several errors, an error that only a person can resolve has precedence.
+  // If a body contains several errors, an error that only a person can resolve takes precedence.
   const found = codes.map((code) => ({ code, class: CLASSES[code.replace(/^0+/, '')] ?? null }))
   return found.find((fault) => fault.class !== null) ?? found[0] ?? { code: '', class: null }
 }

@@ -43,7 +43,7 @@ export interface ProviderProfile {
   readonly grant: {
     /**
      * The number of days without a refresh after which the provider ends a grant. A shorter time in a token response
-     * has precedence.
+     * takes precedence.
      */
     readonly idleLimitDays: number
     /**

@@ -142,7 +142,7 @@ function createAttempts(address: RedisAddress, tls: TlsFiles | undefined) {
   const reasons = new Map<string, string>()
   let position = -1
   let current = ''
-  /** Attempts that ended since a connection was usable, including this connection. */
+  /** The number of connection attempts that have ended since the last usable connection, which is counted as well. */
   let ended = 0
   let failure: string | null = null
 
@@ -158,7 +158,7 @@ function createAttempts(address: RedisAddress, tls: TlsFiles | undefined) {
     },
     accepts(info: ServerInfo): boolean {
       const unwritable = writeProblem(info)
-      // A single server is used whatever its role is, so that reads work while it is a replica.
+      // A single server is used regardless of its role, so that reads work while the server is a replica.
       if (unwritable === null || servers.length === 1) return true
       // A primary with too few replicas may have been replaced by another listed server. It is used if no other server
       // is found.

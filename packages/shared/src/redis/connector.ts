@@ -24,7 +24,7 @@ export interface ConnectorDeps {
 const DISCONNECT_TIMEOUT_MS = 2_000
 
 /**
- * Returns the options by which an ioredis client asks `next` for a server before each connection attempt, and reads
+ * Returns the options with which an ioredis client asks `next` for a server before each connection attempt, and reads
  * the TLS files again. ioredis itself fixes both when a client is created.
  */
 export function connectorOptions(deps: ConnectorDeps): ClientOptions {
@@ -58,7 +58,7 @@ export function connectorOptions(deps: ConnectorDeps): ClientOptions {
 }
 
 function open({ host, port }: Server, { usesTls, tls, timeoutMs }: ConnectorDeps): Socket {
-  // Node sends the host name in the TLS handshake (SNI) only if it is told to.
+  // Node sends the host name in the TLS handshake (SNI) only if the option `servername` is set.
   const name = isIP(host) === 0 ? { servername: host } : {}
   const socket = usesTls
     ? connectTls({ host, port, ...name, ...tls?.read() })

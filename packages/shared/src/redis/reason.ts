@@ -2,14 +2,14 @@ import { UnsupportedBackend } from '../observability/checks/check-result.ts'
 import { reasonOf } from '../observability/health.ts'
 import { tlsFailure } from '../tls/tls-failure.ts'
 
-/** No server could be found that is the primary. The message may be logged. */
+/** The error if no server was found that is the primary. The message may be logged. */
 export class NoPrimary extends Error {
   override readonly name = 'NoPrimary'
 }
 
 export const NO_CLUSTER = 'Redis Cluster is not supported; use Sentinel or a single primary'
 
-/** What the codes mean with which Redis begins an error reply. Other codes are reported as they are. */
+/** The meanings of the codes with which Redis begins an error reply. Other codes are reported unchanged. */
 const meanings: Readonly<Record<string, string>> = {
   WRONGPASS: 'rejects the user or the password',
   NOAUTH: 'needs a password',
@@ -25,7 +25,7 @@ const meanings: Readonly<Record<string, string>> = {
   CLUSTERDOWN: NO_CLUSTER,
 }
 
-/** Returns the part of an error of Redis, or of a connection to it, that may be logged. */
+/** Returns the part of a Redis error, or of a connection error, that may be logged. */
 export function redisReason(error: unknown): string {
   if (error instanceof NoPrimary || error instanceof UnsupportedBackend) return error.message
   const failure = tlsFailure(error)

@@ -17,10 +17,10 @@ export interface Primary extends Server {
 }
 
 /**
- * Asks all Sentinels for the address of the primary. If they disagree, the newest configuration counts: a Sentinel
- * that is cut off from the others still names the previous primary.
+ * Asks all Sentinels for the address of the primary. If they disagree, the newest configuration is used,
+ * because a Sentinel that is cut off from the others still names the previous primary.
  *
- * @throws {NoPrimary} says for each Sentinel why it named none.
+ * @throws {NoPrimary} if no Sentinel names a primary; the message has a reason for each Sentinel.
  */
 export async function findPrimary(
   sentinels: SentinelAddress,

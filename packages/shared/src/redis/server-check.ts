@@ -11,10 +11,10 @@ import type { Dependency } from '../observability/health.ts'
 import type { ServerInfo } from './connector.ts'
 import { NO_CLUSTER } from './reason.ts'
 
-/** The server is not a primary that accepts writes. Another server, or this one later, may be. */
+/** The error if the server is not a primary that accepts writes. Another server may be one, or this server later. */
 export class NotWritable extends UnsupportedBackend {}
 
-/** Returns why the server is not a primary that accepts writes; `null` if it is, or if INFO may not be run. */
+/** Returns why the server is not a primary that accepts writes; `null` if it is one, or if the user may not run INFO. */
 export function writeProblem(info: ServerInfo): CheckResult | null {
   if (info['role'] !== undefined && info['role'] !== 'master' && info['redis_mode'] !== 'sentinel')
     return problem(
@@ -58,7 +58,7 @@ export async function checkServer(redis: Redis, dependency: Dependency): Promise
   if (unwritable !== null) throw new NotWritable(unwritable)
 }
 
-/** Returns a problem if the server is a Sentinel or a node of a Redis Cluster, by its INFO. */
+/** Returns a problem if the reply to INFO is from a Sentinel or from a node of a Redis Cluster. */
 export function kindProblems(info: ServerInfo): readonly CheckResult[] {
   if (info['redis_mode'] === 'sentinel')
     return [

@@ -43,7 +43,7 @@ const failures: readonly (readonly [RegExp, TlsFailure])[] = [
   ],
   [/alert certificate required/, CLIENT_CERTIFICATE_NEEDED],
   [
-    // Servers with TLS 1.2 send this alert if the client certificate is missing.
+    // A TLS 1.2 server sends this alert if the client certificate is missing.
     /alert handshake failure/,
     {
       reason: 'the server rejects the TLS handshake: it may require a client certificate',
@@ -98,7 +98,7 @@ const failures: readonly (readonly [RegExp, TlsFailure])[] = [
   ],
 ]
 
-/** Returns why TLS failed; `null` if `error` is not an error of TLS. */
+/** Returns why TLS failed; `null` if `error` is not a TLS error. */
 export function tlsFailure(error: unknown): TlsFailure | null {
   if (!(error instanceof Error)) return null
   const { code } = error as { code?: unknown }

@@ -65,7 +65,7 @@ export function tlsFiles<Name extends Prefix>(
 }
 
 /**
- * Returns a line for each problem with the TLS settings in `shape`: a file that is missing, empty or no PEM, a key
+ * Returns a line for each problem with the TLS settings in `shape`: a file that is missing, empty or not PEM, a key
  * that does not belong to the certificate, and files for a URL without TLS. No line contains the value of a setting.
  */
 export const tlsProblems = (shape: object, values: Values): readonly string[] =>

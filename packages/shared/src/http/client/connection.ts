@@ -13,7 +13,7 @@ import { type Head, HttpParser, type MessageReceiver } from './parser.ts'
 
 const MAX_HEAD_BYTES = 65_536
 /**
- * How long an idle connection can be reused. A shorter time that the server announces (`Keep-Alive: timeout=…`) has
+ * How long an idle connection can be reused. A shorter time that the server announces (`Keep-Alive: timeout=…`) takes
  * precedence.
  */
 const MAX_IDLE_MS = 10_000

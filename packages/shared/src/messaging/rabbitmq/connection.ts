@@ -16,9 +16,9 @@ import { type AmqpNode, parseAmqpUrl } from './address.ts'
 import { brokerReason } from './broker-errors.ts'
 import { tlsOptions } from './tls-options.ts'
 
-/** How long a node may be silent while a connection is opened. */
+/** How long a node may be unresponsive while a connection is opened. */
 const CONNECT_TIMEOUT_MS = 5_000
-/** The same while another node of the round is left: a node that responds at all does so in much less time. */
+/** The shorter limit while another node of the round is untried. A node that responds at all needs much less time. */
 const HASTY_CONNECT_TIMEOUT_MS = 1_500
 const HEARTBEAT_SECONDS = '10'
 const RECONNECT = { baseMs: 100, capMs: 2_000 } as const
@@ -177,7 +177,7 @@ const shuffled = <T>(elements: readonly T[]): T[] =>
     .toSorted((one, other) => one.order - other.order)
     .map(({ element }) => element)
 
-// amqplib reads the heartbeat interval from the URL. An interval that the operator has set there has precedence.
+// amqplib reads the heartbeat interval from the URL. An interval that the operator has set there takes precedence.
 function withHeartbeat(text: string): string {
   const url = new URL(text)
   if (!url.searchParams.has('heartbeat')) url.searchParams.set('heartbeat', HEARTBEAT_SECONDS)

@@ -87,7 +87,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   // it can be redelivered.
   const isUnacknowledged = (queue: string): boolean => exclusiveQueues.has(queue)
 
-  // I1: closing the connection is enough; `keepConnected` opens the next one.
+  // Closing the connection is enough, because `keepConnected` then opens the next one (I1).
   const restart = (current: ChannelModel, reason: string): void => {
     if (current !== model || isClosing) return
     logger.warn({ reason }, 'restarting the broker connection')
@@ -229,7 +229,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     lost,
   })
 
-  // I2: one timer serves all publishes, because a timer for each publish costs more than the publish itself.
+  // One timer ends all overdue publishes (I2), because a timer for each publish costs more than the publish itself.
   const overdue = setInterval(() => {
     const startedBefore = performance.now() - confirmDeadlineMs
     for (const publishing of publishings) {
@@ -247,7 +247,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
       try {
         await assertTopology(channel, topology)
       } catch (error) {
-        // I1: the topology is declared again on the next connection, where a failure is logged.
+        // The next connection declares the topology again, and logs a failure (I1).
         restart(current, brokerReason(error))
       }
     },

@@ -1,6 +1,6 @@
 /**
- * Compares the migrations that drizzle-kit generated with those that a database has applied. No table is known here
- * by name: the snapshots in the migrations folder list the columns that exist after each migration.
+ * Compares the migrations that drizzle-kit generated with those that a database has applied. This file
+ * names no table: the snapshots in the migrations folder list the columns that exist after each migration.
  */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'

@@ -4,11 +4,11 @@ import { type CheckResult, ok, problem, warning } from './check-result.ts'
 export interface RedisReplication {
   /** The reply to `INFO replication`, or to `INFO`, whose lines include the same section. */
   readonly info: string
-  /** How many replicas must have a write before it counts (`REDIS_REPLICAS`). */
+  /** How many replicas must have received a write before the write counts as acknowledged (`REDIS_REPLICAS`). */
   readonly required: number
   /** The server's `min-replicas-to-write`; 0 if it is not known. */
   readonly minToWrite: number
-  /** The server's `min-replicas-max-lag` in seconds: a replica that is further behind does not count. */
+  /** The server's `min-replicas-max-lag` in seconds: a replica with a larger lag is not counted. */
   readonly maxLagSeconds: number
 }
 
@@ -65,7 +65,7 @@ function parseReplica(fields: string): { readonly isOnline: boolean; readonly la
 
 /**
  * Compares the time after which Sentinel replaces a primary with the time for which an isolated primary still accepts
- * writes. `null` if the primary accepts writes without any replica, because nothing is to be compared then.
+ * writes. Returns `null` if the primary accepts writes without any replica, because there is then nothing to compare.
  */
 export function checkSentinelDownAfter(
   { minToWrite, maxLagSeconds }: Pick<RedisReplication, 'minToWrite' | 'maxLagSeconds'>,

@@ -48,7 +48,7 @@ export function startOpenTelemetry(
   for (const [name, value] of Object.entries(defaults(service))) env[name] ||= value
   // The SDK reports its errors only to its diagnostic logger, which writes nothing by default.
   const warn = (message: string): void =>
-    logger.warn({ reason: scrub(messageOf(message)) }, 'traces are not delivered')
+    logger.warn({ reason: scrub(messageOf(message)) }, 'traces are not delivered to the collector')
   const quiet = (): void => {}
   diag.setLogger(
     { error: warn, warn, info: quiet, debug: quiet, verbose: quiet },
