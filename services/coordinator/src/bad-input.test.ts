@@ -54,7 +54,7 @@ describe('a misbehaving step', () => {
   circular.self = circular
   const never = new Promise<never>(() => {})
   it.each<[string, (step: Step<string>) => unknown, string]>([
-    ['rejects', () => Promise.reject(new Error('a bug')), 'step_threw'],
+    ['returns a rejected promise', () => Promise.reject(new Error('a bug')), 'step_threw'],
     [
       'throws synchronously',
       () => {
@@ -63,7 +63,7 @@ describe('a misbehaving step', () => {
       'step_threw',
     ],
     [
-      'rejects with a message of a megabyte',
+      'rejects with an error message of a megabyte',
       () => Promise.reject(new Error('x\0'.repeat(500_000))),
       'step_threw',
     ],
@@ -197,7 +197,7 @@ describe('an unusual response of a target', () => {
   })
 })
 
-describe('limits of a transaction', () => {
+describe('the limits of a transaction', () => {
   it.each([
     '../../etc/x',
     '/etc/x',

@@ -78,7 +78,7 @@ export const reference = OnPostgres.extend({
 const OnMemory = Embedded.extend({ ...backends, TRANSACTION_SOURCE: z.literal('memory') })
 export type Config = z.output<typeof OnPostgres> | z.output<typeof OnMemory>
 
-/** The settings of a separate coordinator process; `DATABASE_URL` is required unless the source is `memory`. */
+/** The settings of a coordinator of its own; `DATABASE_URL` is required unless `TRANSACTION_SOURCE` is `memory`. */
 export const readConfig = (env: Environment): Config =>
   env['TRANSACTION_SOURCE'] === 'memory' ? parseConfig(OnMemory, env) : parseConfig(OnPostgres, env)
 

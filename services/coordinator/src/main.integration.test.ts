@@ -16,7 +16,7 @@ afterAll(() => rm(dataDir, { recursive: true }))
 
 const run = (env: Readonly<Record<string, string>>) => startProcess([main], { env })
 
-describe('the coordinator as a process', () => {
+describe('the coordinator as an OS process', () => {
   const key = 'k'.repeat(40)
   const nowhere = {
     AMQP_URL: 'amqp://guest:secret-1@127.0.0.1:1',

@@ -30,7 +30,7 @@ await runService('coordinator', async () => {
   const owned = stack.move()
   return { url: service.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 
-  // The imports are dynamic, so that only the modules of the configured source are loaded.
+  // The imports are dynamic, so that only the modules of the configured transaction source are loaded.
   async function openSource(settings: Config): Promise<TransactionSource> {
     // A run is overdue when no worker has claimed it within the interval of the sweeper.
     const sweepMs = settings.LOCAL_PULL_SECONDS * 1_000

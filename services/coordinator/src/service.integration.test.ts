@@ -337,7 +337,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
 
     await host.queue(id)
     await until(() => host.target.callsTo('/order').length === 1)
-    await host.source.cancel('OrderProcess', id, null) // in the rows only, as the request to another replica would do
+    await host.source.cancel('OrderProcess', id, null) // changes only the rows, as another replica would
     const cancelled = await host.run(id)
     tellOf(cancelled)
     await isAborted.promise

@@ -36,7 +36,7 @@ export interface CoordinatorAdapters {
   readonly bus: MessageBus
   /** The processes to run. Default: the processes of the folder `processes/`. */
   readonly processes?: readonly ProcessDefinition[]
-  /** Returns epoch ms. Used for durations only, because the source has its own clock. */
+  /** Returns epoch ms. Used for durations only, because the transaction source has its own clock. */
   readonly now?: () => number
   /** Tests set shorter times than the defaults. */
   readonly timing?: Pick<WorkerDeps, 'renewMs' | 'rampMs' | 'drainMs'> & {
@@ -46,7 +46,7 @@ export interface CoordinatorAdapters {
   }
 }
 
-/** Starts the coordinator on the given source and bus, which the caller opens and closes. */
+/** Starts the coordinator on a transaction source and a message bus, which the caller opens and closes. */
 export async function startCoordinator(
   config: EmbeddedConfig,
   adapters: CoordinatorAdapters,

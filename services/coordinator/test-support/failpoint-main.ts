@@ -1,6 +1,6 @@
 /**
- * Runs the coordinator as a process for the fault tests, on PostgreSQL and RabbitMQ. `DIES_AT` names a failpoint in
- * the step protocol. When the process handles the transaction `DIES_WITH` and reaches the failpoint, it kills
+ * Runs the coordinator as an OS process for the fault tests, on PostgreSQL and RabbitMQ. `DIES_AT` names a failpoint
+ * in the step protocol. When the coordinator handles the transaction `DIES_WITH` and reaches the failpoint, it kills
  * itself with SIGKILL, so it flushes, releases and publishes nothing. The failpoints wrap the source and the bus;
  * the product code contains none.
  *
@@ -10,7 +10,7 @@
  * - `SWEEP_MS`: milliseconds after which a run counts as overdue if no worker has claimed it. Default: the interval of
  *   the sweeper.
  * - `PROBE_MS`: the interval of the internet probes.
- * - `PROCESS`: the process to run instead of the order process. `inline` is the order process with `dispatch:
+ * - `PROCESS`: the business process to run instead of the order process. `inline` is the order process with `dispatch:
  *   'inline'`; the first step of `company` calls a company through the gateway.
  */
 import { writeSync } from 'node:fs'
@@ -53,7 +53,7 @@ async function failpoint(point: Point, transactionId: string | undefined): Promi
   await new Promise(() => {}) // the signal takes effect a moment later; until then no code after this line may run
 }
 
-/** Starts the work, and kills the process after the request was sent but before its result is read. */
+/** Starts the work, and kills the coordinator after the request was sent but before its result is read. */
 async function failpointDuring<Result>(
   point: Point,
   transactionId: string | undefined,
@@ -77,7 +77,7 @@ const sourceWithFailpoints = (source: TransactionSource): TransactionSource => (
   },
   async claim(request) {
     // RabbitMQ may deliver the message of the next step to this process before it confirms the message to the
-    // publisher. The claim must not run then, because the process is to die after the publish and before any
+    // publisher. The claim must not run then, because the coordinator must die after the publish and before any
     // claim.
     const isOwnMessage = request.step === 'report' && request.TransactionID === DIES_WITH
     if (diesAt === 'published' && isOwnMessage) return new Promise(() => {})

@@ -44,7 +44,8 @@ const DEFAULT_STEP_SECONDS = 300
 const MAX_STEP_SECONDS = 1_500
 
 /**
- * Defines a process. A file in `processes/` has the process as its default export, and the coordinator runs it.
+ * Defines a business process. A file in `processes/` exports the definition as its default, and the coordinator runs
+ * the process.
  *
  * @throws {TypeError} for a definition that cannot run: invalid names (they become queue names), no steps, or a
  * time limit beyond the one that RabbitMQ has for a delivery.

@@ -6,7 +6,7 @@ import {
   normalizedText,
 } from './json-normalization.ts'
 
-describe('normalizing JSON for every source', () => {
+describe('normalizing JSON that a transaction source stores', () => {
   it('normalization replaces U+0000 and lone surrogates in text and JSON by U+FFFD', () => {
     expect(normalizedText('a\0b\ud83dc😀')).toBe('a\uFFFDb\uFFFDc😀')
     expect(normalizedJson({ 'k\0': ['\ud83d', '😀', '\\u0000', '\\\0'] })).toEqual({

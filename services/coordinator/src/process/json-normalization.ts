@@ -21,8 +21,8 @@ export const normalizedText = (text: string): string =>
 const REPLACED = /(?<=(?<!\\)(?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})/g
 
 /**
- * Returns the value as JSON that every source stores unchanged; `null` for values that JSON cannot express
- * (`undefined`, functions).
+ * Returns the value as JSON that every transaction source stores unchanged; `null` for values that JSON cannot
+ * express (`undefined`, functions).
  */
 export function normalizedJson(value: unknown): Json {
   const text = JSON.stringify(value) as string | undefined

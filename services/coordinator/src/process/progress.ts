@@ -1,7 +1,7 @@
 /**
  * Decides which transition of the run and its item results from the outcome of a step, and returns the
  * transition as a value. The other transitions of a run are in `transaction/transitions.ts`. Times are
- * durations from now, to which the source adds the time of its own clock.
+ * durations from now, to which the transaction source adds the time of its own clock.
  */
 import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contracts/transaction'
 import type { Run } from '../transaction/run.ts'

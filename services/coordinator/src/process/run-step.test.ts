@@ -83,7 +83,7 @@ async function outcomeOf(
   return { outcome, calls }
 }
 
-describe('the interface that a step gets', () => {
+describe('the argument that a step function gets', () => {
   it('a step can read its run, the previous step, and each finished step by name', async () => {
     const { outcome } = await outcomeOf((step: Step) => {
       expect(step).toMatchObject({
@@ -395,7 +395,7 @@ describe('waitFor in a step', () => {
   )
 })
 
-describe('the doubt about the effect of a step', () => {
+describe('whether an attempt leaves its step in doubt', () => {
   const lost: CallOutcome = { kind: 'failed', reason: 'ECONNRESET', isSent: true }
   const unsent: CallOutcome = { kind: 'failed', reason: 'ECONNREFUSED', isSent: false }
   const call = (step: Step) =>

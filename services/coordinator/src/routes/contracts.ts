@@ -24,7 +24,7 @@ export const MAX_BULK_LINES = 10_000
 export const NOT_PRESERVED =
   'InitialData must not contain U+0000, half a surrogate pair, or a number with more digits than a double holds'
 
-/** A transaction that can be queued: the shared contract, restricted to data that every source stores unchanged. */
+/** A transaction that can be queued: the shared contract, restricted to data that can be stored unchanged. */
 export const Queueable = QueueTransaction.refine(
   ({ InitialData }) => isPreservedAsJson(InitialData),
   NOT_PRESERVED,

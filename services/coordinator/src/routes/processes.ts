@@ -25,7 +25,7 @@ export interface ProcessRouteDeps {
 }
 
 /**
- * `GET /processes`, and the routes that pause and resume a process. A paused process accepts transactions but
+ * `GET /processes`, and the routes that pause and resume a business process. A paused process accepts transactions but
  * runs no step.
  */
 export function processRoutes({ operations, source, worker, processes }: ProcessRouteDeps) {

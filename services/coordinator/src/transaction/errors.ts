@@ -1,4 +1,4 @@
-/** The errors with which every source rejects an operation on a transaction. */
+/** The errors with which every transaction source rejects an operation on a transaction. */
 import { IntegrationError } from '@integration-host/shared/errors'
 
 export const notFound = (): IntegrationError =>

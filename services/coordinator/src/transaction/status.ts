@@ -1,6 +1,6 @@
 import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
 
-/** The final statuses. Only a resume (Failed, Cancelled) continues such a run; a replay starts another run. */
+/** The final statuses of a run. A resume continues a Failed or Cancelled run; a replay starts another run. */
 const over = ['Completed', 'Failed', 'Cancelled'] as const satisfies readonly HeaderStatus[]
 /** Statuses of a run that still has work to do. */
 export const activeStatuses = [

@@ -23,8 +23,8 @@ import {
 } from './transaction-source.ts'
 
 /**
- * A run with its lease and its sweep times, which only the source uses. Immutable: a transition returns a new
- * one.
+ * A run with its lease and its sweep times, which only the transaction source uses. Immutable: a transition returns
+ * a new StoredRun.
  */
 export interface StoredRun {
   /** The run itself. The member is named `header` because the files of the memory source contain that name. */

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ProcessDefinition } from '../process/definition.ts'
 
-/** Decides whether the steps of a process may run now. */
+/** Decides whether the steps of a business process may run now. */
 export interface Gate {
   /**
    * False while the worker shuts down, while the process is paused, and while a process that needs the internet

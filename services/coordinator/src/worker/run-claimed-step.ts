@@ -84,8 +84,8 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     const isInline = definition.dispatch === 'inline' && gate.isOpen(definition)
     const transition = advance(run, outcome, { steps, policy, random: random(), isInline })
     const recorded = await retryStore(() => source.record(lease, transition), deps.cutOff)
-    // The source is unavailable during shutdown, so the outcome is not recorded. The lease expires, and lease
-    // recovery makes the run due again.
+    // The transaction source is unavailable during shutdown, so the outcome is not recorded. The lease expires, and
+    // lease recovery makes the run due again.
     if (recorded === ABORTED) return null
     if (recorded === null) {
       deps.count(run.Process, run.StepName, 'fenced')
@@ -196,7 +196,7 @@ function traceOutcome(
   if (outcome === 'failed' || outcome === 'retry') traces.fail(errorClass ?? outcome)
 }
 
-/** Returns the claim of the next step, as the source has stored it after a transition that `continues`. */
+/** Returns the claim of the next step, as stored after a transition that `continues`. */
 function claimAfter(
   { lease, run, items }: Claim,
   next: RunState,

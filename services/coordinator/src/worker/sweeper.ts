@@ -1,8 +1,8 @@
 /**
  * The local pull: publishes the step message of each overdue run again, because its first message may have been lost.
- * It never runs a step itself: a step runs only after a delivery and its claim.
+ * The sweeper never runs a step itself: a step runs only after its message was delivered and the run was claimed.
  *
- * It polls every 15 s, and at once when the source reports inserted rows. Each run is published at growing
+ * It polls every 15 s, and at once when the transaction source reports inserted rows. Each run is published at growing
  * intervals, and only if the queue of its step is short: a long queue means slow workers, not lost messages,
  * and more messages would not help. A run at a step that no longer exists in its process is marked as failed
  * with the reason, because no worker would ever claim the run.
@@ -35,7 +35,7 @@ export interface SweeperDeps {
 const BATCH = 500
 /** The maximum number of batches that one poll publishes. The rest follows when the queues are short again. */
 const MAX_BATCHES = 10
-/** The delay from a notification of the source to the poll, so that one poll picks up all rows inserted meanwhile. */
+/** Milliseconds from a report of inserted rows to the poll, so that one poll finds all rows inserted meanwhile. */
 const HINT_MS = 50
 
 export function startSweeper(deps: SweeperDeps): AsyncDisposable {

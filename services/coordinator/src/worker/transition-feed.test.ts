@@ -12,7 +12,7 @@ const event = (TransactionID: string, atMs: number): TransactionEvent => ({
   At: new Date(Date.UTC(2026, 10, 20) + atMs).toISOString(),
 })
 
-describe('a client that reconnects to another replica', () => {
+describe('a client of /events that reconnects to another coordinator replica', () => {
   const here = event('here', 5_010)
   const elsewhere = event('elsewhere', 5_000)
   const longBefore = event('long before', 1_000)

@@ -6,8 +6,8 @@ import type { StepQueue } from './step-queue.ts'
 import type { TransitionFeed } from './transition-feed.ts'
 
 /**
- * Publishes committed transitions: the message of the due step to the queue of that step, and the event to all
- * watchers.
+ * Publishes committed transitions: the message of the due step to the queue of that step, and the event to other
+ * replicas, other systems and the clients of `GET /events`.
  */
 export interface TransitionPublisher {
   /**

@@ -7,9 +7,9 @@
  *     message was not published, the sweeper publishes it later, because the row is the outbox. A crash in between
  *     repeats a message, never a result.
  * R3  A delivery waits while the store is unavailable: nothing is lost, and no attempt is charged.
- * R4  Shutdown, and the loss of the internet, abort calls that were not sent and give their attempts back. A call
- *     that was sent may finish; during shutdown it has at most `drainMs`. After that, its attempt is given back as
- *     well, and the step is in doubt.
+ * R4  Shutdown, and the loss of the internet, abort calls that were not sent, and no attempt is charged for them. A
+ *     call that was sent may finish; during shutdown it has at most `drainMs`. After that the call is aborted, no
+ *     attempt is charged either, and the step is in doubt.
  * R5  A worker that continues with the next step by itself (`dispatch: 'inline'`) does so under the lease that the
  *     last record renewed. After a crash, the run continues from the last recorded step once that lease has
  *     expired.

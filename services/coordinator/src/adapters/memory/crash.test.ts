@@ -34,7 +34,7 @@ beforeEach(async () => {
 })
 afterEach(() => rm(folder, { recursive: true }))
 
-describe('the memory source', () => {
+describe('the memory source under kills and disk faults', () => {
   it(
     'the memory source loses no acknowledged change if its OS process is killed at random moments during writes',
     async ({ annotate }) => {
@@ -135,7 +135,7 @@ async function killRepeatedly(worker: number, kills: number) {
     await sleep(random() * 60)
     child.kill('SIGKILL')
     await once(child, 'close')
-    // The kill may also have truncated the last line that the process printed.
+    // The kill may also have truncated the last line that the child process printed.
     for (const line of lines.split('\n').slice(0, -1)) {
       const [id = '', version] = line.split(' ')
       if (version === undefined) continue

@@ -32,8 +32,8 @@ export function createClient(
     // The driver's own back-off between reconnects grows to 20 s, and queries would wait that long.
     backoff: (attempt: number) =>
       backoffMs(attempt + 1, { baseMs: 50, capMs: 1_000, random: 1 }) / 1_000, // in seconds
-    // The driver would query the types on each new connection. It does not handle a failure of that query,
-    // and the process would end.
+    // The driver would query the types on each new connection. The driver does not handle a failure of
+    // that query, and the coordinator would crash.
     fetch_types: false,
     types: {
       isoTime: {

@@ -27,7 +27,7 @@ async function connect(url = database.url, options: { statementTimeoutMs?: numbe
 }
 
 describe('a connection to Postgres', () => {
-  it('looks rows up by key with a prepared statement that was planned while the tables were small', async () => {
+  it('a connection disables full table scans, so that statements planned while the tables were small look rows up by key', async () => {
     await using connection = await connect()
     const [row] = await connection.run(
       (sql) => sql`select current_setting('enable_seqscan') as reads_whole_tables`,
@@ -38,7 +38,7 @@ describe('a connection to Postgres', () => {
   // If a cached plan becomes invalid, the published driver repeats the query by itself, out of order with the
   // other queries on its connection. Callers then get the results of other callers. The patch in patches/ fixes
   // this bug.
-  it('returns to each concurrent query its own result while a migration changes the table', async () => {
+  it('each concurrent query gets its own result while a migration changes the table', async () => {
     await using connection = await connect()
     await database.sql`create table queries (id int primary key)`
     await database.sql`insert into queries select generate_series(1, 500)`
@@ -67,7 +67,7 @@ describe('a connection to Postgres', () => {
     ['fails with an error', '1 / (3 - i)'],
     ['loses its connection', 'case when i = 3 then pg_terminate_backend(pg_backend_pid()) end'],
   ])(
-    'returns complete results after a statement that %s in the middle of its rows',
+    'a connection returns complete results after a statement that %s in the middle of its rows',
     async (_, third) => {
       await using connection = await connect()
       const onEachLine = Array.from({ length: 20 }, (__, n) => n)
@@ -86,7 +86,7 @@ describe('a connection to Postgres', () => {
   // The error code EPIPE has five capital letters, like an SQLSTATE. When the code was mistaken for an
   // SQLSTATE, the message of a claim was dead-lettered and the outcome of a step was lost.
   it.each(['EPIPE', 'ECONNRESET', 'EAI_AGAIN', 'CONNECTION_CLOSED'])(
-    'throws store_unavailable if the connection breaks with %s',
+    'a query fails with store_unavailable if its connection breaks with %s',
     async (code) => {
       await using connection = await connect()
       const broken = connection.run(() => Promise.reject(Object.assign(new Error(code), { code })))
@@ -94,7 +94,7 @@ describe('a connection to Postgres', () => {
     },
   )
 
-  it('throws store_unavailable if the server rolls a statement back five times', async () => {
+  it('a query fails with store_unavailable if the server rolls it back five times because of deadlocks', async () => {
     await using connection = await connect()
     let tries = 0
     const takenBack = connection.run((sql) => {
@@ -105,13 +105,13 @@ describe('a connection to Postgres', () => {
     expect(tries).toBe(5)
   })
 
-  it('throws the original error of an invalid statement instead of store_unavailable', async () => {
+  it('an invalid statement fails with the error of PostgreSQL instead of store_unavailable', async () => {
     await using connection = await connect()
     const wrong = connection.run((sql) => sql`select nothing`)
     await expect(wrong).rejects.toMatchObject({ code: '42703' })
   })
 
-  it('returns times as ISO 8601 in UTC whatever TimeZone and DateStyle the database has', async () => {
+  it('a query returns times as ISO 8601 in UTC, whatever TimeZone and DateStyle the database has', async () => {
     const name = await database.sql<{ name: string }[]>`select current_database() as name`
     await database.sql`alter database ${database.sql(name[0]?.name ?? '')} set datestyle = 'German'`
     await using connection = await connect()
@@ -143,7 +143,7 @@ describe('the connection pool to Postgres', () => {
     ['reset', 'reset'],
     ['closed', 'end'],
   ] as const)(
-    'reconnects every connection that the server %s in the middle of a database transaction',
+    'the pool replaces every connection that the server %s in the middle of a database transaction',
     async (_, how) => {
       await using relay = await startRelay(database.url, 5_432)
       await using connection = await connect(relay.url)
@@ -168,7 +168,7 @@ describe('the connection pool to Postgres', () => {
     },
   )
 
-  it('closes connections whose server stops responding, and opens new ones', async () => {
+  it('the pool closes connections whose server stops responding, and opens new connections', async () => {
     await using relay = await startRelay(database.url, 5_432)
     await using connection = await connect(relay.url, { statementTimeoutMs: 500 })
     await queryAll(connection)
@@ -176,7 +176,7 @@ describe('the connection pool to Postgres', () => {
     await expectAllRespond(connection)
   })
 
-  it('keeps the connections of the pool when only the connection that checks the server every second is lost', async () => {
+  it('the pool keeps its connections if only the connection that checks the server every second is lost', async () => {
     await using connection = await connect()
     const pids = new Set(await queryAll(connection))
     const isMonitor = database.sql`datname = current_database() and query like '%pg_is_in_recovery%'
@@ -197,7 +197,7 @@ describe('the connection pool to Postgres', () => {
     expect(new Set(await queryAll(connection))).toEqual(pids)
   })
 
-  it('reads the responses that arrived while the process was frozen before it times a query out', async () => {
+  it('a query does not time out if its response arrived while the coordinator was frozen', async () => {
     await using connection = await connect(database.url, { statementTimeoutMs: 500 })
     await queryAll(connection)
     const queries = queryAll(connection)
@@ -209,7 +209,7 @@ describe('the connection pool to Postgres', () => {
     expect(new Set(await queries).size).toBe(CONNECTIONS)
   })
 
-  it('closes the connection on shutdown without waiting for the migration lock of another replica', async () => {
+  it('the pool closes at shutdown without waiting for the migration lock that another coordinator replica holds', async () => {
     await using own = await createDatabase()
     const replica = await own.sql.reserve()
     await replica`select pg_advisory_lock(${MIGRATION_LOCK})`
@@ -225,7 +225,7 @@ describe('the connection pool to Postgres', () => {
     replica.release()
   })
 
-  it('backs off between reconnects to a server that closes each connection at once', async () => {
+  it('the pool waits between its reconnects to a server that closes each connection at once', async () => {
     await using relay = await startRelay(database.url, 5_432)
     await using connection = await connect(relay.url)
     relay.away('end')
@@ -243,7 +243,7 @@ describe('the connection pool to Postgres', () => {
     await expectAllRespond(connection)
   })
 
-  it('prepares a statement again if a connection pooler has dropped it', async () => {
+  it('a query succeeds even if a connection pooler has dropped its prepared statement', async () => {
     await using connection = await connect()
     await expectAllRespond(connection)
     await Promise.all(
@@ -254,7 +254,7 @@ describe('the connection pool to Postgres', () => {
     expect(new Set(await queryAll(connection)).size).toBe(CONNECTIONS)
   })
 
-  it('throws store_unavailable if the server rejects the connection', async () => {
+  it('a query fails with store_unavailable if the server rejects the connection', async () => {
     await using own = await createDatabase()
     await using connection = await connect(own.url)
     const name = new URL(own.url).pathname.slice(1)

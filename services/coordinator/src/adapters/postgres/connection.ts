@@ -37,7 +37,7 @@ export interface PostgresOptions {
   readonly name: string
   readonly dependency: Dependency
   readonly logger: Logger
-  /** The address for LISTEN, if it is not the same. */
+  /** The address for LISTEN, if LISTEN needs another address than the statements. */
   readonly listenUrl?: Secret | undefined
   /** The settings `DATABASE_CA_FILE`, `DATABASE_CERT_FILE` and `DATABASE_KEY_FILE`. */
   readonly tls?: TlsPaths
@@ -73,7 +73,7 @@ const LOOKUP_BY_KEY = {
   jit: 'off',
 }
 const CONNECTIONS = 10
-/** The pool, the migrations and the monitor. */
+/** The connections of the pool, one for the migrations, and one for the monitor. */
 const MAX_SOCKETS = CONNECTIONS + 2
 const CHECK_MS = 1_000
 const STATEMENT_TIMEOUT_MS = 10_000
@@ -141,7 +141,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
         dependency.logCheck(await checkPooling(own, session, listenUrl !== undefined))
     },
     onBlocked: () => dependency.down(NO_STANDBY),
-    onFailure: (error) => logger.debug({ err: error }, 'the database could not be checked'),
+    onFailure: (error) => logger.debug({ err: error }, 'check of the PostgreSQL server failed'),
   })
   const listener =
     listenUrl === undefined
@@ -180,7 +180,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
       } catch (error) {
         reportDown(error)
         if (!isMigrated && !(error instanceof UnsupportedBackend))
-          logger.debug({ err: error }, 'database schema is not migrated yet')
+          logger.debug({ err: error }, 'PostgreSQL schema could not be migrated yet')
       }
       await delay(CHECK_MS, null, { signal: shutdown.signal }).catch(() => {})
     }
@@ -189,14 +189,15 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
 
   return {
     async run(work) {
-      // Further statements would only wait with the others, and be executed when their callers have gone.
+      // While commits are blocked, a further statement would only wait, and run when its caller has timed out.
       if (!isMigrated || monitor.isBlocked) throw unavailable()
       for (let tries = 1; ; tries += 1) {
         try {
           return await within(isPooled ? unpipelined(() => work(sql)) : work(sql))
         } catch (error) {
           const { code, routine } = error as { code?: unknown; routine?: unknown }
-          // The server rolled this transaction back in favour of another one, so none of its changes were committed.
+          // The server rolled the database transaction back because of a conflict with another one, so none of its
+          // changes were committed.
           if ((code === DEADLOCK || code === SERIALIZATION) && tries < MAX_TRIES) continue
           // Each connection has prepared statements of its own. Any of them may be older than a migration, or
           // lost, so each connection may need one repetition.
@@ -267,13 +268,13 @@ const unavailable = (cause?: unknown): IntegrationError =>
   })
 
 /**
- * Milliseconds that are added to each timeout. After the process was frozen, timers fire before the responses
- * that already arrived in its sockets are read. The added time lets the process read the responses first.
+ * Milliseconds that are added to each timeout. After the coordinator was frozen, timers fire before the
+ * responses that already arrived in its sockets are read. The added time lets it read the responses first.
  */
 const GRACE_MS = 100
 
 /**
- * Rejects after the timeout. Without it, a query on an unresponsive connection would wait as long as TCP
+ * Rejects after the timeout. Without the timeout, a query on an unresponsive connection would wait as long as TCP
  * retransmits.
  */
 async function withTimeout<Result>(work: Promise<Result>, ms: number): Promise<Result> {

@@ -76,7 +76,7 @@ const countConnections = async ({ sql }: PostgresNode): Promise<number> => {
 }
 
 describe('a coordinator with a PostgreSQL primary and a standby', () => {
-  it('connects to the primary whatever the order of the hosts is, also when the first host refuses connections', async () => {
+  it('the coordinator connects to the primary whatever the order of the hosts is, even if the first host refuses connections', async () => {
     await using afterStandby = connect(urlOf(standby, primary))
     await afterStandby.ready()
     await standby.kill()
@@ -86,7 +86,7 @@ describe('a coordinator with a PostgreSQL primary and a standby', () => {
     expect(rows).toEqual([{ standby: false }])
   })
 
-  it('reports in words that the only host of DATABASE_URL is a standby', async () => {
+  it('the coordinator reports in words that the only host of DATABASE_URL is a standby', async () => {
     await using connection = connect(urlOf(standby))
     await eventually(() =>
       expect(connection.state()).toMatchObject({
@@ -96,7 +96,7 @@ describe('a coordinator with a PostgreSQL primary and a standby', () => {
     )
   })
 
-  it('logs one warning and reports a note while the only standby of PostgreSQL is asynchronous', async () => {
+  it('the coordinator logs one warning and reports a note while the only standby of PostgreSQL is asynchronous', async () => {
     await using connection = connect(urlOf(primary))
     await connection.ready()
     await eventually(() =>
@@ -115,7 +115,7 @@ describe('a coordinator with a PostgreSQL primary and a standby', () => {
     )
   })
 
-  it('loses no acknowledged row and receives notifications again after the primary was killed and its synchronous standby promoted', async () => {
+  it('after the primary was killed and its synchronous standby was promoted, the coordinator has lost no acknowledged row and receives notifications again', async () => {
     await makeSynchronous()
     await using connection = connect(urlOf(primary, standby))
     await connection.ready()
@@ -158,7 +158,7 @@ describe('a coordinator with a PostgreSQL primary and a standby', () => {
     await eventually(() => expect(notices).toBe(3))
   })
 
-  it('replaces all connections to a primary that stopped responding when a standby has been promoted', async () => {
+  it('the coordinator replaces all connections to a primary that stopped responding when a standby has been promoted', async () => {
     await using relay = await startRelay(primary.url, 5_432)
     const { port } = new URL(relay.url)
     await using connection = connect(urlOf({ ...primary, port: Number(port) }, standby))
@@ -180,7 +180,7 @@ describe('a coordinator with a PostgreSQL primary and a standby', () => {
 })
 
 describe('a coordinator whose PostgreSQL waits for a frozen synchronous standby', () => {
-  it('opens no more connections than its pool has while commits wait for a frozen synchronous standby, and continues afterwards', async () => {
+  it('while commits wait for a frozen synchronous standby, the coordinator opens no more connections than its pool allows, and continues afterwards', async () => {
     await makeSynchronous()
     await using connection = connect(urlOf(primary))
     await connection.ready()
@@ -212,7 +212,7 @@ describe('a coordinator whose PostgreSQL waits for a frozen synchronous standby'
     expect(connection.state()).toMatchObject({
       reason: 'no synchronous standby acknowledges commits',
     })
-    // No commit was cancelled, so none is visible without its copy.
+    // No wait of a commit was cancelled, so no row is visible that the standby does not have.
     expect(await primary.sql`select count(*)::int as count from waiting`).toEqual([{ count: 0 }])
 
     await standby.thaw()
@@ -225,7 +225,7 @@ describe('a coordinator whose PostgreSQL waits for a frozen synchronous standby'
 })
 
 describe('a coordinator whose PostgreSQL is frozen', () => {
-  it('leaves no more connections than its pool has at a PostgreSQL server that was frozen', async () => {
+  it('a PostgreSQL server that was frozen has no more connections of the coordinator than the pool allows', async () => {
     await using connection = connect(urlOf(primary))
     await connection.ready()
     await primary.freeze()

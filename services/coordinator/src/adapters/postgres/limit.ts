@@ -8,7 +8,7 @@ export function createLimit(max: number): <Result>(work: () => Promise<Result>) 
     try {
       return await work()
     } finally {
-      // The next call takes over the place of this one.
+      // `running` stays the same, because the first waiting call starts in place of the call that has ended.
       const next = waiting.shift()
       if (next === undefined) running -= 1
       else next()

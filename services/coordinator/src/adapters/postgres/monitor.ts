@@ -10,11 +10,11 @@ export interface MonitorDeps {
   }) => postgres.Sql
   /** All connections that are opened to the same address, including the monitor's. */
   readonly sockets: ServerSockets
-  /** Whether a server that became a standby is of no use. */
+  /** Whether connections to a server that became a standby must be closed, because they are needed for writes. */
   readonly needsWrites: boolean
-  /** Makes slow checks: on each new connection, and regularly after that. */
+  /** Makes the slower checks of the server: on each new connection, and every 15 s after that. */
   readonly inspect: (sql: postgres.Sql) => Promise<void>
-  /** Called when commits wait for a synchronous standby, and no longer only for a moment. */
+  /** Called when commits have waited for a synchronous standby for longer than a moment. */
   readonly onBlocked: () => void
   readonly onFailure: (error: unknown) => void
   readonly signal: AbortSignal

@@ -95,7 +95,7 @@ describe('TLS to PostgreSQL', () => {
     ['localhost', '?sslrootcert={ca}', undefined, true],
     ['localhost', '?sslrootcert={ca}&sslcert={cert}&sslkey={key}', 'certified', true],
   ])(
-    'connects to PostgreSQL at %s with %s as user %s; the connection is encrypted: %s',
+    'the coordinator connects to PostgreSQL at %s with %s as user %s; the connection is encrypted: %s',
     async (host, query, user, isEncrypted) => {
       await using connection = connect(urlOf(withTls, host, query, user))
       await connection.ready()
@@ -133,7 +133,7 @@ describe('TLS to PostgreSQL', () => {
       'the server does not know a parameter of the URL (42704)',
     ],
   ])(
-    'reports why PostgreSQL at %s cannot be used with %s as user %s: %s',
+    'the coordinator reports why it cannot use PostgreSQL at %s with %s as user %s: %s',
     async (host, query, user, reason) => {
       await using connection = connect(urlOf(withTls, host, query, user))
       await eventually(() => expect(connection.state()).toMatchObject({ status: 'down', reason }))
@@ -141,7 +141,7 @@ describe('TLS to PostgreSQL', () => {
     },
   )
 
-  it('accepts a PostgreSQL server without TLS with sslmode=prefer, and reports that TLS is missing with sslmode=require', async () => {
+  it('the coordinator accepts a PostgreSQL server without TLS if sslmode=prefer is set, and reports that TLS is missing if sslmode=require is set', async () => {
     await using plain = connect(urlOf(withoutTls, '127.0.0.1', '?sslmode=prefer'))
     await plain.ready()
     await using encrypted = connect(urlOf(withoutTls, '127.0.0.1', '?sslmode=require'))
@@ -150,7 +150,7 @@ describe('TLS to PostgreSQL', () => {
     )
   })
 
-  it('reads a replaced CA file again for new connections to PostgreSQL, and verifies a certificate for an IP address', async () => {
+  it('the coordinator reads a replaced CA file again for new connections to PostgreSQL, and verifies a certificate for an IP address', async () => {
     const caFile = join(authority.folder, 'rotated-ca.pem')
     await copyFile(authority.caFile, caFile)
     await using connection = connect(urlOf(withTls, 'localhost', ''), {

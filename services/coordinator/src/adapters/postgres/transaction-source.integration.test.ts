@@ -43,7 +43,7 @@ async function open(): Promise<TransactionSource> {
 transactionSourceContract('Postgres', open)
 
 describe('the tables of the PostgreSQL source', () => {
-  it('applies the migrations once when three replicas start together on an empty database', async () => {
+  it('three coordinator replicas that start together on an empty database apply the migrations once', async () => {
     await using empty = await createDatabase()
     const replicas = [1, 2, 3].map(() => connect(empty.url))
     await Promise.all(replicas.map(({ ready }) => ready()))
@@ -55,7 +55,7 @@ describe('the tables of the PostgreSQL source', () => {
     for (const { source } of replicas) await source[Symbol.asyncDispose]()
   })
 
-  it('uses the whole primary key even if ANALYZE last saw a table with one row', async () => {
+  it('a claim uses the whole primary key of the table, even if ANALYZE last saw the table with one row', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: 'alone', InitialData: 1 }])
     // In a table with one row every column looks unique. The planner then considers an index that starts with
@@ -98,7 +98,7 @@ describe('the tables of the PostgreSQL source', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('makes a run due when its lease expires, even if its next sweep was far in the future', async () => {
+  it('a run is due when its lease expires, even if its next sweep was far in the future', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: 'swept', InitialData: 1 }])
     // The interval doubles with each sweep, so after many sweeps the next one is this far in the future.
@@ -116,7 +116,7 @@ describe('the tables of the PostgreSQL source', () => {
     await eventually(async () => expect(await source.recoverExpiredLeases(10)).toHaveLength(1))
   })
 
-  it('repeats a finished run that SQL has set to Queued without clearing CompletedAt and the error', async () => {
+  it('a finished run that SQL sets to Queued is due again, even if SQL does not clear CompletedAt', async () => {
     const source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status", "CompletedAt")
@@ -126,7 +126,7 @@ describe('the tables of the PostgreSQL source', () => {
     expect(await source.due(refs, 10)).toMatchObject([{ CompletedAt: null }])
   })
 
-  it('makes an inserted row due at once even if it sets only process, id and initial data', async () => {
+  it('a run that SQL inserts with only process, id and initial data is due at once', async () => {
     const source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData")
@@ -146,7 +146,7 @@ describe('the tables of the PostgreSQL source', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('rejects a row with an unknown status', async () => {
+  it('PostgreSQL rejects the insertion of a run with an unknown status', async () => {
     const source = await open()
     await expect(
       database.sql`insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status")
@@ -164,13 +164,13 @@ describe('notifications of rows that other programs insert', () => {
   const watch = async (source: TransactionSource) => {
     const hints = { count: 0 }
     source.watch(() => (hints.count += 1))
-    await reaches(hints, 1) // the first call says that LISTEN has taken effect
+    await reaches(hints, 1) // the first call shows that LISTEN has taken effect
     return hints
   }
   const reaches = (hints: { count: number }, count: number) =>
     eventually(() => expect(hints.count).toBeGreaterThanOrEqual(count))
 
-  it('sends one notification for ten thousand rows that one statement inserts', async () => {
+  it('PostgreSQL sends one notification for ten thousand runs that one statement inserts', async () => {
     const source = await open()
     const hints = await watch(source)
     await insert('many ', 10_000)
@@ -180,7 +180,7 @@ describe('notifications of rows that other programs insert', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('sends no notification for runs that the coordinator itself queues or replays', async () => {
+  it('PostgreSQL sends no notification for runs that the coordinator itself queues or replays', async () => {
     const source = await open()
     const hints = await watch(source)
     const lines = Array.from({ length: 50 }, (_, n) => ({
@@ -196,7 +196,7 @@ describe('notifications of rows that other programs insert', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('notifies after a reconnect, because rows may have been inserted while the connection was down', async () => {
+  it('the PostgreSQL source calls its watcher after a reconnect, because rows may have been inserted while the connection was down', async () => {
     await using line = await startRelay(database.url, 5432)
     line.away()
     const { source, ready } = connect(line.url)
@@ -221,7 +221,7 @@ describe('notifications of rows that other programs insert', () => {
 })
 
 describe('a database that becomes unavailable', () => {
-  it('throws store_unavailable at once while the database is down, and reconnects when it is back', async () => {
+  it('the PostgreSQL source fails with store_unavailable at once while the database is down, and reconnects when the database is available again', async () => {
     await using line = await startRelay(database.url, 5432)
     const { source, health, ready } = connect(line.url)
     await ready()
@@ -239,7 +239,7 @@ describe('a database that becomes unavailable', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('throws store_unavailable for every call until the database is reachable for the first time', async () => {
+  it('the PostgreSQL source fails with store_unavailable until the database is reachable for the first time', async () => {
     const { source } = connect('postgresql://postgres@127.0.0.1:1/none')
     await expect(source.get('OrderProcess', '1', null)).rejects.toMatchObject({
       code: 'store_unavailable',

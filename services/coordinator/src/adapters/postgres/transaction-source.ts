@@ -3,7 +3,7 @@
  *
  * Each transition is one statement for all runs that are requested at the same time. The statement locks rows
  * in key order, so that the batches of two replicas cannot deadlock. It is fenced on `Version`, and other
- * transactions see either all of its changes or none. READ COMMITTED checks the condition again for a row that
+ * database transactions see either all of its changes or none. READ COMMITTED checks the condition again for a row that
  * the statement had to wait for (PostgreSQL manual, section 13.2.1), so exactly one of two claims of the same
  * version succeeds.
  */
@@ -38,7 +38,7 @@ import { takeDueRuns } from './statements/take-due-runs.ts'
 import { wakeRuns } from './statements/wake-runs.ts'
 
 export interface PostgresSourceOptions {
-  /** Milliseconds until the first re-publish of a run whose message should have arrived. */
+  /** Milliseconds after which a run that no worker has claimed is due for the sweeper. */
   readonly sweepMs?: number
   readonly leaseMs?: number
 }
