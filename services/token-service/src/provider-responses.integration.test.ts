@@ -64,10 +64,14 @@ const final = (what: string, answer: Scripted, code: string, body: string): Row 
 })
 
 const rows: readonly Row[] = [
-  unusable('a login page with 200', { body: page, headers: { 'Content-Type': 'text/html' } }, page),
-  unusable('XML with 200', { body: '<Fault type="SERVICE"/>' }, '<Fault type="SERVICE"/>'),
-  unusable('an empty body with 200', { body: '' }, ''),
-  unusable('null with 200', { body: 'null' }, 'null'),
+  unusable(
+    'a login page with status 200',
+    { body: page, headers: { 'Content-Type': 'text/html' } },
+    page,
+  ),
+  unusable('XML with status 200', { body: '<Fault type="SERVICE"/>' }, '<Fault type="SERVICE"/>'),
+  unusable('an empty body with status 200', { body: '' }, ''),
+  unusable('null with status 200', { body: 'null' }, 'null'),
   unusable(
     'JSON truncated within a token',
     { body: text.slice(0, 20) },
@@ -86,7 +90,7 @@ const rows: readonly Row[] = [
     '{"access_token":"[redacted]","token_type":"bearer","expires_in":3600,"refresh_token":"[redacted]"}',
   ),
   final(
-    'invalid_grant with 200',
+    'the error invalid_grant with status 200',
     { body: '{"error":"invalid_grant"}' },
     'invalid_grant',
     '{"error":"invalid_grant"}',
@@ -102,31 +106,31 @@ const rows: readonly Row[] = [
     '{"access_token":"[redacted]","token_type":"bearer","expires_in":NaN,"refresh_token":"[redacted]"}',
   ),
   final(
-    'invalid_grant',
+    'the error invalid_grant',
     { status: 400, body: '{"error":"invalid_grant","error_description":"Token revoked"}' },
     'invalid_grant',
     '{"error":"invalid_grant","error_description":"Token revoked"}',
   ),
   final(
-    'unauthorized_client',
+    'the error unauthorized_client',
     { status: 400, body: '{"error":"unauthorized_client"}' },
     'provider_rejected',
     '{"error":"unauthorized_client"}',
   ),
   final(
-    'an XML fault with 400',
+    'an XML fault with status 400',
     { status: 400, body: '<Fault type="AUTHENTICATION"/>' },
     'provider_rejected',
     '<Fault type="AUTHENTICATION"/>',
   ),
   {
-    what: '429',
+    what: 'status 429',
     answer: { status: 429, body: 'slow', headers: { 'Retry-After': '30' } },
     calls: { refresh: 1, exchange: 1 },
     fault: { code: UNAVAILABLE, body: 'slow' },
   },
-  unusable('500', { status: 500, body: 'boom' }, 'boom'),
-  unusable('502 with an HTML page', { status: 502, body: page }, page),
+  unusable('status 500', { status: 500, body: 'boom' }, 'boom'),
+  unusable('status 502 with an HTML page', { status: 502, body: page }, page),
   unusable(
     'a redirect with tokens in its body',
     { status: 302, body: text, headers: { Location: 'http://127.0.0.1:1/' } },

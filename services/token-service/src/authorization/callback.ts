@@ -99,7 +99,8 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
     // callback that arrives after the first callback has finished is a replay and gets no result.
     if (await authorizations.isStateUsed(state))
       return resultOfFirst(callback, { mayBeFinished: false })
-    // Only a holder of a service key obtains a state that is not bound to a browser.
+    // Only a holder of a service key obtains a state that is not bound to a browser, so a callback with such a state
+    // gets a permit for holders of a key.
     const permit = await admission.admit(request.browser === null ? 'key' : 'browser')
     let isFirst = false
     try {

@@ -11,10 +11,11 @@ export interface CredentialSummary {
   readonly refreshedAt: number
   /** The version of the token pair. It grows by one with each new token pair and is unaffected by other changes. */
   readonly version: number
-  /** The time at which the provider ends the grant if it is not refreshed before. */
+  /** The time at which the provider ends the grant if the grant is not refreshed before. */
   readonly idleExpiresAt: number
   /**
-   * The time at which the provider ends the grant even if it is refreshed; `null` if the provider sent no such limit.
+   * The time at which the provider ends the grant even if the grant is refreshed; `null` if the provider sent no such
+   * limit.
    */
   readonly hardExpiresAt: number | null
   /**
@@ -29,7 +30,7 @@ export interface CredentialSummary {
   readonly fault: Fault | null
   /** How many refreshes have failed since the last success. */
   readonly attempts: number
-  /** No refresh is started before this time unless it is forced; `null`: no restriction. */
+  /** No refresh is started before this time unless a caller forces one; `null` if a refresh may start at any time. */
   readonly nextTryAt: number | null
 }
 

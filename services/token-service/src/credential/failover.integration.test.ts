@@ -152,7 +152,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     expect(new Set(sentTokens()).size).toBe(3)
   })
 
-  it('a token pair that is still in memory is committed, even if the new primary lacks the pair before it as well', async () => {
+  it('a token pair that is still in memory is committed, even if the new Redis primary lacks the previous pair as well', async () => {
     let refreshCount = 0
     const lost = Promise.withResolvers<void>()
     const service = await start(await open(0), {
@@ -173,7 +173,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     expect(new Set(sentTokens()).size).toBe(3)
   })
 
-  it('a company that was connected shortly before the failover is restored', async () => {
+  it('a credential that was stored shortly before a failover is restored', async () => {
     const service = await start(await open(0))
     pair.link.stall()
     expect((await service.connect('1')).status).toBe(201)
@@ -201,7 +201,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     },
   )
 
-  it('the remediation names both causes if the provider rejects a token after a failover', async () => {
+  it('the remedy of a refresh token that is rejected after a failover names a lost pair and the end of the grant as possible causes', async () => {
     const redis = await open(0)
     const service = await start(redis, { timing: { rejectedGrantRetryDelaysMs: [] } })
     await service.connect('1')
@@ -224,7 +224,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
         Remedy: expect.stringMatching(/lost a newer token pair.+ended the grant/),
       },
     })
-    // A pair that was stored after the failover cannot have been superseded by a lost one.
+    // The failover cannot have lost a newer pair of a company that was connected after it.
     await service.connect('2')
     provider.revokeAll()
     const rejected = await refresh(service, 'ACC-2')
@@ -235,7 +235,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
 })
 
 describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () => {
-  it('the intent is withdrawn if a refresh loses the replica of its primary, so that the next refresh does not wait for a response', async () => {
+  it('a refresh withdraws its intent if the Redis primary has lost its replica, so that the next refresh does not wait for a response', async () => {
     // If the next refresh waited for a response under this intent, it would exceed the time that a caller waits.
     const redis = await open(1)
     const service = await start(redis, { timing: { foreignIntentMaxAgeMs: 60_000 } })
@@ -251,7 +251,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('the intent of another process that may have sent the refresh token is kept if the primary loses its replica', async () => {
+  it('the intent of another process that may have sent the refresh token is kept if the Redis primary has lost its replica', async () => {
     const adapters = await open(1)
     const { store, redis } = adapters
     await (await start(adapters)).connect('1')
@@ -270,7 +270,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     expect(await pair.primary.hget(NAME, 'Intent')).toBe(intent)
   })
 
-  it('the new access token is issued from memory and committed at the new primary, with one event', async () => {
+  it('after a failover during a refresh, the new token pair is used from memory and committed at the new primary, with one event', async () => {
     const bus = cleanup.use(createInProcessBus(silent))
     const ids = await collectEvents(bus)
     const redis = await open(1)
@@ -288,7 +288,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     await pair.promote('cut')
     await eventually(async () => expect(await pair.replica.hget(NAME, 'Version')).toBe('2'))
     expect((await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(token)
-    // The new primary has no replica. Nothing is acknowledged, and no event is published, until it has one.
+    // Until the new primary has a replica, no write is acknowledged, and no event is published.
     expect(ids).toEqual([`${NAME}/1/stored`])
     await pair.rejoin()
     await eventually(() => expect(ids).toContain(`${NAME}/2/refreshed`))
@@ -297,7 +297,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('a connect gets the response 201 only when a replica has the company', async () => {
+  it('connecting a company gets the response 201 only when a Redis replica has stored the credential', async () => {
     const redis = await open(1)
     const service = await start(redis)
     pair.link.stall()
@@ -312,7 +312,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     expect(await pair.replica.hget(NAME, 'Version')).toBe('1')
   })
 
-  it('a removal that no replica has received gets the response 503', async () => {
+  it('the removal of a credential gets the response 503 if no Redis replica has received it', async () => {
     const service = await start(await open(1))
     await service.connect('1')
     pair.link.stall()

@@ -1,6 +1,6 @@
 /**
- * Re-encrypts every stored credential with the active key while the service runs. A record is replaced only if it is
- * unchanged since it was read; a concurrent write encrypts the record with the active key itself.
+ * Re-encrypts every stored credential with the active key while the service runs. A record is replaced only if it has
+ * not changed since it was read, because a concurrent write has already encrypted the record with the active key.
  */
 import type { KeyRotationProgress } from '@integration-host/shared/contracts/custody'
 import type { CredentialStore } from './credential-store.ts'

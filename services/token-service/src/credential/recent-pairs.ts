@@ -36,7 +36,10 @@ export interface RecentPairsDeps {
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
   /** Called when the outbox has a new entry to relay. */
   readonly notifyOutbox: () => void
-  /** Called for each pair that was stored again, and for each file, but not for pairs that were never lost. */
+  /**
+   * Called for each pair that was stored again, and for each file of `RESCUE_DIR`, but not for pairs that the store
+   * never lost.
+   */
   readonly report: (report: RestorationReport) => void
   readonly onError: (error: unknown) => void
 }
@@ -44,7 +47,7 @@ export interface RecentPairsDeps {
 export interface RecentPairs extends AsyncDisposable {
   /** The given store, extended: each pair that is stored through it is also kept in memory. */
   readonly store: CredentialStore
-  /** Writes a pair that cannot be committed to `RESCUE_DIR`; `false` if `RESCUE_DIR` is not set or the write failed. */
+  /** Writes to `RESCUE_DIR` a pair that cannot be committed; `false` if `RESCUE_DIR` is not set or the write failed. */
   rescue(pair: KeptPair): Promise<boolean>
   /** Starts to store the pairs of `RESCUE_DIR`. Resolves when the folder was read, and does not wait for the store. */
   restoreFiles(): Promise<void>
@@ -150,7 +153,7 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
       },
 
       async settle(lease, settlement, context) {
-        // An exported pair belongs to another installation.
+        // An exported pair belongs to another installation, so it must not be stored here again.
         if (settlement.fault?.Code === 'transferred') forget(lease.name)
         return store.settle(lease, settlement, context)
       },

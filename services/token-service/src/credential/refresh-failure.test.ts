@@ -84,7 +84,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('rejected client credentials do not count as an attempt, and the retry comes exactly at the next probe', () => {
+  it('rejected client credentials do not count as an attempt, and the retry comes exactly at the next probe of these credentials', () => {
     const failure = failureOf('client_refused', { retryAfterMs: 1_000 })
     expect(settlementOf(healthy, failure, { ...context, random: 0.999 })).toEqual({
       attempts: 0,
@@ -134,7 +134,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('a provisional fault is kept after a failure unrelated to the grant', () => {
+  it('a provisional fault, whose refresh token will be tried again, is kept after a failure unrelated to the grant', () => {
     const settlement = settlementOf(provisional, failureOf('provider_unavailable'), context)
     expect(settlement).toMatchObject({
       attempts: 2,

@@ -237,7 +237,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
   })
 
   it.each(failpoints.filter((point) => !isTokenUsed(point)))(
-    'no grant is lost under strict rotation if the refreshing process was killed %s',
+    'no grant is lost if the refreshing process was killed %s, even if a used refresh token is invalid at once',
     async (point) => {
       const doomed = killable(redis.store)
       const first = await start({
@@ -253,7 +253,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
     },
   )
 
-  it('a process that is killed before the commit under strict rotation causes one fault rotation_lost', async () => {
+  it('if a used refresh token is invalid at once, a process that is killed before the commit causes one fault rotation_lost', async () => {
     const doomed = killable(redis.store)
     const first = await start({
       store: doomed.store,
@@ -553,7 +553,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(ids).toEqual([`${NAME}/1/faulted`, `${NAME}/1/faulted/final`])
   })
 
-  it('a credential keeps its provisional fault after a failure unrelated to the grant', async () => {
+  it('a fault whose refresh token will be tried again (provisional) is kept after a failure unrelated to the grant', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
     await service.connect('1')
     await expire()
@@ -804,7 +804,7 @@ describe('the service while Redis is unavailable', () => {
 })
 
 describe('a replica whose clock is ahead', () => {
-  it('a NextTryAt that a replica with a fast clock stored does not delay a refresh beyond the longest back-off', async () => {
+  it('a replica with a fast clock cannot delay a refresh beyond the longest back-off by storing a late NextTryAt', async () => {
     const service = await start()
     await service.connect('1')
     await expire()
@@ -815,7 +815,7 @@ describe('a replica whose clock is ahead', () => {
 })
 
 describe('the refresh schedule after a restart', () => {
-  it('the schedule finds due credentials by range reads of the due index, without reading other records', async () => {
+  it('the refresh schedule finds due credentials by range reads of the due index, without reading other records', async () => {
     const before = await start()
     for (const realm of ['1', '2', '3']) await before.connect(realm)
     await before[Symbol.asyncDispose]()

@@ -153,7 +153,7 @@ describe('a provider that rejects the client credentials', () => {
     expect(await routine.refresh(NAME, goal, 'routine')).toMatchObject({ kind: 'refreshed' })
   })
 
-  it('the credential of a call with rejected client credentials is due exactly at the next probe', async () => {
+  it('a credential whose refresh failed because of rejected client credentials is due exactly at the next probe of these credentials', async () => {
     const store = storeOf(async () => 'committed')
     const settle = vi.spyOn(store, 'settle')
     const { routine } = startRoutine(store, {

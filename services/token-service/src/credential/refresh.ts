@@ -171,7 +171,7 @@ export interface RefreshDeps {
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
   /** Called when the outbox has a new entry to relay. */
   readonly notifyOutbox: () => void
-  /** Writes a pair that could not be committed to a file; `false` if that is not possible (I6). */
+  /** Writes to a file a pair that could not be committed (I6); `false` if that is not possible. */
   readonly rescue: (pair: KeptPair) => Promise<boolean>
   /** When the store may have lost writes, in epoch ms (`StoreConnection.serverChangedAt`); `null` if never. */
   readonly storeChangedAt: () => number | null

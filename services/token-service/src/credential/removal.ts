@@ -29,7 +29,7 @@ export function createRemoval(deps: RemovalDeps): (name: string, who: string) =>
         if (error instanceof DecryptionError) return null
         throw error
       })
-      // Another installation uses an exported grant, and a revocation here would end the grant there.
+      // An exported grant is used by another installation, and a revocation here would end the grant there.
       const isElsewhere = leased?.credential.fault?.Code === 'transferred'
       const token = leased?.refreshToken ?? leased?.credential.accessToken ?? null
       const revoked = token !== null && !isElsewhere && (await provider.revoke(token))

@@ -85,7 +85,7 @@ export function createRestorations(deps: RestorationDeps): Restorations {
   /** Compares the pair with the store, and acquires the lease if the pair has to be stored. */
   async function compare(pair: KeptPair): Promise<Progress | 'superseded'> {
     const { name, version } = pair
-    // Most pairs are still stored. This read avoids a lease for them.
+    // The store still has most pairs. This read avoids acquiring a lease for them.
     const stored = await store.get(name)
     if (stored !== null && stored.version >= version) return 'superseded'
     const acquired = await store.acquire(name, deps.owner, LEASE_MS)
@@ -180,9 +180,9 @@ export function createRestorations(deps: RestorationDeps): Restorations {
 /** Returns whether the stored pair is an earlier one than `pair`, so that `pair` may replace it. */
 function isOlder(stored: Credential, lease: Lease, pair: KeptPair): boolean {
   if (lease.version >= pair.version) return false
-  // Another installation has custody, so no pair may be used here.
+  // Another installation has custody of this credential, so no pair may be stored here.
   if (stored.fault?.Code === 'transferred') return false
-  // The times of the requests decide between two grants, because both may have got the same version.
+  // The times of their refresh requests decide between two grants, because both grants may have got the same version.
   return (
     lease.grantId === pair.grantId ||
     (pair.isNewGrant && stored.refreshedAt < pair.grant.refreshedAt)

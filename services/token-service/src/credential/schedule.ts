@@ -19,7 +19,7 @@ export interface ScheduleDeps {
 
 /** The shortest and the longest time between two reads of the index, in milliseconds. */
 const PAUSE_MS = { shortest: 50, longest: 1_000 } as const
-/** After how long a credential is due again if the process died during its refresh. */
+/** Milliseconds after which a credential is due again if the process died during its refresh. */
 const POSTPONE_MS = 30_000
 
 /** Starts due refreshes until it is disposed. Refreshes that it has started continue after that. */

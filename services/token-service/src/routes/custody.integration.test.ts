@@ -392,7 +392,7 @@ describe('a rotation of the keys', () => {
     expect((await alone.service.ask('/credentials/ACC-7/refresh', json({}))).status).toBe(200)
   })
 
-  it('a key rotation re-encrypts records that a replica with the old key writes meanwhile', async () => {
+  it('a key rotation re-encrypts records that another token-service replica writes with the old key meanwhile', async () => {
     const before = await installOld()
     const { prefix } = before.redis
     const after = await install({ keys: ring(fresh, old), prefix })

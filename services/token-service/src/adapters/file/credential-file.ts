@@ -66,9 +66,9 @@ export interface CredentialFile {
 }
 
 /**
- * Reads the file, or begins with an empty state if there is none.
+ * Reads the credential file, or begins with an empty state if there is none.
  *
- * @throws {StartupError} The file is damaged, or it was encrypted with other keys (F3).
+ * @throws {StartupError} if the file is damaged or was encrypted with other keys (F3).
  */
 export async function openCredentialFile(path: string, keys: KeyRing): Promise<CredentialFile> {
   let state = await load(path, keys)

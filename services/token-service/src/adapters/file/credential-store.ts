@@ -37,7 +37,7 @@ const AUDIT_FILE_NAME = 'audit.jsonl'
 /**
  * Locks a folder and opens its credential file.
  *
- * @throws {StartupError} Another process uses the folder, or the file is damaged or encrypted with other keys.
+ * @throws {StartupError} if another process uses the folder, or if the file is damaged or encrypted with other keys.
  */
 export async function createFileCredentialStore(
   folder: string,

@@ -10,7 +10,7 @@ type OutboxMethods = Pick<
   'record' | 'audit' | 'readAudit' | 'readOutbox' | 'releaseOutbox' | 'trimOutbox'
 >
 
-/** Adds an outbox entry to a state, so that it is stored in the same write as the change it describes. */
+/** Adds an outbox entry to a state, so that the entry is stored in the same write as the change that it describes. */
 export const withOutboxEntry = (current: FileState, entry: OutboxEntry): FileState => ({
   ...current,
   sequence: current.sequence + 1,

@@ -218,7 +218,7 @@ describe('the provider over HTTP', () => {
     expect(await provider.revoke(refreshToken as Secret)).toBe(confirmed)
   })
 
-  it('only under the intuit profile does a refresh request the hard expiry of the grant', async () => {
+  it('a refresh requests the hard expiry of the grant only under the intuit profile', async () => {
     await granted()
     await reopen(undefined, undefined, generic)
     await granted()
@@ -927,7 +927,7 @@ describe('a discovery document', () => {
     },
   )
 
-  it('the error for a discovery document names each of its wrong members', async () => {
+  it('the error for an unusable discovery document names each invalid member', async () => {
     scripted.knobs.metadata = { issuer: undefined, token_endpoint: 7, claims_supported: 'sub' }
     await reopen()
     await provider.refresh(new Secret('rt-x'))

@@ -36,7 +36,10 @@ export interface TokenResponse {
   readonly hardSeconds: number | null
 }
 
-/** Returns the part of a response that may be stored and shown: bounded, with tokens and `secrets` redacted. */
+/**
+ * Returns the part of a response that may be stored and shown: the body is truncated, and tokens and `secrets` are
+ * redacted.
+ */
 export const presentable = (
   response: ProviderHttpResponse,
   secrets: readonly string[],

@@ -230,7 +230,7 @@ describe('unexpected data in Redis', () => {
     expect(await fence()).toBeGreaterThan(before)
   })
 
-  it('the audit log records an outbox entry that cannot be parsed as unreadable, and continues with the next entry', async () => {
+  it('the audit log has one entry unreadable for an outbox entry that cannot be parsed, and continues with the next outbox entry', async () => {
     const opened = await openUsable()
     await opened.redis.xadd('credentials:outbox', '*', 'entry', 'not json')
     await opened.redis.xadd('credentials:outbox', '*', 'another', '{}')

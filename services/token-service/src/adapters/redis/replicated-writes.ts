@@ -1,6 +1,6 @@
 /**
- * Makes a write count only after replicas have acknowledged it. Redis replicates asynchronously, so a failover loses
- * the writes that no replica had received. Each write here is followed by WAIT (`WAIT n <ms>`), which replies with
+ * Reports a write as successful only after Redis replicas have acknowledged it. Redis replicates asynchronously, so a
+ * failover loses the writes that no replica had received. Each write here is followed by WAIT (`WAIT n <ms>`), which replies with
  * the number of replicas that have received everything that this connection has written so far.
  *
  * - The writes use a second connection, because WAIT blocks its own connection until the replicas respond.
