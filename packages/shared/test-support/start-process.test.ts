@@ -4,7 +4,7 @@ import { listeningUrl, runProcess, startProcess } from './start-process.ts'
 const evaluate = (program: string): readonly string[] => ['-e', program]
 const waiting = 'setInterval(() => {}, 1_000)'
 
-describe('running a process', () => {
+describe('runProcess', () => {
   it('runProcess returns the exit code and each output stream separately', async () => {
     const program = `console.log('one'); console.error('two'); process.exitCode = 3`
     expect(await runProcess(evaluate(program))).toEqual({
@@ -21,7 +21,7 @@ describe('running a process', () => {
   })
 })
 
-describe('a started process', () => {
+describe('a process that startProcess has started', () => {
   it('listeningUrl resolves with the listening address that a service logs', async () => {
     const line = JSON.stringify({ url: 'http://127.0.0.1:1', msg: 'service is listening' })
     await using started = startProcess(
@@ -37,7 +37,7 @@ describe('a started process', () => {
     )
   })
 
-  it('disposing a started process kills it', async () => {
+  it('disposing a started process kills the process', async () => {
     const started = startProcess(evaluate(waiting))
     await started[Symbol.asyncDispose]()
     expect(await started.ended).toMatchObject({ code: null })

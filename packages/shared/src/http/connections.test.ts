@@ -38,7 +38,7 @@ const begin = (socket: Socket, request: { readonly complete: boolean } | null = 
 const openOnes = (sockets: readonly Socket[]): boolean[] =>
   sockets.map(({ destroyed }) => !destroyed)
 
-describe('accepting a connection at the limit', () => {
+describe('accepting a connection at the connection limit', () => {
   it('at the connection limit, a new connection replaces the unauthenticated one that has been idle longest', () => {
     const sockets = [open({ served: true }), open(), open({ served: true })]
     wait(10)

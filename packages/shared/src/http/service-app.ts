@@ -228,7 +228,7 @@ async function readBody(body: AsyncIterable<Uint8Array>, maxBytes: number): Prom
 const tooLarge = (maxBytes: number): IntegrationError =>
   new IntegrationError('payload_too_large', `the body may have at most ${maxBytes} bytes`)
 
-/** Returns the route pattern, not the path: a path may contain a realm, and metric labels must stay few. */
+/** Returns the route pattern, not the path: a path may contain a realm, and a metric must have few label values. */
 const routeOf = (c: Context): string => (matchedRoutes(c).length > 0 ? routePath(c, -1) : 'none')
 
 const hasBody = (method: string): boolean => method !== 'GET' && method !== 'HEAD'

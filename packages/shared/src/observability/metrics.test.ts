@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createMetrics } from './metrics.ts'
 
-describe('the metrics that a scrape reads', () => {
+describe('the metrics that Prometheus scrapes', () => {
   beforeEach(() => void vi.useFakeTimers())
   afterEach(() => void vi.useRealTimers())
 

@@ -51,7 +51,10 @@ export interface Activity {
   readonly waitEvent: string | null
 }
 
-/** `keep`: an unresponsive connection stays until {@link ServerSockets.review}; `release`: it is replaced at once. */
+/**
+ * What happens to an unresponsive connection. `keep`: it stays open until {@link ServerSockets.review} closes it;
+ * `release`: the driver gets another one immediately.
+ */
 export type Unresponsive = 'keep' | 'release'
 
 export interface ServerSockets {
@@ -59,8 +62,8 @@ export interface ServerSockets {
   readonly create: (unresponsive: Unresponsive) => ServerSocket
   readonly hasOverdue: () => boolean
   /**
-   * Closes the connections whose process the server does not have, and those that are overdue although the server is
-   * not executing anything for them. Returns whether commits wait for a synchronous standby.
+   * Closes the connections whose server process no longer exists, and the overdue connections for which the server is
+   * not executing a statement. Returns whether commits wait for a synchronous standby.
    *
    * @param queriedAt the time of `performance.now()` before `activities` was queried.
    */
@@ -239,7 +242,7 @@ const withFirst = <Item>(items: readonly Item[], first: Item): readonly Item[] =
 ]
 
 /**
- * Without `sslmode` a connection is verified in full if any file for TLS is configured, and not encrypted otherwise.
+ * Without `sslmode` a connection is verified in full if any TLS file is configured, and not encrypted otherwise.
  * libpq's own default would encrypt if the server offers it, but verify nothing.
  */
 function encryptionOf(address: PostgresAddress, settings: TlsPaths): Encryption {

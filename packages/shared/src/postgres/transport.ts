@@ -16,7 +16,7 @@ export interface Encryption {
   readonly mode: SslMode
   /** Reads the TLS files. Called for each connection, so that rotated files are used. */
   readonly read: () => TlsContent
-  /** Whether the root certificates are in a file, and not those that Node knows. */
+  /** Whether the root certificates are read from a file. If not, the root certificates that Node knows are used. */
   readonly hasRoots: boolean
 }
 

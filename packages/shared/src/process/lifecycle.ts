@@ -21,7 +21,8 @@ function terminationSignal(): Promise<NodeJS.Signals> {
 }
 
 /**
- * A running service. Disposing the service stops intake first, finishes the work in flight, and closes the stores last.
+ * A running service. Disposing the service first stops accepting work, then finishes the work in flight, and closes the
+ * stores last.
  */
 export interface RunningService extends AsyncDisposable {
   readonly url: string
@@ -77,7 +78,7 @@ export async function runService(
   process.exit()
 }
 
-/** Starts OpenTelemetry if its standard variables name a collector; otherwise returns `null`. */
+/** Starts OpenTelemetry if the standard `OTEL_*` variables name a collector; otherwise returns `null`. */
 async function startTracing(name: string, logger: Logger): Promise<AsyncDisposable | null> {
   const { env } = process
   const endpoint = env['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'] || env['OTEL_EXPORTER_OTLP_ENDPOINT']

@@ -133,7 +133,7 @@ describe('a revocation response under the intuit profile', () => {
     [401, '', false],
     [500, '', false],
   ])(
-    'isAlreadyRevoked of the intuit profile returns, for a revocation response of status %i and body %j, %s',
+    'for a revocation response of status %i with body %j, isAlreadyRevoked of the intuit profile returns %s',
     (status, text, is) => {
       expect(intuit.revocation.isAlreadyRevoked({ status, text })).toBe(is)
     },

@@ -4,7 +4,7 @@
  *     redis://[user[:password]@]host[:port][,host[:port]…][/db]
  *     redis+sentinel://[user[:password]@]host[:port][,host[:port]…]/name[/db][?sentinel_user=…&sentinel_password=…]
  *
- * `rediss` and `rediss+sentinel` are the same with TLS. In the second form the hosts are Sentinels.
+ * `rediss` and `rediss+sentinel` have the same forms and use TLS. In the second form the hosts are Sentinels.
  */
 import {
   AddressError,
@@ -24,13 +24,13 @@ interface Common extends Login {
   readonly db: number
 }
 
-/** One of the servers is the primary. */
+/** An address that lists Redis servers, one of which is the primary. */
 interface ListedServers extends Common {
   readonly kind: 'servers'
   readonly servers: ServerList['servers']
 }
 
-/** The Sentinels know which server is the primary. */
+/** An address that lists Sentinels, which know which server is the primary. */
 interface ListedSentinels extends Common {
   readonly kind: 'sentinels'
   readonly sentinels: SentinelAddress
@@ -40,7 +40,7 @@ export type RedisAddress = ListedServers | ListedSentinels
 
 export interface SentinelAddress extends Login {
   readonly servers: ServerList['servers']
-  /** The name of the primary at the Sentinels, such as `mymaster`. */
+  /** The name under which the Sentinels monitor the primary, such as `mymaster`. */
   readonly name: string
   readonly usesTls: boolean
 }

@@ -24,7 +24,7 @@ export interface ConnectorDeps {
 const DISCONNECT_TIMEOUT_MS = 2_000
 
 /**
- * Returns the options with which an ioredis client asks `next` for a server before each connection attempt, and reads
+ * Returns the options with which an ioredis client gets a server from `next` before each connection attempt, and reads
  * the TLS files again. ioredis itself fixes both when a client is created.
  */
 export function connectorOptions(deps: ConnectorDeps): ClientOptions {

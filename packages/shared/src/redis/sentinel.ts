@@ -17,7 +17,7 @@ export interface Primary extends Server {
 }
 
 /**
- * Asks all Sentinels for the address of the primary. If they disagree, the newest configuration is used,
+ * Queries all Sentinels for the address of the primary. If they disagree, the newest configuration is used,
  * because a Sentinel that is cut off from the others still names the previous primary.
  *
  * @throws {NoPrimary} if no Sentinel names a primary; the message has a reason for each Sentinel.

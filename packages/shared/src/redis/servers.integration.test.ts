@@ -89,7 +89,7 @@ describe('a list of Redis servers', () => {
     await expectUp(connection)
   })
 
-  it('the client reports why no listed Redis server can be used, once for all attempts', async () => {
+  it('the client logs the reasons why no listed Redis server can be used only once, although it retries', async () => {
     const primary = await servers.start()
     const replica = await replicaOf(primary)
     const url = listed(DEAD, replica)
@@ -105,7 +105,7 @@ describe('a list of Redis servers', () => {
   })
 })
 
-describe('a server that cannot be used', () => {
+describe('a Redis server that cannot be used', () => {
   it('a Redis replica at the only address is reported as a replica, serves reads, and is used once it is the primary', async () => {
     const primary = await servers.start()
     const replica = await replicaOf(primary)
@@ -152,7 +152,7 @@ describe('a server that cannot be used', () => {
   )
 })
 
-describe('Sentinels', () => {
+describe('an address that lists Sentinels', () => {
   const sentinelOf = (primary: RedisServer, ...lines: string[]) =>
     servers.startSentinel(
       `sentinel monitor main 127.0.0.1 ${primary.port} ${lines.length > 0 ? '1' : '2'}`,
@@ -191,7 +191,7 @@ describe('Sentinels', () => {
     await expectUp(connection)
   })
 
-  it('the client leaves a Redis primary that still serves its clients as soon as a Sentinel announces another one', async () => {
+  it('the client disconnects from a Redis primary that still accepts commands as soon as a Sentinel announces another primary', async () => {
     const [previous, next] = [await servers.start(), await servers.start()]
     const sentinel = await sentinelOf(previous, 'sentinel config-epoch main 0')
     await using connection = openRedis(addressOf([sentinel]))

@@ -22,7 +22,7 @@ import { tlsFiles } from '../tls/tls-files.ts'
 let servers: RedisServers
 let authority: Authority
 let stranger: Authority
-/** A server that requires a client certificate of `authority`. */
+/** A Redis server that requires a client certificate of `authority`. */
 let server: RedisServer
 let client: Certificate
 let strangersClient: Certificate
@@ -77,7 +77,7 @@ describe('a connection to Redis with TLS', () => {
     await expectUp(connection)
   })
 
-  it('the client asks Sentinels for the Redis primary over TLS', async () => {
+  it('the client queries Sentinels for the Redis primary over TLS', async () => {
     const sentinel = await servers.startSentinel(
       ...tlsLines(await authority.issue('sentinel')),
       `sentinel monitor main 127.0.0.1 ${server.port} 1`,
@@ -93,7 +93,7 @@ describe('a connection to Redis with TLS', () => {
     )
   })
 
-  it('the client sends the host name in the TLS handshake, by which a proxy selects the Redis server', async () => {
+  it('the client sends the host name in the TLS handshake, so that a proxy can select the Redis server by this name', async () => {
     const { certFile, keyFile } = await authority.issue('proxy')
     const names: unknown[] = []
     const proxy = createServer({ cert: await readFile(certFile), key: await readFile(keyFile) })

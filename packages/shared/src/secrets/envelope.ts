@@ -40,7 +40,10 @@ export interface Place {
   readonly version: number
 }
 
-/** An envelope cannot be opened: it was sealed with another key or for another place, or its bytes were changed. */
+/**
+ * The error if an envelope cannot be opened: it was sealed with another key or for another place, or its bytes were
+ * changed.
+ */
 export class DecryptionError extends Error {
   override readonly name = 'DecryptionError'
 }

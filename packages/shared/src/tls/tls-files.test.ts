@@ -31,7 +31,7 @@ async function fileWith(content: string): Promise<string> {
 }
 
 describe('the settings of TLS files', () => {
-  it('REDIS_CA_FILE keeps the path as its value, although X_FILE of other settings is replaced by the content of the file', () => {
+  it('parseConfig keeps the path in REDIS_CA_FILE as the value, and does not replace the path by the content of the file', () => {
     const config = parse({ REDIS_CA_FILE: authority.caFile })
     expect(config.REDIS_CA_FILE).toBe(authority.caFile)
     expect(tlsFiles('REDIS', config)?.read().ca).toContain('BEGIN CERTIFICATE')
@@ -90,7 +90,7 @@ describe('the settings of TLS files', () => {
 })
 
 describe('reading TLS files', () => {
-  it('reading the TLS files returns their new content after a rotation', async () => {
+  it('reading the TLS files after a rotation returns the new content of the files', async () => {
     const certFile = await fileWith('')
     const keyFile = await fileWith('')
     const rotate = async (to: Certificate) => {
@@ -106,7 +106,7 @@ describe('reading TLS files', () => {
     expect(after?.cert).not.toBe(before?.cert)
   })
 
-  it('reading the TLS files returns the last usable content while only the certificate has been replaced, or a file is missing', async () => {
+  it('reading the TLS files returns the last usable content while the certificate does not match the key, or while a file is missing', async () => {
     const certFile = await fileWith('')
     await copyFile(client.certFile, certFile)
     const paths = { REDIS_CERT_FILE: certFile, REDIS_KEY_FILE: client.keyFile }

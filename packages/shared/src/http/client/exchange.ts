@@ -31,7 +31,7 @@ export interface Receiver {
   /** Status and headers of the final response. */
   onHeaders(status: number, headers: HeaderList): void
   onData(chunk: Buffer): void
-  /** Called each time all bytes of one read of the socket have been passed on, unless the response is complete. */
+  /** Called each time all bytes that one socket read returned have been passed on, unless the response is complete. */
   onCaughtUp(): void
   onEnd(trailers: HeaderList): void
   onFailure(failure: HttpFailure): void
@@ -43,7 +43,7 @@ export interface Receiver {
  */
 export type FailureKind = 'unreachable' | 'timeout' | 'unsendable'
 
-/** A request failed: no response has arrived, or only a part of the response. */
+/** The error of a failed request: no response has arrived, or only a part of the response. */
 export class HttpFailure extends Error {
   override readonly name = 'HttpFailure'
   readonly kind: FailureKind

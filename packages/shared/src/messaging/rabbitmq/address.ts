@@ -4,7 +4,7 @@
  *     amqp://user:password@host[:port][,host[:port]…]/vhost
  *     amqp://user:password@host[:port]/vhost,amqp://user:password@host[:port]/vhost
  *
- * `amqps` is the same with TLS.
+ * `amqps` has the same forms and uses TLS.
  */
 import {
   AddressError,
