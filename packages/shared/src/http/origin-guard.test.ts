@@ -16,7 +16,7 @@ const statusOf = async (headers: Record<string, string>, origin = 'http://localh
   (await app.request(`${origin}/`, { headers: { Host: 'localhost:7216', ...headers } })).status
 
 it.each([{}, { 'Sec-Fetch-Site': 'same-origin' }, { 'Sec-Fetch-Site': 'none' }])(
-  'the service accepts a request with the headers %j, which a browser sends for a page of the service or for no page',
+  'the service accepts a request whose headers %j do not indicate a page of another origin',
   async (headers) => expect(await statusOf(headers)).toBe(200),
 )
 

@@ -74,7 +74,7 @@ describe('the request body limit of a service', () => {
     expect(await send('POST', ['12345678901'], 11)).toMatchObject({ status: 413 })
   })
 
-  it('a service does not count it as its own failure if the client ends a chunked request body early', async () => {
+  it('a chunked request body that the client ends early is not counted as a failure of the service', async () => {
     const socket = connect(server.port, '127.0.0.1')
     socket.write(
       'POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n',

@@ -88,7 +88,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(deliveries.map(({ messageId }) => messageId)).toEqual(ids)
     })
 
-    it('publishing an unroutable message fails if the message is mandatory, and drops the message otherwise', async () => {
+    it('the message bus rejects an unroutable message that is mandatory, and drops other unroutable messages', async () => {
       await expect(bus.publish(order('1', { routingKey: 'nobody' }))).rejects.toMatchObject({
         code: 'broker_unavailable',
       })

@@ -89,7 +89,7 @@ describe('a list of Redis servers', () => {
     await expectUp(connection)
   })
 
-  it('the client logs the reasons why no listed Redis server can be used only once, although it retries', async () => {
+  it('the client logs only once why none of the listed Redis servers can be used, although it retries', async () => {
     const primary = await servers.start()
     const replica = await replicaOf(primary)
     const url = listed(DEAD, replica)
@@ -106,7 +106,7 @@ describe('a list of Redis servers', () => {
 })
 
 describe('a Redis server that cannot be used', () => {
-  it('a Redis replica at the only address is reported as a replica, serves reads, and is used once it is the primary', async () => {
+  it('a Redis replica that is the only listed server is reported as a replica, serves reads, and is used once it is the primary', async () => {
     const primary = await servers.start()
     const replica = await replicaOf(primary)
     await using connection = openRedis(listed(replica))
@@ -128,7 +128,7 @@ describe('a Redis server that cannot be used', () => {
     )
   })
 
-  it('a Sentinel in place of a Redis server is reported, with the form of the address to set', async () => {
+  it('if REDIS_URL names a Sentinel as a Redis server, the client reports this and the form of the address to set', async () => {
     const sentinel = await servers.startSentinel()
     await using connection = openRedis(listed(sentinel))
     await eventually(() =>

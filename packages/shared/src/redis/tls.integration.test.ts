@@ -138,7 +138,7 @@ describe('a connection to Redis with TLS', () => {
     await expectDown(connection, "the server's certificate has expired")
   })
 
-  it('the client reports that the certificate of Redis has another host name', async () => {
+  it('the client reports that the certificate of Redis is for another host name', async () => {
     const lines = tlsLines(await authority.issue('elsewhere', 'DNS:elsewhere.test'))
     const elsewhere = await servers.start(...lines)
     await using connection = openRedis(addressOf(elsewhere), filesOf(authority, client))

@@ -233,7 +233,7 @@ describe('an HTTP connection pool', () => {
     return { started: started.promise, ended: ended.promise }
   }
 
-  it('the HTTP pool queues requests beyond the connection limit and sends them in order', async () => {
+  it('the HTTP connection pool queues requests beyond the connection limit and sends them in order', async () => {
     let seen = 0
     const held: Socket[] = []
     const server = await peer((bytes, socket) => {
@@ -251,7 +251,7 @@ describe('an HTTP connection pool', () => {
     expect(server.connections()).toBe(2)
   })
 
-  it('the HTTP pool sends the next queued request after a connection has broken', async () => {
+  it('the HTTP connection pool sends the next queued request after a connection has broken', async () => {
     let first = true
     const server = await peer((_bytes, socket) => {
       if (first) socket.destroy()
@@ -263,7 +263,7 @@ describe('an HTTP connection pool', () => {
     expect(await Promise.all(calls.map(({ ended }) => ended))).toEqual(['unreachable', 'completed'])
   })
 
-  it('the HTTP pool keeps a connection open if a request is aborted before its first byte was sent', async () => {
+  it('the HTTP connection pool keeps a connection open if a request is aborted before its first byte was sent', async () => {
     const server = await peer((_bytes, socket) => socket.write(OK))
     const pool = client(server.url)
     await get(pool)
@@ -279,7 +279,7 @@ describe('an HTTP connection pool', () => {
     expect(server.connections()).toBe(1)
   })
 
-  it('the HTTP pool sends no byte of a request before the connection is established', async () => {
+  it('the HTTP connection pool sends no byte of a request before the connection is established', async () => {
     const pool = client('http://127.0.0.1:1')
     const refused = call(pool)
     const flow = await refused.started
@@ -287,7 +287,7 @@ describe('an HTTP connection pool', () => {
     expect(flow.isSent).toBe(false)
   })
 
-  it('queued requests fail when the HTTP pool is closed', async () => {
+  it('queued requests fail when the HTTP connection pool is closed', async () => {
     const asked = Promise.withResolvers<void>()
     const server = await peer(() => asked.resolve())
     const pool = new Pool(server.url, { maxConnections: 1 })
@@ -329,7 +329,7 @@ describe('reading an HTTP response', () => {
     ['ends within its body', 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel'],
     ['ends within its head', 'HTTP/1.1 200 O'],
     ['never begins', ''],
-  ])('fails a request whose response %s', async (_what, bytes) => {
+  ])('an HTTP request fails if the response %s', async (_what, bytes) => {
     const server = await peer((_request, socket) => socket.end(bytes))
     expect(await failureOf(get(client(server.url)))).toBe('unreachable')
   })
@@ -358,12 +358,12 @@ describe('reading an HTTP response', () => {
     ['has the version HTTP/2.0', responseWith('Content-Length: 0', '2.0')],
     ['has the version HTTP/0.9', responseWith('Content-Length: 0', '0.9')],
     ['has a head of more than 64 KiB', `HTTP/1.1 200 OK\r\nA: ${'b'.repeat(70_000)}\r\n\r\n`],
-  ])('fails a request whose response %s', async (_what, bytes) => {
+  ])('an HTTP request fails if the response %s', async (_what, bytes) => {
     const server = await peer((_request, socket) => socket.write(bytes))
     expect(await failureOf(get(client(server.url)))).toBe('unreachable')
   })
 
-  it('a request fails with a timeout if the response body stops arriving', async () => {
+  it('an HTTP request fails with a timeout if the response body stops arriving', async () => {
     const server = await peer((_request, socket) =>
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel'),
     )
@@ -507,7 +507,7 @@ describe('sending a request body', () => {
   })
 })
 
-it('every request in flight fails when the HTTP pool is closed', async () => {
+it('every request in flight fails when the HTTP connection pool is closed', async () => {
   const asked = Promise.withResolvers<void>()
   const server = await peer(() => asked.resolve())
   const pool = new Pool(server.url)
@@ -517,6 +517,6 @@ it('every request in flight fails when the HTTP pool is closed', async () => {
   expect(await call).toBe('unreachable')
 })
 
-it('a request fails as unreachable if the server refuses the connection', async () => {
+it('an HTTP request fails as unreachable if the server refuses the connection', async () => {
   expect(await failureOf(get(client('http://127.0.0.1:1')))).toBe('unreachable')
 })

@@ -311,7 +311,7 @@ describe('a queue that exists with incompatible arguments', () => {
     ['after the connection was established', true],
     ['before the connection is established', false],
   ])(
-    'the bus reports RabbitMQ as down, with the incompatible argument, if an incompatible queue is declared %s',
+    'the message bus reports RabbitMQ as down, with the incompatible argument, if an incompatible queue is declared %s',
     async (_, isConnectedFirst) => {
       await using over = await openOver(ours, isConnectedFirst)
       await eventually(() =>

@@ -48,7 +48,7 @@ describe('a list of RabbitMQ nodes', () => {
     await eventually(() => connection.publish())
   })
 
-  it('the client logs the reasons why no listed RabbitMQ node can be used only once, although it retries', async () => {
+  it('the client logs only once why none of the listed RabbitMQ nodes can be used, although it retries', async () => {
     await using refusing = await startNode()
     refusing.away('end')
     await using connection = openBus(listed(DEAD, refusing))
