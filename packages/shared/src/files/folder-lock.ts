@@ -22,7 +22,7 @@ const BUSY_MS = 200
  * descriptor of a file releases the locks on it (fcntl(2)).
  * @returns the function that releases the lock. Keep a reference to this function as long as the lock is needed. A
  * second call does nothing.
- * @throws {StartupError} naming the folder, if another process has the lock or the folder cannot be written.
+ * @throws {StartupError} if another process has the lock or the folder cannot be written; the message names the folder.
  */
 export async function lockFolder(folder: string, file: string): Promise<() => void> {
   const path = `${file}.lock.sqlite`

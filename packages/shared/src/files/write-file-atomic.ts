@@ -15,7 +15,8 @@ export interface WriteOptions {
  * durable only after that. Two writes of the same path must not overlap, because both would use the same temporary
  * file.
  *
- * @throws the file system's error. The previous content is then still in place.
+ * @throws the file system's error if an operation fails. The previous content is then still in place, unless only the
+ * flush of the folder failed.
  */
 export async function writeFileAtomic(
   path: string,

@@ -17,8 +17,8 @@ export interface MessageBus extends AsyncDisposable {
   /**
    * Resolves when the broker has accepted responsibility for the message (publisher confirm).
    *
-   * @throws {IntegrationError} `broker_unavailable`: not connected, not confirmed in time, or returned as
-   * unroutable. The message may have been delivered nevertheless.
+   * @throws {IntegrationError} `broker_unavailable` if there is no connection, or if the broker does not confirm the
+   * message in time or returns it as unroutable. The message may have been delivered nevertheless.
    */
   publish(message: OutgoingMessage): Promise<void>
 
@@ -62,8 +62,8 @@ export interface QueueSpec {
   /** The delivery limit: a message that is requeued more often than this number is dead-lettered. */
   readonly deliveryLimit?: number
   /**
-   * Whether the queue belongs to this connection and is deleted with it. Each replica declares such a queue for itself,
-   * so that every replica receives every message.
+   * Whether the queue belongs to this connection and is deleted with it. Each replica of a service declares such a
+   * queue for itself, so that every replica receives every message.
    */
   readonly exclusive?: boolean
 }

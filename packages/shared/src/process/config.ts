@@ -22,7 +22,7 @@ export class ConfigError extends Error {
  * the value of `X`; one trailing newline is removed. A setting whose own name ends in `_FILE` is a path, so its
  * content is not read this way. The files of the TLS settings in the schema are checked as well.
  *
- * @throws {ConfigError} naming every wrong variable.
+ * @throws {ConfigError} if a setting is wrong or missing; the message names all such settings.
  */
 export function parseConfig<Shape extends z.ZodObject>(
   schema: Shape,

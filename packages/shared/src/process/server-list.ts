@@ -58,7 +58,7 @@ function parseServer(text: string, defaultPort: number): Server {
   return { host, port: Number(port) }
 }
 
-/** @throws {AddressError} if two of the servers are the same. */
+/** Rejects a list that names a server twice. @throws {AddressError} if two of the servers are the same. */
 export function rejectRepeated(servers: readonly Server[]): void {
   if (new Set(servers.map((server) => nameOf(server).toLowerCase())).size < servers.length)
     throw new AddressError('names a server twice')

@@ -89,7 +89,7 @@ export interface KeyRing {
  * Reads the key ring from `CREDENTIAL_KEYS`, a comma-separated list of `id:base64(32 bytes)`. The first key seals
  * envelopes, and every key opens them.
  *
- * @throws {TypeError} with the position of the wrong entry, never with a key.
+ * @throws {TypeError} if an entry is wrong; the message contains the position of the entry, never a key.
  */
 export function parseKeyRing(list: Secret): KeyRing {
   const keys = new Map<string, RingKey>()

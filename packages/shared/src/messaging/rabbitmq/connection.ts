@@ -2,8 +2,8 @@
  * Keeps one connection to the broker open, and replaces the connection when it is lost. amqplib's own recovery is not
  * used: if a connection breaks while being opened, set up or closed, amqplib waits forever or ends the process.
  *
- * The nodes of a cluster are tried in rounds, each in random order, so that the connections of many replicas are spread
- * over the nodes. After a failed attempt the next node of the round follows at once; a pause follows the last one.
+ * The nodes of a cluster are tried in rounds, each in random order, so that the connections of many service replicas
+ * are spread over the nodes. After a failed attempt the next node of the round follows at once; a pause follows the last one.
  */
 import { once } from 'node:events'
 import type { Duplex } from 'node:stream'
@@ -57,7 +57,7 @@ export function keepConnected(address: Secret, handlers: ConnectionHandlers): As
   const closed = once(signal, 'abort').then(() => Promise.reject(new Error('closed')))
   closed.catch(() => {})
 
-  /** Opens a connection and waits until it ends. @throws the reason why it could not be opened, or has ended. */
+  /** Opens a connection and waits until it ends. @throws the reason why the connection was not opened or has ended. */
   async function runConnection(
     node: AmqpNode,
     timeout: number,
@@ -112,8 +112,8 @@ export function keepConnected(address: Secret, handlers: ConnectionHandlers): As
       handlers.lost(wasEstablished || isRoundOver ? described(nodes, reasons) : null)
       if (!isRoundOver) continue
       failedRounds += 1
-      // The delay has a random part, so that replicas that lost the same broker do not all reconnect at the same
-      // moment.
+      // The delay has a random part, so that service replicas that lost the same broker do not all reconnect at
+      // the same moment.
       const random = 0.7 + 0.3 * Math.random()
       await delay(backoffMs(failedRounds, { ...RECONNECT, random }), undefined, { signal }).catch(
         () => {},

@@ -77,7 +77,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   let loggedInequivalence: string | null = null
 
   const named = (name: string): string => prefix + name
-  // An exclusive queue needs a name that no other replica uses.
+  // An exclusive queue needs a name that no other replica of the service uses.
   let ownSuffix = ''
   const exclusiveQueues = new Set<string>()
   const queueName = (name: string): string =>

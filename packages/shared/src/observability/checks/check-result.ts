@@ -77,8 +77,8 @@ export class UnsupportedBackend extends Error {
 }
 
 /**
- * Checks the results of a backend.
- * @throws {UnsupportedBackend} for the first problem among the results.
+ * Does nothing if a backend can be used according to its check results.
+ * @throws {UnsupportedBackend} if a result is a problem; the error describes the first problem.
  */
 export function throwOnProblem(results: readonly CheckResult[]): void {
   const found = results.find(({ verdict }) => verdict === 'problem')
