@@ -259,7 +259,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
         returnTo: wanted.returnTo,
         result: null,
       }
-      const first = await authorizations.claimCode(wanted.code, claim, CLAIM_TTL_MS) // only one caller sends it (E1)
+      const first = await authorizations.claimCode(wanted.code, claim, CLAIM_TTL_MS) // only the first sends it (E1)
       if (first !== null && first.realm !== wanted.realm) {
         throw new IntegrationError(
           'authorization_invalid',

@@ -13,7 +13,7 @@ export interface AuthorizationRequest {
   /** The time in epoch milliseconds after which the state is rejected. */
   readonly expiresAt: number
   readonly nonce: string
-  /** `null` if the provider does not support the S256 challenge. */
+  /** The PKCE code verifier; `null` if the provider does not support the challenge method S256. */
   readonly codeVerifier: string | null
   /** The company that is being reconnected, which the callback must name; `null` if any company may be connected. */
   readonly realm: string | null

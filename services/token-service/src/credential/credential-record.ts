@@ -22,7 +22,7 @@ import type { Credential, CredentialSummary, ExpiryNoticeDays, Grant } from './c
 
 export type StoredFields = Readonly<Record<string, string>>
 
-/** The fields without secrets. */
+/** The stored fields that contain no secret. */
 export const summaryFields = [
   'Name',
   'Environment',

@@ -209,7 +209,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     await eventually(async () => expect(await pair.replica.exists('ACC-2')).toBe(1))
     await pair.promote('cut')
     await eventually(() => expect(redis.connection.serverChangedAt()).not.toBeNull())
-    // A process that starts later reads the time from Redis.
+    // A process that starts later reads the time of the failover from Redis.
     const { connection: later } = await open(0)
     await eventually(() => expect(later.serverChangedAt()).toBe(redis.connection.serverChangedAt()))
     provider.revokeAll()

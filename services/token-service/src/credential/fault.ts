@@ -80,7 +80,7 @@ export const isGrantRejected = (fault: Fault | null): boolean =>
 export const isTerminal = (fault: Fault | null): boolean =>
   fault !== null && isGrantRejected(fault) && fault.Final !== false
 
-/** Returns whether a refresh token was rejected and will be tried again. */
+/** Returns whether a fault is provisional: its refresh token was rejected and will be tried again. */
 export const isProvisional = (fault: Fault | null): fault is Fault =>
   fault !== null && isGrantRejected(fault) && fault.Final === false
 

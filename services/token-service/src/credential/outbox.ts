@@ -15,7 +15,7 @@ import type { CredentialSummary } from './credential.ts'
 export interface AuditContext {
   /** The time of the change, in epoch milliseconds. */
   readonly at: number
-  /** The caller: `routine`, `browser` or `key <fingerprint>`. */
+  /** The caller as the audit log names it: `routine` (the refresh schedule), `browser` or `key <fingerprint>`. */
   readonly who: string
   readonly what: AuditFact['What']
   /** The default value is `ok`. */

@@ -33,7 +33,11 @@ export interface KeptPair {
 
 /** A folder for pairs that a process could not commit before it shut down (`RESCUE_DIR`). */
 export interface RescueFolder {
-  /** Encrypts a pair and writes it to a file. @throws the file system's error. */
+  /**
+   * Encrypts a pair and writes it to a file.
+   *
+   * @throws the file system's error if the file cannot be written.
+   */
   save(pair: KeptPair): Promise<void>
   /** Reads all pairs. A file that cannot be read is logged and stays where it is. */
   read(): Promise<readonly { readonly pair: KeptPair; readonly remove: () => Promise<void> }[]>

@@ -1,5 +1,5 @@
 /**
- * Starts the refresh of every stored credential when it is due. The due times are an index in the store that all
+ * Refreshes every stored credential when its refresh is due. The due times are an index in the store that all
  * replicas share, so a credential that one replica stores is scheduled at all of them, and a starting process reads
  * a range of the index instead of every credential.
  */

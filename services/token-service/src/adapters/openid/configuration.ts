@@ -22,7 +22,7 @@ export type LibraryRequest = Parameters<LibraryFetch>[1]
 /** oauth4webapi fetches a key set again only if the cached copy is at least this many seconds old. */
 const REFETCH_AFTER_SECONDS = 60
 
-/** Returns a configuration for one request, whose HTTP requests go through `fetch`. */
+/** Returns the openid-client configuration for one request, whose HTTP requests go through `fetch`. */
 export function configure(
   { metadata, jwks }: DiscoveredProvider,
   clientId: string,
@@ -66,7 +66,7 @@ export const sendLibraryRequest = (
     deadlineMs,
   })
 
-/** Statuses for which the constructor of `Response` rejects a body (Fetch §2.2.3, null body status). */
+/** The HTTP statuses for which the constructor of `Response` rejects a body (Fetch §2.2.3, null body status). */
 const NULL_BODY_STATUSES = new Set([204, 205, 304])
 
 /** Returns a provider response as the `Response` object that openid-client reads. */

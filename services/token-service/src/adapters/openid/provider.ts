@@ -42,7 +42,7 @@ export interface OpenIdProviderOptions {
    * client secrets.
    */
   readonly deadlineMs: number
-  /** Reports the outcome and the duration of a request. */
+  /** Reports the outcome and the duration of each token request or revocation. */
   readonly observe?: (
     call: 'exchange' | 'refresh' | 'revoke',
     outcome: string,

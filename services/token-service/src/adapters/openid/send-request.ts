@@ -38,7 +38,11 @@ export class NoResponse extends Error {
   }
 }
 
-/** Sends one request and reads the whole response. Redirects are not followed. @throws {NoResponse} */
+/**
+ * Sends one request and reads the whole response. Redirects are not followed.
+ *
+ * @throws {NoResponse} if no complete response arrives before the deadline.
+ */
 export function sendRequest(url: URL, request: ProviderHttpRequest): Promise<ProviderHttpResponse> {
   if (tracing === undefined) return send(url, request)
   const traced = (added: Readonly<Record<string, string>>): Promise<ProviderHttpResponse> =>

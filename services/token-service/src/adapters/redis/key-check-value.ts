@@ -15,7 +15,11 @@ const placeOf = (keyId: string) => ({ name: CHECK_VALUES, field: keyId, version:
 const RETRY_MS = 1_000
 
 export interface KeyCheck extends Disposable {
-  /** @throws {IntegrationError} `store_unavailable` until the check has passed on this connection. */
+  /**
+   * Checks that the store may be used.
+   *
+   * @throws {IntegrationError} `store_unavailable` until the key check has passed on this connection.
+   */
   readonly ensureUsable: () => void
 }
 

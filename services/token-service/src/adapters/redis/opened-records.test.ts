@@ -20,7 +20,7 @@ const FIELDS = [
   'RefreshToken',
 ]
 
-/** Returns an opener, the values of a stored record, and a function that returns the number of decryptions. */
+/** Returns a record opener, the values of a stored record, and a function that returns the number of decryptions. */
 function fixture() {
   let decryptions = 0
   const ring = testKeys()

@@ -47,9 +47,12 @@ export interface ReplicatedWrites extends AsyncDisposable {
 }
 
 export interface ReplicatedWritesOptions {
-  /** The main connection. */
+  /** The main connection to Redis. */
   readonly redis: Redis
-  /** `REDIS_REPLICAS`; `undefined`: `min-replicas-to-write` of the server, which is read again on each reconnect. */
+  /**
+   * The setting `REDIS_REPLICAS`. If it is `undefined`, the server setting `min-replicas-to-write` applies, which is read
+   * again on each reconnect.
+   */
   readonly setting: number | undefined
   /** Opens the second connection. Called at most once, and only if replicas are required. */
   readonly connect: () => RedisConnection
