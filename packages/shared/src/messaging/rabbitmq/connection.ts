@@ -3,7 +3,8 @@
  * used: if a connection breaks while being opened, set up or closed, amqplib waits forever or ends the process.
  *
  * The nodes of a cluster are tried in rounds, each in random order, so that the connections of many service replicas
- * are spread over the nodes. After a failed attempt the next node of the round follows at once; a pause follows the last one.
+ * are spread over the nodes. After a failed attempt the next node of the round follows at once. A pause follows the last
+ * node.
  */
 import { once } from 'node:events'
 import type { Duplex } from 'node:stream'
