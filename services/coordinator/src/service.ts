@@ -77,7 +77,7 @@ export async function startCoordinator(
   const events = stack.use(
     await joinTransactionEvents(bus, owner, (event) => {
       feed.add(event)
-      // Another replica has cancelled the run, so a call of it that is in flight here must not continue.
+      // Another replica has cancelled the run, so a call of this run that is in flight here must not continue.
       if (event.Status === 'Cancelled') stepsInFlight.abortCancelled(event)
     }),
   )

@@ -17,7 +17,7 @@ export interface JudgeDeps {
   readonly gateway: Gateway
   /** Whether the internet is reachable. If it is not, a failed call charges no attempt. */
   readonly isOnline: () => Promise<boolean>
-  /** Epoch ms, for a `Retry-After` that is a date. */
+  /** Returns epoch ms, to convert a `Retry-After` that is a date. */
   readonly now: () => number
 }
 
@@ -120,7 +120,7 @@ const TOKEN_RENEWAL_MS = 60_000
 // RFC 6585 §4: too many requests.
 const TOO_MANY_REQUESTS = 429
 
-/** Parses a response body for a step. If that is impossible, `why` describes what is wrong with the body. */
+/** Parses a response body for a step. If the body cannot be parsed, `why` describes what is wrong with it. */
 export function parseBody<Data extends Json>(
   { body }: Response,
   parse: ((body: unknown) => Data) | undefined,

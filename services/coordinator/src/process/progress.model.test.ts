@@ -163,7 +163,7 @@ class Model {
   readonly #source: TransactionSource
   readonly #process: ProcessOutline
   readonly #clock: Clock
-  /** Each completed run as it was first read. Every later read must return an equal run. */
+  /** Each completed run as the test first read it. Every later read must return an equal run. */
   readonly #completed = new Map<ModelRun, RunDetail | null>()
 
   constructor(source: TransactionSource, name: string, clock: Clock) {
@@ -329,7 +329,7 @@ class Model {
     for (const run of this.runs) await this.#compare(run)
   }
 
-  /** S4: `due` returns every unfinished run, even if it was returned many times before and never claimed. */
+  /** Expects that `due` returns every unfinished run, even a run that was returned many times and never claimed. */
   async expectAllToComeUp(): Promise<void> {
     const waiting = new Set(this.runs.filter(({ status }) => !isOver(status)))
     this.#clock.now += LEASE_MS + WAITING_RECHECK_MS + SWEEP_CAP_MS
@@ -417,7 +417,7 @@ class Model {
     run.isInDoubt = true
   }
 
-  /** S2: every transition adds 1 to the version and ends the lease. */
+  /** Applies a transition to the model of a run. Every transition adds 1 to the version and ends the lease. */
   #move(run: ModelRun, change: Partial<ModelRun>): void {
     const isInDoubt = run.isInDoubt || run.lease !== null
     Object.assign(run, change, { version: run.version + 1, lease: null, isInDoubt })

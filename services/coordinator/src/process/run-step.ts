@@ -73,7 +73,7 @@ export async function runStep(
   return outcome ?? statusNotSet('the step ended without a call and without a status')
 }
 
-/** Thrown inside a step function to end it. The outcome is already decided (O1), so the error is ignored. */
+/** Thrown inside a step function to end it. The outcome of the step is already decided, so the error is ignored. */
 class StepEnded extends Error {
   override readonly name = 'StepEnded'
 }
@@ -225,7 +225,7 @@ async function perform(
     if (ended === null && !(error instanceof StepEnded)) {
       deps.log().warn({ err: error }, 'step function threw an error')
       const text = error instanceof Error ? `${error.name}: ${error.message}` : 'not an error'
-      // If an earlier call of the step succeeded, its result is now lost, so the step is in doubt (O3).
+      // If an earlier call of the step succeeded, its result is now lost, so the step is in doubt.
       hasDoubt ||= response !== null
       ended = {
         kind: 'retry',

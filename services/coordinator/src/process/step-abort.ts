@@ -17,8 +17,8 @@ export class StepAbort {
   }
 
   /**
-   * No further call may be sent. The response to a call that was sent may still arrive, unless there is a
-   * `reason`.
+   * Whether the step may send no further call. The response to a call that was already sent may still arrive, unless
+   * there is a `reason`.
    */
   get areNewCallsBlocked(): boolean {
     return this.#areNewCallsBlocked

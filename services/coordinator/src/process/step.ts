@@ -4,7 +4,7 @@ import type { Files } from './files.ts'
 import type { StepRequest } from './step-request.ts'
 import type { Json } from './json-normalization.ts'
 
-/** Any step function, whatever types it expects of the earlier steps, together with its `confirm` if it has one. */
+/** A step function with any types of data from earlier steps, and with its `confirm` function if it has one. */
 export interface AnyStep {
   (step: never): unknown
   readonly confirm?: (step: never) => unknown

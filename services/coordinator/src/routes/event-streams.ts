@@ -1,9 +1,9 @@
 /**
- * The open streams of `GET /events`. A hundred watching clients must hardly slow down the steps that run in
- * the same process. Three rules achieve this:
+ * The open streams of `GET /events`. A hundred clients that read them must hardly slow down the steps that run in the
+ * same OS process. Three rules achieve this:
  *
  * E1  An event is serialised once. The events of a burst are collected into one Buffer for each filter in use, and
- *     all streams with that filter write this same Buffer. With n streams, such a Buffer is written every n
+ *     all streams with that filter write this same Buffer. While n streams are open, they are written to every n
  *     milliseconds, so that all streams together make at most 1,000 writes per second.
  * E2  A stream whose client does not read is not written to. The stream keeps references to the shared Buffers
  *     instead. It is cut off when these Buffers exceed `MAX_UNREAD_BYTES`, or when the client has read nothing for
@@ -80,7 +80,7 @@ interface Stream {
   queue: Buffer[]
   queuedBytes: number
   isStarted: boolean
-  /** The time at which Node's buffer for this stream became full (E2); `null` while the client reads. */
+  /** The time at which Node's buffer for this stream became full; `null` while the client reads. */
   unreadSince: number | null
   lastWriteAt: number
 }
@@ -89,7 +89,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
   const streams = new Set<Stream>()
   /**
    * The serialised text of each event. A missed event is also serialised only once, even if several clients
-   * missed it (E1).
+   * missed it.
    */
   const texts = new WeakMap<TransactionEvent, string>()
   let batch: TransactionEvent[] = []

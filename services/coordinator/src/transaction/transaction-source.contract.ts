@@ -13,7 +13,7 @@ import type {
 } from './transaction-source.ts'
 
 /**
- * Shorter times than in production, with which the source under test must be opened. They are still longer than
+ * The times with which the source under test must be opened. They are shorter than in production, but longer than
  * the time between two statements on a machine under load.
  */
 export const contractTimes = { leaseMs: 1_400, sweepMs: 500 }

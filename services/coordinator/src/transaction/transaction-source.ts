@@ -9,7 +9,8 @@ import type { Attempt, FinishedItem, Item } from './item.ts'
  *
  * S1  When a method has resolved, its change is durable.
  * S2  A transition happens only from the version that it names. Each transition adds 1 to `Version`.
- * S3  A run has at most one live lease. A worker that has lost its lease can no longer change the run.
+ * S3  A run has at most one lease that has not expired (a live lease). A worker that has lost its lease can no longer
+ *     change the run.
  * S4  A run that is not over and has no live lease is returned by `due` again and again, at growing intervals.
  * S5  All times come from the source's own clock, so the clocks of replicas need not agree.
  *
@@ -23,14 +24,14 @@ export interface TransactionSource extends AsyncDisposable {
   claim(message: ClaimRequest): Promise<ClaimResult>
   /**
    * Commits the outcome of a leased step. Ends the lease, or renews it for the next step if the transition
-   * `continues`. Returns `null` if the lease was lost (S3).
+   * `continues`. Returns `null` if the lease was lost.
    */
   record(lease: Lease, transition: Transition): Promise<RunState | null>
   /** Extends leases; resolves with the leases that were lost. */
   renew(leases: readonly Lease[]): Promise<readonly Lease[]>
   /**
    * Returns at most `limit` overdue runs at these steps, and doubles the interval until each of them is
-   * returned again (S4).
+   * returned again.
    */
   due(steps: readonly StepRef[], limit: number): Promise<Run[]>
   /** Releases at most `limit` expired leases of lost workers, which makes their runs due again. */

@@ -55,7 +55,7 @@ const isLeased = ({ lease }: StoredRun, now: number): boolean => lease !== null 
 export const isOverdue = (stored: StoredRun, now: number): boolean =>
   stored.nextSweepAt <= now && !isLeased(stored, now)
 
-/** A row that was inserted without a step name is at the first step. */
+/** Whether a run is at this step. A row that was inserted without a step name is at the first step. */
 export const isAtStep = (
   { Process, StepName }: Run,
   { process, step, isFirst }: StepRef,

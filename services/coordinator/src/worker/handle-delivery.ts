@@ -14,7 +14,7 @@ export interface DeliveryDeps {
   readonly shutdown: AbortSignal
   readonly log: Logger
   readonly owner: string
-  /** Counts a delivery that was not claimed. */
+  /** Counts a delivery that was not claimed, because another worker has the run or the message is outdated. */
   readonly countStale: (process: string, step: string) => void
   /** Runs the claimed step; resolves when its outcome is recorded and the next message was sent. */
   readonly runClaimed: (process: ProcessDefinition, claim: Claim) => Promise<void>
@@ -59,7 +59,7 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
     }
   }
 
-  /** Publishes the message as a new one, so that it is delivered later. */
+  /** Publishes the step message again as a new message, so that it is delivered later. */
   async function publishAgain({ due }: StepDelivery): Promise<'ack' | 'requeue'> {
     if (due === null) return 'ack'
     try {

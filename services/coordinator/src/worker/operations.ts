@@ -7,7 +7,7 @@ import type { StepsInFlight } from './steps-in-flight.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 import type { Worker } from './worker.ts'
 
-/** The operations of the API on transactions. The result of an operation is durable when it resolves. */
+/** The operations that the HTTP API offers on transactions. A result is durable when its promise resolves. */
 export interface Operations {
   queue(process: string, transactions: readonly QueueTransaction[]): Promise<readonly QueueResult[]>
   replay(process: string, transactionId: string, fromStep: string | null): Promise<Run>

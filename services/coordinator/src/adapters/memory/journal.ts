@@ -64,7 +64,7 @@ export function readJournal(snapshotPath: string, journalPath: string): Loaded {
     const end = bytes.indexOf(0x0a, length)
     const line = end === -1 ? null : parseLine(bytes.toString('utf8', length, end))
     if (line === null) {
-      // J1: an invalid line with no valid line after it is the incomplete end of an append that was never
+      // An invalid line with no valid line after it is the incomplete end of an append that was never
       // acknowledged.
       if (end === -1 || !hasWholeLine(bytes, end + 1)) break
       throw damaged(journalPath)
@@ -145,7 +145,7 @@ export async function openJournal(
       try {
         await flush(batch.map(({ line }) => line).join(''))
       } catch (error) {
-        // J4: later appends may depend on the changes of the failed ones, so they must be rejected as well.
+        // Later appends may depend on the changes of the failed appends, so they must be rejected as well.
         const later = pending
         pending = []
         onFailure()
@@ -172,7 +172,7 @@ export async function openJournal(
   }
 
   /**
-   * Writes a snapshot and then empties the log (J2). If the snapshot cannot be written, the log keeps its
+   * Writes a snapshot and then empties the log. If the snapshot cannot be written, the log keeps its
    * entries.
    */
   async function compact(): Promise<void> {
