@@ -64,7 +64,7 @@ type Happening =
       readonly outcome: OutcomeName
       readonly isInline: boolean
     }
-  /** A claim immediately followed by recording its outcome. */
+  /** Claims a run and immediately records an outcome of its step. */
   | { readonly do: 'work'; readonly run: number; readonly outcome: OutcomeName }
   | { readonly do: 'renew'; readonly lease: number }
   | { readonly do: 'pass'; readonly ms: number }
@@ -404,14 +404,14 @@ class Model {
     }
   }
 
-  /** The worker continues with the next step under the same lease (`continues`). */
+  /** Models a worker that continues with the next step under the same lease. */
   #goOn(run: ModelRun, lease: Lease): void {
     run.attempt = 1
     run.lease = { version: run.version, step: run.step, until: this.#clock.now + LEASE_MS }
     this.leases.push({ ...lease, step: run.step, version: run.version, attempt: 1 })
   }
 
-  /** A worker was lost during a step: the attempt is stored as `in_doubt`. */
+  /** Models the loss of a worker during a step: the attempt is stored as `in_doubt`. */
   #lose(run: ModelRun): void {
     run.attempts.push('in_doubt')
     run.isInDoubt = true

@@ -39,7 +39,7 @@ describe('the types of steps', () => {
       },
     })
     expectTypeOf<DataOf<typeof confirmed>>().toEqualTypeOf<{ Order: string }>()
-    // @ts-expect-error the data has another type than that of the step
+    // @ts-expect-error confirm returns data of another type than the step
     defineStep(order, { confirm: async (step) => step.complete({ order: 66 }) })
     // @ts-expect-error confirm returns neither a completion nor 'not_done'
     defineStep(order, { confirm: async () => {} })

@@ -80,7 +80,7 @@ export interface Step<
   readonly settings: ProcessSettings
   /** Writes files that survive a power failure. */
   readonly files: Files
-  /** Aborts when the run is cancelled, its lease is lost, the step times out, or the coordinator shuts down. */
+  /** Is aborted when the run is cancelled, its lease is lost, the step times out, or the coordinator shuts down. */
   readonly signal: AbortSignal
   readonly log: Pick<Logger, 'debug' | 'info' | 'warn' | 'error'>
   /**
@@ -131,5 +131,5 @@ export const defineStep = <Run extends AnyStep>(
     ) => Promise<{ readonly data: DataOf<Run> } | 'not_done'>
   },
 ): Run & { readonly confirm: (step: never) => unknown } =>
-  // The function is copied with `bind`, because another process may use it as a step without a `confirm`.
+  // The function is copied with `bind`, because another process definition may use the same function without `confirm`.
   Object.assign(run.bind(null) as Run, { confirm: options.confirm })

@@ -203,7 +203,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
       }
       if (!outgoing.destroyed) streams.add(stream)
       outgoing.on('close', () => streams.delete(stream))
-      outgoing.on('error', () => {}) // `close` follows, and a connection that breaks is no error of the service
+      outgoing.on('error', () => {}) // `close` follows, and a broken connection is not an error of the coordinator
       outgoing.on('drain', () => {
         stream.unreadSince = null
         write(stream)

@@ -55,7 +55,10 @@ export interface TransactionSource extends AsyncDisposable {
    * before `fromStep` was never completed.
    */
   replay(process: ProcessOutline, transactionId: string, fromStep: string | null): Promise<Run>
-  /** @throws {IntegrationError} `transaction_not_found`, or `transaction_not_resumable` for an active or completed run */
+  /**
+   * @throws {IntegrationError} `transaction_not_found`, or `transaction_not_resumable` if the run is active or
+   * completed.
+   */
   resume(process: string, transactionId: string, replayId: number | null): Promise<Run>
   /** @throws {IntegrationError} `transaction_not_found`, or `transaction_not_active` if the run is over. */
   cancel(process: string, transactionId: string, replayId: number | null): Promise<Run>
@@ -138,7 +141,7 @@ export interface ListFilter {
   readonly status?: HeaderStatus | undefined
   /** Changed at or after this time, ISO 8601. */
   readonly since?: string | undefined
-  /** The value of `next` in the previous page. */
+  /** The page begins after this position, which is `next` of the previous page. */
   readonly after?: PagePosition | undefined
   readonly limit: number
 }
@@ -199,5 +202,5 @@ export const WAITING_RECHECK_MS = 300_000
  */
 export const SWEEP_MS = 15_000
 export const SWEEP_CAP_MS = 900_000
-/** A run that is overdue by this much is reported as stuck: apparently no worker or sweeper processes it. */
+/** A run that is overdue by this many milliseconds is reported as stuck: apparently no worker processes it. */
 export const STUCK_MS = 1_800_000

@@ -2,7 +2,7 @@ import type { ProcessDefinition } from '../process/definition.ts'
 import type { Gate } from './gate.ts'
 import type { StepConsumer, StepDelivery, StepQueue } from './step-queue.ts'
 
-/** The consumers of the step queues. The consumers of a process exist only while the gate of that process is open. */
+/** The consumers of the step queues. A business process has consumers only while its gate is open. */
 export interface Consumers {
   /**
    * Starts the consumers of processes whose gate is open and cancels the others; resolves when the cancelled

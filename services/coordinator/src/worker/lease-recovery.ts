@@ -8,7 +8,7 @@ export interface LeaseRecoveryDeps {
   readonly source: Pick<TransactionSource, 'paused' | 'recoverExpiredLeases' | 'audit'>
   readonly publisher: Pick<TransitionPublisher, 'publishStep'>
   readonly worker: Pick<Worker, 'setPaused'>
-  /** The names of the processes that are loaded. */
+  /** The names of the business processes that are loaded. */
   readonly processes: readonly string[]
   readonly log: Logger
   readonly random: () => number

@@ -41,7 +41,7 @@ export function createStepsInFlight(): StepsInFlight {
     },
     abortCancelled(run) {
       const step = steps.get(keyText(run))
-      // The event of a cancellation may arrive after the run was resumed and this replica has claimed it again.
+      // The event of a cancellation may arrive after the run was resumed and this replica has claimed the run again.
       if (step !== undefined && step.claim.lease.version < run.Version)
         step.abort.abort('lease_lost')
     },

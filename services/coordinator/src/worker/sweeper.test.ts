@@ -27,7 +27,7 @@ const run = (n: number, StepName = 'first'): Run => ({
   CompletedAt: null,
 })
 
-/** Starts a sweeper on fake dependencies that record its calls. It polls once an hour, so each test sees few polls. */
+/** Starts a sweeper that polls once an hour, on fake dependencies that record its calls. Each test sees few polls. */
 function sweeperOn(given: {
   due?: (limit: number) => Run[]
   runsAtUnknownStep?: Run[]

@@ -65,8 +65,8 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
   }
 
   /**
-   * Becomes true when a poll publishes its maximum number of runs, and false when a poll of all steps finds no
-   * more.
+   * Whether more runs may be overdue. Becomes true when a poll publishes its maximum number of runs, and false when a
+   * poll of all steps finds fewer.
    */
   let isMoreDue = false
 

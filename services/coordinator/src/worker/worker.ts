@@ -1,8 +1,8 @@
 /**
  * Runs steps: claim, run, record, publish, acknowledge.
  *
- * R1  A step runs only under a lease, and its outcome is recorded only under it: if two workers run the same step,
- *     only one result counts.
+ * R1  A step runs only under a lease, and its outcome is recorded only under this lease: if two workers run the same
+ *     step, only one result counts.
  * R2  A delivery is acknowledged after the outcome is committed and publishing the next message was tried. If that
  *     message was not published, the sweeper publishes it later, because the row is the outbox. A crash in between
  *     repeats a message, never a result.

@@ -206,7 +206,7 @@ function startWorker(dataDir: string, round: number): ChildProcess {
       await source[Symbol.asyncDispose]()
     }`
   return spawn(process.execPath, ['--input-type=module', '-e', script], {
-    // Without Node's compile cache, these short-lived processes would spend most of their time compiling.
+    // Without Node's compile cache, these short-lived OS processes would spend most of their time compiling.
     env: { ...process.env, NODE_COMPILE_CACHE: join(dataDir, '..', 'compiled') },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
@@ -221,7 +221,7 @@ interface Fault {
 
 const fault: fc.Arbitrary<Fault> = fc.record({
   operation: fc.constantFrom('appendFile', 'appendFile', 'appendFile', 'datasync', 'truncate'),
-  // The first calls are made while the store is opened. A fault in one of them makes the start fail, which
+  // The first file operations open the memory source. A fault in one of them makes the opening fail, which
   // another test covers.
   at: fc.integer({ min: 3, max: 30 }),
   bytes: fc.nat({ max: 3_000 }),

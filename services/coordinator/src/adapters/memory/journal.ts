@@ -22,7 +22,7 @@ export interface Journal {
   close(): Promise<void>
 }
 
-/** The operations that the log calls on its file. Tests replace them to inject disk faults. */
+/** The file operations of the log. Tests replace them to inject disk faults. */
 export interface JournalFile extends Pick<FileHandle, 'datasync' | 'sync' | 'truncate' | 'close'> {
   appendFile(lines: string): Promise<void>
 }

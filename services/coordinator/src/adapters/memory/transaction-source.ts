@@ -64,7 +64,7 @@ export async function createMemoryTransactionSource(
 
   const table = createRunTable()
   let paused: ReadonlySet<string> = new Set()
-  /** One function for each change that is not flushed yet, oldest first; the function undoes the change. */
+  /** For each change that is not flushed yet, oldest first, the function that undoes it. */
   let undo: (() => void)[] = []
   /** Resolves when every change so far is flushed. */
   let flushed: Promise<unknown> = Promise.resolve()

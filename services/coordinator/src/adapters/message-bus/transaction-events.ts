@@ -22,7 +22,7 @@ export interface TransactionEvents extends AsyncDisposable {
 
 /**
  * The name of an exclusive queue that each replica declares for itself, so that each replica receives the
- * transitions of all others.
+ * transitions that all other replicas make.
  */
 const REPLICA_QUEUE = 'coordinator.transactions'
 /**

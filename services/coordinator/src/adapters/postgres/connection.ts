@@ -82,7 +82,7 @@ const MONITOR_TIMEOUT_MS = 3_000
 const LISTEN_CHECK = 'notifications'
 const NO_STANDBY = 'no synchronous standby acknowledges commits'
 
-/** Connects in the background, and applies the migrations before any other statement runs. */
+/** Connects to PostgreSQL in the background, and applies the migrations before any other statement runs. */
 export function connectPostgres(url: Secret, options: PostgresOptions): PostgresConnection {
   const { dependency, logger, name, statementTimeoutMs = STATEMENT_TIMEOUT_MS } = options
   const { listenUrl, tls = {} } = options
@@ -202,7 +202,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
           // Each connection has prepared statements of its own. Any of them may be older than a migration, or
           // lost, so each connection may need one repetition.
           if (STALE_STATEMENT.has(routine) && tries <= CONNECTIONS) {
-            // Only a pooler drops statements. Preparing others again and again would cost more than not preparing.
+            // Only a pooler drops prepared statements. Preparing them again and again costs more than not preparing.
             if (routine === LOST_STATEMENT) sql.options.prepare = false
             continue
           }
@@ -252,7 +252,7 @@ async function examine(sql: postgres.Sql, dependency: Dependency): Promise<void>
     dependency.logCheck(checkClock({ remoteAt: server.ms, requestedAt, respondedAt }))
 }
 
-// Codes and one class of SQLSTATE (PostgreSQL manual, appendix A).
+// SQLSTATE codes and one SQLSTATE class (PostgreSQL manual, appendix A).
 const DEADLOCK = '40P01'
 const SERIALIZATION = '40001'
 const DATA_EXCEPTION = '22'

@@ -1,4 +1,4 @@
-/** Runs the adapter against a primary and a synchronous standby of this file only. */
+/** Runs the adapter against a PostgreSQL primary and a synchronous standby that only this test file uses. */
 import { setTimeout as delay } from 'node:timers/promises'
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
@@ -30,7 +30,7 @@ afterEach(async () => {
   await primary[Symbol.asyncDispose]()
 })
 
-/** Makes every commit wait for the standby. */
+/** Makes every commit wait until the standby has acknowledged it. */
 async function makeSynchronous(): Promise<void> {
   await primary.sql`alter system set synchronous_standby_names = 'standby'`
   await primary.sql`select pg_reload_conf()`

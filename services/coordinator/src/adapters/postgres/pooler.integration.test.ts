@@ -1,4 +1,4 @@
-/** Connects through PgBouncer to a server of this file only. */
+/** Connects through PgBouncer to a PostgreSQL server that only this test file uses. */
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { Secret } from '@integration-host/shared/secrets/secret'

@@ -24,8 +24,8 @@ export const isRun = (sql: Sql, key: RunKey) =>
   sql`h."Process" = ${key.Process} and h."TransactionID" = ${key.TransactionID} and h."ReplayID" = ${key.ReplayID}`
 
 /**
- * True for the run that a row of `alias` names. Each run is found with one lookup in the primary key; for a
- * join of the two sets, the planner would read all active rows for every batch. `renewLeases` uses this
+ * True for the run that a row of `alias` names. Each run is found with one lookup in the primary key. With
+ * a join of the two sets, the planner would read all active rows for every batch. `renewLeases` uses this
  * condition under LATERAL with FOR UPDATE, which locks the rows in key order.
  */
 export const isRunOf = (sql: Sql, alias: 'w' | 'd' | 'l' | 'm' | 'held' | 'picked') => {

@@ -1,4 +1,4 @@
-/** Connects to servers of this file only, whose certificates are created at run time. */
+/** Connects to PostgreSQL servers that only this test file uses. Their certificates are created at run time. */
 import { copyFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createHealth } from '@integration-host/shared/observability/health'
