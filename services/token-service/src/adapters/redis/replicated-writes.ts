@@ -1,7 +1,7 @@
 /**
  * Reports a write as successful only after Redis replicas have acknowledged it. Redis replicates asynchronously, so a
- * failover loses the writes that no replica had received. Each write here is followed by WAIT (`WAIT n <ms>`), which replies with
- * the number of replicas that have received everything that this connection has written so far.
+ * failover loses the writes that no replica had received. Each write here is followed by WAIT (`WAIT n <ms>`), which
+ * replies with the number of replicas that have received everything that this connection has written so far.
  *
  * - The writes use a second connection, because WAIT blocks its own connection until the replicas respond.
  * - One WAIT covers many writes: those that arrive while a WAIT is in flight form the next batch.
@@ -50,8 +50,8 @@ export interface ReplicatedWritesOptions {
   /** The main connection to Redis. */
   readonly redis: Redis
   /**
-   * The setting `REDIS_REPLICAS`. If it is `undefined`, the server setting `min-replicas-to-write` applies, which is read
-   * again on each reconnect.
+   * The setting `REDIS_REPLICAS`. If it is `undefined`, the server setting `min-replicas-to-write` applies, which is
+   * read again on each reconnect.
    */
   readonly setting: number | undefined
   /** Opens the second connection. Called at most once, and only if replicas are required. */
