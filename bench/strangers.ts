@@ -1,5 +1,5 @@
-// Clients without a key at every open endpoint. Measures whether the memory of the services stays constant, and how
-// much slower gateway calls and refreshes of users become. Prints two tables and a verdict; if the verdict is
+// Sends requests of clients without a service key to every endpoint that needs no key. Measures whether the memory of
+// the services stays constant, and how much slower the gateway calls and token refreshes of clients with a key become. Prints two tables and a verdict; if the verdict is
 // negative, the exit code is 1.
 //   npm run bench -- strangers [--count 10000] [--seconds 60] [--every 20]     each client sends a request every 20 s
 import { fileURLToPath } from 'node:url'

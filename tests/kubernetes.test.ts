@@ -138,7 +138,8 @@ function faultsOf(manifest: Manifest): string[] {
         unread.delete(`${path}/${String(name)}`)
         return Reflect.get(target, name, receiver) as unknown
       },
-      // The schema allows arbitrary keys in a map such as the labels, and a validator enumerates these keys.
+      // The schema allows arbitrary keys in a map such as the labels. A validator reads these keys by listing them, so
+      // listing counts as reading.
       ownKeys(target) {
         for (const name of Object.keys(target)) unread.delete(`${path}/${name}`)
         return Reflect.ownKeys(target)

@@ -9,7 +9,7 @@ export interface ProxySettings {
 /** Length of an access token in characters. Access tokens of QuickBooks have about the same length. */
 const PAD = 'x'.repeat(900)
 
-/** Returns the access token of a realm. The fake token-service and the peers use the same tokens. */
+/** Returns the access token of a realm. The fake token-service and the proxies that the gateway is compared with use the same tokens. */
 export const tokenOf = (realm: string): string => `tok-${realm}-${PAD}`
 
 export const settings = (): ProxySettings =>

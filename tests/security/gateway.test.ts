@@ -1,6 +1,6 @@
 /**
- * Attacks on the gateway, which runs as a real process. The attackers are callers, the accounting API and the
- * discovery document.
+ * Attacks on the gateway, which runs as a real OS process. They come from callers, in responses of the accounting API,
+ * and in the discovery document.
  */
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'

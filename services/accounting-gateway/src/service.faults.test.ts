@@ -539,7 +539,7 @@ describe('the address of the accounting API', () => {
     expect((await fetch(`${proxy.url}/health/ready`)).status).toBe(200)
   })
 
-  it("the gateway uses the profile's address for Intuit's discovery document, which has no accounting_url", async () => {
+  it("the gateway uses the profile's accounting address if the discovery document, as Intuit's, has no accounting_url", async () => {
     const document = {
       issuer: 'https://oauth.platform.intuit.com/op/v1',
       userinfo_endpoint: 'https://sandbox-accounts.platform.intuit.com/v1/openid_connect/userinfo',

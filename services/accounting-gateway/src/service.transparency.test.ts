@@ -38,7 +38,7 @@ describe('an informational response', () => {
     'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nSet-Cookie: a=b\r\n\r\n' +
     'HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
 
-  it('the gateway relays all informational responses without cookies before the final response', async () => {
+  it('the gateway relays all informational responses, with cookies removed, before the final response', async () => {
     const { proxy: hinting } = await respondingWith(HINTED)
     const { request, answer } = send(hinting.port, 'GET', PATH)
     const informed: InformationEvent[] = []

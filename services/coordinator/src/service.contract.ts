@@ -269,7 +269,7 @@ export function coordinatorContract(
         expect(keys).toEqual(Array(2).fill(`OrderProcess/${id}/0/report`))
       })
 
-      it('a run fails if its step cannot parse a response, and the response is stored', async () => {
+      it('if a step cannot parse a response, its run fails and the response is stored', async () => {
         const host = await start()
         host.target.on('/order', respondWith(200, '<html>'))
         const id = fresh()

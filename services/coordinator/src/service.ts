@@ -128,7 +128,10 @@ export async function startCoordinator(
       await operations.wake(name)
     } catch (error) {
       // The error is not fatal, because runs that wait for a credential are tried again every five minutes anyway.
-      log.warn({ err: error }, 'runs that wait for a credential were not made due again')
+      log.warn(
+        { err: error },
+        'runs that wait for a credential could not be made due; they are tried again within five minutes',
+      )
     }
   })
   stack.defer(() => credentials.cancel())

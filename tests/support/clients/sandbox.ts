@@ -5,7 +5,7 @@ import type { System } from '../system.ts'
 export interface RefreshCalls {
   readonly granted: number
   readonly rejected: number
-  /** Calls with a refresh token that had already been rotated, whether the provider accepted the call or not. */
+  /** The number of calls made with a refresh token that had already been rotated, accepted or not. */
   readonly reused: number
   readonly maxConcurrent: number
 }

@@ -19,7 +19,7 @@ export const startAnotherCoordinator = (
 const TRANSACTIONS = '/processes/OrderProcess/transactions'
 
 /**
- * Sends a `POST` request to a path below the transactions. Returns the response status; `null` if the coordinator
+ * Sends a `POST` request to a path below `/processes/OrderProcess/transactions`. Returns the response status; `null` if the coordinator
  * died before it responded.
  */
 export async function post(

@@ -25,7 +25,7 @@ interface Reply {
 
 export interface ClientDeps {
   readonly at: Installation
-  /** Ends all calls when it is aborted. An aborted call counts as failed. */
+  /** Aborting this signal ends all calls. An aborted call counts as failed. */
   readonly signal: AbortSignal
   /** The deadline of each call, in milliseconds. */
   readonly deadlineMs: number

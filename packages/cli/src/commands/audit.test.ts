@@ -76,7 +76,7 @@ describe('audit list', () => {
 })
 
 describe('audit verify', () => {
-  it('`audit verify` prints the number of verified entries and the head', async () => {
+  it('`audit verify` prints the number of verified entries and the head of the hash chain', async () => {
     const { code, out, err } = await verify()
     expect([code, err]).toEqual([0, ''])
     expect(out).toBe(`2500 audit entries, 1 to 2500: the chain is whole.\n${spelled(last)}\n`)

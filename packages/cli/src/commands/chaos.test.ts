@@ -51,7 +51,7 @@ describe('an installation that chaos does not load', () => {
       .map((name) => `${name}=${url}`)
       .join(',')
 
-  it('the command chaos changes nothing and exits with code 2 if the provider is not the sandbox', async () => {
+  it('`chaos` changes nothing and exits with code 2 if the provider is not the sandbox', async () => {
     const { code, err } = await run(['chaos', '--against', against(service.url)])
     expect(code).toBe(2)
     expect(err).toContain('does not use the sandbox provider')

@@ -21,7 +21,7 @@ describe('the check of quorum queue members', () => {
     expect(amiss([queue(NODES)], [...NODES, 'rabbit@d', 'rabbit@e'])).toEqual([])
   })
 
-  it('doctor reports quorum queues that were declared while one node ran, with the commands that add members', () => {
+  it('for quorum queues declared while only one node ran, doctor prints the commands that add members', () => {
     const queues = [1, 2, 3, 4].map((n) => queue([A], { name: `q${n}` }))
     expect(amiss([...queues, queue(NODES)])).toEqual([
       {

@@ -39,7 +39,7 @@ describe('the check of the INFO reply of Redis', () => {
     expect(amiss(changes, 'always')).toEqual(expected === undefined ? [] : [expected])
   })
 
-  it('doctor warns if appendfsync is not always, and skips the check if CONFIG GET is not allowed', () => {
+  it('doctor warns if appendfsync has another value than `always`, and skips the check if CONFIG GET is not allowed', () => {
     expect(amiss({}, 'everysec')).toEqual(['warning appendfsync: everysec'])
     expect(amiss({}, undefined)).toEqual(['skipped appendfsync: CONFIG GET is not allowed'])
   })

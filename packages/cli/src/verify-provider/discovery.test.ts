@@ -103,7 +103,7 @@ describe('parsing of a key set', () => {
     format: 'jwk',
   })
 
-  it('parsing a key set returns the RSA keys with a kid and the number of other keys', () => {
+  it('parsing a key set returns the RSA keys that have a kid, and counts the other keys', () => {
     const keys = [
       { ...jwk, kid: 'a' },
       jwk,

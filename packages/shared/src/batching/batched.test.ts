@@ -33,7 +33,7 @@ const valueOf = (result: PromiseSettledResult<number>) =>
   result.status === 'fulfilled' ? result.value : (result.reason as Error).message
 
 describe('the function returned by batched', () => {
-  it('batched runs calls as one batch if they are made in one turn of the event loop or while another batch is in flight', async () => {
+  it('batched() runs calls as one batch if they are made in one turn of the event loop or while another batch is in flight', async () => {
     const { double, batches, settled, turn } = fixture()
     const first = [double(1), double(2)]
     await turn()
@@ -59,7 +59,7 @@ describe('the function returned by batched', () => {
     expect(results.map(valueOf)).toEqual([2, 'not 13', 6])
   })
 
-  it('batched fails all calls of a failed batch if retries are disabled', async () => {
+  it('batched() fails all calls of a failed batch if retries are disabled', async () => {
     const { double, batches, settled } = fixture({ retries: false })
     const results = await settled([1, 13, 3].map(double))
     expect(batches).toEqual([[1, 13, 3]])

@@ -61,7 +61,7 @@ const CHECK_INTERVAL_MS = 1_000
 
 /**
  * Returns a 200 response whose body the handler writes directly to Node's response object. For many slow clients, a Web
- * stream per client would cost several times as much. `open` is called immediately. The function that `open` returns is
+ * stream per client would need several times the memory and processor time. `open` is called immediately. The function that `open` returns is
  * called after the head has been sent with the headers of all middleware. For HEAD neither function is called. Works
  * behind `honoListener` only.
  */

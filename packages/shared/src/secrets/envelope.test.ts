@@ -137,7 +137,7 @@ describe('an envelope that authenticates labels', () => {
     }
   })
 
-  it('an envelope that authenticates labels has a different nonce if the text, the record, the labels or the key differ', () => {
+  it('two envelopes with authenticated labels have different nonces if their text, record name, labels or key differ', () => {
     const other = parseKeyRing(new Secret(key('k1')))
     const envelopes = [
       ring.sealWithLabels('RT-1', place, labels),

@@ -110,7 +110,7 @@ describe('the argument that a step function gets', () => {
   })
 })
 
-describe('a call of a step', () => {
+describe('an HTTP call that a step makes', () => {
   it('the first call of a step sends the idempotency key, and each further call sends the key with a number', async () => {
     const { calls, outcome } = await outcomeOf(
       async (step: Step) => {
@@ -289,7 +289,7 @@ describe('an error body of the provider', () => {
     },
   )
 
-  it('a provider error in the response to a call without a credential is ignored, because the response is not from the provider', async () => {
+  it('a response that looks like a provider error is not treated as one if the call used no credential', async () => {
     const { outcome } = await outcomeOf(elsewhere, [answered(200, faultBody('5020'))])
     expect(outcome.kind).toBe('completed')
   })

@@ -126,7 +126,7 @@ export type ClaimResult =
   | { readonly kind: 'claimed'; readonly claim: Claim }
   /** The run becomes due only after `delayMs` milliseconds; `version` is its current version. */
   | { readonly kind: 'early'; readonly delayMs: number; readonly version: number }
-  /** Another worker has the run, or the message belongs to an earlier version. */
+  /** Another worker has the run, or the message belongs to an earlier version of the run. */
   | { readonly kind: 'stale' }
   | { readonly kind: 'unknown' }
 

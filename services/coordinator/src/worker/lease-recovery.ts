@@ -45,7 +45,10 @@ export function startLeaseRecovery(deps: LeaseRecoveryDeps): AsyncDisposable {
     await deps.onAudit(audit)
     const isOk = Object.values(audit.violations).every((count) => count === 0)
     if (!isOk)
-      log.error({ violations: audit.violations }, 'audit of runs and items found violations')
+      log.error(
+        { violations: audit.violations },
+        'audit of the tables Order_Header and Order_Item found violations',
+      )
     return true
   }
 

@@ -15,7 +15,7 @@ export interface StepsInFlight {
   add(step: StepInFlight): () => void
   /** Aborts the step of a lost lease, unless this replica has claimed the run again since. */
   abortLost(lease: Lease): void
-  /** Aborts the step of a run that was cancelled with this version, if this replica runs the step now. */
+  /** Aborts the step of a cancelled run if this replica runs it now. `Version` is the run version that the cancellation wrote. */
   abortCancelled(run: RunKey & Pick<Run, 'Version'>): void
   /** Blocks the calls that have not been sent yet, either of all steps or only of those that need the internet. */
   blockNewCalls(which: 'all' | 'internet'): void

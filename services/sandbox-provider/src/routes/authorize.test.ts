@@ -139,7 +139,7 @@ describe('authorization without a page (sandbox_company)', () => {
     expect(await (await get(provider.authorizeUrl())).text()).toContain('A: B')
   })
 
-  it('the authorization endpoint redirects with access_denied without a page for sandbox_company=deny', async () => {
+  it('for sandbox_company=deny, the authorization endpoint shows no page and redirects with access_denied', async () => {
     const answer = await get(provider.authorizeUrl({ sandbox_company: 'deny' }))
     expect(answered(answer)).toMatchObject({ error: 'access_denied', state: 'a state' })
   })

@@ -90,7 +90,7 @@ const otherCase = (letters: string): string =>
     letter === letter.toLowerCase() ? letter.toUpperCase() : letter.toLowerCase(),
   )
 
-describe('the state of an authorization', () => {
+describe('the state parameter of an authorization request', () => {
   it.each<readonly [string, (state: string) => string]>([
     ['without its last character', (state) => state.slice(0, -1)],
     ['with a character appended', (state) => `${state}A`],

@@ -293,7 +293,7 @@ describe('the transfer of a credential', () => {
     expect((await target.service.ask('/credentials/ACC-1')).status).toBe(404)
   })
 
-  it('an exported grant is not revoked when the source removes the credential', async () => {
+  it('an exported grant is not revoked when the exporting token-service removes its credential', async () => {
     const [source, target] = [await install(), await install()]
     await source.service.connect('1')
     await importTo(target, (await exportFrom(source, ['ACC-1'])).body)

@@ -87,7 +87,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   // it can be redelivered.
   const isUnacknowledged = (queue: string): boolean => exclusiveQueues.has(queue)
 
-  // Closing the connection is enough, because `keepConnected` then opens the next one (I1).
+  // To reconnect, closing the connection is enough, because `keepConnected` then opens the next one.
   const restart = (current: ChannelModel, reason: string): void => {
     if (current !== model || isClosing) return
     logger.warn({ reason }, 'restarting the broker connection')

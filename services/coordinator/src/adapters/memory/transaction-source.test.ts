@@ -25,7 +25,7 @@ transactionSourceContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 
-describe('the files of the memory source', () => {
+describe('the files of the in-memory transaction source', () => {
   const process = { name: 'OrderProcess', steps: ['order', 'report'] as const }
   const outline = { name: process.name, steps: [...process.steps] as [string, ...string[]] }
   let folder: string
@@ -55,14 +55,14 @@ describe('the files of the memory source', () => {
     expect(await ids()).toEqual(['1', '2'])
   })
 
-  it('the memory source acknowledges a change only after the change was flushed to disk', async () => {
+  it('the in-memory transaction source acknowledges a change only after the change was flushed to disk', async () => {
     const source = await createMemoryTransactionSource(folder)
     await source.queue(outline, [{ TransactionID: 'one', InitialData: 'x' }])
     expect(readFileSync(journal, 'utf8')).toContain('"one"')
     await source[Symbol.asyncDispose]()
   })
 
-  it('if the last write was truncated at any byte, the memory source opens with the state before or after that write', async () => {
+  it('if the last write was truncated at any byte, the in-memory transaction source opens its files with the state before or after that write', async () => {
     const source = await createMemoryTransactionSource(folder)
     await source.queue(outline, [{ TransactionID: 'first', InitialData: 1 }])
     const before = readFileSync(journal)

@@ -3,7 +3,7 @@ import type { Activity, ServerSockets } from '@integration-host/shared/postgres/
 import type postgres from 'postgres'
 
 export interface MonitorDeps {
-  /** Creates the client of the monitor, which has one connection. */
+  /** Creates the database client with which the monitor observes the server. The client has one connection. */
   readonly connect: (events: {
     readonly onnotify: (channel: string) => void
     readonly onclose: () => void

@@ -22,8 +22,8 @@ export async function recordOutcomes(
   outcomes: readonly { readonly lease: Lease; readonly transition: Transition }[],
   { leaseMs, sweepMs }: { readonly leaseMs: number; readonly sweepMs: number },
 ): Promise<(RunState | null)[]> {
-  // Most members are usually null. Such members are left out, because json_to_recordset reads a missing member
-  // as null.
+  // Most members of an outcome are usually null. They are left out of the JSON, because json_to_recordset reads a
+  // missing member as null.
   const done = outcomes.map(({ lease, transition }, n) => ({
     n,
     Process: lease.Process,
