@@ -180,7 +180,7 @@ describe('requests to token-service', () => {
     expect(err).toContain('SERVICE_API_KEY_FILE: the file cannot be read (ENOENT)')
   })
 
-  it("uses the embedded host's service key only for loopback addresses and only if no service key is set", async () => {
+  it("the command line uses the embedded host's service key only for loopback addresses and only if no service key is set", async () => {
     const secrets = join(folder, 'secrets')
     const { mkdir } = await import('node:fs/promises')
     await mkdir(secrets)

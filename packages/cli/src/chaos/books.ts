@@ -1,4 +1,4 @@
-/** Compares the orders and connections that the load got accepted with the records of the installation. */
+/** Compares the installation's records with the accepted orders and the connected companies. */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
 import { type Client, isGone } from './client.ts'

@@ -29,7 +29,7 @@ export async function runKillCommand(
     try {
       if (child.pid !== undefined) process.kill(-child.pid, 'SIGTERM')
     } catch {
-      // The command has just ended by itself.
+      // `process.kill` throws if the command has just ended by itself.
     }
   }
   signal.addEventListener('abort', end, { once: true })

@@ -18,7 +18,7 @@ const round: Round = {
 }
 
 describe('the verdict on a round', () => {
-  it('the verdict on a round is kept even if calls failed', () => {
+  it('a round in which nothing but calls failed has the verdict `kept`', () => {
     expect(isKept(round)).toBe(true)
   })
 
@@ -30,7 +30,7 @@ describe('the verdict on a round', () => {
     { violations: 1 },
     { violations: null },
     { error: 'the kill command exited with code 1' },
-  ])('the verdict on a round with %j is broken', (part) => {
+  ])('a round with %j has the verdict `broken`', (part) => {
     expect(isKept({ ...round, ...part })).toBe(false)
   })
 })
@@ -43,7 +43,7 @@ describe('the table of rounds', () => {
     expect(more).toEqual([])
   })
 
-  it('the table of rounds lists at most five lost orders below a broken round', () => {
+  it('the table of rounds lists at most five lost orders below a round with the verdict `BROKEN`', () => {
     const lost = ['1', '2', '3', '4', '5', '6', '7']
     const lines = roundTable([{ ...round, lost, error: 'no failover' }, round])
     expect(lines[1]).toMatch(/^BROKEN /)
@@ -56,7 +56,7 @@ describe('the table of rounds', () => {
 })
 
 describe('the document of a round', () => {
-  it('the JSON document of a round has the verdict, the lists and the counts', () => {
+  it('the JSON document of a round has the verdict, the affected orders and companies, and the counts', () => {
     expect(roundDocument({ ...round, lost: ['7'] })).toEqual({
       Round: 'redis-killed',
       Verdict: 'broken',

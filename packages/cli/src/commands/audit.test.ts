@@ -114,7 +114,7 @@ describe('audit verify', () => {
     })
   })
 
-  it('`audit verify` accepts a head that is newer than the last entry if the next response contains the entry of this head', async () => {
+  it('`audit verify` accepts a response whose head is newer than all its entries if the next response contains the entry of this head', async () => {
     log = whole.slice(0, 10)
     head = entry(11)
     between = (call) => {
@@ -172,7 +172,7 @@ describe('audit verify', () => {
     })
   })
 
-  it('`audit verify` reports missing newest entries if the head still names the last of them', async () => {
+  it('`audit verify` reports that the newest entries are missing if the head still names the newest missing entry', async () => {
     log = whole.slice(0, 2_400)
     head = last
     const { code, err } = await verify()
@@ -188,13 +188,13 @@ describe('audit verify', () => {
     const expecting = (seq: number) => verify('--expect', spelled(entry(seq)))
 
     it.each([1, 1_000, 1_001, LENGTH])(
-      '`audit verify --expect` accepts entry %i if the log is unchanged',
+      '`audit verify --expect` accepts entry %i as the expected entry if the log is unchanged',
       async (seq) => {
         expect((await expecting(seq)).code).toBe(0)
       },
     )
 
-    it('`audit verify --expect` accepts the newest trimmed entry, because the oldest remaining entry contains its hash', async () => {
+    it('`audit verify --expect` accepts the newest trimmed entry as the expected entry, because the oldest remaining entry contains the hash of the trimmed one', async () => {
       log = whole.slice(700)
       expect((await expecting(700)).code).toBe(0)
     })
@@ -222,7 +222,7 @@ describe('audit verify', () => {
       [495, 205],
       [0, 700],
     ])(
-      '`audit verify --expect` exits with code 6 if entry %i and the next %i entries were trimmed',
+      '`audit verify --expect` exits with code 6 if the expected entry %i and the next %i entries were trimmed',
       async (seq, missing) => {
         log = whole.slice(700)
         const expected = spelled(seq === 0 ? auditStart : entry(seq))

@@ -263,7 +263,8 @@ async function cleanUp(
     typeof sandbox !== 'string' && before !== null && (await sandbox.change(before))
   if (!isRestored)
     notify(terminal, "The sandbox's settings could not be restored: PUT /sandbox/settings.")
-  // A connection that was interrupted may still be completed, so the list is read until it is empty.
+  // token-service may still connect a company after this command has aborted the request, so the list of the run's
+  // companies is read until it is empty.
   for (;;) {
     const realms = await client.realms(prefix)
     if (realms?.length === 0) return

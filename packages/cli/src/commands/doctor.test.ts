@@ -60,7 +60,7 @@ describe('doctor', () => {
       return json.find((line) => (line as { Check: string }).Check === 'key pair')
     }
 
-    it('doctor checks client id and secret by presenting a made-up code with HTTP Basic', async () => {
+    it('doctor checks client id and secret by sending them to the token endpoint with HTTP Basic and a made-up authorization code', async () => {
       expect(await keyPair({ CLIENT_ID: 'a:b' })).toMatchObject({ Verdict: 'ok' })
       const [request] = provider.requests.filter(({ route }) => route === 'POST /token')
       expect(request?.body).toMatchObject({
@@ -153,7 +153,7 @@ describe('doctor', () => {
     expect((await doctor(['--strict'])).code).toBe(1)
   })
 
-  it('doctor prints each check result as one line of JSON with --json', async () => {
+  it('with --json, doctor prints each check result as one line of JSON', async () => {
     answer = { status: 500 }
     const { json } = await doctor(['--json'])
     expect(json[1]).toEqual({

@@ -33,7 +33,7 @@ async function rotate(
 }
 
 describe('credentials rotate-keys', () => {
-  it('`credentials rotate-keys` prints the keys that are no longer needed in CREDENTIAL_KEYS', async () => {
+  it('`credentials rotate-keys` prints the ids of the keys in CREDENTIAL_KEYS that are no longer needed', async () => {
     const { code, out, err } = await rotate(ndjson(line({}), end))
     expect([code, err]).toEqual([0, ''])
     expect(out).toContain('fresh: 880 now, 20 already')
@@ -45,7 +45,7 @@ describe('credentials rotate-keys', () => {
     expect(err).toBe('\r\u001b[K500 of 900 credentials\r\u001b[K')
   })
 
-  it('`credentials rotate-keys` prints only the final report with --json', async () => {
+  it('with --json, `credentials rotate-keys` prints only the final report', async () => {
     const { code, json, err } = await rotate(ndjson(line({}), end), ['--json'])
     expect([code, json, err]).toEqual([0, [end], ''])
   })

@@ -55,7 +55,7 @@ const lineOf = (result: Run, step: string, check: string | null = null): string 
 
 describe('verify-provider', () => {
   it.each([[[]], [['--json']]])(
-    '`verify-provider` prints only names and numbers from responses, and no value of a setting, with the arguments %j',
+    'with the arguments %j, `verify-provider` prints only names and numbers from responses, and no value of a setting',
     async (options) => {
       const { code, out, err } = await verify(['--yes', ...options])
       expect(code).toBe(0)
@@ -218,7 +218,7 @@ describe('verify-provider', () => {
     expect(provider.requests.map(({ route }) => route)).not.toContain(apiRoute('customer'))
   })
 
-  it('`verify-provider` repeats the request that creates a customer with the same requestid and body, and deactivates the customer with another requestid', async () => {
+  it('`verify-provider` repeats the creation request of a customer with the requestid and body of the first one, and deactivates the customer with another requestid', async () => {
     await verify()
     const [first, second, third, ...more] = provider.requests.filter(
       ({ route }) => route === apiRoute('customer'),
@@ -276,7 +276,7 @@ describe('verify-provider', () => {
     expect(result.err).not.toContain('still exists')
   })
 
-  it('`verify-provider` does not exchange a code from a callback with another issuer', async () => {
+  it('`verify-provider` does not exchange the code of a callback whose iss names another issuer than the provider', async () => {
     const result = await verify(['--yes', '--json'], {
       onErr: browser((callback) => {
         callback.searchParams.set('iss', 'https://canary.example')
@@ -339,7 +339,7 @@ describe('verify-provider', () => {
       expect(lineOf(result, 'connect')).toBe('failed: the pasted address is not that of REDIRECT')
     })
 
-    it('`verify-provider` accepts a pasted callback that denies access without a state', async () => {
+    it('`verify-provider` accepts a pasted callback that denies access even if the callback has no state', async () => {
       const result = await paste(() => `${REDIRECT}?error=access_denied`)
       expect(lineOf(result, 'connect', 'callback')).toBe('failed: access_denied; members: error')
       expect(result.err).not.toContain('may exist')

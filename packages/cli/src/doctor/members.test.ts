@@ -40,7 +40,7 @@ describe('the check of quorum queue members', () => {
     )
   })
 
-  it('doctor reports quorum queues without an online majority, and others without a leader', () => {
+  it('doctor reports quorum queues without an online majority, and quorum queues whose leader is missing or offline', () => {
     expect(
       amiss(
         [

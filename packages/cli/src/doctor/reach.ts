@@ -55,7 +55,7 @@ function reasonFor(error: unknown): string {
   if (cause instanceof Error) return reasonFor(cause)
   const redis = /^(WRONGPASS|NOAUTH|NOPERM|DENIED)\b/.exec(message)
   if (redis !== null) return redis[0]
-  // amqplib throws these errors without a code, so the message is matched.
+  // amqplib's errors for a timeout or a rejected connection have no code, so the message is matched.
   return message.includes('ETIMEDOUT') ? 'ETIMEDOUT' : brokerReason(error)
 }
 

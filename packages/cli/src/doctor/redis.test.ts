@@ -45,7 +45,7 @@ describe('the check of the INFO reply of Redis', () => {
   })
 })
 
-describe('the check of the permissions of the Redis user default', () => {
+describe('the check of the permissions of the Redis user `default`', () => {
   /** Returns a reply of Redis to ACL GETUSER. */
   const user = (commands: string, keys: string): unknown[] => [
     'flags',

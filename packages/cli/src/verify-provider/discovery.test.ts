@@ -24,7 +24,7 @@ const document = {
 const { revocation_endpoint: _, ...withoutRevocation } = document
 
 describe('comparison of a discovery document with the documentation', () => {
-  it('comparing a discovery document with its documentation ignores the order of list members', () => {
+  it("comparing a discovery document with the provider's documentation ignores the order of list members", () => {
     expect(compareDocument(document, expectations, false)).toEqual([])
     const claims_supported = document.claims_supported.toReversed()
     expect(compareDocument({ ...document, claims_supported }, expectations, false)).toEqual([])
@@ -56,7 +56,7 @@ describe('comparison of a discovery document with the documentation', () => {
     expect(compareDocument(changed, expectations, false)).toEqual([difference])
   })
 
-  it('comparing a discovery document from a substitute for the provider covers only the paths of endpoints', () => {
+  it('if a discovery document comes from a substitute for the provider, only the paths of its endpoints are compared', () => {
     const fake = Object.fromEntries(
       Object.entries(document).map(([name, value]) => [
         name,

@@ -50,7 +50,7 @@ describe('the report of verify-provider', () => {
     })
   })
 
-  it('the verify-provider report has no control characters of a response', () => {
+  it('the verify-provider report contains no control characters from a response', () => {
     const line = { ...failed('query', 'a\u001b[2Jb\nc'), ...step('query') }
     expect(reportTable([line], expectations, uncoloured)[1]).toMatch(/a�\[2Jb c$/)
     expect(reportDocument(line, expectations).Seen).toBe('a�[2Jb c')
@@ -61,12 +61,12 @@ describe('the report of verify-provider', () => {
     expect(summaryOf(lines.slice(0, 1))).toBe('1 as documented.')
   })
 
-  it('the verify-provider report never gives the verdict failed to behaviour that the services can handle', () => {
+  it('the verify-provider report never gives the verdict `failed` to behaviour that the services can handle', () => {
     expect(judged('nonce', true, 'x').verdict).toBe('as documented')
     expect(judged('nonce', false, 'x').verdict).toBe('differs')
   })
 
-  it('every check has a documented section and an expectation for both provider profiles', () => {
+  it('every check of verify-provider names a section of docs/intuit.md and has an expectation for each provider profile', () => {
     for (const check of Object.values(checks))
       expect([check.section, check.intuit, check.generic].every((text) => text.length > 0)).toBe(
         true,
