@@ -114,7 +114,7 @@ describe('the authorization code flow', () => {
     expect([finished.status, finished.headers.get('Location')]).toEqual([302, RETURN_TO])
   })
 
-  it('the callback of a company other than the one to reconnect is rejected, and its code is not used', async () => {
+  it('a callback that names another company than the one being reconnected is rejected, and its code is not sent to the provider', async () => {
     const { body } = await service.ask('/authorizations', json({ realm: '77' }))
     const code = provider.authorize(new URL(String(body['url'])))
     expect(
@@ -360,7 +360,7 @@ describe('a code that another application received and posts to /callback', () =
   const post = (code: string, realm = '1') =>
     service.ask('/callback', json({ RealmID: realm, Code: code }))
 
-  it('a code that is posted concurrently and repeatedly is exchanged only once', async () => {
+  it('a code that is posted to /callback concurrently and repeatedly is exchanged only once', async () => {
     const code = provider.authorize()
     provider.knobs.latencyMs = 50
     const answers = await Promise.all(Array.from({ length: 10 }, () => post(code)))
@@ -373,7 +373,7 @@ describe('a code that another application received and posts to /callback', () =
     expect((await service.ask('/credentials/ACC-2')).status).toBe(404)
   })
 
-  it('a posted code that the provider rejects stores nothing and is not sent again', async () => {
+  it('a code that is posted to /callback and rejected by the provider is not sent again, and no credential is stored', async () => {
     const refused = await post('no-such-code')
     expect([refused.status, refused.body['code'], refused.body['detail']]).toEqual([
       502,
@@ -388,7 +388,7 @@ describe('a code that another application received and posts to /callback', () =
     expect((await service.ask('/credentials')).body['items']).toEqual([])
   })
 
-  it('a posted code is sent at most three times, one after the other, while the provider gives no usable response', async () => {
+  it('a code that is posted to /callback is sent to the provider at most three times, one after the other, if no response is usable', async () => {
     provider.script({ cuts: 'before' }, { status: 500, body: 'x' })
     expect((await post(provider.authorize())).status).toBe(201)
     expect(exchanges()).toHaveLength(3)

@@ -22,14 +22,14 @@ export const CLIENT_SECRET = 'test-client-secret-0123456789'
 
 /** The scripted response of the token endpoint to one request. */
 export interface Scripted {
-  /** Rotate the refresh token although this response does not contain the new pair. */
+  /** Whether the refresh token is rotated although this response does not contain the new pair. */
   readonly rotatesFirst?: boolean
   readonly status?: number
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string | Buffer
   /** Members that replace those of a normal response; `undefined` removes a member. */
   readonly members?: Readonly<Record<string, unknown>>
-  /** Close the connection before or within the response body. */
+  /** Where the fake provider closes the connection: before or within the response body. */
   readonly cuts?: 'before' | 'within'
   readonly latencyMs?: number
   /** Resolves when the response may be sent. */

@@ -268,7 +268,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
       }
       if (first !== null) return settled(await awaitResult(wanted.code, first))
       const work = track(claimed(wanted, claim))
-      // The work continues until the grant is stored (E3), but the caller waits only for a limited time.
+      // The code exchange continues until the grant is stored (E3), but the caller waits only for a limited time.
       const settledFirst = new AbortController()
       const late = sleep(CLAIM_TTL_MS / 2 + STORE_WAIT_MS, settledFirst.signal).then(() => null)
       try {

@@ -248,7 +248,7 @@ export function credentialStoreContract(
       expect(await store.counts()).toMatchObject({ stored: 1, faulted: 0 })
     })
 
-    it('the nearest expiry that the credential store returns is that of a credential that is still refreshed', async () => {
+    it('the credential store returns as nextExpiryAt the earliest access token expiry of the credentials that are still refreshed', async () => {
       const nearest = async () => (await store.counts()).nextExpiryAt
       const at = (expiresAt: number) => ({ expiresAt })
       expect(await nearest()).toBeNull()
@@ -267,7 +267,7 @@ export function credentialStoreContract(
       expect(await nearest()).toBe(START + 20_000)
     })
 
-    it('the credential store stores a failed refresh without a fault, with the time of the next attempt and, if requested, the intent', async () => {
+    it('after a refresh failure that is no fault, the credential store keeps the time of the next attempt and, if requested, the intent', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease)
@@ -360,7 +360,7 @@ export function credentialStoreContract(
       ])
     })
 
-    it('the credential store keeps events in order and without secrets until they are trimmed', async () => {
+    it('the credential store keeps events in order and without secrets until trimOutbox() deletes them', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       await store.put(grantOf('ACC-2', 'two'), START, auditContextOf('granted'))
       await store.remove('ACC-1', false, auditContextOf('removed'))

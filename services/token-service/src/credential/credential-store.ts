@@ -73,8 +73,8 @@ export interface CredentialStore {
   ): Promise<'committed' | 'fenced' | 'superseded'>
 
   /**
-   * Stores the result of a refresh without a new token pair, and releases the lease. Resolves with `lost` if the
-   * lease has already ended.
+   * Stores the result of a refresh that returned no new token pair, and releases the lease. Resolves with `lost` if
+   * the lease has already ended.
    */
   settle(lease: Lease, settlement: Settlement, context: AuditContext): Promise<'settled' | 'lost'>
 

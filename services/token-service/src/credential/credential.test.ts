@@ -37,7 +37,7 @@ describe('freshness of a credential', () => {
     },
   )
 
-  it('a credential without an access token is expired at any time', () => {
+  it('a credential without an access token counts as expired at any time', () => {
     expect(freshness({ ...token, accessToken: null }, 0, AHEAD)).toBe('expired')
   })
 })
@@ -45,7 +45,7 @@ describe('freshness of a credential', () => {
 describe('refreshDueAt', () => {
   const names = Array.from({ length: 2_000 }, (_, index) => `ACC-${index}`)
 
-  it('refreshDueAt varies the margin before expiry by ±20 % between realms, with a fixed value per realm', () => {
+  it('refreshDueAt() varies the margin before expiry by ±20 % between realms, with a fixed value per realm', () => {
     const margins = names.map((name) => (HOUR - refreshDueAt({ ...token, name }, AHEAD)) / AHEAD)
     expect(Math.min(...margins)).toBeGreaterThanOrEqual(0.8)
     expect(Math.max(...margins)).toBeLessThanOrEqual(1.2)
@@ -54,14 +54,14 @@ describe('refreshDueAt', () => {
     expect(refreshDueAt(token, AHEAD)).toBe(refreshDueAt({ ...token }, AHEAD))
   })
 
-  it('refreshDueAt distributes similar credential names evenly', () => {
+  it('spread() distributes similar credential names evenly', () => {
     const tenths = Array.from({ length: 10 }, () => 0)
     for (const name of names)
       tenths[Math.floor(spread(name) * 10)] = (tenths[Math.floor(spread(name) * 10)] ?? 0) + 1
     for (const count of tenths) expect(count).toBeGreaterThan(140)
   })
 
-  it('refreshDueAt is never before half of the token lifetime has passed', () => {
+  it('refreshDueAt() returns no time before half of the token lifetime has passed', () => {
     expect(refreshDueAt({ ...token, expiresAt: 10_000 }, AHEAD)).toBe(5_000)
     expect(freshness({ ...token, expiresAt: 10_000 }, 1, AHEAD)).toBe('fresh')
   })
@@ -123,7 +123,7 @@ describe('lifetimeSeconds', () => {
     [{}, 3000],
     [true, 3000],
     [[3600], 3000],
-  ])('lifetimeSeconds reads expires_in %j as %d seconds', (given, expected) => {
+  ])('lifetimeSeconds() reads expires_in %j as %d seconds', (given, expected) => {
     expect(lifetimeSeconds(given)).toBe(expected)
   })
 })

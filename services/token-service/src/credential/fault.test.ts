@@ -79,7 +79,7 @@ describe('a fault', () => {
 })
 
 describe('retryDelayMs', () => {
-  it('retryDelayMs doubles the delay with each attempt, with jitter, up to 15 minutes', () => {
+  it('retryDelayMs() doubles the delay with each attempt, with jitter, up to 15 minutes', () => {
     expect([1, 2, 3, 4].map((attempts) => retryDelayMs(attempts, null, 0))).toEqual([
       1_000, 2_000, 4_000, 8_000,
     ])
@@ -88,7 +88,7 @@ describe('retryDelayMs', () => {
     expect(retryDelayMs(1_000, null, 0)).toBe(RETRY_CAP_MS / 2)
   })
 
-  it('retryDelayMs is at least Retry-After, and limits a Retry-After of years', () => {
+  it('retryDelayMs() returns at least Retry-After, but limits a Retry-After of years', () => {
     for (const random of [0, 0.5, 0.999]) {
       expect(retryDelayMs(1, 30_000, random)).toBeGreaterThanOrEqual(30_000)
       expect(retryDelayMs(1, 1e12, random)).toBeLessThan(RETRY_CAP_MS * 1.3)

@@ -5,7 +5,7 @@
  * compares them with the store (restoration.ts).
  *
  * A pair is kept for `KEEP_MS`, which is longer than an isolated primary accepts writes. While the connection is lost,
- * no pair is dropped, because the time of a failover does not count.
+ * no pair is dropped, however long the failover takes.
  */
 import type { CredentialStore, StoreConnection } from './credential-store.ts'
 import {

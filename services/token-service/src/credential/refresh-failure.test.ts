@@ -95,7 +95,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('of several failures that do not end the grant only the first is published, and then the end of the grant', () => {
+  it('only the first of several failures that do not end the grant is published, but a later failure that ends the grant is published as well', () => {
     const fault = faultOf('ACC-1', 'provider_unavailable', response, { at: START, attempts: 1 })
     const failing = { ...healthy, attempts: 1, fault }
     const again = settlementOf(failing, failureOf('provider_bad_response'), context)

@@ -99,7 +99,7 @@ export function settlementOf(
       attempts,
       rejections,
       retryAt,
-      // The store may have lost a newer pair to which this pair was rotated.
+      // The store may have lost the newer pair by which the provider replaced this pair.
       isPossiblySuperseded:
         context.storeChangedAt !== null && credential.refreshedAt < context.storeChangedAt,
     })

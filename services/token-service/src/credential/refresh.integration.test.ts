@@ -110,7 +110,7 @@ describe('single flight (I1)', () => {
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('many concurrent reports of one rejected version cause one refresh, and a later report of this version is ignored', async () => {
+  it('many concurrent refresh requests that name the same version cause one refresh, and a later request with this version causes none', async () => {
     const service = await start()
     await service.connect('1')
     const refresh = () => service.ask(`/credentials/${NAME}/refresh`, json({ Version: 1 }))

@@ -12,7 +12,7 @@ describe('presentableBody', () => {
     'Basic authentication is required',
     'request 0f8fad5b-d9cb-469f-a165-70867728950e of 4bf92f3577b34da6a3ce929d0e0e4736 failed',
     '',
-  ])('presentableBody returns a body without a token unchanged: %s', (body) => {
+  ])('presentableBody() returns a body without a token unchanged: %s', (body) => {
     expect(presentableBody(body, ['rt-secret'])).toBe(body)
   })
 
@@ -50,7 +50,7 @@ describe('presentableBody', () => {
     ['an issued token in a member of another name', `{"token":{"value":"${issued}"}}`],
     ['an issued token within a sentence', `could not save ${issued} for you`],
     ['a JSON web token', 'bad eyJhbGciOiJub25lIn0.eyJzdWIiOiJjYW5hcnkifQ.Y2FuYXJ5'],
-  ])('presentableBody redacts %s', (_, body) => {
+  ])('presentableBody() redacts %s', (_, body) => {
     const shown = presentableBody(body, [sent])
     expect(shown).toContain('[redacted]')
     const canary = /canar|Y2FuYXJ5|63616e617279/
@@ -61,7 +61,7 @@ describe('presentableBody', () => {
         expect(Buffer.from(run.slice(skipped), 'base64').toString('latin1')).not.toMatch(canary)
   })
 
-  it('presentableBody truncates a body to 1,000 characters', () => {
+  it('presentableBody() truncates a body to 1,000 characters', () => {
     expect(presentableBody('an error '.repeat(7_000), [])).toHaveLength(1_001)
     expect(presentableBody('x'.repeat(60_000), []).length).toBeLessThanOrEqual(1_001)
   })
@@ -73,7 +73,7 @@ describe('presentableBody', () => {
     'eyJ',
     'refresh_token=',
     `${'x'.repeat(39)} `,
-  ])('presentableBody needs linear time for a megabyte of %j', (part) => {
+  ])('presentableBody() takes linear time for a body of 1 MiB that repeats %j', (part) => {
     // An implementation with quadratic cost would need a minute for this input.
     const body = part.repeat(1_048_576 / part.length)
     expect(presentableBody(body, [sent]).length).toBeLessThanOrEqual(1_001)

@@ -22,28 +22,28 @@ describe('redactSecrets', () => {
       secret.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;'),
     ],
     ['with a backslash before each punctuation mark', secret.replace(/[^\w]/g, '\\$&')],
-  ])('redactSecrets redacts a secret %s, and keeps the text around it', (_, spelled) => {
+  ])('redactSecrets() redacts a secret %s, and keeps the text around it', (_, spelled) => {
     expect(redactSecrets(`before ${spelled} after %41`, ['x', secret])).toMatch(
       /^before "?(\\")?\[redacted\](\\")?"? after %41$/,
     )
   })
 
-  it('redactSecrets redacts every occurrence of several secrets', () => {
+  it('redactSecrets() redacts every occurrence of several secrets', () => {
     expect(redactSecrets('one two one%20two', ['one', 'two'])).toBe(
       '[redacted] [redacted] [redacted]%20[redacted]',
     )
   })
 
-  it('redactSecrets redacts the percent-encoded UTF-8 of a secret that is not ASCII', () => {
+  it('redactSecrets() redacts the percent-encoded UTF-8 of a secret that is not ASCII', () => {
     expect(redactSecrets('x=%C3%BCn%C3%AFc&y', ['ünïc'])).toBe('x=[redacted]&y')
   })
 
-  it('redactSecrets redacts a secret that a response has truncated after 32 characters or more', () => {
+  it('redactSecrets() redacts a secret that a response has truncated after 32 characters or more', () => {
     const long = 'abcdefgh'.repeat(10)
     expect(redactSecrets(`echo ${long.slice(0, 50)}`, [long])).toBe('echo [redacted]')
   })
 
-  it('redactSecrets returns a text without the secret unchanged, even if the text contains escapes', () => {
+  it('redactSecrets() returns a text without the secret unchanged, even if the text contains escapes', () => {
     const text = 'a%20b &amp; \\u0041 \\" 100% & &#x; &#99999999;'
     expect(redactSecrets(text, [secret, ''])).toBe(text)
     expect(redactSecrets(text, [])).toBe(text)
@@ -60,7 +60,7 @@ describe('the cost of a redaction', () => {
   ] as const
 
   it.each(echoes)(
-    'redactSecrets decodes a text at most 4 times and searches each position once: %s',
+    'redactSecrets() decodes a text at most 4 times and searches each position once: %s',
     (_, echo) => {
       const decoded = decode(echo)
       expect(decoded.rounds).toBeLessThanOrEqual(4)

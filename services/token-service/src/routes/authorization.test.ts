@@ -409,7 +409,7 @@ describe('the pages of the flow', () => {
 })
 
 describe('a callback without a company', () => {
-  it('the response names the missing scope if a callback has no company because of SCOPE', async () => {
+  it('the response names the missing scope if a callback names no company because SCOPE lacks that scope', async () => {
     const file = await openTestFile(testKeys())
     closing.defer(() => file.remove())
     const identityOnly = closing.use(
@@ -433,7 +433,7 @@ describe('a callback without a company', () => {
     expect(exchanges()).toHaveLength(0)
   })
 
-  it('the response asks the user to choose a company if a callback has none although SCOPE is correct', async () => {
+  it('the response asks the user to choose a company if a callback names none although SCOPE is correct', async () => {
     const started = await startInBrowser()
     const code = provider.authorize(started.consent)
     const response = await callBack(service.url, { code, state: started.state }, started.cookie)
@@ -539,7 +539,7 @@ describe('headers that claim another identity', () => {
     { Forwarded: 'host=evil.example;proto=https' },
     { 'X-Original-URL': '/credentials', 'X-Rewrite-URL': '/credentials' },
     { Referer: 'https://evil.example/', Origin: 'https://evil.example' },
-  ])('token-service does not use the headers %j for an address that it sends', async (headers) => {
+  ])('token-service does not use the headers %j to build a URL that it sends', async (headers) => {
     const started = await raw('GET', '/authorize', headers)
     const consent = new URL(started.headers.location ?? '')
     expect([started.status, consent.origin, consent.searchParams.get('redirect_uri')]).toEqual([

@@ -114,7 +114,7 @@ async function readPair(path: string, keys: KeyRing): Promise<KeptPair> {
     ...rest,
     name: Name,
     version,
-    // The envelope is authenticated, so this number of days is one that the service has stored.
+    // The cast is safe: the envelope is authenticated, so token-service itself wrote this number of days.
     grant: { ...grant, expiryNoticeDays: expiryNoticeDays as ExpiryNoticeDays | null },
   }
 }

@@ -177,7 +177,7 @@ describe('the key ring of a credential store in Redis', () => {
     expect(await right.redis.hgetall('credentials:canary')).toEqual(before)
   })
 
-  it('the Redis store encrypts with a new first key, and decrypts older records with the second key', async () => {
+  it('the Redis store encrypts new records with the first key of the key ring, and decrypts older records with the second key', async () => {
     const before = await open(ring(keyText('k1')))
     await usable(before)
     await before.store.put(grantOf('ACC-1', 'canary'), 1, auditContextOf('granted'))
@@ -230,7 +230,7 @@ describe('unexpected data in Redis', () => {
     expect(await fence()).toBeGreaterThan(before)
   })
 
-  it('the audit log has one entry unreadable for an outbox entry that cannot be parsed, and continues with the next outbox entry', async () => {
+  it('each outbox entry that cannot be parsed gets one audit entry with What "unreadable", and later outbox entries are still audited', async () => {
     const opened = await openUsable()
     await opened.redis.xadd('credentials:outbox', '*', 'entry', 'not json')
     await opened.redis.xadd('credentials:outbox', '*', 'another', '{}')

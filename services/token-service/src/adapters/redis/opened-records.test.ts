@@ -71,7 +71,7 @@ describe('the opener of records', () => {
     expect(() => open('ACC-2', values)).toThrow(DecryptionError)
   })
 
-  it('a record that was removed is returned as null', () => {
+  it('the record opener returns null for a record that was removed', () => {
     const { open, valuesOf } = fixture()
     open(NAME, valuesOf(1))
     expect(
