@@ -2,7 +2,7 @@ import { vi } from 'vitest'
 
 export interface WaitOptions {
   /**
-   * The timeout in milliseconds. The default of 30 s is enough on a loaded machine; a condition that always takes
+   * The timeout in seconds. The default of 30 s is enough on a loaded machine; a condition that always takes
    * longer needs a longer timeout.
    */
   readonly seconds?: number

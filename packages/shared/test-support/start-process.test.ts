@@ -43,7 +43,7 @@ describe('a process that startProcess has started', () => {
     expect(await started.ended).toMatchObject({ code: null })
   })
 
-  it('stop returns the exit code of a process that has already ended', async () => {
+  it('stop() returns the exit code of a process that has already ended', async () => {
     const started = startProcess(evaluate('process.exitCode = 4'))
     await started.ended
     expect(await started.stop('SIGTERM')).toBe(4)

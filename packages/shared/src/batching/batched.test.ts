@@ -32,7 +32,7 @@ function fixture(options: { maxSize?: number; retries?: boolean } = {}) {
 const valueOf = (result: PromiseSettledResult<number>) =>
   result.status === 'fulfilled' ? result.value : (result.reason as Error).message
 
-describe('the function returned by batched', () => {
+describe('the function returned by batched()', () => {
   it('batched() runs calls as one batch if they are made in one turn of the event loop or while another batch is in flight', async () => {
     const { double, batches, settled, turn } = fixture()
     const first = [double(1), double(2)]
@@ -46,13 +46,13 @@ describe('the function returned by batched', () => {
     expect(results.map(valueOf)).toEqual([2, 4, 6, 8, 10])
   })
 
-  it('batched splits calls into batches of at most the maximum size', async () => {
+  it('batched() splits calls into batches of at most the maximum size', async () => {
     const { double, batches, settled } = fixture({ maxSize: 2 })
     await settled([1, 2, 3, 4, 5].map(double))
     expect(batches).toEqual([[1, 2], [3, 4], [5]])
   })
 
-  it('batched repeats the calls of a failed batch one by one, so that only the bad call fails', async () => {
+  it('batched() repeats the calls of a failed batch one by one, so that only the bad call fails', async () => {
     const { double, batches, settled } = fixture()
     const results = await settled([1, 13, 3].map(double))
     expect(batches).toEqual([[1, 13, 3], [1], [13], [3]])

@@ -67,7 +67,7 @@ describe('the lock of a data folder', () => {
     await expect(takenAndFreed()).rejects.toMatchObject(REFUSED)
   })
 
-  it('one of several concurrent OS processes gets the lock of a data folder, also after the previous owner was killed', async () => {
+  it('exactly one of several concurrent OS processes gets the lock of a data folder, also after the previous owner was killed', async () => {
     for (let round = 1; round <= 2; round += 1) {
       await using all = new AsyncDisposableStack()
       const others = await Promise.all(Array.from({ length: 6 }, () => another()))
@@ -92,7 +92,7 @@ describe('the lock of a data folder', () => {
     })
   })
 
-  it('one of several concurrent attempts in one OS process gets the lock of a data folder, and the lock file stays empty', async () => {
+  it('exactly one of several concurrent attempts in one OS process gets the lock of a data folder, and the lock file stays empty', async () => {
     const all = await Promise.allSettled(Array.from({ length: 10 }, () => lockFolder(folder, file)))
     expect(all.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
     await using other = await another()

@@ -98,7 +98,7 @@ describe('accepting a connection at the connection limit', () => {
     expect(openOnes(sockets)).toEqual([true, true, true, false])
   })
 
-  it('at the connection limit, a new connection replaces an unauthenticated one with a request in flight for ten seconds if no other can be closed', () => {
+  it('at the connection limit, a new connection replaces an unauthenticated one whose request has been in flight for ten seconds, if no other connection can be closed', () => {
     const sockets = Array.from({ length: LIMIT }, () => open())
     for (const socket of sockets) begin(socket)
     wait(9_999)
@@ -123,7 +123,7 @@ it('the server closes an unauthenticated connection five seconds after its last 
   expect(closed).toEqual(['idle'])
 })
 
-it('the server closes an unauthenticated connection on which no request has begun for 30 seconds', () => {
+it('the server closes an unauthenticated connection on which no request begins within 30 seconds after it was opened', () => {
   const silent = open()
   const others = [open({ isKeyed: true }), open()]
   begin(others[1] as Socket)

@@ -57,7 +57,7 @@ it('the HTTP server sends the headers of all middleware before the body that a h
   expect([head.status, head.headers.get('X-Later'), await head.text()]).toEqual([200, 'yes', ''])
 })
 
-it('the HTTP server responds with the error that a handler throws while opening a raw response', async () => {
+it("the HTTP server sends the app's error response if the callback that opens a raw response throws", async () => {
   const app = new Hono()
   app.onError((_, c) => c.text('full', 503))
   app.get('/', (c) =>

@@ -84,7 +84,7 @@ describe('the HTTP app of a service', () => {
   })
 
   it.each(['/open', '/health/live', '/metrics', '/openapi.json', '/docs'])(
-    'a service responds to a request for %s without a service key',
+    'a service serves %s to a request without a service key',
     async (path) => {
       expect((await serve().call(path, { key: null })).status).toBe(200)
     },
@@ -137,7 +137,7 @@ describe('the HTTP app of a service', () => {
     ])
   })
 
-  it('a service sends Retry-After in whole seconds, rounded up, if an error has a delay', async () => {
+  it('a service sends Retry-After in whole seconds, rounded up, if an error contains a retry delay', async () => {
     const response = await serve().call('/busy')
     expect([response.status, response.headers.get('Retry-After')]).toEqual([503, '2'])
   })

@@ -97,7 +97,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       ).resolves.toBeUndefined()
     })
 
-    it('the message bus delivers at most as many unacknowledged messages as the prefetch count', async () => {
+    it('the number of unacknowledged deliveries to a consumer never exceeds its prefetch count', async () => {
       let inHand = 0
       let most = 0
       let done = 0

@@ -22,8 +22,9 @@ export interface Metrics {
   /** Returns all metrics in Prometheus' text format. */
   read(): Promise<string>
   /**
-   * Returns the same text, which may be up to 250 ms old if it is requested more than four times a second. Computing
-   * the text takes 2 to 4 ms of processor time, so clients without a key could otherwise slow down other requests.
+   * Returns the text of `read`, which may be up to 250 ms old if it is requested more than four times a second.
+   * Computing the text takes 2 to 4 ms of processor time, so clients without a key could otherwise slow down other
+   * requests.
    */
   readForScrape(): Promise<string>
 }

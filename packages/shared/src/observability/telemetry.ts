@@ -88,7 +88,7 @@ export function callTraced<Response>(
     'http.request.method': method,
     'server.address': url.hostname,
     'server.port': Number(url.port || (url.protocol === 'https:' ? 443 : 80)),
-    'url.full': url.origin + url.pathname, // T2: without the query, which may contain tokens
+    'url.full': url.origin + url.pathname, // T2: the query is left out, because it may contain tokens
   }
   return traces.span({ name: method, kind: 'client', attributes }, async () => {
     const response = await send(traces.headers())

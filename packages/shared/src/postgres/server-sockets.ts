@@ -4,8 +4,9 @@
  * - I1: There are never more than `limit` open sockets, so that a database that accepts connections and then hangs does
  *   not get one more connection with each timeout.
  * - I2: A socket is not closed while the server may still be executing a statement for it, because the server does not
- *   notice the close, and its process would remain in addition to the process of the next connection. Such a socket
- *   stays open until the server responds, has ended this process, or is found to no longer have the process.
+ *   notice the close, and the server process of the socket would remain in addition to that of the next connection.
+ *   Such a socket stays open until the server responds, has ended this server process, or is found to no longer have
+ *   it.
  * - I3: A statement is never cancelled. Cancelling a commit that waits for a synchronous standby commits it locally.
  */
 import type { Socket } from 'node:net'
@@ -53,7 +54,7 @@ export interface Activity {
 
 /**
  * What happens to an unresponsive connection. `keep`: it stays open until {@link ServerSockets.review} closes it;
- * `release`: the driver gets another one immediately.
+ * `release`: the driver gets another connection immediately.
  */
 export type Unresponsive = 'keep' | 'release'
 
@@ -92,7 +93,7 @@ export function createServerSockets(
   const release = (socket: Socket): void => {
     released.add(socket)
     socket.once('close', () => released.delete(socket))
-    // The server has executed the statement, and the driver no longer waits for the response.
+    // When data arrives, the server has executed the statement, and the driver no longer waits for the response.
     socket.on('data', () => socket.destroy())
   }
 
@@ -192,7 +193,8 @@ export function createServerSockets(
         const found = byPid.get(backend.pid)
         const activity =
           found?.startedAt === null || found?.startedAt === backend.startedAt ? found : undefined
-        // Behind a pooler, another server process may execute the statement than at the start of the session.
+        // Behind a pooler, the server process that executes the statement may differ from the one at the start of the
+        // session.
         const isExecuting = isPooled
           ? isWaiting || isActive(activity)
           : activity !== undefined && isActive(activity)

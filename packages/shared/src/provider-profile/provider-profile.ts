@@ -21,8 +21,8 @@ export interface ProviderProfile {
      */
     readonly realmClaim: string
     /**
-     * The scopes with which the authorization callback names a company; empty if the callback names a company with any
-     * scope.
+     * The authorization callback names a company only if one of these scopes was requested; empty if every callback
+     * names a company.
      */
     readonly realmScopes: readonly string[]
   }

@@ -142,7 +142,7 @@ function createAttempts(address: RedisAddress, tls: TlsFiles | undefined) {
   const reasons = new Map<string, string>()
   let position = -1
   let current = ''
-  /** The number of connection attempts that have ended since the last usable connection, which is counted as well. */
+  /** The number of attempts that have ended since the last usable connection. The end of this connection counts too. */
   let ended = 0
   let failure: string | null = null
 

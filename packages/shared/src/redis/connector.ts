@@ -25,7 +25,7 @@ const DISCONNECT_TIMEOUT_MS = 2_000
 
 /**
  * Returns the options with which an ioredis client gets a server from `next` before each connection attempt, and reads
- * the TLS files again. ioredis itself fixes both when a client is created.
+ * the TLS files again. ioredis itself would read both only once, when a client is created.
  */
 export function connectorOptions(deps: ConnectorDeps): ClientOptions {
   class Connector extends AbstractConnector {
@@ -52,7 +52,8 @@ export function connectorOptions(deps: ConnectorDeps): ClientOptions {
       return deps.accepts?.(info) ?? true
     }
   }
-  // With the option `tls` ioredis waits for the end of the TLS handshake. The files are not its content: see `open`.
+  // With the option `tls` ioredis waits for the end of the TLS handshake. The option is empty, because `open` below
+  // passes the TLS files to the socket.
   // ioredis's own timeout is disabled, because its error does not say whether the server or the handshake is missing.
   return { Connector, connectTimeout: 0, ...(deps.usesTls && { tls: {} }) }
 }

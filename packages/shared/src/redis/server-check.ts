@@ -22,7 +22,8 @@ export function writeProblem(info: ServerInfo): CheckResult | null {
       'the server is a replica and rejects writes',
       'REDIS_URL must lead to the primary, list all servers, or name it by Sentinels.',
     )
-  // INFO has this field only if min-replicas-to-write is set. Its value is not in INFO, so only zero is conclusive.
+  // INFO has this field, the number of good replicas, only if min-replicas-to-write is set. INFO does not contain the
+  // value of this setting, so only the number zero proves that writes are rejected.
   if (info['min_slaves_good_slaves'] === '0')
     return problem(
       'replicas',

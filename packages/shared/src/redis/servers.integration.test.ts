@@ -164,7 +164,7 @@ describe('an address that lists Sentinels', () => {
   const addressOf = (sentinels: readonly (RedisServer | string)[], name = 'main') =>
     `${listed(...sentinels).replace('redis:', 'redis+sentinel:')}/${name}?sentinel_password=${servers.password}`
 
-  it('the client uses the Redis primary that the Sentinels name, and the one that they promote after its death', async () => {
+  it('the client uses the Redis primary that the Sentinels name, and when this primary dies, the replica that they promote', async () => {
     const primary = await servers.start()
     const replicas = [await replicaOf(primary), await replicaOf(primary)]
     const sentinels = [

@@ -110,7 +110,7 @@ describe('a connection to Redis with TLS', () => {
     proxy.close()
   })
 
-  it('the client reports that the certificate of Redis is from another authority', async () => {
+  it('the client reports that the certificate of Redis is from an unknown authority', async () => {
     await using connection = openRedis(addressOf(server), filesOf(stranger, client))
     await expectDown(connection, "the server's certificate is from an unknown authority")
   })

@@ -31,7 +31,7 @@ export interface Receiver {
   /** Status and headers of the final response. */
   onHeaders(status: number, headers: HeaderList): void
   onData(chunk: Buffer): void
-  /** Called each time all bytes that one socket read returned have been passed on, unless the response is complete. */
+  /** Called after each read of the socket, when all its bytes have been passed on, unless the response is complete. */
   onCaughtUp(): void
   onEnd(trailers: HeaderList): void
   onFailure(failure: HttpFailure): void

@@ -135,7 +135,7 @@ describe('the HTTP/1.1 parser', () => {
     expect(parsed('request', Buffer.from(bytes))).toBeNull()
   })
 
-  it('the HTTP parser parses a new message after a reset within a message or after an error', () => {
+  it('after a reset, whether within a message or after an error, the HTTP parser parses a new message', () => {
     const heads: string[] = []
     const parser = new HttpParser(
       'request',

@@ -33,7 +33,7 @@ describe('parsing errors of the broker', () => {
     )
   })
 
-  it('brokerReason reports other broker errors by their reply code, never by their text', () => {
+  it('brokerReason reports other errors by their code or class, never by their text', () => {
     const text = `Handshake terminated by server: 403 (ACCESS-REFUSED) with message "ACCESS_REFUSED - Login was refused for user 'x'"`
     expect(brokerReason(new Error(text))).toBe('ACCESS-REFUSED')
     const refusal = Object.assign(new Error('x'), { code: 'ECONNREFUSED' })

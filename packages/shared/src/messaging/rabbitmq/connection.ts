@@ -19,7 +19,10 @@ import { tlsOptions } from './tls-options.ts'
 
 /** How long a node may be unresponsive while a connection is opened. */
 const CONNECT_TIMEOUT_MS = 5_000
-/** The shorter limit while another node of the round is untried. A node that responds at all needs much less time. */
+/**
+ * The shorter limit that applies while another node of the round is left to try. A node that responds at all needs much
+ * less time.
+ */
 const HASTY_CONNECT_TIMEOUT_MS = 1_500
 const HEARTBEAT_SECONDS = '10'
 const RECONNECT = { baseMs: 100, capMs: 2_000 } as const

@@ -201,7 +201,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('the RabbitMQ bus cancels a consumer whose connection is unresponsive', async () => {
+  it('cancelling a RabbitMQ consumer completes even if the connection is unresponsive', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
@@ -338,7 +338,7 @@ describe('a queue that exists with incompatible arguments', () => {
     ])
   })
 
-  it('the RabbitMQ bus declares and uses a queue as soon as the incompatible queue of the same name was deleted', async () => {
+  it('the RabbitMQ bus declares and uses a queue as soon as the incompatible queue of the same name has been deleted', async () => {
     await using over = await openOver(ours, true)
     await eventually(() => expect(over.errors()).toHaveLength(1))
     await over.deleteQueue()

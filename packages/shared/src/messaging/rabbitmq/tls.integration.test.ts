@@ -76,7 +76,7 @@ describe('a connection to RabbitMQ with TLS', () => {
     await eventually(() => connection.publish())
   })
 
-  it('the client reports that the certificate of RabbitMQ is from another authority', async () => {
+  it('the client reports that the certificate of RabbitMQ is from an unknown authority', async () => {
     await using connection = openBus(address(), filesOf(stranger, client))
     await expectDown(connection, /^the server's certificate is from an unknown authority$/)
   })
