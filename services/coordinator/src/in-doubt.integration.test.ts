@@ -79,7 +79,7 @@ describe('a call whose outcome is unknown', () => {
     ])
   })
 
-  it('after the connection of a call was cut, the same coordinator calls confirm instead of repeating the call', async () => {
+  it('after the connection of a call was cut, the same coordinator calls confirm() instead of repeating the call', async () => {
     await using host = await startFixture(backends, { processes: [chargeProcess] })
     host.target.on('/charges', (request) => void request.socket.destroy())
     host.target.on('/charges/by-key', respondWith(200, '{"charge":"C-1"}'))

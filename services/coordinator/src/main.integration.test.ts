@@ -54,7 +54,7 @@ describe('the coordinator as an OS process', () => {
     expect(started.output().match(/not usable/g)).toHaveLength(1)
   })
 
-  it('the coordinator on the memory source needs no DATABASE_URL, and names the damaged file if it cannot start', async () => {
+  it('with TRANSACTION_SOURCE=memory the coordinator needs no DATABASE_URL, and exits with an error that names ITSourceMemory.json if this file is damaged', async () => {
     const path = join(dataDir, 'ITSourceMemory.json')
     await writeFile(path, 'damaged')
     await using started = run({

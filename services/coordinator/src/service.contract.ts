@@ -321,7 +321,7 @@ export function coordinatorContract(
       })
     })
 
-    describe('calls for a company that responded with 429', () => {
+    describe('calls for a company after a 429 response', () => {
       const ofCompany = (step: Step) =>
         step.execute(
           { url: `/v3/company/${step.realm}/query` },
@@ -365,7 +365,7 @@ export function coordinatorContract(
       })
     })
 
-    it('a step that calls waitFor any number of times is charged no attempt for it', async () => {
+    it('a step is charged no attempt, however often it calls waitFor()', async () => {
       let times = 0
       const waiting = (step: Step) => {
         times += 1
@@ -503,7 +503,8 @@ export function coordinatorContract(
         const next = fresh()
         await host.queue(next)
         await host.reached(next, 'Completed')
-        // Each claim and each recorded outcome adds 1 to the version. An inline worker claims only the first step.
+        // Each claim and each recorded outcome adds 1 to the version. With `dispatch: 'inline'`
+        // only the first step is claimed.
         expect((await host.run(id)).Version).toBe(dispatch === 'inline' ? 4 : 6)
         expect(host.target.callsTo('/order')).toHaveLength(2)
       })
@@ -543,7 +544,7 @@ export function coordinatorContract(
     })
 
     describe('a coordinator without access to the internet', () => {
-      it('while the internet is unreachable the coordinator starts no step and charges no attempt, and logs the begin and the end of the pause', async () => {
+      it('while the internet is unreachable the coordinator starts no step and charges no attempt, and logs the beginning and the end of the pause', async () => {
         await using internet = await startFakeInternet()
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },

@@ -118,7 +118,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     })
   })
 
-  it('the coordinator runs hundreds of inserted rows at once and polls PostgreSQL fewer than five times', async () => {
+  it('hundreds of runs that one SQL statement inserts complete after fewer than five polls of PostgreSQL', async () => {
     let polls = 0
     const host = use(
       await startFixture(backends, {
@@ -149,7 +149,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     expect(polls - before).toBeLessThan(5)
   })
 
-  it('PostgreSQL rejects values in a run that would make the statement of a whole batch fail', async () => {
+  it('PostgreSQL rejects an inserted run whose values would make a statement fail for its whole batch', async () => {
     const host = use(await startFixture(backends))
     const sql = backends.database?.sql
     if (sql === undefined) throw new Error('no database')
@@ -383,7 +383,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     const report = (await response.json()) as { results: unknown[] }
     expect(report).toMatchObject({ queued: 10_000, exists: 0, conflicts: 0, invalid: 0 })
     expect(report.results).toHaveLength(10_000)
-    // On a machine under load the statement may exceed its time limit, and the request can be repeated.
+    // On a machine under load the statement may exceed its time limit. The request is then repeated.
     await eventually(
       async () => expect(await (await send()).json()).toMatchObject({ queued: 0, exists: 10_000 }),
       { seconds: 120, everyMs: 500 },

@@ -130,7 +130,7 @@ export async function startCoordinator(
       // The error is not fatal, because runs that wait for a credential are tried again every five minutes anyway.
       log.warn(
         { err: error },
-        'runs that wait for a credential could not be made due; they are tried again within five minutes',
+        'runs could not be continued when their credential became usable; they are tried again within five minutes',
       )
     }
   })

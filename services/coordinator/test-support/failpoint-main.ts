@@ -1,8 +1,8 @@
 /**
  * Runs the coordinator as an OS process for the fault tests, on PostgreSQL and RabbitMQ. `DIES_AT` names a failpoint
- * in the step protocol. When the coordinator handles the transaction `DIES_WITH` and reaches the failpoint, it kills
- * itself with SIGKILL, so it flushes, releases and publishes nothing. The failpoints wrap the source and the bus;
- * the product code contains none.
+ * in the step protocol. When the coordinator handles the transaction whose id is `DIES_WITH` and reaches the failpoint,
+ * it kills itself with SIGKILL, so it flushes, releases and publishes nothing. The failpoints wrap the source and the
+ * bus; the product code contains none.
  *
  * Further settings:
  *
@@ -76,7 +76,7 @@ const sourceWithFailpoints = (source: TransactionSource): TransactionSource => (
     return results
   },
   async claim(request) {
-    // RabbitMQ may deliver the message of the next step to this process before it confirms the message to the
+    // RabbitMQ may deliver the message of the next step to this OS process before it confirms the message to the
     // publisher. The claim must not run then, because the coordinator must die after the publish and before any
     // claim.
     const isOwnMessage = request.step === 'report' && request.TransactionID === DIES_WITH

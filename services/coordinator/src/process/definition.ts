@@ -56,7 +56,7 @@ export function defineProcess<const Steps extends ProcessSteps>(
 ): ProcessDefinition {
   const { requireInternet = false, dispatch = 'message' } = options
   const { stepTimeoutSeconds = DEFAULT_STEP_SECONDS } = options
-  // Objects keep the order of their keys, except of keys that look like numbers, which StepName does not allow.
+  // Objects keep their keys in insertion order, except keys that look like numbers, which StepName does not allow.
   const [first, ...others] = Object.keys(options.steps)
   if (!StepName.safeParse(name).success) throw new TypeError(`${name} cannot name a process`)
   if (first === undefined) throw new TypeError(`process ${name} has no steps`)

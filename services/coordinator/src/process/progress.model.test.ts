@@ -520,7 +520,7 @@ const nowhere = async () => ({
 
 describe('a transaction source under random operations', () => {
   it(
-    'a transaction source has the state that a model predicts after each operation of random sequences',
+    'after each operation of a random sequence, a transaction source has the state that a model predicts',
     async ({ annotate }) => {
       const happened = new Map<string, number>()
       const clock = new Clock()

@@ -56,14 +56,14 @@ describe('the transition of a run', () => {
     if (status === 'Running') expect(transition.attempt).toBe(0)
   })
 
-  it('a step that calls setStatus completes the run, even if the process has further steps', () => {
+  it('a step that calls setStatus() completes the run, even if the process has further steps', () => {
     expect(advance(run(), { ...completed, endsRun: true }, options)).toMatchObject({
       status: 'Completed',
       stepName: 'order',
     })
   })
 
-  it('a run at a step that its process no longer has fails instead of starting again', () => {
+  it('a run fails, instead of starting again, if its process no longer has the due step', () => {
     const transition = advance(run({ StepName: 'gone' }), failed, options)
     expect(transition.status).toBe('Failed')
   })
@@ -92,7 +92,7 @@ describe('the transition of a run', () => {
     })
   })
 
-  it('a step is charged no attempt if it waits for a credential, calls waitFor, or is stopped before it sends a call', () => {
+  it('a step is charged no attempt if it waits for a credential, calls waitFor(), or is stopped before it sends a call', () => {
     expect(advance(run({ Attempt: 3 }), waiting, options)).toMatchObject({
       status: 'Waiting',
       attempt: 2,

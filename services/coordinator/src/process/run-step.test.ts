@@ -370,7 +370,7 @@ describe('the end of a step', () => {
   })
 })
 
-describe('waitFor in a step', () => {
+describe('a call of waitFor() in a step', () => {
   it('waitFor() ends the attempt of a step without charging it', async () => {
     const { outcome } = await outcomeOf(
       async (step: Step) => {

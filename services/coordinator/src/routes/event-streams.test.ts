@@ -91,7 +91,7 @@ describe('the streams of /events', () => {
     expect(second.written[1]).toBe(first.written[1])
   })
 
-  it('an event is serialised once for any number of streams and reconnects', () => {
+  it('an event is serialised only once, however many clients receive it and even if a client reconnects', () => {
     const stringify = vi.spyOn(JSON, 'stringify')
     const [one, two] = [event(11), event(12)]
     for (const options of [{}, {}, { process: 'Orders' }]) open(options)
@@ -101,7 +101,7 @@ describe('the streams of /events', () => {
     stringify.mockRestore()
   })
 
-  it('the first event after a pause is written at once, and with 40 open streams the next events after 40 ms', () => {
+  it('the first event after a pause is written at once, and the next events follow after 40 ms if 40 streams are open', () => {
     const [response] = Array.from({ length: 40 }, () => open()) as [FakeResponse]
     vi.advanceTimersByTime(1_000)
     feed.add(event(1))
@@ -126,7 +126,7 @@ describe('the streams of /events', () => {
     expect(invoices.written).toHaveLength(2) // a batch without events of this process causes no empty write
   })
 
-  it('a client that does not read receives no more events, and receives them in order when it reads again', () => {
+  it('the events for a client that does not read are held back, and are sent in order when the client reads again', () => {
     const response = open()
     response.isRead = false
     publish(event(1))

@@ -151,7 +151,7 @@ describe('queueing an invalid transaction', () => {
       body({ TransactionID: 'x', InitialData: 'x'.repeat(262_144) }),
       413,
     ],
-  ])('queueing a transaction rejects %s', async (_, text, status) => {
+  ])('a request that queues a transaction is rejected if it has %s', async (_, text, status) => {
     const response = await host.call(transactions, { method: 'POST', headers: json, body: text })
     expect(response.status).toBe(status)
     expect(response.headers.get('Content-Type')).toContain('application/problem+json')
@@ -163,7 +163,7 @@ describe('queueing an invalid transaction', () => {
     ['UTF-16', Buffer.from(id('x'), 'utf16le')],
     ['truncated UTF-8', Buffer.from(id('😀')).subarray(0, -4)],
   ])(
-    'queueing a transaction rejects a body in %s, whatever charset the Content-Type names',
+    'a request that queues transactions is rejected if its body is in %s, whatever charset the Content-Type names',
     async (_, bytes) => {
       for (const charset of ['', '; charset=utf-8', '; charset=iso-8859-1'])
         for (const path of [transactions, `${transactions}/bulk`]) {
@@ -177,7 +177,7 @@ describe('queueing an invalid transaction', () => {
     },
   )
 
-  it('queueing a transaction rejects every content type except application/json with 415', async () => {
+  it('a request that queues a transaction is rejected with 415 for every content type except application/json', async () => {
     for (const type of ['text/plain', 'application/x-www-form-urlencoded'])
       expect(
         (
@@ -190,7 +190,7 @@ describe('queueing an invalid transaction', () => {
       ).toBe(415)
   })
 
-  it('queueing a transaction to an unknown process is rejected with 404', async () => {
+  it('a request that queues a transaction for an unknown business process is rejected with 404', async () => {
     for (const process of ['Nobody', '__proto__', 'orderprocess', '%00', 'a%2Fb']) {
       const response = await host.call(`/processes/${process}/transactions`, {
         method: 'POST',
@@ -240,7 +240,7 @@ describe('queueing in bulk', () => {
     ])
   })
 
-  it('a bulk request reports a line as invalid if a request that queues only this transaction would be rejected', async () => {
+  it('a bulk request reports an array element as invalid if the same transaction would be rejected in a request of its own', async () => {
     const ids = ['x'.repeat(129), 'a\0', 'a\n', '\ud83d', '.', '..', 66, null]
     const lines = [
       ...ids.map((TransactionID) => ({ TransactionID, InitialData: 1 })),
@@ -303,7 +303,7 @@ describe('reading transactions', () => {
     expect(response.status).toBe(400)
   })
 
-  it('a run is returned with InDoubt until its step in doubt is completed', async () => {
+  it('the API returns a run with InDoubt: true until the step in doubt of that run is completed', async () => {
     let isCut = true
     host.target.on('/order', (request) => {
       // Runs of other tests may still call the target.

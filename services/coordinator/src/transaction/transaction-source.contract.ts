@@ -474,7 +474,7 @@ export function transactionSourceContract(
     })
 
     describe('resuming and cancelling a run', () => {
-      it('a resumed run continues at its failed step, and its attempts count from the start', async () => {
+      it('a resumed run continues at its failed step, and the attempts of that step are counted from the start again', async () => {
         const next = await record(await claim(await queue('1')), done)
         await record(await claim(next as Run), failed)
         const resumed = await source.resume(process.name, '1', null)

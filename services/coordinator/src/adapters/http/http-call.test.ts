@@ -95,7 +95,7 @@ describe('the HTTP call of a step', () => {
     })
   })
 
-  it('abort() aborts every HTTP call of a step, blockNewCalls() only a call that was not sent yet', async () => {
+  it('abort() aborts every HTTP call of a step, whereas blockNewCalls() aborts only a call that was not sent yet', async () => {
     const abort = new StepAbort()
     target.on('/held', (_, response) => {
       abort.blockNewCalls()

@@ -34,9 +34,9 @@ beforeEach(async () => {
 })
 afterEach(() => rm(folder, { recursive: true }))
 
-describe('the memory source under kills and disk faults', () => {
+describe('the in-memory transaction source under kills and disk faults', () => {
   it(
-    'the memory source loses no acknowledged change if its OS process is killed at random moments during writes',
+    'the in-memory transaction source loses no acknowledged change if its OS process is killed at random moments during writes',
     async ({ annotate }) => {
       const results = await Promise.all(
         Array.from({ length: WORKERS }, (_, worker) => killRepeatedly(worker, KILLS / WORKERS)),
@@ -54,7 +54,7 @@ describe('the memory source under kills and disk faults', () => {
     KILLS * 3_000,
   )
 
-  it('the memory source and its files stay consistent if the disk is full or fails at any byte of a write', async ({
+  it('the in-memory transaction source and its files stay consistent if the disk is full or fails at any byte of a write', async ({
     annotate,
   }) => {
     const seen = { refused: 0, acknowledged: 0 }
@@ -74,7 +74,7 @@ describe('the memory source under kills and disk faults', () => {
     )
   }, 120_000)
 
-  it('the memory source appends at the right position of its journal after the flush of a truncation has failed', async () => {
+  it('the in-memory transaction source appends at the right position of its journal even if it could not flush an earlier truncation of the journal', async () => {
     const faults: Fault[] = [
       { operation: 'sync', at: 3, bytes: 0 },
       { operation: 'appendFile', at: 10, bytes: 5 },
@@ -100,7 +100,7 @@ describe('the memory source under kills and disk faults', () => {
     await again[Symbol.asyncDispose]()
   })
 
-  it('the memory source closes its files if it cannot be opened', async () => {
+  it('the in-memory transaction source closes its files if its opening fails', async () => {
     const faults: Fault[] = [{ operation: 'truncate', at: 1, bytes: 0 }]
     let isClosed = false
     const openFile = async (path: string): Promise<JournalFile> => {

@@ -49,7 +49,7 @@ describe('the files of the in-memory transaction source', () => {
     return runs.map(({ TransactionID }) => TransactionID).toSorted()
   }
 
-  it('the memory source restores runs, items and paused processes from ITSourceMemory.json after a restart', async () => {
+  it('the in-memory transaction source restores runs, items and paused processes from ITSourceMemory.json after a restart', async () => {
     await fill(['1', '2'])
     expect(JSON.parse(await readFile(snapshot, 'utf8')).state.runs).toHaveLength(2)
     expect(await ids()).toEqual(['1', '2'])
@@ -76,14 +76,14 @@ describe('the files of the in-memory transaction source', () => {
     }
   })
 
-  it('the memory source removes a partially written last entry from its journal, and appends after the last complete entry', async () => {
+  it('the in-memory transaction source removes a partially written last entry from its journal, and appends after the last complete entry', async () => {
     await fill(['1'])
     appendFileSync(journal, 'deadbeef {"n":9,"ent')
     await fill(['2'])
     expect(await ids()).toEqual(['1', '2'])
   })
 
-  it('the memory source applies each journal entry once after a crash between the writing of the snapshot and the truncation of the journal', async () => {
+  it('the in-memory transaction source applies each journal entry only once, even after a crash between the writing of the snapshot and the truncation of the journal', async () => {
     const source = await createMemoryTransactionSource(folder)
     const [queued] = await source.queue(outline, [{ TransactionID: '1', InitialData: 1 }])
     if (queued?.outcome !== 'queued') throw new Error('not queued')
@@ -102,7 +102,7 @@ describe('the files of the in-memory transaction source', () => {
     ['truncated in the middle', null],
     ['empty', ''],
   ])(
-    'if ITSourceMemory.json is %s, the memory source fails to open with an error that names the file, and does not change the file',
+    'if ITSourceMemory.json is %s, the in-memory transaction source fails to open with an error that names the file, and does not change the file',
     async (_, text) => {
       await fill(['1'])
       const sound = await readFile(snapshot)
@@ -120,14 +120,14 @@ describe('the files of the in-memory transaction source', () => {
     },
   )
 
-  it('the memory source removes the temporary file of a snapshot that was never completed', async () => {
+  it('the in-memory transaction source removes the temporary file of a snapshot that was never completed', async () => {
     await fill(['1'])
     await writeFile(`${snapshot}.tmp`, '{"format":')
     expect(await ids()).toEqual(['1'])
     expect((await readdir(folder)).filter((name) => name.endsWith('.tmp'))).toEqual([])
   })
 
-  it('the memory source fails to open if a journal entry other than the last one is damaged', async () => {
+  it('the in-memory transaction source fails to open if a journal entry other than the last one is damaged', async () => {
     const source = await createMemoryTransactionSource(folder)
     for (const id of ['1', '2', '3'])
       await source.queue(outline, [{ TransactionID: id, InitialData: id }])
@@ -140,7 +140,7 @@ describe('the files of the in-memory transaction source', () => {
     expect(readFileSync(journal)).toEqual(bytes)
   })
 
-  it('a second memory source fails to open the folder of another one, with an error that names the folder', async () => {
+  it('a second in-memory transaction source cannot open a folder that another one has open, and its error names the folder', async () => {
     const first = await createMemoryTransactionSource(folder)
     await expect(createMemoryTransactionSource(folder)).rejects.toMatchObject({
       name: 'StartupError',
@@ -150,7 +150,7 @@ describe('the files of the in-memory transaction source', () => {
     await fill(['1'])
   })
 
-  it('the memory source undoes a change in memory if it cannot write the change to disk', async () => {
+  it('the in-memory transaction source undoes a change in memory if it cannot write the change to disk', async () => {
     const module = new URL('./transaction-source.ts', import.meta.url).href
     const script = `
       process.on('SIGXFSZ', () => {}) // ignored, so that the write fails with EFBIG instead of ending the OS process
@@ -182,7 +182,7 @@ describe('the files of the in-memory transaction source', () => {
     expect(await ids()).toEqual(acknowledged.toSorted())
   })
 
-  it('after its OS process was killed, the memory source opens again at once and contains every acknowledged change', async () => {
+  it('after its OS process was killed, the in-memory transaction source opens again at once and contains every acknowledged change', async () => {
     const module = new URL('./transaction-source.ts', import.meta.url).href
     const script = `
       const { createMemoryTransactionSource } = await import('${module}')

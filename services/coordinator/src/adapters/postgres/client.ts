@@ -10,7 +10,7 @@ const TIMESTAMPTZ = 1184
 
 interface ClientOptions {
   readonly max: number
-  /** What becomes of a connection without a response for `answer_timeout` seconds; `keep` by default. */
+  /** What happens to a connection that got no response for `answer_timeout` seconds; `keep` by default. */
   readonly unresponsive?: Unresponsive
   readonly prepare?: boolean
   readonly idle_timeout?: number

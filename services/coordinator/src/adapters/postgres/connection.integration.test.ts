@@ -367,7 +367,7 @@ describe('an unsupported database', () => {
     expect(await connection.reason()).toMatch(/^version: 11\.\d+.* Upgrade to 14\.0 or newer\.$/)
   })
 
-  it('a server whose clock is minutes off is used, and the difference is reported in one log line', async () => {
+  it('a PostgreSQL server is used even if its clock is minutes off, and the difference is reported in one log line', async () => {
     await using relay = await startRelay(database.url, 5_432)
     // The response holds the version followed by the server's time in ms. Changing the first digits of the time
     // moves it by a day.
@@ -399,7 +399,7 @@ describe('parsing a time of PostgreSQL', () => {
     ['2026-11-20T09:30:00.999999+00:00', '2026-11-20T09:30:00.999Z'],
     ['0001-01-02 00:00:00.001+00', '0001-01-02T00:00:00.001Z'],
     ['9999-12-30 00:00:00+00', '9999-12-30T00:00:00.000Z'],
-  ])('%s is returned as %s', (time, expected) => {
+  ])('the PostgreSQL time %s is returned as %s', (time, expected) => {
     expect(isoTime(time)).toBe(expected)
   })
 })

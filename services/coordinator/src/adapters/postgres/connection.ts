@@ -77,7 +77,7 @@ const CONNECTIONS = 10
 const MAX_SOCKETS = CONNECTIONS + 2
 const CHECK_MS = 1_000
 const STATEMENT_TIMEOUT_MS = 10_000
-/** The monitor's queries read nothing from the disk. */
+/** Shorter than the time limit of other statements, because the monitor's queries read nothing from the disk. */
 const MONITOR_TIMEOUT_MS = 3_000
 const LISTEN_CHECK = 'notifications'
 const NO_STANDBY = 'no synchronous standby acknowledges commits'
@@ -159,7 +159,8 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
 
   /**
    * The driver sends further statements on a busy connection. PgBouncer loses the description of a statement that is
-   * sent after another one. With one call fewer than connections, the check of the pool has a connection of its own.
+   * sent after another one. The limit is one below the number of connections, so that the check of the pool always
+   * finds a free connection.
    */
   const unpipelined = createLimit(CONNECTIONS - 1)
 
@@ -189,7 +190,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
 
   return {
     async run(work) {
-      // While commits are blocked, a further statement would only wait, and run when its caller has timed out.
+      // While commits are blocked, a further statement would only wait, and would run after its caller has timed out.
       if (!isMigrated || monitor.isBlocked) throw unavailable()
       for (let tries = 1; ; tries += 1) {
         try {

@@ -14,7 +14,7 @@ import {
 import { connectPostgres } from './connection.ts'
 
 const POOL = 10
-/** The pool and the connection that is checked every second. */
+/** The connections of the pool, and the monitor's connection, on which the server is checked every second. */
 const AT_MOST = POOL + 1
 const CHANNEL = 'Test_Channel'
 
@@ -86,7 +86,7 @@ describe('a coordinator with a PostgreSQL primary and a standby', () => {
     expect(rows).toEqual([{ standby: false }])
   })
 
-  it('the coordinator reports in words that the only host of DATABASE_URL is a standby', async () => {
+  it('if the only host of DATABASE_URL is a standby, the coordinator reports this as the reason why it cannot use the database', async () => {
     await using connection = connect(urlOf(standby))
     await eventually(() =>
       expect(connection.state()).toMatchObject({
@@ -203,7 +203,8 @@ describe('a coordinator whose PostgreSQL waits for a frozen synchronous standby'
         reason: 'no synchronous standby acknowledges commits',
       }),
     )
-    // Three times the timeout of a statement: without a limit there would be 40 connections.
+    // These 6 s are three times the 2 s that a statement waits for its response. Without a limit there would be 40
+    // connections.
     for (let checks = 0; checks < 6; checks += 1) {
       counts.push(await countConnections(primary))
       await primary.sql`select pg_sleep(1)`

@@ -54,7 +54,7 @@ describe.skipIf(programs === null)('PgBouncer without ignore_startup_parameters'
   })
   afterAll(() => server[Symbol.asyncDispose]())
 
-  it('the coordinator works through PgBouncer in session mode with its session settings and LISTEN, and reports no note', async () => {
+  it('the coordinator works through PgBouncer in session mode with its session settings and LISTEN, and reports no warning', async () => {
     await using pooler = await startPgBouncer(programs ?? '', server.url, 'session')
     await using connection = connect(pooler.url)
     await connection.ready()
@@ -72,7 +72,7 @@ describe.skipIf(programs === null)('PgBouncer without ignore_startup_parameters'
     expect(connection.notes()).toEqual([])
   })
 
-  it('the coordinator works through PgBouncer in transaction mode, and reports what has to be set until it is set', async () => {
+  it('the coordinator works through PgBouncer in transaction mode, and reports the missing settings until they are set', async () => {
     await using pooler = await startPgBouncer(programs ?? '', server.url, 'transaction')
     {
       await using connection = connect(pooler.url)

@@ -196,7 +196,7 @@ describe('notifications of rows that other programs insert', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('the PostgreSQL source calls its watcher after a reconnect, because rows may have been inserted while the connection was down', async () => {
+  it('after each reconnect, the PostgreSQL source calls the callback of watch(), because rows may have been inserted while the connection was down', async () => {
     await using line = await startRelay(database.url, 5432)
     line.away()
     const { source, ready } = connect(line.url)
