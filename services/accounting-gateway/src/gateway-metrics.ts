@@ -11,7 +11,7 @@ export interface GatewayMetrics {
   callCompleted(realm: string | null, status: number, durationMs: number, waitedMs: number): void
   retry(reason: string): void
   coolDownStarted(): void
-  /** Returns the same limits, with metrics for the waits, rejections and cool-downs. */
+  /** Returns limits that behave like `limits` and also record metrics for waits, rejections and cool-downs. */
   measured(limits: GatewayLimits): GatewayLimits
 }
 

@@ -90,7 +90,7 @@ describe('a request with a hostile target', () => {
     },
   )
 
-  it('the gateway responds 400 to an ambiguous target and 401 to a valid target if the request has no key', async () => {
+  it('for a request without a key, the gateway responds 400 to an ambiguous target and 401 to a valid target', async () => {
     expect((await raw(proxy.port, get('//x/v3/company/1/x', 'Host: x\r\n'))).status).toBe(400)
     expect((await raw(proxy.port, get('/v3/company/1/x?/health/live', 'Host: x\r\n'))).status).toBe(
       401,

@@ -49,7 +49,7 @@ function quickBooks(origin: string, token: string) {
 }
 type Call = ReturnType<typeof quickBooks>
 
-describe('node-quickbooks through the gateway, at the sandbox provider', () => {
+describe('calls of node-quickbooks through the gateway to the sandbox provider', () => {
   let call: Call
   beforeEach(async () => {
     const sandbox = opened.use(
@@ -62,7 +62,7 @@ describe('node-quickbooks through the gateway, at the sandbox provider', () => {
     call = quickBooks(proxy.url, KEY)
   })
 
-  it('node-quickbooks, which calls the gateway, reads the company that belongs to the realm', async () => {
+  it('node-quickbooks reads the company of the realm through the gateway', async () => {
     const found = await call<{ QueryResponse: { CompanyInfo: object[] } }>('findCompanyInfos', '')
     expect(found.QueryResponse.CompanyInfo).toHaveLength(1)
     const company = await call<{ CompanyName: string }>('getCompanyInfo', REALM)

@@ -225,7 +225,7 @@ describe('a hostile response of upstream', () => {
     },
   )
 
-  it('the gateway removes cookies, headers that apply to an origin, and headers that contain the token from a response', async () => {
+  it("the gateway removes these headers of a response: cookies, headers that a caller would apply to the gateway's origin, and headers that contain the token", async () => {
     const before = upstream.handle
     upstream.handle = (request, response) =>
       response

@@ -118,7 +118,7 @@ describe('the repetition of a failed attempt', () => {
     ['status 503', [503]],
   ] as const)('a POST that failed with %s', (_, failure) => {
     it.each(['/v3/company/1/x', '/v3/company/1/x?requestid=mine'])(
-      'the gateway sends a POST to %s only once if the provider profile is generic, because no key prevents a duplicate',
+      'the gateway sends a POST to %s only once if the provider profile is generic, because this profile has no idempotency key that would prevent a duplicate',
       async (path) => {
         upstream.handle = statuses(failure, [200])
         const proxy = await open({ settings: { PROVIDER_PROFILE: 'generic' } })
@@ -539,7 +539,7 @@ describe('the address of the accounting API', () => {
     expect((await fetch(`${proxy.url}/health/ready`)).status).toBe(200)
   })
 
-  it("the gateway uses the profile's accounting address if the discovery document, as Intuit's, has no accounting_url", async () => {
+  it("the gateway uses the profile's accounting address if the discovery document, like Intuit's, has no accounting_url", async () => {
     const document = {
       issuer: 'https://oauth.platform.intuit.com/op/v1',
       userinfo_endpoint: 'https://sandbox-accounts.platform.intuit.com/v1/openid_connect/userinfo',

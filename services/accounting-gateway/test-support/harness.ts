@@ -94,7 +94,7 @@ export async function startGateway(
 export interface Fixture {
   readonly upstream: FakeServer
   readonly tokens: FakeTokenService
-  /** Disposes the fakes when the test ends, and everything else that the test adds. */
+  /** When the test ends, disposes the fakes and everything that the test has added to this stack. */
   readonly opened: AsyncDisposableStack
 }
 

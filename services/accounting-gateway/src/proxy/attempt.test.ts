@@ -52,7 +52,7 @@ describe('the minimum rate of a response after the deadline', () => {
     vi.useRealTimers()
   })
 
-  /** Advances the clock by one minute, in which a part of `bytesPerSecond` bytes arrives in each second. */
+  /** Advances the clock by one minute, in which one chunk of `bytesPerSecond` bytes arrives per second. */
   const minute = (bytesPerSecond: number): void => {
     for (let second = 0; second < 60; second += 1) {
       if (bytesPerSecond > 0) attempt.onData(Buffer.alloc(bytesPerSecond))

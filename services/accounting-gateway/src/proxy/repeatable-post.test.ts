@@ -71,7 +71,7 @@ describe('a POST with the provider profile generic', () => {
   const mark = createPostMarker(generic.accounting, () => 'r1')
 
   it.each(['/x', '/x?requestid=abc', '/v3/company/1/query'])(
-    'the gateway sends a POST to %s unchanged and never repeats it, because no key prevents a duplicate',
+    'the gateway sends a POST to %s unchanged and never repeats it, because this profile has no idempotency key that would prevent a duplicate',
     (path) => {
       const headers = { 'idempotency-key': 'k' }
       expect(mark({ path, headers })).toEqual({ ...unmarked, path, isRepeatable: false })

@@ -88,7 +88,7 @@ function decoded(text: string): string {
   try {
     return decodeURIComponent(text)
   } catch {
-    return text // With malformed encoding it cannot be the name of the parameter.
+    return text // A malformed name cannot be the name of the key.
   }
 }
 

@@ -13,14 +13,14 @@ describe('idempotency of request methods', () => {
     ['DELETE', true],
     ['POST', false],
     ['PATCH', false],
-  ])('isIdempotent returns for the method %s: %s', (method, idempotent) => {
+  ])('for the method %s, isIdempotent() returns %s', (method, idempotent) => {
     expect(isIdempotent(method)).toBe(idempotent)
   })
 })
 
 describe('the decision to retry a call', () => {
   it.each([200, 201, 204, 304, 400, 401, 403, 404, 408, 409, 500, 501, 505])(
-    'the gateway relays a response with status %i',
+    'the gateway relays a response with status %i without a retry',
     (status) => {
       expect(afterStatus(status, null, tries)).toEqual({ kind: 'pass' })
     },
@@ -99,7 +99,7 @@ describe('the value of Retry-After', () => {
     expect(coolDownMs(value, now)).toBe(ms)
   })
 
-  it('coolDownMs returns null or a time of at most one hour for any Retry-After text', () => {
+  it('for any Retry-After text, coolDownMs() returns null or a time of at most one hour', () => {
     const text = fc.oneof(
       fc.string({ unit: 'binary' }),
       fc.double().map(String),

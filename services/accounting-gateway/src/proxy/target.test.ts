@@ -123,7 +123,7 @@ describe('a raw request target', () => {
   })
 })
 
-it('upstreamBase keeps the path of ACCOUNTING_URL, and removes the trailing slash', () => {
+it('upstreamBase() keeps the path of ACCOUNTING_URL, and removes the trailing slash', () => {
   expect(upstreamBase('http://h:1/base/')).toEqual({ origin: 'http://h:1', pathPrefix: '/base' })
 })
 
@@ -134,6 +134,6 @@ it.each([
   ['/v3/company/1/batches', false],
   ['/v3/company/batch/query', false],
   ['/v3/company/1/query?x=/batch', false],
-])('isBatch returns for the path %s: %s', (path, is) => {
+])('for the path %s, isBatch() returns %s', (path, is) => {
   expect(isBatch(path)).toBe(is)
 })

@@ -118,7 +118,7 @@ describe('the access token of a realm', () => {
     expect(await late).toMatchObject({ code: 'token_service_unavailable' })
   })
 
-  it('the gateway evicts the token on a credential event, and does not cache the response to an earlier token request', async () => {
+  it('the gateway evicts the token on a credential event, and does not cache the response to a token request that it sent before the event', async () => {
     await got('1')
     tokens.evict('1', false)
     expect(tokens.cached('1')).toBeNull()

@@ -255,7 +255,7 @@ describe('prefetched permits', () => {
 })
 
 describe('the rate limiter while Redis is unavailable', () => {
-  it('each gateway replica counts its own calls, earlier calls included, while Redis is unavailable, and logs each change of availability once', async () => {
+  it('while Redis is unavailable, each gateway replica counts its own calls, including those from before the failure, and logs once that Redis failed and once that it recovered', async () => {
     await using relay = await startRelay(url, 6379)
     const rates = { perSecond: 1_000, perMinute: 8, concurrent: 1_000 }
     const { limits, redis, lines } = await replica(rates, relay.url, 250)
