@@ -149,7 +149,7 @@ describe('a request with an Idempotency-Key', () => {
   const order = (key: string, value = 'O-1') =>
     demo.send(`/order?order=${value}`, { headers: { 'Idempotency-Key': key } })
 
-  it('the demo API returns the first response for a repeated Idempotency-Key, with the header Idempotent-Replayed, and counts it as repeated', async () => {
+  it('the demo API returns the first response for a repeated Idempotency-Key, adds the header Idempotent-Replayed, and counts the call as repeated', async () => {
     const key = 'OrderProcess/66/0/order'
     const first = await order(key)
     await serverTimeToPass(JSON.parse(first.text).CreatedAt)

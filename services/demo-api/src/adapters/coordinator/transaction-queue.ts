@@ -75,7 +75,7 @@ export function createTransactionQueue(options: CoordinatorOptions): Transaction
     if (response === null) return { kind: 'unavailable', retryAfterSeconds: RETRY_AFTER_SECONDS }
     logger.warn(
       { status: response.status, code: response.code },
-      'coordinator rejected the request',
+      'the coordinator did not accept the request to queue or replay a transaction',
     )
     const isTransient = response.status >= 500 || response.status === 408 || response.status === 429
     return isTransient
