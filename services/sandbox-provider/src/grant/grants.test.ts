@@ -236,7 +236,7 @@ describe('grants of the sandbox provider', () => {
       expect(grants.refresh(second.refreshToken)).not.toBeNull()
     })
 
-    it('revokeRealm ends all grants of the realm and keeps the grants of other realms', () => {
+    it('revokeRealm() ends all grants of the realm and keeps the grants of other realms', () => {
       const other = present(grants.exchangeCode(issueCode('other'), proof))
       connect()
       connect()
@@ -246,7 +246,7 @@ describe('grants of the sandbox provider', () => {
     })
   })
 
-  it('expireRealm expires the access tokens of the realm and keeps its refresh tokens valid', () => {
+  it('expireRealm() expires the access tokens of the realm and keeps its refresh tokens valid', () => {
     const issued = connect()
     expect(grants.expireRealm(REALM)).toBe(1)
     expect(grants.accessToken(issued.accessToken)).toBeNull()

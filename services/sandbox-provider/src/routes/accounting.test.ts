@@ -329,9 +329,12 @@ describe('error bodies of the accounting API', () => {
       '{"warnings":null,"intuitObject":null,"fault":{"error":[{"message":"message=AuthenticationFailed',
     ],
     ['*/*', '<?xml'],
-  ])("sends the API gateway's error body for Accept %s", async (accept, start) => {
-    const [, body] = await errorTo(accept, 'guessed')
-    expect(body.startsWith(start)).toBe(true)
-    expect(body).toContain('3200')
-  })
+  ])(
+    "the accounting API responds to an unknown access token with the API gateway's error body for the Accept header %s",
+    async (accept, start) => {
+      const [, body] = await errorTo(accept, 'guessed')
+      expect(body.startsWith(start)).toBe(true)
+      expect(body).toContain('3200')
+    },
+  )
 })

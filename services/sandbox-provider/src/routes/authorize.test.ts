@@ -160,7 +160,7 @@ describe('the authorization response', () => {
     ['com.intuit.quickbooks.payment', REALM],
     ['openid profile email', undefined],
   ])(
-    'the callback of the sandbox imitating Intuit, for the scope %j, has the realmId %s',
+    'for the scope %j, the sandbox imitating Intuit redirects to the callback with the realmId %s',
     async (scope, realmId) => {
       const response = await get(provider.authorizeUrl({ sandbox_company: REALM, scope }))
       expect(answered(response)['realmId']).toBe(realmId)

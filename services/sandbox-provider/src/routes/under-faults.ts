@@ -20,8 +20,9 @@ export interface AnsweredEnv {
 }
 
 /**
- * Returns the middleware that applies the next fault for `target`, either instead of the route or after the route. A
- * response is delayed after the route has run, so a call takes effect even if the client times out.
+ * Returns the middleware that applies the next fault for `target`. A fault either replaces the route, or delays
+ * or drops the response after the route has run. In the second case the call takes effect even if the client gets no
+ * response.
  */
 export function underFaults(
   target: FaultTarget,
