@@ -47,7 +47,7 @@ describe('the embedded host', () => {
       `${host.accountingGateway}/v3/company/${REALM}/query?query=select%20*%20from%20CompanyInfo`,
     )
 
-  it('the embedded host runs the demo and writes the CSV files of its two runs', async () => {
+  it('the embedded host runs the demo, which queues and replays an order, and writes one CSV file for each of these two runs', async () => {
     await using host = await start()
     await tellStory(host, silent)
     expect((await readdir(join(dataDir, 'OrderCSV'))).toSorted()).toEqual([
@@ -115,7 +115,7 @@ describe('the embedded host', () => {
   })
 
   it.each(['ITSourceMemory.json', 'credentials.json'])(
-    'the embedded host refuses to start if %s is damaged, names the file and leaves it unchanged',
+    'the embedded host refuses to start if %s is damaged: its error names the file, and the file stays unchanged',
     async (file) => {
       {
         await using host = await start()
@@ -132,7 +132,7 @@ describe('the embedded host', () => {
     },
   )
 
-  it('the embedded host restarts after SIGKILL with the transactions that were queued before the signal', async () => {
+  it('after SIGKILL and a restart, the embedded host still has the transactions that were queued before the signal', async () => {
     const main = fileURLToPath(new URL('main.ts', import.meta.url))
     const run = () => startProcess([main, '--free-ports'], { env: { DATA_DIR: dataDir } })
     const demoApiOf = async (started: StartedProcess): Promise<string> =>
@@ -168,7 +168,7 @@ describe('the embedded host', () => {
     dataDir = dirname(path)
   })
 
-  it('the embedded host refuses to start if stored credentials were encrypted with other keys, and leaves them unchanged', async () => {
+  it('the embedded host refuses to start if stored credentials were encrypted with other keys, and leaves the credentials unchanged', async () => {
     {
       await using host = await start()
       await tellStory(host, silent)

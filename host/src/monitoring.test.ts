@@ -213,7 +213,7 @@ describe('the alert rules', () => {
       expect(annotations.runbook).toBe(`docs/runbook.md#${alert.toLowerCase()}`)
   })
 
-  it('alert summaries use only labels that the result of the query has', () => {
+  it("the summary of an alert uses only labels that the result of the alert's query has", () => {
     for (const { alert, expr, annotations } of alerts) {
       for (const [, label = ''] of annotations.summary.matchAll(/\$labels\.(\w+)/g)) {
         const isAggregated = /\b(?:sum|max|min)\b/.test(expr)
@@ -260,13 +260,13 @@ describe('the PromQL check that these tests use', () => {
     ['a_total{realm="1"}', 'a_total has no label realm'],
     ['a_total unless on (realm) a_total', 'a_total has no label realm'],
     ['sum(rate(a_total[5m])', /is not PromQL/],
-  ])('faultsOf reports the fault of the query %s', (query, fault) => {
+  ])('faultsOf() reports the fault of the query %s', (query, fault) => {
     expect(faultsOf(query, some)).toEqual([
       typeof fault === 'string' ? fault : expect.stringMatching(fault),
     ])
   })
 
-  it('faultsOf reports no fault for a valid query', () => {
+  it('faultsOf() reports no fault for a valid query', () => {
     expect(
       faultsOf('sum by (kind) (rate(a_total{kind!="x"}[$__rate_interval])) > 0', some),
     ).toEqual([])

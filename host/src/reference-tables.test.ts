@@ -22,7 +22,7 @@ describe('the generated reference tables', () => {
     expect(tokenService).toContain('| `PORT` | `7217` | 0 to 65535 |')
   })
 
-  it('withGenerated replaces the text between the marks, and rejects a document without marks', () => {
+  it('withGenerated() replaces the text between the two marker comments, and rejects a document without these comments', () => {
     const document = 'a\n<!-- x: generated -->\nold\n<!-- end -->\nb\n'
     const next = withGenerated(document, 'x', 'new')
     expect(next).toBe('a\n<!-- x: generated -->\n\nnew\n\n<!-- end -->\nb\n')
