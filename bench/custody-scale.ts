@@ -140,7 +140,7 @@ async function refreshDue(store: Redis): Promise<number> {
   const startedAt = performance.now()
   await makeDue(store)
   // A completed refresh moves the due time by most of a day. A claim alone moves the due time by less than a
-  // minute, so a realm that is due later than in an hour has been refreshed.
+  // minute, so a realm whose due time is more than an hour away has been refreshed.
   while ((await store.zcount(DUE_INDEX, '-inf', Date.now() + HOUR_MS)) > 0) {
     if (performance.now() - startedAt > DEADLINE_MS)
       throw new Error('the due realms were not refreshed in time')

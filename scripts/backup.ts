@@ -1,7 +1,7 @@
 // Saves the data that an installation cannot recreate, and proves that a saved copy can be restored. docs/backup.md
 // describes the use.
-//   node scripts/backup.ts save FOLDER     saves DATABASE_URL and REDIS_URL into a new folder
-//   node scripts/backup.ts drill FOLDER    restores the saved folder into a new database on DRILL_DATABASE_URL and into
+//   node scripts/backup.ts save FOLDER     saves the data of DATABASE_URL and of REDIS_URL into a new folder
+//   node scripts/backup.ts drill FOLDER    restores the saved data into a new database on DRILL_DATABASE_URL and into
 //                                          a new redis-server, checks the content, and removes both
 // Needs pg_dump, pg_restore, psql, redis-cli and, for the drill, redis-server on the PATH. No provider is called.
 import { execFile, spawn } from 'node:child_process'

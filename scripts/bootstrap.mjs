@@ -25,7 +25,7 @@ const bundledNode = join(modules, 'node', 'bin', 'node')
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 const neededNode = manifest.engines.node.replace('>=', '')
 
-// A first install takes half a minute, or several minutes over a slow connection.
+// The wait is long, because a first install takes half a minute, or several minutes over a slow connection.
 const lockWaitMs = 15 * 60_000
 
 class CannotStart extends Error {

@@ -250,7 +250,7 @@ describe('the bootstrap while its program runs', () => {
     },
   )
 
-  it('the bootstrap stops its program when its parent process npm has exited, because npm does not forward SIGTERM', async () => {
+  it('the bootstrap stops its program after npm, which started the bootstrap, has exited without forwarding SIGTERM', async () => {
     await bootstrap('app/entry.mjs')
     const command = `"${process.execPath}" scripts/bootstrap.mjs app/entry.mjs wait; true`
     const shell = track(

@@ -40,8 +40,8 @@ const owners = {
 } as const
 type DataVolume = keyof typeof owners
 
-// The rejection of the provider settings is reported once and then deleted, because the next start may be without
-// `--profile real`.
+// The file with the reason why the provider settings were rejected is printed once and then deleted, because the next
+// start may be without `--profile real`.
 const rejection = readSecret(at(`${STORE}/${PROVIDER_REJECTION}`))
 if (rejection !== null) {
   rmSync(at(`${STORE}/${PROVIDER_REJECTION}`))

@@ -64,7 +64,7 @@ describe('the check of the import direction', () => {
       expect(violationsOf({ [path]: `import { x } from '${name}'` })).toEqual([])
   })
 
-  it('the import check reports forbidden imports that are multi-line, re-exports or without a binding', () => {
+  it('the import check reports a forbidden import that spans several lines, is a re-export or binds no name', () => {
     const path = 'services/token-service/src/credential/refresh.ts'
     const text = `import {\n  a,\n  b,\n} from 'ioredis'\nexport * from 'hono'\nimport 'pino'`
     expect(violationsOf({ [path]: text })).toHaveLength(3)

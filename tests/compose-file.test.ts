@@ -159,7 +159,7 @@ describe('the ingress of the compose file', () => {
     }
   })
 
-  it('HAProxy retries a request only if the connection to a server failed, adds no header and logs no path', () => {
+  it('HAProxy adds no header, logs no path, and retries a request only if the connection to a server failed', () => {
     expect([...haproxy.matchAll(/^ *retry-on (.*)$/gm)].map(([, on]) => on)).toEqual([
       'conn-failure',
     ])
@@ -187,7 +187,7 @@ describe('the monitoring profile of the compose file', () => {
     }
   })
 
-  it('Prometheus scrapes every service with metrics at the port on which the service listens', () => {
+  it('Prometheus scrapes every service that serves metrics, at the port on which the service listens', () => {
     const { scrape_configs: jobs } = parse(
       readFileSync(join(root, 'deploy/prometheus/prometheus.yml'), 'utf8'),
     ) as {

@@ -35,7 +35,7 @@ describe('the documents', () => {
       expect(references.map(([named]) => named)).toContain(file)
   })
 
-  it('docs/clusters.md names only existing files, settings and rounds of test:cluster', async () => {
+  it('docs/clusters.md names only files, settings and faults of test:cluster that exist', async () => {
     const text = await read('docs/clusters.md')
     const settings = await read('docs/settings.md')
     for (const [, name = ''] of text.matchAll(/`([A-Z]+_[A-Z_]+)(?:=\d+)?`/g))

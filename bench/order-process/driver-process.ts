@@ -40,7 +40,9 @@ export async function startDriver(
     try {
       const [reply] = await Promise.race([
         once(child, 'message', { signal }) as Promise<[Reply]>,
-        gone.then(([code]) => Promise.reject(new Error(`${name} ended with ${code as number}`))),
+        gone.then(([code]) =>
+          Promise.reject(new Error(`${name} exited with code ${code as number}`)),
+        ),
         delay(deadlineMs, null, { signal }).then(() =>
           Promise.reject(new Error(`${name} timed out after ${deadlineMs / 1_000} s`)),
         ),

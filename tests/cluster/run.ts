@@ -51,7 +51,8 @@ export async function runFaults(
       companies,
       rates: RATES,
       prefix: `r${index}`,
-      // The random warm-up lets the fault begin at a different time before the tokens expire for each seed.
+      // The warm-up is random, so that the time from the start of the fault to the expiry of the tokens depends on
+      // the seed.
       warmUpMs: WARM_UP_MS + random() * ACCESS_TOKEN_SECONDS * 500,
       recoveryMs: RECOVERY_MS,
       disturb: async () => {

@@ -121,8 +121,8 @@ export async function firstReleaseVolumes(stack: Stack): Promise<void> {
   }
   const folder = await mkdtemp(join(tmpdir(), 'first-release-'))
   try {
-    // The servers of release 0.1 had no such label. Here they get a value that differs from docker-compose.yml, so
-    // that the upgrade recreates them.
+    // The servers of release 0.1 had no label `integration-host.accounts`. Here the label gets a value that differs
+    // from docker-compose.yml, so that the upgrade recreates the servers.
     const labels = { labels: { 'integration-host.accounts': '0' } }
     const override = join(folder, 'override.json')
     await writeFile(override, JSON.stringify({ services: { redis: labels, rabbitmq: labels } }))

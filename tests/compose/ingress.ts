@@ -91,8 +91,8 @@ export async function respondsWithoutReplica(stack: Stack): Promise<void> {
 }
 
 /**
- * Checks that the ingress passes on the services' own responses to large heads, uploads and invalid request
- * targets.
+ * Checks that the ingress passes on the services' own responses to large request heads, uploads and invalid
+ * request targets.
  */
 export async function passesLimitsOn(at: Installation): Promise<void> {
   const { port } = new URL(at.accountingGateway)

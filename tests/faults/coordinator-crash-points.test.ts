@@ -67,14 +67,14 @@ const crashPoints: readonly CrashPoint[] = [
     ...untouched,
   },
   {
-    name: 'if a coordinator is killed between a publish and its confirm, the message may be published twice, but the step runs once',
+    name: 'if a coordinator is killed between publishing a message and receiving its confirm, the message may be published twice, but the step runs once',
     failpoint: 'publishing',
     row: queued,
     messages: null,
     ...untouched,
   },
   {
-    name: 'if a coordinator is killed after a confirm and the broker loses the confirmed message, the sweeper publishes it again',
+    name: 'if a coordinator is killed after a message was confirmed and the broker loses this message, the sweeper publishes the message again',
     failpoint: 'published',
     row: recorded,
     messages: bothMessages,
@@ -89,7 +89,7 @@ const crashPoints: readonly CrashPoint[] = [
     ...untouched,
   },
   {
-    name: 'if a coordinator is killed between claiming a step and its call, the attempt counts, and the call is sent once',
+    name: 'if a coordinator is killed between claiming a step and sending its call, the attempt is counted, and the call is sent once',
     failpoint: 'claimed',
     row: claimed,
     messages: orderMessage,
@@ -104,7 +104,7 @@ const crashPoints: readonly CrashPoint[] = [
     ...inCall,
   },
   {
-    name: 'if a coordinator is killed between a response and its commit, the call is repeated with the same idempotency key',
+    name: 'if a coordinator is killed between receiving a response and committing the outcome, the call is repeated with the same idempotency key',
     failpoint: 'answered',
     row: claimed,
     messages: orderMessage,

@@ -56,7 +56,7 @@ describe.runIf(isFaultRun)('transactions that call the API of a company', () => 
     REMOTE_PULL_SECONDS: '2',
   })
 
-  it('a thousand transactions that wait for a company resume with few messages each when the company is reconnected', async ({
+  it('when a company is reconnected, a thousand transactions that waited for it resume, with fewer than six messages each on average', async ({
     annotate,
   }) => {
     await using target = await startStepTarget()

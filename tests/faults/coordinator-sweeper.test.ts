@@ -19,7 +19,7 @@ describe.runIf(isFaultRun)(
   'the sweeper, with stuck rows and a worker that is killed repeatedly',
   () => {
     it(
-      'the sweeper publishes fewer than two messages for each step while workers are killed',
+      'fewer than two messages are published per step on average while the sweeper resumes stuck rows and workers are killed',
       { timeout: 600_000 },
       async ({ annotate }) => {
         await using target = await startStepTarget()

@@ -57,7 +57,7 @@ describe('a Redis failover at a provider that accepts each refresh token once', 
       realms.map((realm) =>
         eventually(
           async () => expect(await service.refresh(realm, {})).toMatchObject({ status: 200 }),
-          // The lease of the killed process may have to expire first.
+          // Before a refresh succeeds, the lease of the killed process may have to expire.
           { seconds: 60, everyMs: 500 },
         ),
       ),
@@ -71,7 +71,7 @@ describe('a Redis failover at a provider that accepts each refresh token once', 
 })
 
 describe('a token-service that is stopped while Redis is unresponsive', () => {
-  it('a token-service that is stopped without Redis writes its new token pair to RESCUE_DIR, and the next process stores the pair', async () => {
+  it('a token-service that is stopped while Redis is unresponsive writes its new token pair to RESCUE_DIR, and the next process stores the pair', async () => {
     await using own = new AsyncDisposableStack()
     const folder = own.adopt(await mkdtemp(join(tmpdir(), 'rescue-')), (path) =>
       rm(path, { recursive: true }),

@@ -61,7 +61,7 @@ interface Outcome {
   readonly events: readonly string[]
 }
 
-describe.each(personalities)('a refresh at the provider %s without Redis', (personality) => {
+describe.each(personalities)('a refresh without Redis at the provider %s', (personality) => {
   const outcomes = new Map<string, Outcome>()
   let broker: ChannelModel
 

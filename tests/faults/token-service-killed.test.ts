@@ -1,7 +1,7 @@
 /**
  * Kills a token-service with SIGKILL at every failpoint of the refresh protocol, for every way in which a provider
- * rotates refresh tokens. All processes are real. Each rotation has its own provider, its own names, and one
- * company per failpoint. The four rotations are tested concurrently, each with two processes.
+ * rotates refresh tokens. All processes are real. Each rotation has its own provider, its own prefixes in Redis
+ * and RabbitMQ, and one company per failpoint. The four rotations are tested concurrently, each with two processes.
  *
  * Every killed refresh happens a day after the previous refresh of the company, so that a provider that rotates
  * daily rotates during the killed refresh. There are two failpoints after the provider has rotated: `during the

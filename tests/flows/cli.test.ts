@@ -45,7 +45,7 @@ describe('the CLI with two installations', () => {
     return { code, lines: parseJsonLines(stdout) }
   }
 
-  it('the CLI prints the address that connects a company, and lists the connected companies', async () => {
+  it('the CLI prints the URL at which a user can connect a company, and lists the connected companies', async () => {
     const { code, stdout } = await cli(source, 'credentials', 'connect', '--realm', '1')
     expect([code, stdout]).toEqual([
       0,

@@ -85,7 +85,10 @@ export async function fuzz(
 async function withinDeadline(work: Promise<void>): Promise<void> {
   const { promise, reject } = Promise.withResolvers<never>()
   const timer = setTimeout(
-    () => reject(new Error(`not finished after ${INPUT_DEADLINE_MS / 1_000} s`)),
+    () =>
+      reject(
+        new Error(`the check of the input did not finish within ${INPUT_DEADLINE_MS / 1_000} s`),
+      ),
     INPUT_DEADLINE_MS,
   )
   try {

@@ -98,12 +98,12 @@ async function closedBy(name: ServiceName, reason: string): Promise<number> {
 const PROBE = 'GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n'
 const WITHOUT_KEY = 'GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n'
 
-describe.each(KEYED)('connections without a key to %s', (name) => {
+describe.each(KEYED)('clients without a key, on %s', (name) => {
   it.each([
     ['a health probe', PROBE, 'HTTP/1.1 200 '],
     ['an unauthorized request', WITHOUT_KEY, 'HTTP/1.1 401 '],
   ])(
-    'a service closes an unauthorized connection after its response to %s',
+    'a service closes the connection of a client without a key after its response to %s',
     async (_, text, status) => {
       const connections = await hold(name, 100, text)
       await eventually(() => expect(openOnes(connections)).toEqual([]))

@@ -82,7 +82,7 @@ describe('token-service after a program without the encryption keys has changed 
     },
   )
 
-  it('token-service shows no text of a fault that another program has written to Redis', async () => {
+  it('token-service does not show the message and the remedy of a fault that another program has written to Redis', async () => {
     const Fault = JSON.stringify({
       Code: 'provider_unavailable',
       Message: 'call 0900-1234 now',

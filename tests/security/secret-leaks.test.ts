@@ -555,7 +555,7 @@ describe('the search for leaked secrets in a running system', () => {
     ).toEqual([])
   })
 
-  describe('a control with planted secrets', () => {
+  describe('a control: the search for leaked secrets in data with planted secrets', () => {
     const planted: { readonly place: string; readonly secret: KnownSecret }[] = []
     const plant = (place: string): string => {
       const value = random('planted')

@@ -62,7 +62,7 @@ it.each([
   ['coordinator', '/nowhere'],
   ['accounting-gateway', `/v3/company/${REALM}/companyinfo/1`],
   ['demo-api', '/queue'],
-] as const)('a request without a key to %s %s does not continue a trace', async (name, path) => {
+] as const)('a request to %s %s without a key does not continue a trace', async (name, path) => {
   const stranger = sampledTrace()
   const caller = sampledTrace()
   const response = await fetch(system.url(name) + path, {

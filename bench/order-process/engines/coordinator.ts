@@ -21,7 +21,7 @@ export const start: StartEngine = async (settings) => {
 
   const client = createJsonClient(settings.concurrency, authorization(settings))
   async function isDone(): Promise<boolean> {
-    // The query looks for one unfinished row in the order of an index. Counting all unfinished rows would add
+    // The query looks for a single unfinished row in index order. Counting all unfinished rows would add
     // measurable work.
     const { rowCount } = await database.query(
       `select from "Order_Header" where "Status" in ('Queued', 'Running', 'Retrying', 'Waiting')

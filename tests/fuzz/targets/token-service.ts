@@ -52,7 +52,8 @@ async function startCustody() {
     processes: [started],
     async send(input: Buffer): Promise<void> {
       for (const { status, body } of await exchange(port, input, { quietMs: 100 }))
-        if (status === 500) throw new Error(`responded with 500: ${body.slice(0, 500)}`)
+        if (status === 500)
+          throw new Error(`token-service responded with 500: ${body.slice(0, 500)}`)
     },
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   }
@@ -97,7 +98,7 @@ export async function callbacks(): Promise<Target> {
       if ((await custody.call('/credentials/ACC-1/token')) !== token)
         throw new Error('a mutated callback changed the credential')
       const stored = await credentialsOf(custody)
-      if (stored !== 'ACC-1/1') throw new Error(`the store contains ${stored}`)
+      if (stored !== 'ACC-1/1') throw new Error(`unexpected stored credentials: ${stored}`)
     },
     [Symbol.asyncDispose]: () => custody[Symbol.asyncDispose](),
   }
@@ -129,7 +130,7 @@ export async function imports(): Promise<Target> {
     check: (input) => custody.send(input),
     async checkAll() {
       const stored = await credentialsOf(custody)
-      if (!/^ACC-1\/\d+$/.test(stored)) throw new Error(`the store contains ${stored}`)
+      if (!/^ACC-1\/\d+$/.test(stored)) throw new Error(`unexpected stored credentials: ${stored}`)
       const now = JSON.parse(await custody.call('/credentials/ACC-1/token')) as {
         readonly Authenticator: string
       }

@@ -48,7 +48,7 @@ export async function startRedisPair(): Promise<RedisPair> {
   await replica.replicaof(hostname, Number(port))
   await eventually(async () => {
     if (!(await replica.info('replication')).includes('master_link_status:up'))
-      throw new Error('the replica is not connected')
+      throw new Error('the replica is not connected to its primary')
   })
   const running = opened.move()
   return {
