@@ -250,7 +250,7 @@ describe('the bootstrap while its program runs', () => {
     },
   )
 
-  it('the bootstrap stops its program after npm, which started the bootstrap, has exited without forwarding SIGTERM', async () => {
+  it('if npm exits without forwarding SIGTERM, the bootstrap that it started stops the program', async () => {
     await bootstrap('app/entry.mjs')
     const command = `"${process.execPath}" scripts/bootstrap.mjs app/entry.mjs wait; true`
     const shell = track(
@@ -320,7 +320,7 @@ interface Result {
   readonly code: number | null
   readonly out: string
   readonly err: string
-  /** What the started entry printed about itself; undefined if the entry was not started. */
+  /** What the started program printed about itself; undefined if the program was not started. */
   readonly started: readonly string[] | undefined
   readonly cwd: string | undefined
   readonly bundled: boolean | undefined

@@ -155,7 +155,7 @@ describe('the search for leaked secrets in a running system', () => {
     processes.push({ name, process: started })
     return started
   }
-  /** Records a response for the search, except for the secrets that the response is meant to issue. */
+  /** Records a response, to be searched for leaked secrets later, without the secrets that it is meant to issue. */
   async function record(what: string, response: Response, issued: readonly string[] = []) {
     const text = await response.text()
     const head = [...response.headers].map((header) => header.join(': ')).join('\n')

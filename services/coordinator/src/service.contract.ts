@@ -605,7 +605,7 @@ export function coordinatorContract(
         let isAway = true
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },
-          // With an interval of a minute, only the failed call can trigger the probe.
+          // The probe interval is a minute, so during this test only the failed call can trigger the probe.
           timing: { onlineIntervalMs: 60_000, offlineIntervalMs: 30, confirmMs: 10, rampMs: 10 },
         })
         host.target.on('/order', async (request) => {
@@ -720,8 +720,8 @@ export function coordinatorContract(
       first.stop()
       const missed = await watchEvents(host, id, { lastId: first.ids[1] })
       await until(() => missed.seen.some(({ Status }) => Status === 'Completed'))
-      // The stream repeats the events of the second before the Last-Event-ID, because another replica may have
-      // sent those events in another order.
+      // The stream repeats the events of the last 1,000 ms before the event of Last-Event-ID, because another replica
+      // may have sent those events in another order.
       expect(missed.ids.filter((eventId) => eventId !== first.ids[0])).toEqual(first.ids.slice(2))
       const others = await watchEvents(host, id, {
         lastId: first.ids[1],

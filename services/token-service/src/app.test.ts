@@ -669,7 +669,7 @@ describe('the credential routes', () => {
     expect(seen).toEqual(['ACC-1', 'ACC-2', 'ACC-3', 'ACC-4', 'ACC-5'])
   })
 
-  it('an access token is issued as the contract AccessTokenView, with Cache-Control: no-store', async () => {
+  it('the response that issues an access token conforms to AccessTokenView and has Cache-Control: no-store', async () => {
     await service.connect('1')
     const answer = await service.call('/credentials/ACC-1/token')
     expect([answer.status, answer.headers.get('Cache-Control')]).toEqual([200, 'no-store'])

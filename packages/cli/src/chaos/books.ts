@@ -5,7 +5,7 @@ import { type Client, isGone } from './client.ts'
 import type { Books } from './verdict.ts'
 
 export interface Promised {
-  /** The numbers of accepted orders. */
+  /** The order numbers of the accepted orders. */
   readonly orders: readonly string[]
   readonly companies: readonly string[]
 }

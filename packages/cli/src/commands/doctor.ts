@@ -225,7 +225,7 @@ function subjectsOf(only: string | undefined): readonly Subject[] {
   return subjects.filter((subject) => names.includes(subject))
 }
 
-/** Returns the function that examines a subject. The check is skipped if the setting `variable` is missing. */
+/** Returns the function that checks one backend or service. The check is skipped if the setting `variable` is missing. */
 const given =
   <T>(
     value: T | undefined,

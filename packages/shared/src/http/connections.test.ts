@@ -56,7 +56,7 @@ describe('accepting a connection at the connection limit', () => {
     expect(openOnes(sockets)).toEqual([true, true, false, true])
   })
 
-  it('at the connection limit, a new connection replaces the authenticated one that has been idle longest if all others have requests in flight', () => {
+  it('at the connection limit, if no unauthenticated connection is open, a new connection replaces the authenticated one that has been idle longest', () => {
     const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
     begin(sockets[0] as Socket)
     wait(1_000)

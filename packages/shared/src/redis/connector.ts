@@ -4,7 +4,7 @@ import { AbstractConnector, type RedisOptions } from 'ioredis'
 import type { Server } from '../process/server-list.ts'
 import type { TlsFiles } from '../tls/tls-files.ts'
 
-/** The options of a client whose replies have the default form. */
+/** The options of a Redis client that does not convert replies. */
 export type ClientOptions = Omit<RedisOptions, 'replyMapping'>
 
 /** The reply to INFO, by field. It is empty if the user may not run INFO. */

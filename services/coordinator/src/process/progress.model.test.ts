@@ -85,7 +85,7 @@ const anything: fc.Arbitrary<Happening> = fc.oneof(
   },
   {
     weight: 8,
-    // An empty name stands for the step that is due, so that most claims name the right step.
+    // An empty step name stands for the step that is due. A random name would hardly ever be that of the due step.
     arbitrary: fc.record({
       do: fc.constant('claim'),
       run: recent,

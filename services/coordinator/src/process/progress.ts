@@ -9,7 +9,7 @@ import { WAITING_RECHECK_MS } from '../transaction/transaction-source.ts'
 import { type RetryPolicy, retryDelayMs } from './retry-policy.ts'
 import type { Json } from './json-normalization.ts'
 
-/** The response of a target, as it is stored with the item. */
+/** The response of the service that a step called, as it is stored with the result of the step. */
 export interface Response {
   readonly status: number
   readonly body: string
@@ -233,7 +233,7 @@ const failed = (
 })
 
 /**
- * Returns the status of a run after an attempt that is not charged. The status depends on whether the due step was
+ * Returns the status of a run after an attempt that does not count towards the maximum number of attempts. The status depends on whether the due step was
  * attempted before.
  */
 function dueStatus(stepName: string, attempt: number, steps: readonly string[]): HeaderStatus {

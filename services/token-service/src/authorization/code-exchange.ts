@@ -160,7 +160,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
   ): Promise<ExchangeResult> {
     if (outcome.kind !== 'granted') return { kind: 'failed', ...failureOf(outcome) }
     const { tokens } = outcome
-    // The realm in the id token decides, because the user of the browser can change the realm in the callback (E4).
+    // The realm is taken from the id token, because the user of the browser can change the one in the callback (E4).
     if (tokens.realm !== null && tokens.realm !== realm) {
       const detail = 'the provider issued tokens of another company than the callback names'
       return { kind: 'failed', code: 'realm_mismatch', detail }

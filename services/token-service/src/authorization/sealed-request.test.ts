@@ -71,7 +71,7 @@ describe('a sealed authorization request', () => {
       expect(seal.open(other), other).toBeNull()
   })
 
-  it('a state that was encrypted with a key of CREDENTIAL_KEYS instead of the key derived from it is rejected', () => {
+  it('an OAuth state is rejected if it was encrypted with a key of CREDENTIAL_KEYS itself instead of the derived key', () => {
     const keys = ring(fresh)
     const place = { name: 'authorization', field: 'state', version: 1 }
     const text = JSON.stringify([smallest.expiresAt, 'n', null, null, null, null])

@@ -180,7 +180,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'faulted 1', 'refreshed 2'])
     })
 
-    it('the credential store executes a repeated commit only once, and returns committed again', async () => {
+    it('the credential store executes a repeated commit only once, and returns `committed` both times', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.commit(lease, grantOf('ACC-1', 'two'), START, auditContextOf('refreshed'))

@@ -26,7 +26,8 @@ const time = z.number().min(0).max(253_402_300_799_999)
 export const ExportedCredential = z.object({
   name: CredentialName,
   environment: z.string(),
-  // Later versions count up from this version and must remain exact integers in Redis and in JSON.
+  // The version of the credential. Each later token pair increments it, and it must stay an exact integer in Redis and
+  // in JSON.
   version: z
     .int()
     .positive()

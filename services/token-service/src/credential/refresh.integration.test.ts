@@ -685,7 +685,7 @@ describe('a grant that has ended (I9)', () => {
 })
 
 describe('a provider that rejects the client credentials', () => {
-  it('rejected client credentials cause no fault in any realm and no request for a second realm until a client secret is accepted', async () => {
+  it('after the provider rejects the client credentials, no realm gets a fault, and no other realm sends a request until a client secret is accepted', async () => {
     const service = await start()
     for (const realm of ['1', '2', '3']) await service.connect(realm)
     provider.knobs.secrets = ['rotated at the provider']

@@ -210,7 +210,7 @@ const REPORTED_OUTCOMES = {
   dropped: 'rotation_dropped',
 } as const satisfies Record<string, RefreshReport['outcome']>
 
-/** Longer than any delay before a rejected refresh token is tried again. */
+/** The limit for `nextTryAt` of a rejected grant; longer than any delay before its refresh token is sent again. */
 const MAX_REJECTED_RETRY_DELAY_MS = 48 * 3_600_000
 
 /** Returns the result if the stored fault or `nextTryAt` forbids a refresh now; `null` if a refresh may start. */

@@ -139,8 +139,8 @@ export function createTransfers(deps: TransferDeps): Transfers {
   return {
     async exportCredentials(names, sealedWith, who) {
       const wanted = [...new Set(names)]
-      // All names are checked before the first credential is marked, because a marked credential is no longer
-      // refreshed here.
+      // All names are checked before the first credential is marked as exported, because this installation no longer
+      // refreshes a credential that is marked so.
       for (const name of wanted) if ((await store.get(name)) === null) throw notFound(name)
       const exported: ExportedCredential[] = []
       try {

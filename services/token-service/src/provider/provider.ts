@@ -83,5 +83,5 @@ export type TokenOutcome =
 
 export type ExchangeOutcome =
   | TokenOutcome
-  /** The id token is invalid in `member`. The tokens may belong to another company, so they are not stored. */
+  /** The claim `member` of the id token is invalid. The tokens may belong to another company, so they are not stored. */
   | ({ readonly kind: 'invalid_id_token'; readonly member: string } & ProviderResponse)

@@ -241,7 +241,7 @@ describe('concurrent code exchanges of browsers', () => {
     expect(provider.mostAtOnce).toBeLessThanOrEqual(9)
   })
 
-  it('the code of a browser is sent only once, even if the provider gives no usable response', async () => {
+  it('the authorization code in the callback of a browser is sent to the provider only once, even if the provider gives no usable response', async () => {
     provider.script({ status: 500, body: 'x' })
     expect((await callBackFor(await startInBrowser())).status).toBe(502)
     expect(exchanges()).toHaveLength(1)

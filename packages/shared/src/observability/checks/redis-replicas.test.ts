@@ -42,7 +42,7 @@ describe('checking the replicas of a Redis primary', () => {
     })
   })
 
-  it('the check of Redis replicas requires min-replicas-to-write replicas if this is more than REDIS_REPLICAS', () => {
+  it('the check of Redis replicas requires the greater of min-replicas-to-write and REDIS_REPLICAS', () => {
     expect(check(info([0]), { required: 1, minToWrite: 2 })).toMatchObject({
       verdict: 'problem',
       found: '1 connected; 2 needed',
