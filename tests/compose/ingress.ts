@@ -155,7 +155,8 @@ async function replicasUsed(stack: Stack, requests: number): Promise<ReadonlySet
   const ids = await request401s(stack, (sent) => sent < requests)
   const log = await stack.compose(['logs', '--no-color', 'coordinator'])
   const mine = log.split('\n').filter((line) => ids.some((id) => line.includes(id)))
-  return new Set(mine.map((line) => line.split('|')[0] ?? ''))
+  // Compose sometimes writes the control sequence "erase line" before the name of the container.
+  return new Set(mine.map((line) => /coordinator-\d+/.exec(line)?.[0] ?? line))
 }
 
 /**
