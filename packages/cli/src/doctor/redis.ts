@@ -15,7 +15,7 @@ import {
 import { nameOf, type Server } from '@integration-host/shared/process/server-list'
 import { parseRedisUrl, type RedisAddress } from '@integration-host/shared/redis/address'
 import { redisReason } from '@integration-host/shared/redis/reason'
-import { kindProblems } from '@integration-host/shared/redis/server-check'
+import { kindProblems, parseInfo } from '@integration-host/shared/redis/server-check'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { TlsFiles } from '@integration-host/shared/tls/tls-files'
 import { DeadlinePassed, reached, unreachable } from './reach.ts'
@@ -104,7 +104,8 @@ async function examineServer(
   try {
     await redis.connect()
     const info = await redis.info()
-    const kinds = kindProblems(Object.fromEntries(parseInfo(info)))
+    const fields = parseInfo(info)
+    const kinds = kindProblems(fields)
     if (kinds.length > 0) return { isPrimary: false, results: [reached(host), ...kinds] }
     const requestedAt = Date.now()
     const [seconds, micros] = await redis.time()
@@ -123,7 +124,7 @@ async function examineServer(
       maxLagSeconds: Number((await setting('min-replicas-max-lag')) ?? DEFAULT_MAX_LAG_SECONDS),
     }
     const replayer = (await redis.call('ACL', 'GETUSER', 'default').catch(() => [])) as unknown[]
-    const isPrimary = parseInfo(info).get('role') === 'master'
+    const isPrimary = fields['role'] === 'master'
     const sentinel = downAfterMs === null ? null : checkSentinelDownAfter(replication, downAfterMs)
     return {
       isPrimary,
@@ -152,7 +153,7 @@ async function examineServer(
 export function checkServer(text: string, appendfsync: string | undefined): readonly CheckResult[] {
   const info = parseInfo(text)
   return [
-    checkVersion('redis', info.get('redis_version') ?? 'unknown'),
+    checkVersion('redis', info['redis_version'] ?? 'unknown'),
     ...roleOf(info),
     ...memoryOf(info),
     ...persistenceOf(info, appendfsync),
@@ -189,14 +190,14 @@ export function checkDefaultUser(replayer: readonly unknown[]): readonly CheckRe
 }
 
 function roleOf(info: Info): CheckResult[] {
-  const role = info.get('role') ?? 'unknown'
+  const role = info['role'] ?? 'unknown'
   return role === 'master'
     ? []
     : [problem('role', role, 'Point REDIS_URL at the primary: writes to a replica are rejected.')]
 }
 
 function memoryOf(info: Info): CheckResult[] {
-  const policy = info.get('maxmemory_policy') ?? 'unknown'
+  const policy = info['maxmemory_policy'] ?? 'unknown'
   const eviction =
     policy === 'noeviction'
       ? ok('maxmemory-policy', policy)
@@ -205,8 +206,8 @@ function memoryOf(info: Info): CheckResult[] {
           policy,
           'Set maxmemory-policy noeviction: an evicted credential is a company that must connect again.',
         )
-  const used = Number(info.get('used_memory'))
-  const limit = Number(info.get('maxmemory'))
+  const used = Number(info['used_memory'])
+  const limit = Number(info['maxmemory'])
   const isNearlyFull = limit > 0 && used > limit * 0.9
   return [
     eviction,
@@ -223,7 +224,7 @@ function memoryOf(info: Info): CheckResult[] {
 }
 
 function persistenceOf(info: Info, appendfsync: string | undefined): CheckResult[] {
-  if (info.get('aof_enabled') !== '1')
+  if (info['aof_enabled'] !== '1')
     return [
       problem(
         'appendonly',
@@ -231,7 +232,7 @@ function persistenceOf(info: Info, appendfsync: string | undefined): CheckResult
         'Set appendonly yes: after a restart refreshed tokens are lost, and the previous ones are invalid.',
       ),
     ]
-  const isWritten = info.get('aof_last_write_status') !== 'err'
+  const isWritten = info['aof_last_write_status'] !== 'err'
   return [
     isWritten
       ? ok('appendonly', 'yes')
@@ -252,12 +253,4 @@ function persistenceOf(info: Info, appendfsync: string | undefined): CheckResult
   ]
 }
 
-type Info = ReadonlyMap<string, string>
-
-const parseInfo = (text: string): Info =>
-  new Map(
-    text.split(/\r?\n/).flatMap((line) => {
-      const at = line.indexOf(':')
-      return at > 0 ? [[line.slice(0, at), line.slice(at + 1)] as const] : []
-    }),
-  )
+type Info = ReturnType<typeof parseInfo>

@@ -74,7 +74,8 @@ export function kindProblems(info: ServerInfo): readonly CheckResult[] {
     : []
 }
 
-const parseInfo = (text: string): ServerInfo =>
+/** Returns the fields of a reply to INFO. */
+export const parseInfo = (text: string): ServerInfo =>
   Object.fromEntries(
     text.split(/\r?\n/).flatMap((line) => {
       const at = line.indexOf(':')

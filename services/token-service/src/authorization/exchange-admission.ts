@@ -6,7 +6,7 @@
  * Holders of a service key have separate permits, so that callers without a key cannot delay the holders of a key.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
-import { createSemaphore, type QueueLimits } from '../credential/semaphore.ts'
+import { createSemaphore, type QueueLimits } from '@integration-host/shared/process/semaphore'
 
 /** The kind of caller that causes an exchange: a holder of a service key, or a browser without one. */
 export type ExchangeCaller = 'browser' | 'key'

@@ -37,6 +37,7 @@
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import { backoffMs } from '@integration-host/shared/process/backoff'
+import { createSemaphore } from '@integration-host/shared/process/semaphore'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { Provider, ProviderResponse, TokenSet } from '../provider/provider.ts'
 import {
@@ -63,7 +64,6 @@ import {
   settlementOf,
 } from './refresh-failure.ts'
 import type { KeptPair } from './restoration.ts'
-import { createSemaphore } from './semaphore.ts'
 
 /** The state of the credential that the caller of a refresh needs. */
 export type RefreshGoal =

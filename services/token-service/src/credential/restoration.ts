@@ -12,10 +12,10 @@
  */
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import { backoffMs } from '@integration-host/shared/process/backoff'
+import { createSemaphore } from '@integration-host/shared/process/semaphore'
 import type { Credential, Grant } from './credential.ts'
 import { type CredentialStore, type Lease, VersionConflict } from './credential-store.ts'
 import type { AuditContext } from './outbox.ts'
-import { createSemaphore } from './semaphore.ts'
 
 /** A token pair with everything that is needed to commit it again. */
 export interface KeptPair {

@@ -24,10 +24,10 @@ import {
   createServerSockets,
   type ServerSockets,
 } from '@integration-host/shared/postgres/server-sockets'
+import { createSemaphore } from '@integration-host/shared/process/semaphore'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import postgres from 'postgres'
 import { createClient } from './client.ts'
-import { createLimit } from './limit.ts'
 import { migrate } from './migrate.ts'
 import { type MonitorDeps, startMonitor } from './monitor.ts'
 import { checkPooling } from './pooling.ts'
@@ -162,7 +162,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
    * sent after another one. The limit is one below the number of connections, so that the check of the pool always
    * finds a free connection.
    */
-  const unpipelined = createLimit(CONNECTIONS - 1)
+  const unpipelined = createSemaphore(CONNECTIONS - 1)
 
   // This timeout also covers the time that a statement waits for a free connection, which the driver does not limit.
   const within = <Result>(work: Promise<Result>): Promise<Result> =>
@@ -194,7 +194,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
       if (!isMigrated || monitor.isBlocked) throw unavailable()
       for (let tries = 1; ; tries += 1) {
         try {
-          return await within(isPooled ? unpipelined(() => work(sql)) : work(sql))
+          return await within(isPooled ? unpipelined.run(() => work(sql)) : work(sql))
         } catch (error) {
           const { code, routine } = error as { code?: unknown; routine?: unknown }
           // The server rolled the database transaction back because of a conflict with another one, so none of its
