@@ -1,3 +1,4 @@
+import { keyFile } from '@integration-host/shared/access/key-file'
 import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
   type Environment,
@@ -17,6 +18,7 @@ import { z } from 'zod'
 const shape = {
   ...listenSettings(7218),
   SERVICE_API_KEY: serviceKeys(),
+  SERVICE_KEYS_FILE: keyFile().optional(),
   TOKEN_SERVICE_URL: httpUrl().default('http://127.0.0.1:7217'),
   /**
    * Base URL of the accounting API. This setting takes precedence over `accounting_url` of the discovery document and

@@ -10,8 +10,9 @@ import { connectionState, trackRequest } from '@integration-host/shared/http/con
 import type { NodeListener } from '@integration-host/shared/http/http-server'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { problemOf } from '@integration-host/shared/http/problem'
-import type { Secret } from '@integration-host/shared/secrets/secret'
-import { isAuthorized } from '@integration-host/shared/http/service-app'
+import { type AccessKeys, unauthorized } from '@integration-host/shared/access/access-keys'
+import type { Caller } from '@integration-host/shared/access/caller'
+import type { Scope } from '@integration-host/shared/access/scope'
 import { serveTraced, tracing } from '@integration-host/shared/observability/telemetry'
 import type { BodilessGet } from './fast-path/request-reader.ts'
 import type { GatewayMetrics } from './gateway-metrics.ts'
@@ -20,13 +21,13 @@ import type { CallResult, CompanyCall } from './proxy/company-call.ts'
 import { headerFault, transferCodingFault } from './proxy/headers.ts'
 import { ProxyCall, type ProxyCallDeps } from './proxy/proxy-call.ts'
 import { requestBody } from './proxy/request-body.ts'
-import { readTarget } from './proxy/target.ts'
+import { readTarget, scopeOf } from './proxy/target.ts'
 
 export interface ListenerDeps {
   /** Serves every request that is not forwarded to the accounting API. */
   readonly app: NodeListener
   readonly proxy: ProxyCallDeps
-  readonly keys: readonly Secret[]
+  readonly keys: AccessKeys
   readonly logger: Logger
   readonly metrics: GatewayMetrics
 }
@@ -124,11 +125,12 @@ export function createListener(deps: ListenerDeps): Listener {
       if (expectsContinue) response.writeContinue()
       return app(request, response)
     }
-    if (!isAuthorized(request.headers.authorization, keys)) {
-      const detail = 'present a service key as Authorization: Bearer …'
-      return reject(request, response, new IntegrationError('unauthorized', detail))
-    }
+    const caller = keys.identify(request.headers.authorization)
+    if (caller === null) return reject(request, response, unauthorized())
     connectionState(request.socket).isAuthenticated = true
+    const scope = scopeOf(request.method ?? '', target)
+    if (!caller.has(scope) || !caller.mayUseRealm(target.realm))
+      return reject(request, response, forbidden(caller, scope))
     if (isShuttingDown) {
       const error = new IntegrationError('shutting_down', 'the gateway is shutting down', {
         retryAfterSeconds: 1,
@@ -143,7 +145,9 @@ export function createListener(deps: ListenerDeps): Listener {
     const target = readTarget(request.url)
     if (target.kind !== 'company' || headerFault(request.rawHeaders) !== null) return false
     if (isShuttingDown) return false
-    if (!request.isAuthorized && !isAuthorized(request.authorization, keys)) return false
+    const caller = keys.identify(request.authorization)
+    if (caller === null || !caller.has('gateway:read') || !caller.mayUseRealm(target.realm))
+      return false
     start({ request, response, body: null, target, requestId: randomUUID() })
     return true
   }
@@ -224,6 +228,12 @@ function requestFault(request: IncomingMessage): IntegrationError | null {
       : headerFault(rawHeaders)
   if (reason !== null) return new IntegrationError('target_invalid', reason)
   return transferCodingFault(rawHeaders, httpVersion)
+}
+
+/** Returns the error for a caller without `scope`, or whose key may not use the realm. */
+function forbidden(caller: Caller, scope: Scope): IntegrationError {
+  const lacks = caller.has(scope) ? 'may not use this realm' : `lacks the scope ${scope}`
+  return new IntegrationError('forbidden', `the service key ${caller.keyId} ${lacks}`)
 }
 
 const rounded = (ms: number): number => Math.round(ms * 10) / 10

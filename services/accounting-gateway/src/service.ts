@@ -1,3 +1,4 @@
+import { openAccessKeys } from '@integration-host/shared/access/key-file'
 import type { Health } from '@integration-host/shared/observability/health'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
 import { isLoopback } from '@integration-host/shared/http/loopback'
@@ -71,7 +72,7 @@ export async function startAccountingGateway(
     byRealm: config.METRICS_BY_REALM,
     now: () => performance.now(),
   })
-  const keys = config.SERVICE_API_KEY
+  const { keys } = stack.use(openAccessKeys(config, { logger, health, metrics }))
   const listener = createListener({
     app: honoListener(createApp({ logger, health, metrics, keys })),
     proxy: {

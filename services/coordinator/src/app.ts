@@ -1,7 +1,7 @@
 import type { Health } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
-import type { Secret } from '@integration-host/shared/secrets/secret'
+import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
 import { MAX_BULK_BYTES } from './routes/contracts.ts'
 import { type EventRouteDeps, eventRoutes } from './routes/events.ts'
@@ -14,7 +14,7 @@ export interface AppDeps
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
-  readonly keys: readonly Secret[]
+  readonly keys: AccessKeys
 }
 
 export const createApp = (deps: AppDeps) =>

@@ -1,3 +1,4 @@
+import { keyFile } from '@integration-host/shared/access/key-file'
 import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
   type Environment,
@@ -43,6 +44,7 @@ const probes = () =>
 const Embedded = z.object({
   ...listenSettings(7219),
   SERVICE_API_KEY: serviceKeys(),
+  SERVICE_KEYS_FILE: keyFile().optional(),
   LOCAL_PULL_SECONDS: seconds(0.05, 3_600).default(15),
   REMOTE_PULL_SECONDS: seconds(0.05, 86_400).default(60),
   INTERNET_PROBES: probes().optional(),

@@ -1,4 +1,5 @@
 import { hostname } from 'node:os'
+import { openAccessKeys } from '@integration-host/shared/access/key-file'
 import type { Health } from '@integration-host/shared/observability/health'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
@@ -168,11 +169,12 @@ export async function startCoordinator(
     onCut: metrics.countCutStream,
   })
   metrics.watchStreams(() => streams.size)
+  const access = stack.use(openAccessKeys(config, { logger: log, health, metrics: serviceMetrics }))
   const app = createApp({
     logger: log,
     health,
     metrics: serviceMetrics,
-    keys: config.SERVICE_API_KEY,
+    keys: access.keys,
     operations,
     source,
     worker,

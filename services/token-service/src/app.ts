@@ -2,6 +2,7 @@ import type { Hono } from 'hono'
 import type { Health } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
+import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
 import { authorizationRoutes, type AuthorizationRoutesDeps } from './routes/authorization.ts'
 import { custodyRoutes, type CustodyRoutesDeps, MAX_IMPORT_BYTES } from './routes/custody.ts'
@@ -11,6 +12,7 @@ export interface AppDeps extends AuthorizationRoutesDeps, CredentialRoutesDeps, 
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
+  readonly keys: AccessKeys
 }
 
 /** Except for imports, a request body contains only a few identifiers. */
@@ -26,7 +28,7 @@ export const createApp = (deps: AppDeps): Hono =>
       metrics: deps.metrics,
       keys: deps.keys,
       // These paths need no service key, because browsers have none. POST /callback has the same path as the
-      // provider's redirect, so its handler checks the service key itself.
+      // provider's redirect, but requires a scope and therefore a key.
       openPaths: ['/callback', '/authorize', '/connected'],
       maxBodyBytes: MAX_BODY_BYTES,
       maxBodyBytesAt: { '/imports': MAX_IMPORT_BYTES },

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { keyFile } from '@integration-host/shared/access/key-file'
 import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
   type Environment,
@@ -72,6 +73,7 @@ const keyRing = () =>
 const settings = {
   ...listenSettings(7217),
   SERVICE_API_KEY: serviceKeys(),
+  SERVICE_KEYS_FILE: keyFile().optional(),
   PROVIDER_PROFILE: providerProfile(),
   DISCOVERY_URL: exactUrl(),
   CLIENT_ID: z.string().max(512, 'must have at most 512 characters'),

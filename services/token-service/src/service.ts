@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { hasCode } from '@integration-host/shared/errors'
+import { openAccessKeys } from '@integration-host/shared/access/key-file'
 import type { Health } from '@integration-host/shared/observability/health'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
 import { isLoopback } from '@integration-host/shared/http/loopback'
@@ -223,11 +224,12 @@ export async function startTokenService(
     sleep,
     notifyOutbox,
   }
+  const access = opened.use(openAccessKeys(config, { logger, health, metrics }))
   const app = createApp({
     logger,
     health,
     metrics,
-    keys: config.SERVICE_API_KEY,
+    keys: access.keys,
     authorization,
     exchanges,
     admission,

@@ -12,6 +12,7 @@ interface Operation {
     readonly required?: boolean
   }[]
   responses?: Readonly<Record<string, { readonly description?: string }>>
+  readonly 'x-scope'?: string
   security?: readonly Readonly<Record<string, readonly string[]>>[]
 }
 
@@ -51,15 +52,16 @@ export function documentRoutes(app: Hono, documentation: Documentation): void {
       },
     })
     for (const { path, method, operation } of operationsOf(document)) {
+      const hasKey = operation['x-scope'] !== undefined || needsKey(path)
       operation.responses = {
         ...(!('default' in (operation.responses ?? {})) && {
           500: error('an error of the service itself'),
         }),
         ...(method !== 'get' && { 413: error('the body is too large') }),
-        ...(needsKey(path) && { 401: error('no valid service key') }),
+        ...(hasKey && { 401: error('no valid service key') }),
         ...operation.responses,
       }
-      if (needsKey(path)) operation.security = [{ serviceKey: [] }]
+      if (hasKey) operation.security = [{ serviceKey: [] }]
     }
     return document
   }
@@ -150,6 +152,7 @@ const page = (
             html`<section>
               <h2><code>${method.toUpperCase()} ${path}</code></h2>
               <p>${operation.summary ?? ''} ${operation.description ?? ''}</p>
+              ${operation['x-scope'] && html`<p>Requires the scope <code>${operation['x-scope']}</code>.</p>`}
               <table>
                 ${(operation.parameters ?? []).map(
                   (parameter) =>

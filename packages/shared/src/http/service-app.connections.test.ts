@@ -3,6 +3,7 @@ import { afterEach, beforeEach, expect, it } from 'vitest'
 import { createHealth } from '../observability/health.ts'
 import { createLogger } from '../observability/logger.ts'
 import { createMetrics } from '../observability/metrics.ts'
+import { AccessKeys } from '../access/access-keys.ts'
 import { Secret } from '../secrets/secret.ts'
 import { honoListener, listen } from './http-server.ts'
 import { createServiceApp } from './service-app.ts'
@@ -19,7 +20,7 @@ afterEach(() => opened.disposeAsync())
  * Starts a service. Returns a client that sends all requests over one connection as long as the service keeps this
  * connection open.
  */
-async function start(keys: readonly Secret[] | null) {
+async function start(keys: AccessKeys | null) {
   const logger = createLogger('test', 'silent')
   const metrics = createMetrics('test')
   const app = createServiceApp(
@@ -45,7 +46,7 @@ async function start(keys: readonly Secret[] | null) {
 it.each(['/thing', '/health/live', '/nothing'])(
   'a service closes the connection after a request for %s without a service key',
   async (path) => {
-    const get = await start([new Secret(KEY)])
+    const get = await start(new AccessKeys([new Secret(KEY)]))
     expect(await get(path)).toMatchObject({ connection: 'close' })
     expect(await get(path, { Authorization: `Bearer ${KEY}x` })).toMatchObject({
       connection: 'close',
@@ -54,7 +55,7 @@ it.each(['/thing', '/health/live', '/nothing'])(
 )
 
 it('a service keeps a connection open after one authenticated request, also for later requests without a service key', async () => {
-  const get = await start([new Secret(KEY)])
+  const get = await start(new AccessKeys([new Secret(KEY)]))
   const kept = { connection: 'keep-alive', 'keep-alive': 'timeout=65' }
   expect(await get('/thing', { Authorization: `Bearer ${KEY}` })).toMatchObject(kept)
   expect(await get('/health/live')).toMatchObject({ status: 200, ...kept })
@@ -62,7 +63,7 @@ it('a service keeps a connection open after one authenticated request, also for 
 })
 
 it('a service keeps a connection open after a request with a valid service key for a path that requires no key', async () => {
-  const get = await start([new Secret(KEY)])
+  const get = await start(new AccessKeys([new Secret(KEY)]))
   expect(await get('/metrics', { Authorization: `Bearer ${KEY}` })).toMatchObject({
     connection: 'keep-alive',
   })

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
+import { AccessKeys } from '../access/access-keys.ts'
 import { IntegrationError } from '../errors.ts'
 import { createHealth } from '../observability/health.ts'
 import { createLogger } from '../observability/logger.ts'
@@ -22,7 +23,7 @@ function serve(lines?: string[]) {
           : createLogger('test', 'info', { write: (line: string) => void lines.push(line) }),
       health,
       metrics: createMetrics('test'),
-      keys: [new Secret('o'.repeat(32)), new Secret(KEY)],
+      keys: new AccessKeys([new Secret('o'.repeat(32)), new Secret(KEY)]),
       openPaths: ['/open'],
       maxBodyBytes: 100,
     },

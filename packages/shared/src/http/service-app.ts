@@ -3,15 +3,16 @@ import { matchedRoutes, routePath } from 'hono/route'
 import { secureHeaders } from 'hono/secure-headers'
 import { describeRoute, resolver, validator } from 'hono-openapi'
 import { z } from 'zod'
+import { type AccessKeys, unauthorized } from '../access/access-keys.ts'
 import { IntegrationError } from '../errors.ts'
 import { type Health, HealthReport } from '../observability/health.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Metrics } from '../observability/metrics.ts'
+import { identify } from './access.ts'
 import { type ConnectionState, connectionState, UNAUTHENTICATED_IDLE_MS } from './connections.ts'
 import { type Content, documentRoutes, PROBLEM_CONTENT } from './openapi.ts'
 import { notFoundHandler, problemResponse } from './problem.ts'
 import type { HttpBindings } from '@hono/node-server'
-import type { Secret } from '../secrets/secret.ts'
 import { serveTraced, tracing } from '../observability/telemetry.ts'
 
 export interface ServiceAppDeps {
@@ -22,7 +23,7 @@ export interface ServiceAppDeps {
   readonly health: Health
   readonly metrics: Metrics
   /** The keys that callers may present; `null` if no path requires a key. */
-  readonly keys: readonly Secret[] | null
+  readonly keys: AccessKeys | null
   /** Exact paths that require no key, in addition to the documentation, health and metrics. */
   readonly openPaths?: readonly string[]
   /**
@@ -74,7 +75,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
 
   const { keys, continuesTraces = () => false } = deps
   const callersTrace = (c: Context): Record<string, string> => {
-    const hasKey = keys !== null && isAuthorized(c.req.header('Authorization'), keys)
+    const hasKey = keys?.identify(c.req.header('Authorization'))
     return hasKey || continuesTraces(c.req.path) ? c.req.header() : {}
   }
 
@@ -116,7 +117,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     if (!c.res.headers.has('Cache-Control')) c.res.headers.set('Cache-Control', 'no-store')
   })
   const openPaths = new Set([...OPEN_PATHS, ...(deps.openPaths ?? [])])
-  if (deps.keys !== null) app.use(requireServiceKey(deps.keys, openPaths))
+  if (keys !== null) app.use(requireServiceKey(keys, openPaths))
   app.use(limitBody((path) => deps.maxBodyBytesAt?.[path] ?? deps.maxBodyBytes ?? 65_536))
 
   addRoutes(app)
@@ -234,19 +235,18 @@ const routeOf = (c: Context): string => (matchedRoutes(c).length > 0 ? routePath
 const hasBody = (method: string): boolean => method !== 'GET' && method !== 'HEAD'
 
 /**
- * Returns middleware that accepts a request if its bearer token (RFC 6750 §2.1) is one of `keys`, or if its path
- * requires no key.
+ * Returns middleware that accepts a request if its bearer token (RFC 6750 §2.1) is a valid key, or if its path requires
+ * no key. What a key may do is decided per route (see `needs`).
  */
-function requireServiceKey(
-  keys: readonly Secret[],
-  openPaths: ReadonlySet<string>,
-): MiddlewareHandler {
+function requireServiceKey(keys: AccessKeys, openPaths: ReadonlySet<string>): MiddlewareHandler {
   return async (c, next) => {
-    if (isAuthorized(c.req.header('Authorization'), keys)) {
+    const caller = identify(c, keys)
+    if (caller !== null) {
+      c.set('caller', caller)
       const connection = connectionOf(c)
       if (connection !== null) connection.isAuthenticated = true
     } else if (!openPaths.has(c.req.path)) {
-      throw new IntegrationError('unauthorized', 'present a service key as Authorization: Bearer …')
+      throw unauthorized()
     }
     await next()
   }
@@ -268,13 +268,6 @@ function limitKeepAlive(c: Context, hasKeys: boolean): void {
   if (hasKeys) c.res.headers.set('Connection', 'close')
   else if (bindingsOf(c).outgoing?.shouldKeepAlive === true)
     c.res.headers.set('Keep-Alive', `timeout=${UNAUTHENTICATED_IDLE_MS / 1_000}`)
-}
-
-/** Returns whether an `Authorization` header contains one of the keys. All keys are compared, each in constant time. */
-export function isAuthorized(header: string | undefined, keys: readonly Secret[]): boolean {
-  const presented = /^Bearer ([\x21-\x7e]{1,512})$/i.exec(header ?? '')?.[1]
-  if (presented === undefined) return false
-  return keys.map((key) => key.equals(presented)).includes(true)
 }
 
 /**

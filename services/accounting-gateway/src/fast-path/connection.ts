@@ -31,11 +31,6 @@ export class FastPathConnection {
   /** The response to the request in flight; `null` if no request is in flight. */
   #response: FastPathResponse | null = null
   /**
-   * The `Authorization` value of the last request that was accepted. The request reader compares the value of the next
-   * request with it.
-   */
-  #accepted: string | undefined
-  /**
    * Bytes that arrived while a request was in flight or while the socket's write buffer was full. They are parsed later
    * (I2).
    */
@@ -62,11 +57,10 @@ export class FastPathConnection {
       this.#socket.pause()
       return
     }
-    const request = this.#deps.reader.read(bytes, this.#accepted)
+    const request = this.#deps.reader.read(bytes)
     if (request === null) return this.#handOver(bytes)
     this.#response = new FastPathResponse(this.#socket, this)
     if (!this.#deps.serve(request, this.#response)) return this.#handOver(bytes)
-    this.#accepted = request.authorization
     this.#state.isAuthenticated = true
     this.#state.begin(null)
   }

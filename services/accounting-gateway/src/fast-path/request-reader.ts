@@ -20,17 +20,11 @@ export class BodilessGet implements CallerRequest {
   readonly url: string
   readonly rawHeaders: HeaderList
   readonly authorization: string | undefined
-  /**
-   * True if the previous request on this connection was accepted with the same `Authorization` value. The key need not
-   * be checked again then.
-   */
-  readonly isAuthorized: boolean
 
-  constructor({ target, headers }: Head, accepted: string | undefined) {
+  constructor({ target, headers }: Head) {
     this.url = target
     this.rawHeaders = headers
     this.authorization = headerValue(headers, 'authorization') ?? undefined
-    this.isAuthorized = this.authorization !== undefined && this.authorization === accepted
   }
 
   get headers(): IncomingHttpHeaders {
@@ -64,10 +58,9 @@ export class RequestReader implements MessageReceiver {
 
   /**
    * Parses the bytes of one read of the socket. Returns `null` unless the bytes are exactly one complete HTTP/1.1 GET
-   * request without a body and the request lets the connection stay open. `accepted` is the last `Authorization` value
-   * that was found valid on this connection.
+   * request without a body and the request lets the connection stay open.
    */
-  read(bytes: Buffer, accepted: string | undefined): BodilessGet | null {
+  read(bytes: Buffer): BodilessGet | null {
     if (bytes.length > MAX_HEAD_BYTES || !startsWithGet(bytes)) return null
     this.#head = null
     this.#isComplete = false
@@ -75,7 +68,7 @@ export class RequestReader implements MessageReceiver {
       this.#parser.reset()
       return null
     }
-    return new BodilessGet(this.#head, accepted)
+    return new BodilessGet(this.#head)
   }
 
   /**

@@ -22,6 +22,7 @@ const HOP_BY_HOP = [
 const REMOVED_FROM_REQUEST = new Set([
   ...HOP_BY_HOP,
   // The following headers are for the gateway and not for the accounting API.
+  'acting-for',
   'authorization',
   'cookie',
   'cookie2',

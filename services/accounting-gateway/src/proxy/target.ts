@@ -5,6 +5,7 @@
  * be sent with another company's request. Therefore a target that two parsers could read differently is rejected
  * instead of normalized.
  */
+import type { Scope } from '@integration-host/shared/access/scope'
 
 /** The target of a call for a company. `path` includes the query and is sent to the accounting API byte for byte. */
 export interface CompanyTarget {
@@ -70,3 +71,14 @@ export function upstreamBase(url: string): UpstreamBase {
 /** Returns whether `path` is Intuit's batch operation, which has a separate rate limit. */
 export const isBatch = (path: string): boolean =>
   /^\/v3\/company\/[^/]+\/batch\/?(?:\?|$)/i.test(path)
+
+const QUERY = /^\/v3\/company\/[^/]+\/query(?:\?|$)/
+
+/**
+ * Returns the scope that a call needs. A query only reads, also when it is sent as POST because it is long. A path in
+ * another spelling needs `gateway:write`, because the accounting API may take it for something else.
+ */
+export const scopeOf = (method: string, { path }: CompanyTarget): Scope =>
+  method === 'GET' || method === 'HEAD' || (method === 'POST' && QUERY.test(path))
+    ? 'gateway:read'
+    : 'gateway:write'

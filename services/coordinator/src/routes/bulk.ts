@@ -1,5 +1,6 @@
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
+import { callerOf, needs } from '@integration-host/shared/http/access'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
@@ -25,6 +26,7 @@ type Line =
 export function bulkRoutes({ operations }: { readonly operations: Operations }) {
   return new Hono().post(
     '/bulk',
+    needs('transactions:queue'),
     describeRoute({
       tags: ['transactions'],
       summary: `Queue up to ${MAX_BULK_LINES} transactions (application/x-ndjson or a JSON array)`,
@@ -44,7 +46,12 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
       const { process } = c.req.valid('param')
       operations.process(process)
       const type = c.req.header('Content-Type')?.split(';')[0]?.trim().toLowerCase()
-      const lines = linesOf(type, utf8Of(await c.req.arrayBuffer()))
+      const caller = callerOf(c)
+      const lines = linesOf(type, utf8Of(await c.req.arrayBuffer())).map((line): Line =>
+        'transaction' in line && !caller.mayUse(line.transaction.Realm)
+          ? { id: line.transaction.TransactionID, errors: ['Realm: the key may not use it'] }
+          : line,
+      )
       const good = lines.flatMap((line) => ('transaction' in line ? [line.transaction] : []))
       const queued = (await operations.queue(process, good)).values()
       const results = lines.map((line, index): BulkResponse['results'][number] => {

@@ -1,5 +1,6 @@
 import { rawResponse } from '@integration-host/shared/http/http-server'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { callerOf, needs } from '@integration-host/shared/http/access'
 import { problemResponses, textResponse, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
@@ -23,6 +24,7 @@ export interface EventRouteDeps {
 export function eventRoutes({ streams, operations }: EventRouteDeps) {
   return new Hono().get(
     '/',
+    needs('transactions:read'),
     describeRoute({
       tags: ['events'],
       summary:
@@ -40,6 +42,10 @@ export function eventRoutes({ streams, operations }: EventRouteDeps) {
     validate('query', EventsQuery),
     (c) => {
       const { process } = c.req.valid('query')
+      const caller = callerOf(c)
+      caller.requireEveryRealm() // events do not name the realm
+      if (process === undefined) caller.requireEveryProcess()
+      else caller.requireProcess(process)
       const options = {
         process: process === undefined ? null : operations.process(process).name,
         lastId: c.req.header('Last-Event-ID') ?? null,

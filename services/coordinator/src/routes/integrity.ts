@@ -1,4 +1,5 @@
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { callerOf, needs } from '@integration-host/shared/http/access'
 import { jsonResponse, problemResponses } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
@@ -35,6 +36,7 @@ export interface IntegrityRouteDeps {
 export function integrityRoutes({ source, queue, processes }: IntegrityRouteDeps) {
   return new Hono().get(
     '/',
+    needs('transactions:read'),
     describeRoute({
       tags: ['operations'],
       summary: 'Check runs, items and queue depths against one another',
@@ -48,6 +50,7 @@ export function integrityRoutes({ source, queue, processes }: IntegrityRouteDeps
     }),
     onlyKnownQuery(),
     async (c) => {
+      callerOf(c).requireEveryProcess()
       const definitions = [...processes.values()]
       const audit = await source.audit(definitions.map(({ name }) => name))
       const due = (process: string, step: string, isFirst: boolean): number =>

@@ -1,4 +1,5 @@
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { callerOf, needs } from '@integration-host/shared/http/access'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
@@ -49,6 +50,7 @@ export function processRoutes({ operations, source, worker, processes }: Process
   return new Hono()
     .get(
       '/',
+      needs('transactions:read'),
       describeRoute({
         tags,
         summary: 'The processes that are loaded',
@@ -60,11 +62,14 @@ export function processRoutes({ operations, source, worker, processes }: Process
       onlyKnownQuery(),
       async (c) => {
         const paused = await source.paused()
-        return c.json({ items: [...processes.values()].map((process) => view(process, paused)) })
+        const caller = callerOf(c)
+        const visible = [...processes.values()].filter(({ name }) => caller.mayUseProcess(name))
+        return c.json({ items: visible.map((process) => view(process, paused)) })
       },
     )
     .post(
       '/:process/pause',
+      needs('transactions:operate'),
       describeRoute({
         tags,
         summary: 'Pause a process; other replicas follow at their next remote pull',
@@ -75,6 +80,7 @@ export function processRoutes({ operations, source, worker, processes }: Process
     )
     .post(
       '/:process/resume',
+      needs('transactions:operate'),
       describeRoute({ tags, summary: 'Resume a process', responses }),
       validate('param', ProcessParam),
       async (c) => c.json(await setPaused(c.req.valid('param').process, false)),

@@ -1,8 +1,9 @@
 import { parseJson } from '@integration-host/shared/json'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { callerOf, needs } from '@integration-host/shared/http/access'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
-import { Hono, type MiddlewareHandler } from 'hono'
+import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
@@ -41,11 +42,20 @@ const Replay = z.strictObject({ fromStep: z.string().optional() })
 /** `/processes/{process}/transactions`: queue, list, read, replay, resume, cancel. */
 export function transactionRoutes(deps: TransactionRouteDeps) {
   const { operations, source } = deps
+  /** A key that is bound to realms may change only runs of its realms. The realm of a transaction never changes. */
+  const requireRealmOfRun = async (c: Context): Promise<void> => {
+    const caller = callerOf(c)
+    if (!caller.isBoundToRealms) return
+    const { process = '', id = '' } = c.req.param() as Readonly<Record<string, string>>
+    const found = await source.get(operations.process(process).name, id, null)
+    if (found !== null) caller.requireRealmOf(found.run)
+  }
   return new Hono()
     .route('/', bulkRoutes(deps))
     .use('*', limited)
     .post(
       '/',
+      needs('transactions:queue'),
       describeRoute({
         tags,
         summary: 'Queue a transaction; it is durable before the response',
@@ -67,7 +77,9 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       validate('param', ProcessParam),
       validate('json', Queueable),
       async (c) => {
-        const [result] = await operations.queue(c.req.valid('param').process, [c.req.valid('json')])
+        const transaction = c.req.valid('json')
+        callerOf(c).requireRealmOf(transaction)
+        const [result] = await operations.queue(c.req.valid('param').process, [transaction])
         if (result === undefined || result.outcome === 'conflict')
           throw new IntegrationError('transaction_conflict', 'the id exists with other data')
         return c.json(result.run, result.outcome === 'queued' ? 202 : 200)
@@ -75,6 +87,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
     )
     .get(
       '/',
+      needs('transactions:read'),
       describeRoute({
         tags,
         summary: 'Transactions, newest first; `since` is the time of the last change',
@@ -90,11 +103,14 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         const { name } = operations.process(c.req.valid('param').process)
         const { cursor: after, ...filter } = c.req.valid('query')
         const { runs, next } = await source.list(name, { ...filter, after })
-        return c.json({ items: runs, next_cursor: next === null ? null : cursorOf(next) })
+        const caller = callerOf(c)
+        const items = runs.filter(({ Realm }) => caller.mayUse(Realm))
+        return c.json({ items, next_cursor: next === null ? null : cursorOf(next) })
       },
     )
     .get(
       '/:id',
+      needs('transactions:read'),
       describeRoute({
         tags,
         summary: 'One run with its items and attempts; the latest unless `replay` names one',
@@ -112,6 +128,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         const found = await source.get(name, id, c.req.valid('query').replay ?? null)
         if (found === null)
           throw new IntegrationError('transaction_not_found', 'there is no such transaction')
+        callerOf(c).requireRealmOf(found.run)
         const position = (step: string): number => stepNames.indexOf(step)
         const items = found.items.toSorted((a, b) => position(a.StepName) - position(b.StepName))
         return c.json({ ...found.run, Items: items, Attempts: found.attempts })
@@ -119,6 +136,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
     )
     .post(
       '/:id/replays',
+      needs('transactions:operate'),
       describeRoute({
         tags,
         summary: 'Run it again with the same initial data, from `fromStep` if given',
@@ -131,11 +149,13 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       async (c) => {
         const { process, id } = c.req.valid('param')
         const { fromStep = null } = await optionalBody(c.req.raw)
+        await requireRealmOfRun(c)
         return c.json(await operations.replay(process, id, fromStep), 202)
       },
     )
     .post(
       '/:id/resume',
+      needs('transactions:operate'),
       describeRoute({
         tags,
         summary: 'Resume a failed or cancelled run: same ReplayID, same keys',
@@ -149,11 +169,13 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       async (c) => {
         const { process, id } = c.req.valid('param')
         const { replay = null } = c.req.valid('query')
+        await requireRealmOfRun(c)
         return c.json(await operations.resume(process, id, replay), 202)
       },
     )
     .post(
       '/:id/cancel',
+      needs('transactions:operate'),
       describeRoute({
         tags,
         summary: 'Cancel a run; a call in flight is aborted',
@@ -167,6 +189,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       async (c) => {
         const { process, id } = c.req.valid('param')
         const { replay = null } = c.req.valid('query')
+        await requireRealmOfRun(c)
         return c.json(await operations.cancel(process, id, replay))
       },
     )

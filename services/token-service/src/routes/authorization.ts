@@ -7,9 +7,8 @@ import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { CredentialName, Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { isLoopback } from '@integration-host/shared/http/loopback'
-import type { Secret } from '@integration-host/shared/secrets/secret'
+import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
 import {
-  isAuthorized,
   jsonResponse,
   problemResponses,
   textResponse,
@@ -25,7 +24,6 @@ import type { CodeExchanges } from '../authorization/code-exchange.ts'
 import type { ExchangeAdmission } from '../authorization/exchange-admission.ts'
 import { forBrowser, page } from './browser-page.ts'
 import { Code, readCallback, single } from './callback-parameters.ts'
-import { callerOf } from './caller.ts'
 import { requireJson } from './json-body.ts'
 
 const ReturnTo = z.string().min(1).max(MAX_RETURN_TO_LENGTH)
@@ -39,11 +37,6 @@ export interface AuthorizationRoutesDeps {
   readonly completeAuthorization: CompleteAuthorization
   readonly exchanges: Pick<CodeExchanges, 'exchange'>
   readonly admission: ExchangeAdmission
-  /**
-   * The service keys that `POST /callback` requires. The path itself requires no key, because browsers send GET
-   * requests to it without a key.
-   */
-  readonly keys: readonly Secret[]
   /** The setting `REDIRECT`: the URL of this service to which the provider redirects browsers. */
   readonly redirectUri: URL
 }
@@ -77,6 +70,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
   return new Hono()
     .post(
       '/authorizations',
+      needs('credentials:manage'),
       describeRoute({
         tags,
         summary: "Starts an authorization: where to send the operator's browser",
@@ -93,6 +87,9 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
       validate('json', StartBody),
       async (c) => {
         const { return_to = null, realm = null } = c.req.valid('json')
+        // Without a realm, any company can be connected.
+        if (realm === null) callerOf(c).requireEveryRealm()
+        else requireRealm(c, realm)
         const started = await authorization.start({ returnTo: return_to, realm, browser: null })
         const expires_at = new Date(started.expiresAt).toISOString()
         return c.json({ url: started.url, state: started.state, expires_at }, 201)
@@ -160,6 +157,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
     )
     .post(
       '/callback',
+      needs('credentials:manage'),
       describeRoute({
         tags,
         summary: 'Exchanges a code that another application received',
@@ -167,28 +165,19 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
           201: jsonResponse('the credential', CredentialView),
           ...problemResponses({
             400: 'bad RealmID or Code',
-            401: 'no valid key',
             415: 'not application/json',
             502: 'the code could not be exchanged',
             503: 'too many authorizations at the same time, or the store is not available; retry',
           }),
         },
       }),
-      async (c, next) => {
-        if (!isAuthorized(c.req.header('Authorization'), deps.keys)) {
-          throw new IntegrationError(
-            'unauthorized',
-            'present a service key as Authorization: Bearer …',
-          )
-        }
-        await next()
-      },
       requireJson,
       validate('json', ExchangeBody),
       async (c) => {
         const { RealmID, Code: code } = c.req.valid('json')
+        requireRealm(c, RealmID)
         const unbound = { state: null, nonce: null, codeVerifier: null, returnTo: null }
-        const wanted = { code, realm: RealmID, who: callerOf(c), ...unbound }
+        const wanted = { code, realm: RealmID, who: callerOf(c).name, ...unbound }
         const permit = await admission.admit('key')
         try {
           return c.json(await exchanges.exchange(wanted), 201)

@@ -2,14 +2,14 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
-import { CredentialName } from '@integration-host/shared/contracts/realm'
+import { CredentialName, realmOf } from '@integration-host/shared/contracts/realm'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { callerOf, needs } from '@integration-host/shared/http/access'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { type AccessTokens, notFound } from '../credential/access-token.ts'
 import { viewOf } from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
 import type { Removed } from '../credential/removal.ts'
-import { callerOf } from './caller.ts'
 import { requireJson } from './json-body.ts'
 import { wholeNumber } from './whole-number.ts'
 
@@ -38,9 +38,11 @@ export function credentialRoutes({ store, accessTokens, remove }: CredentialRout
   return new Hono()
     .get(
       '/credentials',
+      needs('credentials:read'),
       describeRoute({
         tags,
-        summary: 'All credentials, in the order of their names, without secrets',
+        summary:
+          'All credentials that the key may see, in the order of their names, without secrets',
         responses: {
           200: jsonResponse('one page', CredentialPage),
           ...problemResponses({ 400: 'bad cursor or limit, or an unknown query parameter' }),
@@ -50,16 +52,21 @@ export function credentialRoutes({ store, accessTokens, remove }: CredentialRout
       validate('query', Page),
       async (c) => {
         const { cursor = '', limit = 100 } = c.req.valid('query')
+        const caller = callerOf(c)
         const found = await store.list({ after: cursor, limit: limit + 1 })
-        const items = found.slice(0, limit).map(viewOf)
+        const items = found
+          .slice(0, limit)
+          .filter(({ name }) => caller.mayUseRealm(realmOf(name)))
+          .map(viewOf)
         return c.json({
           items,
-          next_cursor: found.length > limit ? (items.at(-1)?.Name ?? null) : null,
+          next_cursor: found.length > limit ? (found[limit - 1]?.name ?? null) : null,
         })
       },
     )
     .get(
       '/credentials/:name',
+      needs('credentials:read'),
       describeRoute({
         tags,
         summary: 'One credential, without secrets',
@@ -82,6 +89,7 @@ export function credentialRoutes({ store, accessTokens, remove }: CredentialRout
     )
     .get(
       '/credentials/:name/token',
+      needs('credentials:token'),
       describeRoute({
         tags,
         summary: 'An access token that is valid now, refreshed first when it has expired',
@@ -98,7 +106,7 @@ export function credentialRoutes({ store, accessTokens, remove }: CredentialRout
       onlyKnownQuery(),
       validate('param', Params),
       async (c) => {
-        const credential = await accessTokens.usable(c.req.valid('param').name, callerOf(c))
+        const credential = await accessTokens.usable(c.req.valid('param').name, callerOf(c).name)
         c.header('Cache-Control', 'no-store') // RFC 6749 §5.1
         c.header('Pragma', 'no-cache')
         return c.json({
@@ -111,6 +119,7 @@ export function credentialRoutes({ store, accessTokens, remove }: CredentialRout
     )
     .post(
       '/credentials/:name/refresh',
+      needs('credentials:manage'),
       describeRoute({
         tags,
         summary: 'Refreshes now, unless the credential is already newer than Version',
@@ -131,12 +140,13 @@ export function credentialRoutes({ store, accessTokens, remove }: CredentialRout
       async (c) => {
         const { Version = null } = c.req.valid('json')
         return c.json(
-          viewOf(await accessTokens.renew(c.req.valid('param').name, Version, callerOf(c))),
+          viewOf(await accessTokens.renew(c.req.valid('param').name, Version, callerOf(c).name)),
         )
       },
     )
     .delete(
       '/credentials/:name',
+      needs('credentials:manage'),
       describeRoute({
         tags,
         summary: 'Revokes the grant at the provider and removes the credential',
@@ -155,7 +165,7 @@ export function credentialRoutes({ store, accessTokens, remove }: CredentialRout
       }),
       validate('param', Params),
       async (c) => {
-        const { isRevoked } = await remove(c.req.valid('param').name, callerOf(c))
+        const { isRevoked } = await remove(c.req.valid('param').name, callerOf(c).name)
         c.header('Revocation', isRevoked ? 'confirmed' : 'unconfirmed')
         return c.body(null, 204)
       },

@@ -11,16 +11,16 @@ import {
   KeyCheckPage,
   KeyRotationProgress,
 } from '@integration-host/shared/contracts/custody'
-import { CredentialName } from '@integration-host/shared/contracts/realm'
+import { CredentialName, realmOf } from '@integration-host/shared/contracts/realm'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import type { CredentialStore } from '../credential/credential-store.ts'
 import type { DocumentSecret } from '../credential/export-document.ts'
 import type { RotateKeys } from '../credential/key-rotation.ts'
 import type { Transfers } from '../credential/transfer.ts'
-import { callerOf } from './caller.ts'
 import { requireJson } from './json-body.ts'
 import { wholeNumber } from './whole-number.ts'
 
@@ -60,6 +60,7 @@ export function custodyRoutes({
   return new Hono()
     .post(
       '/exports',
+      needs('custody:transfer'),
       describeRoute({
         tags,
         summary:
@@ -78,12 +79,16 @@ export function custodyRoutes({
       validate('json', ExportRequest),
       async (c) => {
         const { Names, ...secret } = c.req.valid('json')
+        for (const name of Names) requireRealm(c, realmOf(name))
         noStore(c)
-        return c.json(await transfers.exportCredentials(Names, documentSecret(secret), callerOf(c)))
+        return c.json(
+          await transfers.exportCredentials(Names, documentSecret(secret), callerOf(c).name),
+        )
       },
     )
     .post(
       '/imports',
+      needs('custody:transfer'),
       describeRoute({
         tags,
         summary: 'Imports exported credentials',
@@ -100,12 +105,14 @@ export function custodyRoutes({
       validate('json', ImportRequest),
       async (c) => {
         const { Document, Overwrite: overwrite, ...secret } = c.req.valid('json')
-        const options = { overwrite, who: callerOf(c) }
+        callerOf(c).requireEveryRealm() // the realms of the document are unknown until it is decrypted
+        const options = { overwrite, who: callerOf(c).name }
         return c.json(await transfers.importCredentials(Document, documentSecret(secret), options))
       },
     )
     .post(
       '/key-rotations',
+      needs('custody:transfer'),
       describeRoute({
         tags,
         summary:
@@ -119,7 +126,9 @@ export function custodyRoutes({
         },
       }),
       async (c) => {
-        const lines = rotateKeys(callerOf(c), AbortSignal.any([shutdown, c.req.raw.signal]))
+        const caller = callerOf(c)
+        caller.requireEveryRealm()
+        const lines = rotateKeys(caller.name, AbortSignal.any([shutdown, c.req.raw.signal]))
         // The first line is computed before the response head is sent, so that an unavailable store can still be
         // reported by the status of the response.
         let line = await lines.next()
@@ -137,6 +146,7 @@ export function custodyRoutes({
     )
     .get(
       '/key-check',
+      needs('credentials:read'),
       describeRoute({
         tags,
         summary:
@@ -152,6 +162,7 @@ export function custodyRoutes({
       onlyKnownQuery(...Object.keys(KeyCheckQuery.shape)),
       validate('query', KeyCheckQuery),
       async (c) => {
+        callerOf(c).requireEveryRealm()
         const { cursor = '', limit = 500 } = c.req.valid('query')
         const names = (await keyCheck.list({ after: cursor, limit: limit + 1 })).map(
           ({ name }) => name,
@@ -167,6 +178,7 @@ export function custodyRoutes({
     )
     .get(
       '/audit',
+      needs('audit:read'),
       describeRoute({
         tags,
         summary: 'The audit log in order, from the entry after `after` on',
@@ -181,6 +193,7 @@ export function custodyRoutes({
       onlyKnownQuery(...Object.keys(AuditQuery.shape)),
       validate('query', AuditQuery),
       async (c) => {
+        callerOf(c).requireEveryRealm()
         const { after = 0, limit = 100 } = c.req.valid('query')
         const { items, head } = await auditLog.readAudit(after, limit)
         return c.json({ items: [...items], head } satisfies AuditPage)

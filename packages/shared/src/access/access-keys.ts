@@ -1,0 +1,92 @@
+import { hash } from 'node:crypto'
+import { IntegrationError } from '../errors.ts'
+import type { Secret } from '../secrets/secret.ts'
+import { Caller, type Grants } from './caller.ts'
+import type { KeyEntry } from './key-list.ts'
+import { type Scope, SERVICE_SCOPES } from './scope.ts'
+
+/** The number of valid `Authorization` headers whose caller is remembered. */
+const REMEMBERED_HEADERS = 10_000
+
+/** The keys that callers may present to a service: `SERVICE_API_KEY(S)` and those of `SERVICE_KEYS_FILE`. */
+export class AccessKeys {
+  readonly #serviceKeys: readonly (readonly [digest: string, Grants])[]
+  readonly #now: () => number
+  #byDigest: ReadonlyMap<string, Grants>
+  /**
+   * The callers of recent requests by their whole header, so that a request costs a lookup instead of a digest. Only
+   * headers with a valid key are remembered. Replacing the list forgets all of them.
+   */
+  #byHeader = new Map<string, Caller>()
+
+  /** @param serviceKeys the keys of `SERVICE_API_KEY(S)`, which have every scope but `act-for`. */
+  constructor(
+    serviceKeys: readonly Secret[],
+    { now = Date.now }: { readonly now?: () => number } = {},
+  ) {
+    this.#serviceKeys = serviceKeys.map((key) => {
+      const digest = digestOf(key.reveal())
+      return [digest, serviceGrants(digest)]
+    })
+    this.#byDigest = new Map(this.#serviceKeys)
+    this.#now = now
+  }
+
+  /** Makes `entries` the keys that are valid in addition to the service keys. */
+  replaceList(entries: readonly KeyEntry[]): void {
+    const listed = entries.map((entry) => [entry.sha256, grantsOf(entry)] as const)
+    this.#byDigest = new Map([...listed, ...this.#serviceKeys])
+    this.#byHeader = new Map()
+  }
+
+  /**
+   * Returns the caller that presents this `Authorization` header (RFC 6750 §2.1); `null` if its key is not valid or has
+   * expired. Digests are compared instead of keys, so the time of a comparison reveals nothing about a key.
+   */
+  identify(authorization: string | undefined): Caller | null {
+    if (authorization === undefined) return null
+    const remembered = this.#byHeader.get(authorization)
+    const caller = remembered ?? this.#identifyKey(authorization)
+    if (caller === null) return null
+    if (!caller.isExpired(this.#now())) return caller
+    this.#byHeader.delete(authorization)
+    return null
+  }
+
+  #identifyKey(authorization: string): Caller | null {
+    const presented = /^Bearer ([\x21-\x7e]{1,512})$/i.exec(authorization)?.[1]
+    const grants = presented === undefined ? undefined : this.#byDigest.get(digestOf(presented))
+    if (grants === undefined) return null
+    const caller = new Caller(grants)
+    if (this.#byHeader.size >= REMEMBERED_HEADERS) this.#byHeader = new Map()
+    this.#byHeader.set(authorization, caller)
+    return caller
+  }
+}
+
+/** Returns the digest under which a key is listed: its SHA-256 in hex digits. */
+export const digestOf = (key: string): string => hash('sha256', key, 'hex')
+
+/**
+ * A service key has no id. The first 8 hex digits of its SHA-256 distinguish the few keys of an installation and do not
+ * help to guess a key, which has at least 32 characters.
+ */
+const serviceGrants = (digest: string): Grants => ({
+  keyId: digest.slice(0, 8),
+  scopes: new Set<Scope>(SERVICE_SCOPES),
+  realms: ['*'],
+  processes: ['*'],
+  expiresAt: null,
+})
+
+const grantsOf = ({ id, scopes, realms, processes, expires }: KeyEntry): Grants => ({
+  keyId: id,
+  scopes: new Set(scopes),
+  realms,
+  processes,
+  expiresAt: expires === undefined ? null : Date.parse(expires),
+})
+
+/** The error of a request without a valid key. */
+export const unauthorized = (): IntegrationError =>
+  new IntegrationError('unauthorized', 'present a service key as Authorization: Bearer …')

@@ -1,0 +1,114 @@
+import { IntegrationError } from '../errors.ts'
+import type { Scope } from './scope.ts'
+
+/** What a service key grants to its callers. */
+export interface Grants {
+  /** The name of the key. It is logged and stored, and reveals nothing about the key itself. */
+  readonly keyId: string
+  readonly scopes: ReadonlySet<Scope>
+  /** Realms that the key may use: `*`, exact names, and prefixes that end in `*`. */
+  readonly realms: readonly string[]
+  /** Names of processes that the key may use, in the same form as `realms`. */
+  readonly processes: readonly string[]
+  /** The time after which the key is rejected, in epoch ms; `null` if it does not expire. */
+  readonly expiresAt: number | null
+}
+
+/** The sender of an authenticated request. */
+export class Caller {
+  readonly keyId: string
+  /** The person for whom the caller acts (header `Acting-For`); `null` if the request names none. */
+  readonly person: string | null
+  readonly #grants: Grants
+
+  constructor(grants: Grants, person: string | null = null) {
+    this.keyId = grants.keyId
+    this.person = person
+    this.#grants = grants
+  }
+
+  /** The caller as logs of actions name it, such as `key erp` or `key console for ada@example.com`. */
+  get name(): string {
+    return this.person === null ? `key ${this.keyId}` : `key ${this.keyId} for ${this.person}`
+  }
+
+  /** Returns this caller, acting for `person`. */
+  actingFor(person: string): Caller {
+    return new Caller(this.#grants, person)
+  }
+
+  has(scope: Scope): boolean {
+    return this.#grants.scopes.has(scope)
+  }
+
+  mayUseRealm(realm: string): boolean {
+    return isCovered(realm, this.#grants.realms)
+  }
+
+  mayUseProcess(process: string): boolean {
+    return isCovered(process, this.#grants.processes)
+  }
+
+  /** Returns whether the key may use what belongs to `realm`; `null` and `undefined` stand for no realm. */
+  mayUse(realm: string | null | undefined): boolean {
+    return realm === null || realm === undefined || this.mayUseRealm(realm)
+  }
+
+  /** False if the key may use every realm, also those that are connected later. */
+  get isBoundToRealms(): boolean {
+    return !this.#grants.realms.includes('*')
+  }
+
+  isExpired(now: number): boolean {
+    return this.#grants.expiresAt !== null && this.#grants.expiresAt <= now
+  }
+
+  /** @throws {IntegrationError} `forbidden`, which names the scope, if the key does not have it. */
+  requireScope(scope: Scope): void {
+    if (this.has(scope)) return
+    throw new IntegrationError(
+      'forbidden',
+      `the service key ${this.keyId} lacks the scope ${scope}`,
+      {
+        members: { scope },
+      },
+    )
+  }
+
+  /** @throws {IntegrationError} `forbidden` if the key may not use the realm. */
+  requireRealm(realm: string): void {
+    if (this.mayUseRealm(realm)) return
+    throw new IntegrationError('forbidden', `the service key ${this.keyId} may not use this realm`)
+  }
+
+  /** @throws {IntegrationError} `forbidden` if `item` belongs to a realm that the key may not use. */
+  requireRealmOf({ Realm }: { readonly Realm?: string | null | undefined }): void {
+    if (Realm !== null && Realm !== undefined) this.requireRealm(Realm)
+  }
+
+  /** @throws {IntegrationError} `forbidden` unless the key may use every realm. For what concerns all companies. */
+  requireEveryRealm(): void {
+    if (!this.isBoundToRealms) return
+    throw new IntegrationError('forbidden', `the service key ${this.keyId} is bound to realms`)
+  }
+
+  /** @throws {IntegrationError} `forbidden` if the key may not use the process. */
+  requireProcess(process: string): void {
+    if (this.mayUseProcess(process)) return
+    throw new IntegrationError(
+      'forbidden',
+      `the service key ${this.keyId} may not use this process`,
+    )
+  }
+
+  /** @throws {IntegrationError} `forbidden` unless the key may use every process. */
+  requireEveryProcess(): void {
+    if (this.#grants.processes.includes('*')) return
+    throw new IntegrationError('forbidden', `the service key ${this.keyId} is bound to processes`)
+  }
+}
+
+const isCovered = (name: string, patterns: readonly string[]): boolean =>
+  patterns.some((pattern) =>
+    pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : name === pattern,
+  )

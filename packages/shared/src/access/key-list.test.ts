@@ -1,0 +1,73 @@
+import { describe, expect, it } from 'vitest'
+import { digestOf } from './access-keys.ts'
+import { parseKeyList } from './key-list.ts'
+
+const sha256 = digestOf('ihk_'.padEnd(40, 'k'))
+const key = { id: 'erp', sha256, scopes: ['gateway:read'], realms: ['*'], processes: ['*'] }
+const faultsOf = (...keys: unknown[]) => parseKeyList(JSON.stringify(keys)).faults
+
+describe('parseKeyList', () => {
+  it('a key file is a JSON list of keys, also with a byte order mark', () => {
+    expect(parseKeyList(`\uFEFF${JSON.stringify([key])}`)).toEqual({ keys: [key], faults: [] })
+    expect(parseKeyList('[]')).toEqual({ keys: [], faults: [] })
+  })
+
+  it('a key without realms or processes may use none', () => {
+    const { id, scopes } = key
+    expect(parseKeyList(JSON.stringify([{ id, sha256, scopes }])).keys).toEqual([
+      { id, sha256, scopes, realms: [], processes: [] },
+    ])
+  })
+
+  it.each<[string, object, string]>([
+    ['an unknown member', { expire: '2027-01-01T00:00:00Z' }, 'unknown member "expire"'],
+    ['an unknown scope', { scopes: ['gateway:all'] }, 'scopes.0: must be one of gateway:read'],
+    ['no scope', { scopes: [] }, 'scopes: must name a scope'],
+    ['a digest that is too short', { sha256: 'abc' }, 'sha256: must be the SHA-256'],
+    ['a digest in upper case', { sha256: sha256.toUpperCase() }, 'sha256: must be the SHA-256'],
+    ['an id with a space', { id: 'the erp' }, 'id: must be 1-64'],
+    ['a wildcard inside of a pattern', { realms: ['a*b'] }, 'realms.0: must be a name'],
+    ['two wildcards', { processes: ['a**'] }, 'processes.0: must be a name'],
+    ['an empty pattern', { realms: [''] }, 'realms.0: must be a name'],
+    ['a date without a time', { expires: '2027-01-31' }, 'expires: must be a time'],
+    ['a time without an offset', { expires: '2027-01-31T00:00:00' }, 'expires: must be a time'],
+  ])('a key file with %s is not valid, and the fault names the key', (_, change, fault) => {
+    const position = 'id' in change ? 'key 1: ' : 'key 1 (erp): '
+    expect(faultsOf({ ...key, ...change })).toEqual([expect.stringContaining(position + fault)])
+  })
+
+  it('every fault of a key file is reported', () => {
+    expect(faultsOf({ ...key, scopes: ['x'] }, key, { ...key, sha256: 'y' }, 7)).toHaveLength(3)
+  })
+
+  it('a key file with two keys of the same id or the same digest is not valid', () => {
+    expect(faultsOf(key, key)).toEqual([
+      'key 2 (erp): id is that of an earlier key',
+      'key 2 (erp): sha256 is that of an earlier key',
+    ])
+  })
+
+  it.each([
+    ['', 'is not JSON'],
+    ['{', 'is not JSON'],
+    ['{}', 'must be a list of keys'],
+    ['null', 'must be a list of keys'],
+    [`${'['.repeat(2_000)}${']'.repeat(2_000)}`, 'key 1: '],
+  ])('the content %j is reported as a fault', (text, fault) => {
+    expect(parseKeyList(text).faults).toEqual([expect.stringContaining(fault)])
+  })
+
+  it('a fault contains no value of the file except the id of a valid key', () => {
+    const secret = 'ihk_a-key-that-was-entered-in-place-of-its-digest'
+    const faults = faultsOf({
+      ...key,
+      id: `${secret} `,
+      sha256: secret,
+      scopes: [secret],
+      realms: [`${secret}*x`],
+      expires: secret,
+    })
+    expect(faults).toHaveLength(5)
+    expect(faults.join('\n')).not.toContain('ihk_')
+  })
+})

@@ -1,0 +1,84 @@
+import { z } from 'zod'
+import { SCOPES } from './scope.ts'
+
+/** The id of a key, under which logs name its callers. */
+export const KeyId = z
+  .string()
+  .regex(
+    /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/,
+    'must be 1-64 of A-Z a-z 0-9 . _ -, starting with a letter or digit',
+  )
+
+/** `*`, an exact name, or a prefix that ends in `*`. */
+export const NamePattern = z
+  .string()
+  .regex(/^(?:[A-Za-z0-9_.-]{1,128}\*?|\*)$/, 'must be a name, a prefix that ends in *, or *')
+
+/** A key of `SERVICE_KEYS_FILE`. The file contains the SHA-256 of the key instead of the key. */
+export const KeyEntry = z.strictObject({
+  id: KeyId,
+  sha256: z
+    .string()
+    .regex(/^[0-9a-f]{64}$/, 'must be the SHA-256 of the key in 64 hex digits, lower case'),
+  scopes: z
+    .array(z.enum(SCOPES, `must be one of ${SCOPES.join(', ')}`))
+    .min(1, 'must name a scope'),
+  /** Absent: the key may use no realm. */
+  realms: z.array(NamePattern).default([]),
+  /** Absent: the key may use no process. */
+  processes: z.array(NamePattern).default([]),
+  expires: z.iso
+    .datetime({ offset: true, error: 'must be a time such as 2027-01-31T00:00:00Z' })
+    .optional(),
+})
+export type KeyEntry = z.output<typeof KeyEntry>
+
+export type ParsedKeyList =
+  | { readonly keys: readonly KeyEntry[]; readonly faults: readonly [] }
+  | { readonly keys: null; readonly faults: readonly string[] }
+
+/**
+ * Parses the content of a key file. If it is not valid, `faults` has a line for each fault. A line names the key by its
+ * position and its id, and the violated rule; it contains no other value of the file.
+ */
+export function parseKeyList(text: string): ParsedKeyList {
+  let json: unknown
+  try {
+    json = JSON.parse(text.replace(/^\uFEFF/, ''))
+  } catch {
+    return { keys: null, faults: ['is not JSON'] }
+  }
+  const parsed = z.array(KeyEntry).safeParse(json)
+  const faults = parsed.success
+    ? [...repetitions(parsed.data, 'id'), ...repetitions(parsed.data, 'sha256')]
+    : parsed.error.issues.map((issue) => faultOf(json, issue))
+  return parsed.success && faults.length === 0
+    ? { keys: parsed.data, faults: [] }
+    : { keys: null, faults }
+}
+
+function faultOf(json: unknown, { path, code, message, ...issue }: z.core.$ZodIssue): string {
+  const [index, ...member] = path
+  if (typeof index !== 'number') return 'must be a list of keys'
+  // An unknown member is named, because a misspelled `expires` would make a key last for ever. Its name is printed as
+  // JSON and shortened, because it comes from the file.
+  const what =
+    code === 'unrecognized_keys' && 'keys' in issue
+      ? `unknown member ${issue.keys.map((key) => JSON.stringify(key.slice(0, 40))).join(', ')}`
+      : message
+  return `${keyAt(json, index)}: ${member.length > 0 ? `${member.map(String).join('.')}: ` : ''}${what}`
+}
+
+function keyAt(json: unknown, index: number): string {
+  const id: unknown = Array.isArray(json) ? (json[index] as { id?: unknown } | null)?.id : undefined
+  return KeyId.safeParse(id).success ? `key ${index + 1} (${String(id)})` : `key ${index + 1}`
+}
+
+function repetitions(keys: readonly KeyEntry[], member: 'id' | 'sha256'): readonly string[] {
+  const seen = new Set<string>()
+  return keys.flatMap((key, index) => {
+    const isRepeated = seen.has(key[member])
+    seen.add(key[member])
+    return isRepeated ? [`key ${index + 1} (${key.id}): ${member} is that of an earlier key`] : []
+  })
+}

@@ -1,0 +1,52 @@
+import { readFileSync, statSync } from 'node:fs'
+
+/** How often the file is checked. A change takes effect within a second. */
+const CHECK_MS = 500
+
+export interface WatchedFile {
+  /** Called with the new content after each change of the file. */
+  readonly onContent: (text: string) => void
+  /** Called once when the file cannot be read any more; `reason` is an error code such as `ENOENT`. */
+  readonly onUnreadable: (reason: string) => void
+}
+
+/**
+ * Watches a file until disposed. The file is polled, because `fs.watch` misses changes on network file systems, and
+ * those of Kubernetes volumes, where a symbolic link to the folder is replaced.
+ *
+ * @param current the content that the caller has read already
+ */
+export function watchFile(
+  path: string,
+  current: string,
+  { onContent, onUnreadable }: WatchedFile,
+): Disposable {
+  let content: string | null = current
+  let seen = stampOf(path)
+  let reason: string | null = null
+  const timer = setInterval(() => {
+    const stamp = stampOf(path)
+    if (stamp === seen && reason === null) return
+    try {
+      const text = readFileSync(path, 'utf8')
+      seen = stamp
+      reason = null
+      if (text === content) return
+      content = text
+      onContent(text)
+    } catch (error) {
+      content = null
+      const { code = 'unknown' } = error as NodeJS.ErrnoException
+      if (code !== reason) onUnreadable(code)
+      reason = code
+    }
+  }, CHECK_MS)
+  timer.unref()
+  return { [Symbol.dispose]: () => clearInterval(timer) }
+}
+
+/** Returns a text that differs after every change of the file; `null` if the file cannot be found. */
+function stampOf(path: string): string | null {
+  const stats = statSync(path, { bigint: true, throwIfNoEntry: false })
+  return stats === undefined ? null : `${stats.ino} ${stats.size} ${stats.mtimeNs} ${stats.ctimeNs}`
+}

@@ -1,0 +1,86 @@
+import type { Context, MiddlewareHandler } from 'hono'
+import { uniqueSymbol } from 'hono-openapi'
+import { type AccessKeys, unauthorized } from '../access/access-keys.ts'
+import type { Caller } from '../access/caller.ts'
+import type { Scope } from '../access/scope.ts'
+import { CredentialName, realmOf } from '../contracts/realm.ts'
+import { IntegrationError } from '../errors.ts'
+import { PROBLEM_CONTENT } from './openapi.ts'
+
+declare module 'hono' {
+  interface ContextVariableMap {
+    /** Set for each request with a valid service key. */
+    caller: Caller
+  }
+}
+
+/** The member of an OpenAPI operation that names the scope it requires. */
+export const SCOPE_MEMBER = 'x-scope'
+
+/**
+ * Returns middleware that rejects a request unless its service key has `scope`, and adds the scope to the route's
+ * OpenAPI description. The key must also cover what the path names: the realm of the credential `:name`, the realm
+ * `:realm`, and the process `:process`. This is the first middleware of a route, so that a rejected request is neither
+ * validated nor executed.
+ */
+export function needs(scope: Scope): MiddlewareHandler {
+  const check: MiddlewareHandler = async (c, next) => {
+    const caller = callerOf(c)
+    caller.requireScope(scope)
+    const { name, realm, process } = c.req.param() as Readonly<Record<string, string | undefined>>
+    if (name !== undefined && CredentialName.safeParse(name).success)
+      caller.requireRealm(realmOf(name))
+    if (realm !== undefined) caller.requireRealm(realm)
+    if (process !== undefined) caller.requireProcess(process)
+    await next()
+  }
+  const described = {
+    spec: {
+      [SCOPE_MEMBER]: scope,
+      responses: {
+        403: {
+          description: `the service key lacks ${scope}, or may not use this realm or process`,
+          content: PROBLEM_CONTENT,
+        },
+      },
+    },
+  }
+  return Object.assign(check, { [uniqueSymbol]: described })
+}
+
+/**
+ * Returns the sender of a request.
+ *
+ * @throws {IntegrationError} `unauthorized` if the request has no valid service key.
+ */
+export function callerOf(c: Context): Caller {
+  const caller = c.get('caller') as Caller | undefined
+  if (caller === undefined) throw unauthorized()
+  return caller
+}
+
+/** @throws {IntegrationError} `forbidden` if the key of the request may not use the realm. */
+export const requireRealm = (c: Context, realm: string): void => callerOf(c).requireRealm(realm)
+
+/** @throws {IntegrationError} `forbidden` if the key of the request may not use the process. */
+export const requireProcess = (c: Context, process: string): void =>
+  callerOf(c).requireProcess(process)
+
+/**
+ * Identifies the caller of a request by the headers `Authorization` and `Acting-For`; `null` without a valid key.
+ *
+ * @throws {IntegrationError} if the request names a person and the key lacks the scope `act-for`, or the name is not
+ * acceptable.
+ */
+export function identify(c: Context, keys: AccessKeys): Caller | null {
+  const caller = keys.identify(c.req.header('Authorization'))
+  const person = c.req.header('Acting-For')
+  if (caller === null || person === undefined) return caller
+  caller.requireScope('act-for')
+  if (!/^[\x21-\x7e]{1,100}$/.test(person))
+    throw new IntegrationError(
+      'invalid_request',
+      'Acting-For must be 1 to 100 visible ASCII characters without spaces',
+    )
+  return caller.actingFor(person)
+}
