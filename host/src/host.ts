@@ -25,6 +25,7 @@ import { type RunningService, StartupError } from '@integration-host/shared/proc
 import { createLogger, type LogLevel } from '@integration-host/shared/observability/logger'
 import { createMetrics } from '@integration-host/shared/observability/metrics'
 import { readEmbeddedConfig as readTokenConfig } from '@integration-host/token-service/config'
+import { createFileConnectLinkStore } from '@integration-host/token-service/file-connect-link-store'
 import { createFileCredentialStore } from '@integration-host/token-service/file-credential-store'
 import { countDecryptionFailures } from '@integration-host/token-service/metrics'
 import { startTokenService } from '@integration-host/token-service/service'
@@ -90,6 +91,8 @@ export async function startHost(options: HostOptions): Promise<Host> {
   }
   const settings = (name: ServiceName): Environment => ({
     REDIRECT: `${at('tokenService')}/callback`,
+    // Everyone may connect a company, because the host listens only on the loopback interface.
+    AUTHORIZE: 'open',
     // Settings of the environment override the defaults. They do not override the addresses of the services, because
     // this process assigns the addresses.
     ...options.env,
@@ -129,7 +132,8 @@ export async function startHost(options: HostOptions): Promise<Host> {
         deps('sandbox-provider'),
       ),
     )
-  opened.use(await startTokenService(tokenConfig, { ...tokenDeps, store, bus }))
+  const links = await createFileConnectLinkStore(join(dataDir, 'connect-links'))
+  opened.use(await startTokenService(tokenConfig, { ...tokenDeps, store, links, bus }))
   opened.use(
     await startAccountingGateway(readGatewayConfig(settings('accountingGateway')), {
       ...deps('accounting-gateway'),

@@ -17,7 +17,12 @@ const OPEN = new Set([
   '/docs',
   '/connected',
 ])
-const OPEN_FOR_BROWSERS = new Set(['GET /callback', 'GET /authorize'])
+const OPEN_FOR_BROWSERS = new Set([
+  'GET /callback',
+  'GET /authorize',
+  'GET /connect/{ticket}',
+  'POST /connect/{ticket}',
+])
 
 describe('the routes in the OpenAPI documents of the services', () => {
   let system: System

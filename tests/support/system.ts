@@ -126,6 +126,7 @@ export async function startSystem(
       ...amqp,
       ...provider,
       ...client,
+      AUTHORIZE: 'open',
       CREDENTIAL_KEYS: credentialKeys.reveal(),
       ...profile,
     },

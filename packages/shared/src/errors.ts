@@ -36,6 +36,12 @@ export const errorCodes = {
     remedy: 'reauthorize',
   },
   realm_mismatch: { status: 409, title: 'Another company was authorized', remedy: 'reauthorize' },
+  connect_link_invalid: {
+    status: 410,
+    title: 'The connect link cannot be used',
+    remedy: 'none',
+  },
+  connect_links_full: { status: 409, title: 'Too many connect links', remedy: 'none' },
   code_exchange_failed: {
     status: 502,
     title: 'The code could not be exchanged',

@@ -5,10 +5,18 @@ import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
 import { authorizationRoutes, type AuthorizationRoutesDeps } from './routes/authorization.ts'
+import { connectRoutes, type ConnectRoutesDeps } from './routes/connect.ts'
+import { connectLinkRoutes, type ConnectLinkRoutesDeps } from './routes/connect-links.ts'
 import { custodyRoutes, type CustodyRoutesDeps, MAX_IMPORT_BYTES } from './routes/custody.ts'
 import { credentialRoutes, type CredentialRoutesDeps } from './routes/credentials.ts'
 
-export interface AppDeps extends AuthorizationRoutesDeps, CredentialRoutesDeps, CustodyRoutesDeps {
+export interface AppDeps
+  extends
+    AuthorizationRoutesDeps,
+    ConnectRoutesDeps,
+    ConnectLinkRoutesDeps,
+    CredentialRoutesDeps,
+    CustodyRoutesDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
@@ -29,12 +37,21 @@ export const createApp = (deps: AppDeps): Hono =>
       keys: deps.keys,
       // These paths need no service key, because browsers have none. POST /callback has the same path as the
       // provider's redirect, but requires a scope and therefore a key.
-      openPaths: ['/callback', '/authorize', '/connected'],
+      openPaths: [
+        '/callback',
+        '/authorize',
+        '/connected',
+        '/connect/*',
+        '/reconnect',
+        '/disconnected',
+      ],
       maxBodyBytes: MAX_BODY_BYTES,
       maxBodyBytesAt: { '/imports': MAX_IMPORT_BYTES },
     },
     (app) => {
       app.route('/', authorizationRoutes(deps))
+      app.route('/', connectRoutes(deps))
+      app.route('/', connectLinkRoutes(deps))
       app.route('/', credentialRoutes(deps))
       app.route('/', custodyRoutes(deps))
     },

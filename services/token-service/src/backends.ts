@@ -7,6 +7,7 @@ import { tlsFiles } from '@integration-host/shared/tls/tls-files'
 import { tracedStore } from '@integration-host/shared/observability/telemetry'
 import { openRescueFolder } from './adapters/file/rescue-folder.ts'
 import { createRedisAuthorizationStore } from './adapters/redis/authorization-store.ts'
+import { createRedisConnectLinkStore } from './adapters/redis/connect-link-store.ts'
 import { createRedisCredentialStore } from './adapters/redis/credential-store.ts'
 import { watchKeys } from './adapters/redis/key-check-value.ts'
 import { createReplicatedWrites } from './adapters/redis/replicated-writes.ts'
@@ -82,6 +83,7 @@ export async function openBackends(
     connection,
     rescue,
     authorizations: createRedisAuthorizationStore({ redis, ensureUsable }),
+    links: createRedisConnectLinkStore({ redis, ensureUsable }),
     [Symbol.asyncDispose]: () => open.disposeAsync(),
   }
 }

@@ -86,6 +86,8 @@ const settings = {
   IDLE_LIMIT_DAYS: integer(1, 3_650).optional(),
   METRICS_BY_REALM: onOff(),
   RETURN_TO_ORIGINS: originList().optional(),
+  /** Whether every browser may start an authorization at `GET /authorize`, or only one with a connect link. */
+  AUTHORIZE: z.enum(['links', 'open']).default('links'),
 }
 
 const EmbeddedConfig = z.object(settings)

@@ -11,6 +11,7 @@ import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
 import { tracedPort } from '@integration-host/shared/observability/telemetry'
 import { createMemoryAuthorizationStore } from './adapters/memory/authorization-store.ts'
+import { createMemoryConnectLinkStore } from './adapters/memory/connect-link-store.ts'
 import { watchDiscovery } from './adapters/openid/discovery.ts'
 import { createOpenIdProvider } from './adapters/openid/provider.ts'
 import { relayCredentialEvents } from './adapters/message-bus/credential-events.ts'
@@ -19,6 +20,8 @@ import { createAuthorization } from './authorization/authorization-request.ts'
 import type { AuthorizationStore } from './authorization/authorization-store.ts'
 import { createCallbackHandler } from './authorization/callback.ts'
 import { createCodeExchanges } from './authorization/code-exchange.ts'
+import type { ConnectLinkStore } from './authorization/connect-link-store.ts'
+import { createConnectLinks } from './authorization/connect-links.ts'
 import { createExchangeAdmission } from './authorization/exchange-admission.ts'
 import { createRequestSeal } from './authorization/sealed-request.ts'
 import type { TokenServiceConfig } from './config.ts'
@@ -53,6 +56,8 @@ export interface TokenServiceAdapters {
   readonly metrics?: Metrics
   /** The default store is in memory, which is correct only for a single replica. */
   readonly authorizations?: AuthorizationStore
+  /** The default store is in memory, which is correct only for a single replica and loses the links at a restart. */
+  readonly links?: ConnectLinkStore
   /** Overrides the defaults of the refresh protocol. */
   readonly timing?: Partial<RefreshTiming>
   /** For tests: awaited at each failpoint of a refresh. */
@@ -71,6 +76,7 @@ export async function startTokenService(
 ): Promise<RunningService> {
   const { logger, health, bus, connection, rescue = null } = adapters
   const { authorizations = createMemoryAuthorizationStore() } = adapters
+  const { links = createMemoryConnectLinkStore() } = adapters
   const metrics = adapters.metrics ?? createMetrics('token-service')
   const counted = createTokenServiceMetrics(metrics, { byRealm: config.METRICS_BY_REALM })
 
@@ -214,6 +220,12 @@ export async function startTokenService(
     returnToOrigins: config.RETURN_TO_ORIGINS ?? null,
     now,
   })
+  const connectLinks = createConnectLinks({
+    links,
+    authorization,
+    returnToOrigins: config.RETURN_TO_ORIGINS ?? null,
+    now,
+  })
   const shutdown = new AbortController()
   const leaseDeps = {
     store,
@@ -241,6 +253,9 @@ export async function startTokenService(
       now,
       sleep,
     }),
+    isAuthorizeOpen: config.AUTHORIZE === 'open',
+    connectLinks,
+    links,
     redirectUri: new URL(config.REDIRECT),
     store,
     accessTokens,

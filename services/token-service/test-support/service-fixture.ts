@@ -19,12 +19,14 @@ import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { createFileCredentialStore } from '../src/adapters/file/credential-store.ts'
 import { createRedisAuthorizationStore } from '../src/adapters/redis/authorization-store.ts'
+import { createRedisConnectLinkStore } from '../src/adapters/redis/connect-link-store.ts'
 import { createRedisCredentialStore } from '../src/adapters/redis/credential-store.ts'
 import { watchKeys } from '../src/adapters/redis/key-check-value.ts'
 import { createReplicatedWrites } from '../src/adapters/redis/replicated-writes.ts'
 import { watchServer } from '../src/adapters/redis/server-watch.ts'
 import { watchWrites } from '../src/adapters/redis/write-check.ts'
 import type { AuthorizationStore } from '../src/authorization/authorization-store.ts'
+import type { ConnectLinkStore } from '../src/authorization/connect-link-store.ts'
 import { readEmbeddedConfig } from '../src/config.ts'
 import type { CredentialStore, StoreConnection } from '../src/credential/credential-store.ts'
 import type { Failpoint, RefreshTiming } from '../src/credential/refresh.ts'
@@ -44,6 +46,7 @@ export interface TestRedis extends AsyncDisposable {
   readonly store: CredentialStore
   readonly connection: StoreConnection
   readonly authorizations: AuthorizationStore
+  readonly links: ConnectLinkStore
 }
 
 export async function openTestRedis(options: {
@@ -89,6 +92,7 @@ export async function openTestRedis(options: {
       auditEntries: 1_000,
     }),
     authorizations: createRedisAuthorizationStore({ redis, ensureUsable: check.ensureUsable }),
+    links: createRedisConnectLinkStore({ redis, ensureUsable: check.ensureUsable }),
     connection,
     [Symbol.asyncDispose]: () => open.disposeAsync(),
   }
@@ -128,6 +132,7 @@ export interface ServiceOptions {
   readonly connection?: StoreConnection
   readonly rescue?: RescueFolder
   readonly authorizations?: AuthorizationStore
+  readonly links?: ConnectLinkStore
   readonly bus?: MessageBus
   readonly metrics?: Metrics
   readonly keys: KeyRing
@@ -158,6 +163,7 @@ export async function startTestService(options: ServiceOptions): Promise<TestSer
     CLIENT_ID,
     CLIENT_SECRET,
     REDIRECT: 'http://127.0.0.1:7217/callback',
+    AUTHORIZE: 'open',
     CREDENTIAL_KEYS: `unused:${Buffer.alloc(32).toString('base64')}`,
     ...options.env,
   })
@@ -174,6 +180,7 @@ export async function startTestService(options: ServiceOptions): Promise<TestSer
       ...(options.connection !== undefined && { connection: options.connection }),
       ...(options.rescue !== undefined && { rescue: options.rescue }),
       ...(options.authorizations !== undefined && { authorizations: options.authorizations }),
+      ...(options.links !== undefined && { links: options.links }),
       ...(options.failpoint !== undefined && { failpoint: options.failpoint }),
     },
   )

@@ -24,7 +24,10 @@ export interface ServiceAppDeps {
   readonly metrics: Metrics
   /** The keys that callers may present; `null` if no path requires a key. */
   readonly keys: AccessKeys | null
-  /** Exact paths that require no key, in addition to the documentation, health and metrics. */
+  /**
+   * Paths that require no key, in addition to the documentation, health and metrics: exact paths, and with a `*` at the
+   * end all paths that begin so.
+   */
   readonly openPaths?: readonly string[]
   /**
    * Whether only other services call the paths that require no key. If true, a request to such a path continues the
@@ -116,8 +119,12 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     await next()
     if (!c.res.headers.has('Cache-Control')) c.res.headers.set('Cache-Control', 'no-store')
   })
-  const openPaths = new Set([...OPEN_PATHS, ...(deps.openPaths ?? [])])
-  if (keys !== null) app.use(requireServiceKey(keys, openPaths))
+  const openPaths = [...OPEN_PATHS, ...(deps.openPaths ?? [])]
+  const isOpen = (path: string): boolean =>
+    openPaths.some((open) =>
+      open.endsWith('*') ? path.startsWith(open.slice(0, -1)) : path === open,
+    )
+  if (keys !== null) app.use(requireServiceKey(keys, isOpen))
   app.use(limitBody((path) => deps.maxBodyBytesAt?.[path] ?? deps.maxBodyBytes ?? 65_536))
 
   addRoutes(app)
@@ -162,7 +169,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     title: deps.name,
     description: deps.purpose,
     errorContent: errorResponses.content,
-    needsKey: (path) => deps.keys !== null && !openPaths.has(path),
+    needsKey: (path) => deps.keys !== null && !isOpen(path),
   })
 
   app.notFound(notFoundHandler(app, errorResponses.respond))
@@ -238,14 +245,14 @@ const hasBody = (method: string): boolean => method !== 'GET' && method !== 'HEA
  * Returns middleware that accepts a request if its bearer token (RFC 6750 §2.1) is a valid key, or if its path requires
  * no key. What a key may do is decided per route (see `needs`).
  */
-function requireServiceKey(keys: AccessKeys, openPaths: ReadonlySet<string>): MiddlewareHandler {
+function requireServiceKey(keys: AccessKeys, isOpen: (path: string) => boolean): MiddlewareHandler {
   return async (c, next) => {
     const caller = identify(c, keys)
     if (caller !== null) {
       c.set('caller', caller)
       const connection = connectionOf(c)
       if (connection !== null) connection.isAuthenticated = true
-    } else if (!openPaths.has(c.req.path)) {
+    } else if (!isOpen(c.req.path)) {
       throw unauthorized()
     }
     await next()

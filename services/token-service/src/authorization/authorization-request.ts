@@ -79,12 +79,7 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
   const { seal, provider, now } = deps
   return {
     async start({ returnTo, realm, browser }) {
-      if (returnTo !== null && !isReturnable(returnTo, deps.returnToOrigins)) {
-        throw new IntegrationError(
-          'invalid_request',
-          'return_to is not an absolute URL of an allowed origin',
-        )
-      }
+      requireReturnable(returnTo, deps.returnToOrigins)
       const request: AuthorizationRequest = {
         expiresAt: now() + AUTHORIZATION_TTL_MS,
         nonce: randomBytes(32).toString('base64url'),
@@ -153,7 +148,21 @@ function noCompany({
 export const invalid = (why: string): IntegrationError =>
   new IntegrationError('authorization_invalid', `${why}; start the authorization again`)
 
-/** Whether a browser may be redirected to `returnTo`. Prevents an open redirect (RFC 9700 §4.11). */
+/**
+ * @throws {IntegrationError} `invalid_request` unless `returnTo` is `null` or a URL to which a browser may be
+ * redirected. Prevents an open redirect (RFC 9700 §4.11).
+ */
+export function requireReturnable(
+  returnTo: string | null,
+  origins: readonly string[] | null,
+): void {
+  if (returnTo === null || isReturnable(returnTo, origins)) return
+  throw new IntegrationError(
+    'invalid_request',
+    'return_to is not an absolute URL of an allowed origin',
+  )
+}
+
 function isReturnable(returnTo: string, origins: readonly string[] | null): boolean {
   // The WHATWG URL parser accepts backslashes, tabs and newlines, which other parsers read differently. A quotation
   // mark is not allowed in a URI (RFC 3986) either.

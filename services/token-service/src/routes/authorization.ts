@@ -1,12 +1,9 @@
-import { randomBytes } from 'node:crypto'
 import { type Context, Hono } from 'hono'
-import { getCookie, setCookie } from 'hono/cookie'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { CredentialName, Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
-import { isLoopback } from '@integration-host/shared/http/loopback'
 import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
 import {
   jsonResponse,
@@ -14,19 +11,22 @@ import {
   textResponse,
   validate,
 } from '@integration-host/shared/http/service-app'
-import {
-  AUTHORIZATION_TTL_MS,
-  type Authorization,
-  MAX_RETURN_TO_LENGTH,
-} from '../authorization/authorization-request.ts'
+import { type Authorization, MAX_RETURN_TO_LENGTH } from '../authorization/authorization-request.ts'
 import type { CompleteAuthorization } from '../authorization/callback.ts'
 import type { CodeExchanges } from '../authorization/code-exchange.ts'
 import type { ExchangeAdmission } from '../authorization/exchange-admission.ts'
 import { forBrowser, page } from './browser-page.ts'
+import {
+  atOwnOrigin,
+  browserProblems,
+  createBrowserCookie,
+  rejectHead,
+  rejectSubresource,
+} from './browser-session.ts'
 import { Code, readCallback, single } from './callback-parameters.ts'
 import { requireJson } from './json-body.ts'
 
-const ReturnTo = z.string().min(1).max(MAX_RETURN_TO_LENGTH)
+export const ReturnTo = z.string().min(1).max(MAX_RETURN_TO_LENGTH)
 
 const StartBody = z.strictObject({ return_to: ReturnTo.optional(), realm: Realm.optional() })
 const StartedView = z.object({ url: z.url(), state: z.string(), expires_at: z.iso.datetime() })
@@ -37,35 +37,17 @@ export interface AuthorizationRoutesDeps {
   readonly completeAuthorization: CompleteAuthorization
   readonly exchanges: Pick<CodeExchanges, 'exchange'>
   readonly admission: ExchangeAdmission
+  /** Whether `GET /authorize` starts authorizations for everyone (the setting `AUTHORIZE`). */
+  readonly isAuthorizeOpen: boolean
   /** The setting `REDIRECT`: the URL of this service to which the provider redirects browsers. */
   readonly redirectUri: URL
 }
 
-/**
- * Returns the `responses` entries of routes for browsers: an HTML page if the client accepts one, else a problem
- * document.
- */
-const browserProblems = (statuses: Readonly<Record<number, string>>) =>
-  Object.fromEntries(
-    Object.entries(problemResponses(statuses)).map(([status, { description, content }]) => [
-      status,
-      { description, content: { ...content, ...textResponse(description, 'text/html').content } },
-    ]),
-  )
-
 /** The routes of the authorization code flow (RFC 6749 §4.1): start, callback of the provider, final page. */
 export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
   const { authorization, completeAuthorization, exchanges, admission, redirectUri } = deps
-  const isSecure = redirectUri.protocol === 'https:'
   const tags = ['authorization']
-  // A browser accepts a __Host- cookie only from this host and over https, so that neither a sibling domain nor an
-  // attacker in the network can set it.
-  const cookieName = isSecure ? '__Host-authorization' : 'authorization'
-
-  const browserOf = (c: Context): string | null => {
-    const cookie = getCookie(c, cookieName)
-    return cookie !== undefined && /^[A-Za-z0-9_-]{43}$/.test(cookie) ? cookie : null
-  }
+  const cookie = createBrowserCookie(redirectUri)
 
   return new Hono()
     .post(
@@ -104,6 +86,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
           302: { description: 'to the provider' },
           ...browserProblems({
             400: 'bad return_to, or the request does not come from a navigation',
+            403: 'AUTHORIZE is `links`: a connect link is needed',
             405: 'HEAD',
             503: 'the discovery document of the provider was not fetched yet',
           }),
@@ -113,21 +96,17 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         forBrowser(c, async () => {
           rejectHead(c, 'GET')
           rejectSubresource(c)
-          const ownOrigin = loopbackOriginFor(new URL(c.req.url), redirectUri)
-          if (ownOrigin !== null)
-            return c.redirect(`${ownOrigin}/authorize${new URL(c.req.url).search}`, 302)
+          const own = atOwnOrigin(c, redirectUri)
+          if (own !== null) return c.redirect(own, 302)
+          if (!deps.isAuthorizeOpen)
+            throw new IntegrationError(
+              'forbidden',
+              'This installation connects companies by link only. Ask its operators for a connect link. (Operators: POST /connect-links creates one; the setting AUTHORIZE=open opens this address for everyone.)',
+            )
           const returnTo = single(c, ['return_to'], ReturnTo)
-          // All authorizations of a browser share one cookie, so that a second tab does not invalidate the first.
-          const browser = browserOf(c) ?? randomBytes(32).toString('base64url')
-          const { url } = await authorization.start({ returnTo, realm: null, browser })
-          setCookie(c, cookieName, browser, {
-            httpOnly: true,
-            sameSite: 'Lax', // not Strict, which browsers omit when the provider's site redirects to the callback
-            secure: isSecure,
-            path: '/',
-            maxAge: AUTHORIZATION_TTL_MS / 1_000,
-          })
-          return c.redirect(url, 302)
+          return cookie.authorize(c, (browser) =>
+            authorization.start({ returnTo, realm: null, browser }),
+          )
         }),
     )
     .get(
@@ -149,7 +128,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
       (c) =>
         forBrowser(c, async () => {
           rejectHead(c, 'GET, POST')
-          const callback = readCallback(c, browserOf(c))
+          const callback = readCallback(c, cookie.read(c))
           const completed = await completeAuthorization(callback)
           if (completed.kind === 'denied') return denied(c, callback.error, completed.returnTo)
           return connected(c, completed.credential, completed.returnTo)
@@ -203,40 +182,6 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         )
       },
     )
-}
-
-/**
- * Rejects HEAD requests, which Hono would handle like GET. Browsers and mail scanners check links with HEAD requests,
- * which must neither start an authorization nor use up a state.
- */
-function rejectHead(c: Context, allow: string): void {
-  if (c.req.method !== 'HEAD') return
-  c.header('Allow', allow)
-  throw new IntegrationError('method_not_allowed', 'use GET')
-}
-
-/**
- * Rejects a request that a browser sends for an image, a script or a fetch of some page. Only a navigation can continue
- * at the provider. A client that does not send the header (Fetch Metadata) is not rejected.
- */
-function rejectSubresource(c: Context): void {
-  const destination = c.req.header('Sec-Fetch-Dest')
-  if (destination === undefined || destination === 'document') return
-  throw new IntegrationError('invalid_request', 'open this address as a page of its own')
-}
-
-/**
- * Returns the origin of `REDIRECT` if `requested` names this service by another loopback name than `REDIRECT` does,
- * else `null`. The authorization must start at that origin: a browser does not send a cookie of `127.0.0.1` to
- * `localhost`, and Intuit accepts only `localhost` as a loopback name. The ports must be equal, because behind a
- * proxy that rewrites `Host` the redirect would loop.
- */
-function loopbackOriginFor(requested: URL, redirectUri: URL): string | null {
-  const isSameService =
-    isLoopback(requested.hostname) &&
-    isLoopback(redirectUri.hostname) &&
-    requested.port === redirectUri.port
-  return isSameService && requested.hostname !== redirectUri.hostname ? redirectUri.origin : null
 }
 
 function connected(c: Context, credential: CredentialView, returnTo: string | null): Response {

@@ -19,16 +19,41 @@ export async function forBrowser(c: Context, work: () => Promise<Response>): Pro
   }
 }
 
-/** Returns a page of a heading and one paragraph. Both texts are escaped. */
-export const page = (title: string, text: string) =>
+/** The HTML of a page below its paragraph. */
+type PageContent = ReturnType<typeof html>
+
+/** Returns a page of a heading and one paragraph, with `content` below it. Both texts are escaped. */
+export const page = (title: string, text: string, content?: PageContent) =>
   html`<!doctype html>
     <html lang="en">
       <head>
         <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width" />
         <title>${title}</title>
       </head>
       <body>
         <h1>${title}</h1>
         <p>${text}</p>
+        ${content ?? ''}
       </body>
     </html>`
+
+/**
+ * Returns a form with one button, which sends a POST to the address of the page. The script disables the button, because
+ * a second click would cancel the first request and send it again. `scriptNonce` is the nonce in the page's policy
+ * ({@link formPolicy}).
+ */
+export const button = (label: string, scriptNonce: string): PageContent =>
+  html`<form method="post"><button>${label}</button></form>
+    <script nonce="${scriptNonce}">
+      document.forms[0].addEventListener('submit', (event) => {
+        event.submitter.disabled = true
+      })
+    </script>`
+
+/**
+ * Returns the `Content-Security-Policy` of a page with a {@link button}. It has no `form-action`, because browsers apply
+ * that also to the redirect to the provider that follows the form.
+ */
+export const formPolicy = (scriptNonce: string): string =>
+  `default-src 'none'; script-src 'nonce-${scriptNonce}'; base-uri 'none'; frame-ancestors 'none'`

@@ -1,0 +1,44 @@
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import {
+  connectLinkStoreContract,
+  linkOf,
+} from '../../authorization/connect-link-store.contract.ts'
+import { createFileConnectLinkStore } from './connect-link-store.ts'
+
+let folder: string
+beforeEach(async () => {
+  folder = join(await mkdtemp(join(tmpdir(), 'connect-links-')), 'links')
+})
+afterEach(() => rm(join(folder, '..'), { recursive: true }))
+
+connectLinkStoreContract('file', () => createFileConnectLinkStore(folder))
+
+describe('connect links in files', () => {
+  it('links and their use survive a restart, and deleted links do not come back', async () => {
+    const store = await createFileConnectLinkStore(folder)
+    const [kept, used, deleted] = [linkOf(), linkOf(), linkOf()]
+    for (const link of [kept, used, deleted]) await store.add(link, Date.now())
+    await store.use(used, Date.now())
+    await store.remove(deleted.id)
+    const reopened = await createFileConnectLinkStore(folder)
+    expect(await reopened.get(kept.id)).toEqual(kept)
+    expect(await reopened.use(used, Date.now())).toBe(false)
+    expect(await reopened.get(deleted.id)).toBeNull()
+  })
+
+  it('the files are readable by their owner only, and a file that is not a link is deleted', async () => {
+    const store = await createFileConnectLinkStore(folder)
+    const link = linkOf()
+    await store.add(link, Date.now())
+    const file = join(folder, `${link.id}.link.json`)
+    expect((await stat(file)).mode & 0o777).toBe(0o600)
+    expect(JSON.parse(await readFile(file, 'utf8'))).toEqual(link)
+    await writeFile(join(folder, 'broken.link.json'), '{"id":')
+    const reopened = await createFileConnectLinkStore(folder)
+    expect(await reopened.list({ after: '', limit: 9 })).toEqual([link])
+    expect(await readdir(folder)).toEqual([`${link.id}.link.json`])
+  })
+})

@@ -1,0 +1,72 @@
+/**
+ * Connect links in a folder with one file for each link, so that links of an embedded host survive a restart. All links
+ * are also in memory, and reads use only the memory.
+ */
+import { mkdir, readdir, readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { writeFileAtomic } from '@integration-host/shared/files/write-file-atomic'
+import { parseJsonAs } from '@integration-host/shared/json'
+import {
+  ConnectLink,
+  type ConnectLinkStore,
+  keptUntil,
+} from '../../authorization/connect-link-store.ts'
+import { createMemoryConnectLinkStore } from '../memory/connect-link-store.ts'
+
+const SUFFIX = '.link.json'
+
+/** Opens the folder, and creates it if it does not exist. Files of links that are no longer kept are deleted. */
+export async function createFileConnectLinkStore(
+  folder: string,
+  now: () => number = Date.now,
+): Promise<ConnectLinkStore> {
+  await mkdir(folder, { recursive: true, mode: 0o700 })
+  const pathOf = (id: string): string => join(folder, `${id}${SUFFIX}`)
+  const deleteFile = (id: string): Promise<void> => rm(pathOf(id), { force: true })
+  const memory = createMemoryConnectLinkStore(now, (id) => {
+    // A file that cannot be deleted now is deleted at the next start.
+    deleteFile(id).catch(() => {})
+  })
+  for (const file of (await readdir(folder)).filter((name) => name.endsWith(SUFFIX))) {
+    const link = parseJsonAs(ConnectLink, await readFile(join(folder, file), 'utf8'))
+    if (link !== null && keptUntil(link) > now()) await memory.add(link, now())
+    else await rm(join(folder, file), { force: true })
+  }
+
+  const stored = <T>(write: Promise<T>): Promise<T> =>
+    write.catch((cause: unknown) => {
+      throw new IntegrationError('store_unavailable', 'the connect links cannot be written', {
+        cause,
+        retryAfterSeconds: 1,
+      })
+    })
+  const write = (link: ConnectLink): Promise<void> =>
+    stored(writeFileAtomic(pathOf(link.id), JSON.stringify(link)))
+
+  return {
+    ...memory,
+    async add(link, at) {
+      if (!(await memory.add(link, at))) return false
+      try {
+        await write(link)
+      } catch (error) {
+        await memory.remove(link.id)
+        throw error
+      }
+      return true
+    },
+    async use(link, at) {
+      // The memory decides which of several callers uses the link. If the write fails, the link counts as used until
+      // the next start, but no authorization was started for it.
+      if (!(await memory.use(link, at))) return false
+      await write({ ...link, usedAt: at })
+      return true
+    },
+    async remove(id) {
+      if (!(await memory.remove(id))) return false
+      await stored(deleteFile(id))
+      return true
+    },
+  }
+}

@@ -1,0 +1,24 @@
+import { describe, expect, it } from 'vitest'
+import {
+  connectLinkStoreContract,
+  linkOf,
+} from '../../authorization/connect-link-store.contract.ts'
+import { MAX_CONNECT_LINKS } from '../../authorization/connect-link-store.ts'
+import { createMemoryConnectLinkStore } from './connect-link-store.ts'
+
+connectLinkStoreContract('memory', async () => createMemoryConnectLinkStore())
+
+describe('many connect links in memory', () => {
+  it('memory rejects a link above the limit, until an earlier one is no longer kept', async () => {
+    let now = Date.now()
+    const store = createMemoryConnectLinkStore(() => now)
+    const short = linkOf({ expiresAt: now + 1_000 })
+    await store.add(short, now)
+    for (let count = 1; count < MAX_CONNECT_LINKS; count += 1)
+      await store.add(linkOf({ expiresAt: now + 86_400_000 }), now)
+    expect(await store.add(linkOf(), now)).toBe(false)
+    now += 3_600_000
+    expect(await store.add(linkOf({ expiresAt: now + 1_000 }), now)).toBe(true)
+    expect(await store.get(short.id)).toBeNull()
+  })
+})

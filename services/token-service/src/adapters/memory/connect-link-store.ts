@@ -1,0 +1,55 @@
+/** Connect links in memory, for an installation with a single process. */
+import {
+  type ConnectLink,
+  type ConnectLinkStore,
+  keptUntil,
+  MAX_CONNECT_LINKS,
+  positionOf,
+} from '../../authorization/connect-link-store.ts'
+
+export function createMemoryConnectLinkStore(
+  now: () => number = Date.now,
+  /** Called with the id of each link that is deleted because it is no longer kept. */
+  onDropped: (id: string) => void = () => {},
+): ConnectLinkStore {
+  const links = new Map<string, ConnectLink>()
+  const isKept = (link: ConnectLink): boolean => keptUntil(link) > now()
+  const get = (id: string): ConnectLink | null => {
+    const link = links.get(id)
+    return link !== undefined && isKept(link) ? link : null
+  }
+  return {
+    async add(link) {
+      if (links.size >= MAX_CONNECT_LINKS)
+        for (const known of links.values())
+          if (!isKept(known)) {
+            links.delete(known.id)
+            onDropped(known.id)
+          }
+      if (links.size >= MAX_CONNECT_LINKS) return false
+      links.set(link.id, link)
+      return true
+    },
+    async get(id) {
+      return get(id)
+    },
+    async use({ id }, at) {
+      const link = get(id)
+      if (link === null || link.usedAt !== null) return false
+      links.set(id, { ...link, usedAt: at })
+      return true
+    },
+    async list({ after, limit }) {
+      return [...links.values()]
+        .filter(isKept)
+        .map((link) => ({ link, position: positionOf(link) }))
+        .filter(({ position }) => position > after)
+        .toSorted((one, other) => (one.position < other.position ? -1 : 1))
+        .slice(0, limit)
+        .map(({ link }) => link)
+    },
+    async remove(id) {
+      return links.delete(id)
+    },
+  }
+}

@@ -1,0 +1,41 @@
+import { describe, expect, it } from 'vitest'
+import { redisStoresPerTest } from '../../../test-support/redis-stores.ts'
+import {
+  connectLinkStoreContract,
+  linkOf,
+} from '../../authorization/connect-link-store.contract.ts'
+import { MAX_CONNECT_LINKS } from '../../authorization/connect-link-store.ts'
+
+const { openUsable } = redisStoresPerTest()
+
+connectLinkStoreContract('Redis', async () => (await openUsable()).links)
+
+describe('many connect links in Redis', () => {
+  it('Redis rejects a link above the limit, and removes the positions of expired links when one is added', async () => {
+    const { redis, links } = await openUsable()
+    const now = Date.now()
+    const fill = redis.pipeline()
+    for (let count = 0; count < MAX_CONNECT_LINKS; count += 1)
+      fill.zadd(
+        'authorization:links',
+        0,
+        `${String(now + 1_000 + count).padStart(15, '0')}:${count}`,
+      )
+    await fill.exec()
+    expect(await links.add(linkOf(), now)).toBe(false)
+    expect(await links.add(linkOf(), now + 1_002)).toBe(true)
+    expect(await redis.zcard('authorization:links')).toBe(MAX_CONNECT_LINKS - 1)
+  })
+
+  it('each link in Redis expires, and shares its deletion time with its position', async () => {
+    const { redis, links } = await openUsable()
+    const link = linkOf()
+    await links.add(link, Date.now())
+    const key = `authorization:link:${link.id}`
+    const [position] = await redis.zrangebylex('authorization:links', '-', '+')
+    expect(Number(position?.split(':')[0])).toBe(await redis.pexpiretime(key))
+    await links.use(link, Date.now())
+    expect(await redis.zcard('authorization:links')).toBe(1)
+    expect(await redis.pttl(key)).toBeGreaterThan(0)
+  })
+})

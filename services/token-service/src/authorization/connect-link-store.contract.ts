@@ -1,0 +1,79 @@
+import { randomBytes } from 'node:crypto'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { type ConnectLink, type ConnectLinkStore, positionOf } from './connect-link-store.ts'
+
+const MINUTE_MS = 60_000
+
+/** Returns a new link that expires in an hour, except for the given members. */
+export const linkOf = (members: Partial<ConnectLink> = {}): ConnectLink => ({
+  id: randomBytes(32).toString('base64url'),
+  realm: '4620816365291',
+  returnTo: 'http://localhost/done',
+  createdAt: Date.now(),
+  expiresAt: Date.now() + 60 * MINUTE_MS,
+  createdBy: 'key test',
+  usedAt: null,
+  ...members,
+})
+
+/** The contract that each adapter of `ConnectLinkStore` must pass. */
+export function connectLinkStoreContract(
+  kind: string,
+  open: () => Promise<ConnectLinkStore>,
+): void {
+  describe(`${kind} as a store of connect links`, () => {
+    let store: ConnectLinkStore
+    beforeEach(async () => {
+      store = await open()
+    })
+
+    it('the store returns a link by its id, and null for an unknown id', async () => {
+      const link = linkOf()
+      expect(await store.add(link, Date.now())).toBe(true)
+      expect(await store.get(link.id)).toEqual(link)
+      expect(await store.get(linkOf().id)).toBeNull()
+    })
+
+    it('the store lets only one of many concurrent callers use a link, and keeps the link as used', async () => {
+      const link = linkOf()
+      await store.add(link, Date.now())
+      const at = Date.now()
+      const uses = await Promise.all(Array.from({ length: 10 }, () => store.use(link, at)))
+      expect(uses.filter(Boolean)).toEqual([true])
+      expect(await store.get(link.id)).toEqual({ ...link, usedAt: at })
+      expect(await store.use(linkOf(), at)).toBe(false)
+    })
+
+    it('the store lists links in pages, those that are deleted first at the beginning', async () => {
+      const links = [4, 2, 5, 1, 3].map((hours) =>
+        linkOf({ expiresAt: Date.now() + hours * 60 * MINUTE_MS }),
+      )
+      for (const link of links) await store.add(link, Date.now())
+      const sorted = links.toSorted((one, other) => one.expiresAt - other.expiresAt)
+      const first = await store.list({ after: '', limit: 2 })
+      expect(first).toEqual(sorted.slice(0, 2))
+      const last = first.at(-1)
+      if (last === undefined) throw new Error('the first page is empty')
+      expect(await store.list({ after: positionOf(last), limit: 9 })).toEqual(sorted.slice(2))
+    })
+
+    it('the store deletes a link on request, and only once', async () => {
+      const link = linkOf()
+      await store.add(link, Date.now())
+      expect([await store.remove(link.id), await store.remove(link.id)]).toEqual([true, false])
+      expect(await store.get(link.id)).toBeNull()
+      expect(await store.list({ after: '', limit: 9 })).toEqual([])
+    })
+
+    it('the store forgets a link some time after it has expired', async () => {
+      const [expired, forgotten] = [5, 60].map((minutes) =>
+        linkOf({ expiresAt: Date.now() - minutes * MINUTE_MS }),
+      ) as [ConnectLink, ConnectLink]
+      await store.add(expired, Date.now())
+      await store.add(forgotten, Date.now())
+      expect(await store.get(expired.id)).toEqual(expired)
+      expect(await store.get(forgotten.id)).toBeNull()
+      expect(await store.list({ after: '', limit: 9 })).toEqual([expired])
+    })
+  })
+}

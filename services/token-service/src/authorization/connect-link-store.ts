@@ -1,0 +1,65 @@
+/**
+ * The port to the stored connect links. A link is stored under the digest of its ticket; the ticket itself is only in
+ * the URL. Each adapter passes the same contract suite. All methods throw `IntegrationError` `store_unavailable` if the
+ * store cannot be used.
+ */
+import { z } from 'zod'
+import { Realm } from '@integration-host/shared/contracts/realm'
+
+export interface ConnectLinkStore {
+  /** Stores a link. Resolves with `false` if {@link MAX_CONNECT_LINKS} links are stored already. */
+  add(link: ConnectLink, now: number): Promise<boolean>
+
+  /** Resolves with a link; `null` if it was never stored, was deleted, or is no longer kept ({@link keptUntil}). */
+  get(id: string): Promise<ConnectLink | null>
+
+  /** Marks a link as used. Resolves with `false` if it was used before or is not stored. */
+  use(link: ConnectLink, now: number): Promise<boolean>
+
+  /** Returns a page of the links in the order of {@link positionOf}, beginning after the position `after`. */
+  list(page: { readonly after: string; readonly limit: number }): Promise<readonly ConnectLink[]>
+
+  /** Deletes a link. Resolves with `false` if it is not stored. */
+  remove(id: string): Promise<boolean>
+}
+
+/** A link that starts one authorization, in its stored form. Times are epoch milliseconds. */
+export const ConnectLink = z
+  .object({
+    /** The digest of the ticket in the URL. */
+    id: z.string(),
+    /** The only company that the link may connect; `null` if it may connect any company. */
+    realm: Realm.nullable(),
+    returnTo: z.string().nullable(),
+    createdAt: z.number(),
+    expiresAt: z.number(),
+    /** The caller that created the link, as the audit log names it. */
+    createdBy: z.string(),
+    /** When the link was used; `null` if it can still be used. */
+    usedAt: z.number().nullable(),
+  })
+  .readonly()
+export type ConnectLink = z.output<typeof ConnectLink>
+
+/** The limit on stored links, so that they occupy a bounded part of the store. */
+export const MAX_CONNECT_LINKS = 20_000
+
+/** How long a link is kept after it has expired, so that its page can say so. */
+const EXPIRED_KEPT_MS = 15 * 60_000
+/** How long a link is kept at most after it was used, so that its page can say so. */
+const USED_KEPT_MS = 24 * 3_600_000
+
+/** Returns when a link is deleted, in epoch milliseconds. */
+export function keptUntil({
+  expiresAt,
+  usedAt,
+}: Pick<ConnectLink, 'expiresAt' | 'usedAt'>): number {
+  const until = expiresAt + EXPIRED_KEPT_MS
+  return usedAt === null ? until : Math.min(until, usedAt + USED_KEPT_MS)
+}
+
+/** Returns the position of a link in lists: links that are deleted earlier come first. */
+export const positionOf = (link: ConnectLink): string => `${timePrefix(keptUntil(link))}:${link.id}`
+
+/** Returns the beginning of all positions at a time. Times have the same length, so that positions sort as text. */
+export const timePrefix = (at: number): string => String(at).padStart(15, '0')

@@ -1,0 +1,109 @@
+/**
+ * Connect links: URLs that an operator sends to the owner of a company, and that work for days instead of the ten
+ * minutes of an authorization.
+ *
+ * L1  The URL contains a ticket of 256 random bits. The service stores only its digest.
+ * L2  A GET of the URL changes nothing, because mail scanners open links. The form on the page uses the link.
+ * L3  A link is used once, across all replicas. It then starts an authorization that is bound to the browser that used
+ *     it, as `GET /authorize` does. While the provider is unavailable, the link is not used.
+ */
+import { randomBytes } from 'node:crypto'
+import { IntegrationError } from '@integration-host/shared/errors'
+import {
+  type Authorization,
+  requireReturnable,
+  type StartedAuthorization,
+} from './authorization-request.ts'
+import { type ConnectLink, type ConnectLinkStore, MAX_CONNECT_LINKS } from './connect-link-store.ts'
+import { digest } from './digest.ts'
+
+/** The longest time that a link is valid, in seconds. */
+export const MAX_LINK_SECONDS = 30 * 86_400
+export const DEFAULT_LINK_SECONDS = 7 * 86_400
+
+export interface ConnectLinksDeps {
+  readonly links: ConnectLinkStore
+  readonly authorization: Pick<Authorization, 'start'>
+  readonly returnToOrigins: readonly string[] | null
+  readonly now: () => number
+}
+
+export interface ConnectLinks {
+  /**
+   * Stores a link, and resolves with it and its ticket.
+   *
+   * @throws {IntegrationError} `invalid_request` if `returnTo` is not allowed; `connect_links_full`;
+   * `store_unavailable`.
+   */
+  create(wanted: {
+    readonly realm: string | null
+    readonly returnTo: string | null
+    readonly lifetimeSeconds: number
+    readonly createdBy: string
+  }): Promise<{ readonly ticket: string; readonly link: ConnectLink }>
+  /**
+   * Resolves with the link of a ticket. Changes nothing (L2).
+   *
+   * @throws {IntegrationError} `connect_link_invalid`: there is no such link, or it has expired or was used.
+   */
+  find(ticket: string): Promise<ConnectLink>
+  /**
+   * Uses the link of a ticket, and starts its authorization for `browser`.
+   *
+   * @throws {IntegrationError} the errors of `find`; `provider_unavailable`, and then the link is not used (L3).
+   */
+  use(ticket: string, browser: string): Promise<StartedAuthorization>
+}
+
+export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
+  const { links, authorization, now } = deps
+
+  async function find(ticket: string): Promise<ConnectLink> {
+    const link = /^[A-Za-z0-9_-]{43}$/.test(ticket) ? await links.get(digest(ticket)) : null
+    if (link === null) throw unusable('it does not exist, was withdrawn, or expired long ago')
+    if (link.usedAt !== null) throw usedBefore()
+    if (link.expiresAt <= now()) throw unusable('it has expired')
+    return link
+  }
+
+  return {
+    async create({ realm, returnTo, lifetimeSeconds, createdBy }) {
+      requireReturnable(returnTo, deps.returnToOrigins)
+      const ticket = randomBytes(32).toString('base64url')
+      const createdAt = now()
+      const link: ConnectLink = {
+        id: digest(ticket),
+        realm,
+        returnTo,
+        createdAt,
+        expiresAt: createdAt + lifetimeSeconds * 1_000,
+        createdBy,
+        usedAt: null,
+      }
+      if (await links.add(link, createdAt)) return { ticket, link }
+      throw new IntegrationError(
+        'connect_links_full',
+        `${MAX_CONNECT_LINKS} connect links are stored; delete some (DELETE /connect-links/{id}), or wait until some expire`,
+      )
+    },
+
+    find,
+
+    async use(ticket, browser) {
+      const link = await find(ticket)
+      const { returnTo, realm } = link
+      const started = await authorization.start({ returnTo, realm, browser })
+      if (!(await links.use(link, now()))) throw usedBefore()
+      return started
+    },
+  }
+}
+
+const unusable = (why: string): IntegrationError =>
+  new IntegrationError(
+    'connect_link_invalid',
+    `This link cannot be used: ${why}. Ask whoever sent it for a new one.`,
+  )
+
+const usedBefore = (): IntegrationError =>
+  unusable('it was used before, in this browser or in another one, and works only once')

@@ -1,0 +1,120 @@
+/** What the routes for browsers share: the authorization cookie, the checks of a navigation, and their error pages. */
+import { randomBytes } from 'node:crypto'
+import type { Context } from 'hono'
+import { getCookie, setCookie } from 'hono/cookie'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { problemResponses, textResponse } from '@integration-host/shared/http/service-app'
+import { isLoopback } from '@integration-host/shared/http/loopback'
+import {
+  AUTHORIZATION_TTL_MS,
+  type StartedAuthorization,
+} from '../authorization/authorization-request.ts'
+
+/** The cookie that binds an authorization to the browser that started it. */
+export interface BrowserCookie {
+  /** Returns the value of the cookie in a request; `null` if there is none. */
+  read(c: Context): string | null
+  /**
+   * Starts an authorization that is bound to the browser of the request, sets the cookie for as long as the
+   * authorization takes, and redirects the browser to the provider.
+   */
+  authorize(
+    c: Context,
+    start: (browser: string) => Promise<StartedAuthorization>,
+  ): Promise<Response>
+}
+
+/** `redirectUri` is the setting `REDIRECT`, the URL of this service as browsers see it. */
+export function createBrowserCookie(redirectUri: URL): BrowserCookie {
+  const isSecure = redirectUri.protocol === 'https:'
+  // A browser accepts a __Host- cookie only from this host and over https, so that neither a sibling domain nor an
+  // attacker in the network can set it.
+  const name = isSecure ? '__Host-authorization' : 'authorization'
+  const read = (c: Context): string | null => {
+    const cookie = getCookie(c, name)
+    return cookie !== undefined && /^[A-Za-z0-9_-]{43}$/.test(cookie) ? cookie : null
+  }
+  return {
+    read,
+    async authorize(c, start) {
+      // All authorizations of a browser share one cookie, so that a second tab does not invalidate the first.
+      const browser = read(c) ?? randomBytes(32).toString('base64url')
+      const { url } = await start(browser)
+      setCookie(c, name, browser, {
+        httpOnly: true,
+        sameSite: 'Lax', // not Strict, which browsers omit when the provider's site redirects to the callback
+        secure: isSecure,
+        path: '/',
+        maxAge: AUTHORIZATION_TTL_MS / 1_000,
+      })
+      // After a form, 303 makes the browser follow the redirect with GET (RFC 9110 §15.4.4).
+      return c.redirect(url, c.req.method === 'POST' ? 303 : 302)
+    },
+  }
+}
+
+/**
+ * Returns the `responses` entries of routes for browsers: an HTML page if the client accepts one, else a problem
+ * document.
+ */
+export const browserProblems = (statuses: Readonly<Record<number, string>>) =>
+  Object.fromEntries(
+    Object.entries(problemResponses(statuses)).map(([status, { description, content }]) => [
+      status,
+      { description, content: { ...content, ...textResponse(description, 'text/html').content } },
+    ]),
+  )
+
+/**
+ * Rejects HEAD requests, which Hono would handle like GET. Browsers and mail scanners check links with HEAD requests,
+ * which must neither start an authorization nor use up a state.
+ */
+export function rejectHead(c: Context, allow: string): void {
+  if (c.req.method !== 'HEAD') return
+  c.header('Allow', allow)
+  throw new IntegrationError('method_not_allowed', 'use GET')
+}
+
+/**
+ * Rejects a request that a browser sends for an image, a script or a fetch of some page. Only a navigation can continue
+ * at the provider. A client that does not send the header (Fetch Metadata) is not rejected.
+ */
+export function rejectSubresource(c: Context): void {
+  const destination = c.req.header('Sec-Fetch-Dest')
+  if (destination === undefined || destination === 'document') return
+  throw new IntegrationError('invalid_request', 'open this address as a page of its own')
+}
+
+/**
+ * Rejects a form that another site has submitted. Browsers send `Sec-Fetch-Site`, and older ones `Origin`, with each
+ * POST; a client that sends neither is not a browser, which another site could control.
+ */
+export function requireSameOrigin(c: Context): void {
+  const site = c.req.header('Sec-Fetch-Site')
+  const origin = c.req.header('Origin')
+  const isOwn = (from: string): boolean => URL.parse(from)?.host === c.req.header('Host')
+  const isAllowed =
+    site === undefined ? origin === undefined || isOwn(origin) : site === 'same-origin'
+  if (isAllowed) return
+  throw new IntegrationError(
+    'forbidden',
+    'The request comes from another site. Open the link itself in the browser, and press the button on its page.',
+  )
+}
+
+/**
+ * Returns the URL of the request at the origin of `REDIRECT` if the request names this service by another loopback name than
+ * `REDIRECT` does, else `null`. The authorization must start at that origin: a browser does not send a cookie of
+ * `127.0.0.1` to `localhost`, and Intuit accepts only `localhost` as a loopback name. The ports must be equal, because
+ * behind a proxy that rewrites `Host` the redirect would loop.
+ */
+export function atOwnOrigin(c: Context, redirectUri: URL): string | null {
+  const requested = new URL(c.req.url)
+  const isSameService =
+    isLoopback(requested.hostname) &&
+    isLoopback(redirectUri.hostname) &&
+    requested.port === redirectUri.port
+  return isSameService && requested.hostname !== redirectUri.hostname
+    ? `${redirectUri.origin}${requested.pathname}${requested.search}`
+    : null
+}

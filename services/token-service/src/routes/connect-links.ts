@@ -1,0 +1,174 @@
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import type { Caller } from '@integration-host/shared/access/caller'
+import { Realm } from '@integration-host/shared/contracts/realm'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import {
+  type ConnectLink,
+  type ConnectLinkStore,
+  positionOf,
+} from '../authorization/connect-link-store.ts'
+import {
+  type ConnectLinks,
+  DEFAULT_LINK_SECONDS,
+  MAX_LINK_SECONDS,
+} from '../authorization/connect-links.ts'
+import { ReturnTo } from './authorization.ts'
+import { requireJson } from './json-body.ts'
+import { wholeNumber } from './whole-number.ts'
+
+const LinkBody = z.strictObject({
+  realm: Realm.optional().meta({ description: 'the only company that the link may connect' }),
+  return_to: ReturnTo.optional(),
+  expires_in: z
+    .int()
+    .min(60)
+    .max(MAX_LINK_SECONDS)
+    .optional()
+    .meta({ description: `seconds; ${DEFAULT_LINK_SECONDS} if it is missing` }),
+})
+const LinkId = z.string().regex(/^[A-Za-z0-9_-]{43}$/, 'is not the id of a connect link')
+const CreatedView = z.object({ id: LinkId, url: z.url(), expires_at: z.iso.datetime() })
+const LinkView = z.object({
+  id: LinkId,
+  realm: Realm.nullable(),
+  return_to: z.string().nullable(),
+  created_at: z.iso.datetime(),
+  created_by: z.string(),
+  expires_at: z.iso.datetime(),
+  used_at: z.iso.datetime().nullable(),
+})
+const LinkPage = z.object({ items: z.array(LinkView), next_cursor: z.string().nullable() })
+const PageQuery = z.object({
+  cursor: z
+    .string()
+    .regex(/^\d{15}:[A-Za-z0-9_-]{43}$/, 'is not a cursor of this list')
+    .optional(),
+  limit: wholeNumber(1, 500).optional(),
+})
+
+export interface ConnectLinkRoutesDeps {
+  readonly connectLinks: ConnectLinks
+  readonly links: Pick<ConnectLinkStore, 'get' | 'list' | 'remove'>
+  /** The setting `REDIRECT`. The URLs of links are beside it. */
+  readonly redirectUri: URL
+}
+
+/** The routes with which operators create, list and delete connect links. */
+export function connectLinkRoutes({
+  connectLinks,
+  links,
+  redirectUri,
+}: ConnectLinkRoutesDeps): Hono {
+  const tags = ['connect links']
+  return new Hono()
+    .post(
+      '/connect-links',
+      needs('credentials:manage'),
+      describeRoute({
+        tags,
+        summary: 'Creates a link with which the owner of a company connects it',
+        responses: {
+          201: jsonResponse('the link; its URL is shown only here', CreatedView),
+          ...problemResponses({
+            400: 'bad realm, return_to or expires_in',
+            409: 'too many links are stored',
+            415: 'not application/json',
+            503: 'the store is not available',
+          }),
+        },
+      }),
+      requireJson,
+      validate('json', LinkBody),
+      async (c) => {
+        const { realm = null, return_to = null, expires_in } = c.req.valid('json')
+        // Without a realm, any company can be connected.
+        if (realm === null) callerOf(c).requireEveryRealm()
+        else requireRealm(c, realm)
+        const { ticket, link } = await connectLinks.create({
+          realm,
+          returnTo: return_to,
+          lifetimeSeconds: expires_in ?? DEFAULT_LINK_SECONDS,
+          createdBy: callerOf(c).name,
+        })
+        const created: z.input<typeof CreatedView> = {
+          id: link.id,
+          url: new URL(`connect/${ticket}`, redirectUri).href,
+          expires_at: new Date(link.expiresAt).toISOString(),
+        }
+        return c.json(created, 201)
+      },
+    )
+    .get(
+      '/connect-links',
+      needs('credentials:manage'),
+      describeRoute({
+        tags,
+        summary: 'The connect links, those that are deleted first at the beginning',
+        description:
+          'An expired link is listed for 15 minutes, a used one for up to a day. A page may have fewer items than `limit`, because links that the key may not use are left out.',
+        responses: {
+          200: jsonResponse('one page', LinkPage),
+          ...problemResponses({
+            400: 'bad cursor or limit, or an unknown query parameter',
+            503: 'the store is not available',
+          }),
+        },
+      }),
+      onlyKnownQuery(...Object.keys(PageQuery.shape)),
+      validate('query', PageQuery),
+      async (c) => {
+        const { cursor = '', limit = 100 } = c.req.valid('query')
+        const found = await links.list({ after: cursor, limit: limit + 1 })
+        const shown = found.slice(0, limit)
+        const last = shown.at(-1)
+        return c.json({
+          items: shown.filter((link) => mayManage(callerOf(c), link)).map(viewOf),
+          next_cursor: found.length > limit && last !== undefined ? positionOf(last) : null,
+        })
+      },
+    )
+    .delete(
+      '/connect-links/:id',
+      needs('credentials:manage'),
+      describeRoute({
+        tags,
+        summary: 'Deletes a connect link, so that it can no longer be used',
+        responses: {
+          204: { description: 'deleted' },
+          ...problemResponses({
+            400: 'bad id',
+            404: 'no such link',
+            503: 'the store is not available',
+          }),
+        },
+      }),
+      validate('param', z.object({ id: LinkId })),
+      async (c) => {
+        const { id } = c.req.valid('param')
+        const link = await links.get(id)
+        // A link of another realm is not shown to this key, so it is treated as absent.
+        if (link === null || !mayManage(callerOf(c), link) || !(await links.remove(id)))
+          throw new IntegrationError('not_found', 'there is no such connect link')
+        return c.body(null, 204)
+      },
+    )
+}
+
+/** Whether a caller may see and delete a link. A link without a realm can connect any company. */
+const mayManage = (caller: Caller, { realm }: ConnectLink): boolean =>
+  realm === null ? !caller.isBoundToRealms : caller.mayUseRealm(realm)
+
+const viewOf = (link: ConnectLink): z.input<typeof LinkView> => ({
+  id: link.id,
+  realm: link.realm,
+  return_to: link.returnTo,
+  created_at: new Date(link.createdAt).toISOString(),
+  created_by: link.createdBy,
+  expires_at: new Date(link.expiresAt).toISOString(),
+  used_at: link.usedAt === null ? null : new Date(link.usedAt).toISOString(),
+})

@@ -1,0 +1,267 @@
+/** Connect links over HTTP: the operators' routes, and the page and form in a browser. */
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { callBack, startInBrowser } from '../../test-support/browser.ts'
+import {
+  type ScriptedProvider,
+  startScriptedProvider,
+} from '../../test-support/scripted-provider.ts'
+import {
+  json,
+  openTestFile,
+  startTestService,
+  type TestService,
+  testKeys,
+} from '../../test-support/service-fixture.ts'
+import { linkOf } from '../authorization/connect-link-store.contract.ts'
+import type { ConnectLinkStore } from '../authorization/connect-link-store.ts'
+import { createMemoryConnectLinkStore } from '../adapters/memory/connect-link-store.ts'
+
+let provider: ScriptedProvider
+let service: TestService
+let links: ConnectLinkStore
+let closing: AsyncDisposableStack
+let logged: string
+
+beforeEach(async () => {
+  closing = new AsyncDisposableStack()
+  logged = ''
+  provider = closing.use(await startScriptedProvider())
+  links = createMemoryConnectLinkStore()
+  await start()
+})
+afterEach(() => closing.disposeAsync())
+
+async function start(env: Record<string, string> = {}): Promise<void> {
+  const keys = testKeys()
+  const file = await openTestFile(keys)
+  closing.defer(() => file.remove())
+  const logger = createLogger('test', 'info', { write: (line) => void (logged += line) })
+  service = closing.use(
+    await startTestService({
+      provider,
+      store: file.store,
+      links,
+      keys,
+      logger,
+      env: { AUTHORIZE: 'links', ...env },
+    }),
+  )
+}
+
+/** Creates a link, and returns the address of its page at the service under test. */
+async function createLink(body: object = {}): Promise<{ id: string; page: string }> {
+  const { status, body: created } = await service.ask('/connect-links', json(body))
+  expect(status).toBe(201)
+  const { id, url } = created as { id: string; url: string }
+  return { id, page: service.url + new URL(url).pathname }
+}
+const BROWSER = { Accept: 'text/html', 'Sec-Fetch-Site': 'same-origin' }
+const press = (page: string, headers: Record<string, string> = {}): Promise<Response> =>
+  fetch(page, { method: 'POST', redirect: 'manual', headers: { ...BROWSER, ...headers } })
+const open = (page: string, init: RequestInit = {}): Promise<Response> =>
+  fetch(page, { redirect: 'manual', headers: { Accept: 'text/html' }, ...init })
+/** Returns what the callback needs of the response to a pressed button. */
+const startedBy = (response: Response) => {
+  const consent = new URL(response.headers.get('Location') ?? 'http://none')
+  return {
+    consent,
+    cookie: response.headers.getSetCookie()[0]?.split(';')[0] ?? '',
+    state: consent.searchParams.get('state') ?? '',
+  }
+}
+const finish = (pressed: Response, realmId: string, cookie = startedBy(pressed).cookie) => {
+  const { consent, state } = startedBy(pressed)
+  return callBack(service.url, { code: provider.authorize(consent), realmId, state }, cookie)
+}
+const shown = async () =>
+  (await service.ask('/connect-links')).body['items'] as { id: string; used_at: string | null }[]
+
+describe('a connect link', () => {
+  it('a connect link is used with the button on its page, connects the company, and leads to return_to', async () => {
+    const { id, page } = await createLink({ realm: '7', return_to: 'http://localhost/done' })
+    const opened = await open(page)
+    expect(opened.status).toBe(200)
+    expect(await opened.text()).toMatch(/the company 7.*<form method="post">/s)
+    const pressed = await press(page)
+    expect(pressed.status).toBe(303)
+    expect(startedBy(pressed).consent.origin).toBe(provider.url)
+    const finished = await finish(pressed, '7')
+    expect([finished.status, finished.headers.get('Location')]).toEqual([
+      302,
+      'http://localhost/done',
+    ])
+    expect((await service.ask('/credentials/ACC-7')).status).toBe(200)
+    expect(await shown()).toEqual([expect.objectContaining({ id, used_at: expect.any(String) })])
+  })
+
+  it('opening the page, as mail scanners do, starts nothing and uses nothing up', async () => {
+    const { page } = await createLink()
+    for (const init of [{}, { method: 'HEAD' }, {}]) {
+      const opened = await open(page, init)
+      expect([opened.status, opened.headers.getSetCookie()]).toEqual([200, []])
+    }
+    expect((await shown())[0]?.used_at).toBeNull()
+    expect((await press(page)).status).toBe(303)
+  })
+
+  it('a link that was used shows a page that says so, in the same browser and in another one', async () => {
+    const { page } = await createLink()
+    const { cookie } = startedBy(await press(page))
+    for (const response of [
+      await press(page, { Cookie: cookie }),
+      await press(page),
+      await open(page),
+    ]) {
+      expect([response.status, response.headers.get('Location')]).toEqual([410, null])
+      expect(await response.text()).toMatch(/<h1>The connect link cannot be used.*used before/s)
+    }
+  })
+
+  it('only one of many simultaneous requests uses a link', async () => {
+    const { page } = await createLink()
+    const pressed = await Promise.all(Array.from({ length: 8 }, () => press(page)))
+    expect(pressed.map(({ status }) => status).toSorted()).toEqual([303, ...Array(7).fill(410)])
+  })
+
+  it('the authorization of a link is completed only in the browser that used the link', async () => {
+    const pressed = await press((await createLink()).page)
+    expect((await finish(pressed, '7', `authorization=${'x'.repeat(43)}`)).status).toBe(400)
+    expect((await finish(pressed, '7')).status).toBe(302)
+  })
+
+  it('a link for one company refuses another one in words, and stores nothing', async () => {
+    const pressed = await press((await createLink({ realm: '7' })).page)
+    const refused = await finish(pressed, '8')
+    expect(refused.status).toBe(409)
+    expect(await refused.text()).toContain('the authorization was for company 7')
+    expect((await service.ask('/credentials/ACC-8')).status).toBe(404)
+  })
+
+  it.each([
+    ['does not exist', 'A'.repeat(43)],
+    ['is too short', 'AAAA'],
+    ['has other characters', encodeURIComponent('<script>alert(1)</script>')],
+    ['has 10,000 characters', 'A'.repeat(10_000)],
+  ])('a ticket that %s gets a page that says what to do', async (_, ticket) => {
+    for (const response of [
+      await open(`${service.url}/connect/${ticket}`),
+      await press(`${service.url}/connect/${ticket}`),
+    ]) {
+      expect(response.status).toBe(410)
+      const text = await response.text()
+      expect(text).toContain('Ask whoever sent it for a new one')
+      expect(text).not.toContain(ticket)
+    }
+  })
+
+  it('an expired link gets a page that says so', async () => {
+    const { id, page } = await createLink()
+    const link = await links.get(id)
+    if (link === null) throw new Error('the link is not stored')
+    await links.remove(id)
+    await links.add({ ...link, expiresAt: Date.now() - 1_000 }, Date.now())
+    for (const response of [await open(page), await press(page)]) {
+      expect(response.status).toBe(410)
+      expect(await response.text()).toContain('it has expired')
+    }
+  })
+
+  it.each<readonly [string, Record<string, string>]>([
+    ['another site', { 'Sec-Fetch-Site': 'cross-site' }],
+    ['a sibling domain', { 'Sec-Fetch-Site': 'same-site' }],
+    ['another origin, in an old browser', { 'Sec-Fetch-Site': '', Origin: 'https://evil.example' }],
+    ['an opaque origin', { 'Sec-Fetch-Site': '', Origin: 'null' }],
+  ])('a form that %s submits is rejected, and the link stays usable', async (_, headers) => {
+    const { page } = await createLink()
+    const sent = Object.fromEntries(
+      Object.entries({ ...BROWSER, ...headers }).filter(([, value]) => value !== ''),
+    )
+    const refused = await fetch(page, { method: 'POST', redirect: 'manual', headers: sent })
+    expect([refused.status, refused.headers.getSetCookie()]).toEqual([403, []])
+    expect((await press(page)).status).toBe(303)
+  })
+
+  it('a link stays usable while the provider is unavailable', async () => {
+    provider.knobs.discoveryStatus = 500
+    await start()
+    const { page } = await createLink()
+    expect((await press(page)).status).toBe(503)
+    expect((await shown())[0]?.used_at).toBeNull()
+  })
+
+  it('the ticket is in no log line, metric or list, and its page sends no referrer and is not cached', async () => {
+    const { page } = await createLink()
+    const ticket = page.split('/').at(-1) ?? ''
+    const opened = await open(page)
+    expect([opened.headers.get('Referrer-Policy'), opened.headers.get('Cache-Control')]).toEqual([
+      'no-referrer',
+      'no-store',
+    ])
+    expect(opened.headers.get('Content-Security-Policy')).toContain("default-src 'none'")
+    await press(page)
+    await press(page)
+    const metrics = await (await fetch(`${service.url}/metrics`)).text()
+    expect(metrics).toContain('route="/connect/:ticket"')
+    expect(logged).toContain('/connect/:ticket')
+    const list = JSON.stringify(await shown())
+    for (const text of [metrics, logged, list]) expect(text).not.toContain(ticket)
+  })
+})
+
+describe('the routes for connect links', () => {
+  it.each<readonly [string, object]>([
+    ['return_to elsewhere', { return_to: 'https://evil.example/' }],
+    ['a realm with a slash', { realm: '../1' }],
+    ['an expires_in of 31 days', { expires_in: 31 * 86_400 }],
+    ['a negative expires_in', { expires_in: -1 }],
+    ['an expires_in that is text', { expires_in: '60' }],
+    ['an unknown member', { company: '1' }],
+  ])('a connect link with %s is rejected, and nothing is stored', async (_, body) => {
+    const refused = await service.ask('/connect-links', json(body))
+    expect([refused.status, refused.body['code']]).toEqual([400, 'invalid_request'])
+    expect(await shown()).toEqual([])
+  })
+
+  it('a connect link is valid for a week unless the request says otherwise', async () => {
+    const week = await service.ask('/connect-links', json({}))
+    const hour = await service.ask('/connect-links', json({ expires_in: 3_600 }))
+    const hours = [week, hour].map(({ body }) =>
+      Math.round((Date.parse(String(body['expires_at'])) - Date.now()) / 3_600_000),
+    )
+    expect(hours).toEqual([168, 1])
+  })
+
+  it('a deleted link can no longer be used', async () => {
+    const { id, page } = await createLink()
+    const remove = () => service.call(`/connect-links/${id}`, { method: 'DELETE' })
+    expect([(await remove()).status, (await remove()).status]).toEqual([204, 404])
+    expect((await press(page)).status).toBe(410)
+  })
+
+  it('10,000 links are listed in pages, each once', async () => {
+    for (let count = 0; count < 10_000; count += 1)
+      await links.add(linkOf({ expiresAt: Date.now() + 86_400_000 + (count % 100) }), Date.now())
+    const seen = new Set<string>()
+    let cursor: string | null = ''
+    while (cursor !== null) {
+      const query: string = cursor === '' ? '' : `&cursor=${cursor}`
+      const { body } = await service.ask(`/connect-links?limit=500${query}`)
+      for (const { id } of body['items'] as { id: string }[]) seen.add(id)
+      cursor = body['next_cursor'] as string | null
+    }
+    expect(seen.size).toBe(10_000)
+    for (const query of ['cursor=x', 'limit=501', 'after=1'])
+      expect((await service.ask(`/connect-links?${query}`)).status).toBe(400)
+  })
+})
+
+describe('GET /authorize with AUTHORIZE=links', () => {
+  it('GET /authorize says what to do, and sets no cookie, unless AUTHORIZE is open', async () => {
+    const closed = await open(`${service.url}/authorize`)
+    expect([closed.status, closed.headers.getSetCookie()]).toEqual([403, []])
+    expect(await closed.text()).toContain('Ask its operators for a connect link')
+    await start({ AUTHORIZE: 'open' })
+    expect((await startInBrowser(service.url)).answer.status).toBe(302)
+  })
+})

@@ -1,0 +1,81 @@
+import { randomBytes } from 'node:crypto'
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { textResponse } from '@integration-host/shared/http/service-app'
+import type { ConnectLinks } from '../authorization/connect-links.ts'
+import { button, forBrowser, formPolicy, page } from './browser-page.ts'
+import {
+  atOwnOrigin,
+  browserProblems,
+  createBrowserCookie,
+  rejectSubresource,
+  requireSameOrigin,
+} from './browser-session.ts'
+
+export interface ConnectRoutesDeps {
+  readonly connectLinks: ConnectLinks
+  /** The setting `REDIRECT`. */
+  readonly redirectUri: URL
+}
+
+/** The routes of a connect link in a browser: the page, and the form on it that uses the link. */
+export function connectRoutes({ connectLinks, redirectUri }: ConnectRoutesDeps): Hono {
+  const tags = ['authorization']
+  const cookie = createBrowserCookie(redirectUri)
+  return new Hono()
+    .get(
+      '/connect/:ticket',
+      describeRoute({
+        tags,
+        summary: 'The page of a connect link, with one button',
+        description: 'Changes nothing, however often it is requested.',
+        responses: {
+          200: textResponse('the page', 'text/html'),
+          302: { description: 'to the same page at the address of REDIRECT' },
+          ...browserProblems({
+            410: 'the link does not exist, has expired or was used',
+            503: 'the store is not available',
+          }),
+        },
+      }),
+      (c) =>
+        forBrowser(c, async () => {
+          const own = atOwnOrigin(c, redirectUri)
+          if (own !== null) return c.redirect(own, 302)
+          const { realm } = await connectLinks.find(c.req.param('ticket'))
+          const company = realm === null ? 'your company' : `the company ${realm}`
+          const nonce = randomBytes(16).toString('base64')
+          c.header('Content-Security-Policy', formPolicy(nonce))
+          return c.html(
+            page(
+              'Connect your company',
+              `The button takes you to your accounting provider, where you sign in and allow the access to ${company}. It works once, and then for ten minutes in this browser.`,
+              button('Connect', nonce),
+            ),
+          )
+        }),
+    )
+    .post(
+      '/connect/:ticket',
+      describeRoute({
+        tags,
+        summary:
+          'Uses a connect link: starts an authorization and sends this browser to the provider',
+        responses: {
+          303: { description: 'to the provider' },
+          ...browserProblems({
+            400: 'the request does not come from a navigation',
+            403: 'the request comes from another site',
+            410: 'the link does not exist, has expired or was used',
+            503: 'the store is not available, or the discovery document was not fetched yet',
+          }),
+        },
+      }),
+      (c) =>
+        forBrowser(c, async () => {
+          rejectSubresource(c)
+          requireSameOrigin(c)
+          return cookie.authorize(c, (browser) => connectLinks.use(c.req.param('ticket'), browser))
+        }),
+    )
+}
