@@ -87,7 +87,8 @@ async function expectServed(name: ServiceName): Promise<void> {
 
 /** Returns the number of connections that a service has closed with the given reason. */
 async function closedBy(name: ServiceName, reason: string): Promise<number> {
-  const metrics = await (await fetch(`${system.url(name)}/metrics`)).text()
+  const headers = { Connection: 'close' }
+  const metrics = await (await fetch(`${system.url(name)}/metrics`, { headers })).text()
   const count = new RegExp(
     `^http_connections_closed_total\\{[^}]*reason="${reason}"[^}]*\\} (\\d+)$`,
     'm',

@@ -1,11 +1,20 @@
 import { problemResponses } from '@integration-host/shared/http/service-app'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { Realm } from '@integration-host/shared/contracts/realm'
+import type { Scope } from '@integration-host/shared/access/scope'
+import { needs } from '@integration-host/shared/http/access'
 import { Hono } from 'hono'
 import { describeRoute, validator } from 'hono-openapi'
 import { z } from 'zod'
 
-const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
+/** The scope that the calls of each method require. `listener.ts` checks it. */
+const SCOPES = {
+  GET: 'gateway:read',
+  POST: 'gateway:write',
+  PUT: 'gateway:write',
+  PATCH: 'gateway:write',
+  DELETE: 'gateway:write',
+} as const satisfies Record<string, Scope>
 
 /**
  * Describes in the OpenAPI document the calls that the gateway forwards to the accounting API. The app never serves
@@ -13,36 +22,37 @@ const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
  */
 export function companyRoutes(): Hono {
   const app = new Hono()
-  app.on(
-    [...METHODS],
-    '/v3/company/:realm/*',
-    describeRoute({
-      tags: ['accounting'],
-      summary: "Forwards the call to the accounting API with the realm's bearer token",
-      description:
-        'Same method, path, query and body, streamed both ways; the response is returned as upstream sent it.',
-      security: [{ serviceKey: [] }],
-      responses: {
-        default: { description: "the accounting API's response", content: { '*/*': {} } },
-        ...problemResponses({
-          400: 'target_invalid: the target or a header is ambiguous',
-          401: 'unauthorized: no valid service key',
-          404: 'credential_not_found: the realm is not connected',
-          408: 'request_timeout: the body took too long to arrive',
-          413: 'payload_too_large: the body is longer than the gateway accepts',
-          424: 'credential_faulted: the company must be authorized again',
-          429: 'throttled: no permit of the realm is possible before the deadline',
-          501: 'transfer_coding_unsupported: Transfer-Encoding has another value than chunked',
-          502: 'upstream_unreachable',
-          503: 'token_service_unavailable, provider_unavailable or shutting_down',
-          504: 'upstream_timeout',
-        }),
+  for (const [method, scope] of Object.entries(SCOPES))
+    app.on(
+      method,
+      '/v3/company/:realm/*',
+      needs(scope),
+      describeRoute({
+        tags: ['accounting'],
+        summary: "Forwards the call to the accounting API with the realm's bearer token",
+        description:
+          'Same method, path, query and body, streamed both ways; the response is returned as upstream sent it. A POST to …/query requires only gateway:read.',
+        responses: {
+          default: { description: "the accounting API's response", content: { '*/*': {} } },
+          ...problemResponses({
+            400: 'target_invalid: the target or a header is ambiguous',
+            401: 'unauthorized: no valid service key',
+            404: 'credential_not_found: the realm is not connected',
+            408: 'request_timeout: the body took too long to arrive',
+            413: 'payload_too_large: the body is longer than the gateway accepts',
+            424: 'credential_faulted: the company must be authorized again',
+            429: 'throttled: no permit of the realm is possible before the deadline',
+            501: 'transfer_coding_unsupported: Transfer-Encoding has another value than chunked',
+            502: 'upstream_unreachable',
+            503: 'token_service_unavailable, provider_unavailable or shutting_down',
+            504: 'upstream_timeout',
+          }),
+        },
+      }),
+      validator('param', z.object({ realm: Realm })),
+      () => {
+        throw new IntegrationError('not_found', 'no such path')
       },
-    }),
-    validator('param', z.object({ realm: Realm })),
-    () => {
-      throw new IntegrationError('not_found', 'no such path')
-    },
-  )
+    )
   return app
 }
