@@ -3,8 +3,13 @@
 // two tables. Needs nginx; uses wrk if it is installed.
 //   npm run bench -- proxy [--rounds 12] [--seconds 2] [--paced-rounds 5] [--only accounting-gateway,fast-proxy]
 //   npm run bench -- proxy --against <checkout>     the gateway of this checkout and of another checkout
+// `--keys 1000`: the gateway of this checkout reads a key file with that many keys, and its clients present one of them.
 // `--profile <folder>` keeps a CPU profile of the gateway.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { digestOf } from '@integration-host/shared/access/access-keys'
 import setupBackends from '@integration-host/tests/backends'
 import { startSystem } from '@integration-host/tests/system'
 import { startNginxProxy, startUpstream } from './proxy/nginx.ts'
@@ -25,6 +30,7 @@ const { values } = parseArgs({
     'paced-rounds': { type: 'string', default: '5' },
     only: { type: 'string' },
     against: { type: 'string' },
+    keys: { type: 'string', default: '0' },
     profile: { type: 'string' },
   },
 })
@@ -119,6 +125,7 @@ console.table(Object.fromEntries(Object.keys(pacedSides).map((name) => [name, ro
 
 /** Starts a gateway with a service key of its own. */
 async function gateway(checkout?: string): Promise<Proxy> {
+  const keyFile = checkout === undefined && Number(values.keys) > 0 ? await writeKeyFile() : null
   const system = opened.use(await startSystem([], checkout === undefined ? {} : { checkout }))
   // The rate limits are enabled but far above the number of calls, so that each call is counted and none is
   // rejected. The gateway logs no line per call, because the other proxies log none either.
@@ -128,12 +135,29 @@ async function gateway(checkout?: string): Promise<Proxy> {
     ACCOUNTING_URL: upstream.url,
     TOKEN_SERVICE_URL: tokens.url,
     PROVIDER_PROFILE: 'unlimited',
+    ...(keyFile !== null && { SERVICE_KEYS_FILE: keyFile.path }),
     ...(values.profile !== undefined && {
       NODE_OPTIONS: `--cpu-prof --cpu-prof-dir=${values.profile}`,
     }),
   })
   opened.defer(async () => void (await started.stop('SIGTERM'))) // the gateway writes its CPU profile on exit
-  return { url: started.url, pid: started.pid, key: system.serviceKey }
+  return { url: started.url, pid: started.pid, key: keyFile?.key ?? system.serviceKey }
+}
+
+/** Writes a key file with `--keys` keys. Returns its path, and one of its keys, which is bound to a prefix of realms. */
+async function writeKeyFile(): Promise<{ readonly path: string; readonly key: string }> {
+  const folder = await mkdtemp(join(tmpdir(), 'bench-keys-'))
+  opened.defer(() => rm(folder, { recursive: true }))
+  const keyOf = (n: number): string => `key-${n}-`.padEnd(48, 'k')
+  const entries = Array.from({ length: Number(values.keys) }, (_, n) => ({
+    id: `application-${n}`,
+    sha256: digestOf(keyOf(n)),
+    scopes: ['gateway:read'],
+    realms: ['r*'],
+  }))
+  const path = join(folder, 'keys.json')
+  await writeFile(path, JSON.stringify(entries))
+  return { path, key: keyOf(Math.floor(entries.length / 2)) }
 }
 
 async function gatewayAndPeers(): Promise<Record<string, Proxy>> {
