@@ -193,8 +193,8 @@ async function everythingWritten() {
     )
     const [rows] = await sql`
       select (select count(*) from "Order_Header")::int as headers, (select count(*) from "Order_Item")::int as items`
-    const sandbox = await (await fetch(`${system.url('sandbox-provider')}/sandbox/counters`)).json()
-    return { records, rows, sandbox: sandbox as unknown }
+    const counters = await fetch(`${system.url('sandbox-provider')}/sandbox/counters`)
+    return { records, rows, received: (await counters.json()) as unknown }
   } finally {
     redis.disconnect()
     await sql.end()
