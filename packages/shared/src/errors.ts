@@ -11,6 +11,7 @@ export const errorCodes = {
   not_found: { status: 404, title: 'There is nothing here', remedy: 'none' },
   method_not_allowed: { status: 405, title: 'The method is not allowed here', remedy: 'none' },
   request_timeout: { status: 408, title: 'The request took too long to arrive', remedy: 'retry' },
+  version_moved: { status: 412, title: 'The version has moved', remedy: 'none' },
   payload_too_large: { status: 413, title: 'The body is too large', remedy: 'none' },
   unsupported_media_type: {
     status: 415,

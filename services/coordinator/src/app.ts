@@ -3,6 +3,7 @@ import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
+import { type ActionRouteDeps, actionRoutes } from './routes/actions.ts'
 import { MAX_BULK_BYTES } from './routes/contracts.ts'
 import { type EventRouteDeps, eventRoutes } from './routes/events.ts'
 import { integrityRoutes, type IntegrityRouteDeps } from './routes/integrity.ts'
@@ -10,7 +11,12 @@ import { processRoutes, type ProcessRouteDeps } from './routes/processes.ts'
 import { transactionRoutes, type TransactionRouteDeps } from './routes/transactions.ts'
 
 export interface AppDeps
-  extends TransactionRouteDeps, ProcessRouteDeps, IntegrityRouteDeps, EventRouteDeps {
+  extends
+    TransactionRouteDeps,
+    ProcessRouteDeps,
+    IntegrityRouteDeps,
+    EventRouteDeps,
+    ActionRouteDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
@@ -31,6 +37,7 @@ export const createApp = (deps: AppDeps) =>
     (app) => {
       app.route('/processes/:process/transactions', transactionRoutes(deps))
       app.route('/processes', processRoutes(deps))
+      app.route('/actions', actionRoutes(deps))
       app.route('/events', eventRoutes(deps))
       app.route('/integrity', integrityRoutes(deps))
     },

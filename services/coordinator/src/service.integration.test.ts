@@ -12,6 +12,7 @@ import { eventually, until } from '@integration-host/shared/test-support/eventua
 import { startRelay } from '@integration-host/shared/test-support/relay'
 import { connect } from 'amqplib'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { anAct } from '../test-support/act.ts'
 import { type Backends, openBackends, startFixture, watchEvents } from '../test-support/fixture.ts'
 import { coordinatorContract } from './service.contract.ts'
 
@@ -337,7 +338,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
 
     await host.queue(id)
     await until(() => host.target.callsTo('/order').length === 1)
-    await host.source.cancel('OrderProcess', id, null) // changes only the rows, as another replica would
+    await host.source.cancel('OrderProcess', id, null, anAct) // changes only the rows, as another replica would
     const cancelled = await host.run(id)
     tellOf(cancelled)
     await isAborted.promise

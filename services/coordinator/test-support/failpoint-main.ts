@@ -68,10 +68,10 @@ async function failpointDuring<Result>(
 /** Copies a source with failpoints in some methods. Its methods are closures without `this`, so a copy works. */
 const sourceWithFailpoints = (source: TransactionSource): TransactionSource => ({
   ...source,
-  async queue(process, transactions) {
+  async queue(process, transactions, by) {
     const id = transactions[0]?.TransactionID
     await failpoint('before insert', id)
-    const results = await source.queue(process, transactions)
+    const results = await source.queue(process, transactions, by)
     await failpoint('inserted', id)
     return results
   },
@@ -92,10 +92,10 @@ const sourceWithFailpoints = (source: TransactionSource): TransactionSource => (
     await failpoint('recorded', lease.TransactionID)
     return header
   },
-  async replay(process, id, fromStep) {
+  async replay(process, id, request, act) {
     await failpoint('before replay', id)
     const header = await failpointDuring('replaying', id, () =>
-      source.replay(process, id, fromStep),
+      source.replay(process, id, request, act),
     )
     await failpoint('replayed', id)
     return header

@@ -73,6 +73,7 @@ export const digestOf = (key: string): string => hash('sha256', key, 'hex')
  */
 const serviceGrants = (digest: string): Grants => ({
   keyId: digest.slice(0, 8),
+  isService: true,
   scopes: new Set<Scope>(SERVICE_SCOPES),
   realms: ['*'],
   processes: ['*'],
@@ -81,6 +82,7 @@ const serviceGrants = (digest: string): Grants => ({
 
 const grantsOf = ({ id, scopes, realms, processes, expires }: KeyEntry): Grants => ({
   keyId: id,
+  isService: false,
   scopes: new Set(scopes),
   realms,
   processes,

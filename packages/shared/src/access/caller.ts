@@ -5,6 +5,8 @@ import type { Scope } from './scope.ts'
 export interface Grants {
   /** The name of the key. It is logged and stored, and reveals nothing about the key itself. */
   readonly keyId: string
+  /** Whether this is a key of `SERVICE_API_KEY(S)`, with which the services of an installation call one another. */
+  readonly isService: boolean
   readonly scopes: ReadonlySet<Scope>
   /** Realms that the key may use: `*`, exact names, and prefixes that end in `*`. */
   readonly realms: readonly string[]
@@ -30,6 +32,10 @@ export class Caller {
   /** The caller as logs of actions name it, such as `key erp` or `key console for ada@example.com`. */
   get name(): string {
     return this.person === null ? `key ${this.keyId}` : `key ${this.keyId} for ${this.person}`
+  }
+
+  get isService(): boolean {
+    return this.#grants.isService
   }
 
   /** Returns this caller, acting for `person`. */

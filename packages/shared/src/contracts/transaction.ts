@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { Realm } from './realm.ts'
+import { Reason } from './reason.ts'
 
 /** The statuses of a run, as stored in the database. docs/glossary.md explains them. */
 export const headerStatuses = [
@@ -54,6 +55,8 @@ export const QueueTransaction = z.strictObject({
   TransactionID,
   InitialData: AnyJson,
   Realm: Realm.optional(),
+  /** Goes to the action log only; it is not a part of the transaction. */
+  Reason: Reason.optional(),
 })
 export type QueueTransaction = z.output<typeof QueueTransaction>
 

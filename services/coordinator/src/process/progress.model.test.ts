@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { anAct } from '../../test-support/act.ts'
 import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
 import type { Run } from '../transaction/run.ts'
 import { isOver, isResumable } from '../transaction/status.ts'
@@ -282,7 +283,7 @@ class Model {
         const run = this.#recent(happening.run)
         if (run === undefined) return
         const isAllowed = !isOver(run.status)
-        await this.#expectDone(source.cancel(name, run.id, run.replay), isAllowed)
+        await this.#expectDone(source.cancel(name, run.id, run.replay, anAct), isAllowed)
         if (isAllowed) this.#move(run, { status: 'Cancelled' })
         break
       }
@@ -290,7 +291,7 @@ class Model {
         const run = this.#recent(happening.run)
         if (run === undefined) return
         const isAllowed = isResumable(run.status)
-        await this.#expectDone(source.resume(name, run.id, run.replay), isAllowed)
+        await this.#expectDone(source.resume(name, run.id, run.replay, anAct), isAllowed)
         if (isAllowed) this.#move(run, { status: 'Queued', attempt: 0, notBefore: this.#clock.now })
         break
       }
@@ -304,7 +305,10 @@ class Model {
         )
         const isAllowed =
           latest !== undefined && all.every(({ status }) => isOver(status)) && isDone
-        await this.#expectDone(source.replay(this.#process, happening.id, fromStep), isAllowed)
+        await this.#expectDone(
+          source.replay(this.#process, happening.id, { fromStep, latest: null }, anAct),
+          isAllowed,
+        )
         if (!isAllowed) break
         const run = this.#start(happening.id, latest.replay + 1, fromStep ?? steps[0], latest.data)
         for (const step of copied) run.items.set(step, 'Copied')
@@ -321,7 +325,7 @@ class Model {
         break
       }
       case 'pause':
-        await source.setPaused(name, happening.isPaused)
+        await source.setPaused(name, happening.isPaused, anAct)
         this.isPaused = happening.isPaused
         expect((await source.paused()).has(name)).toBe(this.isPaused)
         return
@@ -342,7 +346,7 @@ class Model {
   async end(): Promise<void> {
     for (const run of this.runs)
       if (!isOver(run.status))
-        await this.#source.cancel(this.#process.name, run.id, run.replay).catch(() => {})
+        await this.#source.cancel(this.#process.name, run.id, run.replay, anAct).catch(() => {})
   }
 
   #settle(run: ModelRun, outcome: OutcomeName): void {

@@ -6,6 +6,7 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { isDeeperThan, MAX_DEPTH, parseClientJson } from '../process/json-normalization.ts'
 import type { Operations } from '../worker/operations.ts'
+import { queuerOf } from './act.ts'
 import {
   BulkResponse,
   MAX_BULK_LINES,
@@ -53,7 +54,7 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
           : line,
       )
       const good = lines.flatMap((line) => ('transaction' in line ? [line.transaction] : []))
-      const queued = (await operations.queue(process, good)).values()
+      const queued = (await operations.queue(process, good, queuerOf(c, good))).values()
       const results = lines.map((line, index): BulkResponse['results'][number] => {
         if (!('transaction' in line))
           return {

@@ -1,13 +1,15 @@
+import { IntegrationError } from '@integration-host/shared/errors'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
-import { Hono } from 'hono'
+import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { ProcessDefinition } from '../process/definition.ts'
 import type { Operations } from '../worker/operations.ts'
 import type { Worker } from '../worker/worker.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
+import { ActBody, describeBody, readAct } from './act.ts'
 import { ProcessParam } from './contracts.ts'
 
 const ProcessView = z.object({
@@ -38,15 +40,19 @@ export function processRoutes({ operations, source, worker, processes }: Process
     Paused: paused.has(definition.name),
     Consuming: worker.isConsuming(definition.name),
   })
-  const setPaused = async (name: string, isPaused: boolean) => {
+  const setPaused = async (c: Context, name: string, isPaused: boolean) => {
     const definition = operations.process(name)
-    await operations.setPaused(name, isPaused)
+    const { act } = await readAct(c, ActBody)
+    if (act.ifVersion !== null)
+      throw new IntegrationError('invalid_request', 'a process has no Version for If-Match')
+    await operations.setPaused(name, isPaused, act)
     return view(definition, await source.paused())
   }
   const responses = {
     200: jsonResponse('the process', ProcessView),
-    ...problemResponses({ 404: 'no such process' }),
+    ...problemResponses({ 400: 'invalid', 404: 'no such process' }),
   }
+  const requestBody = describeBody(ActBody)
   return new Hono()
     .get(
       '/',
@@ -73,16 +79,17 @@ export function processRoutes({ operations, source, worker, processes }: Process
       describeRoute({
         tags,
         summary: 'Pause a process; other replicas follow at their next remote pull',
+        requestBody,
         responses,
       }),
       validate('param', ProcessParam),
-      async (c) => c.json(await setPaused(c.req.valid('param').process, true)),
+      async (c) => c.json(await setPaused(c, c.req.valid('param').process, true)),
     )
     .post(
       '/:process/resume',
       needs('transactions:operate'),
-      describeRoute({ tags, summary: 'Resume a process', responses }),
+      describeRoute({ tags, summary: 'Resume a process', requestBody, responses }),
       validate('param', ProcessParam),
-      async (c) => c.json(await setPaused(c.req.valid('param').process, false)),
+      async (c) => c.json(await setPaused(c, c.req.valid('param').process, false)),
     )
 }

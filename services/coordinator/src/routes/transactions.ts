@@ -1,4 +1,3 @@
-import { parseJson } from '@integration-host/shared/json'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
@@ -6,7 +5,6 @@ import { jsonResponse, problemResponses, validate } from '@integration-host/shar
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { describeRoute } from 'hono-openapi'
-import { z } from 'zod'
 import {
   isDeeperThan,
   isPreservedAsJson,
@@ -15,6 +13,7 @@ import {
 } from '../process/json-normalization.ts'
 import type { Operations } from '../worker/operations.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
+import { ActBody, describeBody, IF_MATCH, queuerOf, readAct, ReplayBody } from './act.ts'
 import { bulkRoutes } from './bulk.ts'
 import {
   cursorOf,
@@ -37,7 +36,6 @@ export interface TransactionRouteDeps {
 }
 
 const tags = ['transactions']
-const Replay = z.strictObject({ fromStep: z.string().optional() })
 
 /** `/processes/{process}/transactions`: queue, list, read, replay, resume, cancel. */
 export function transactionRoutes(deps: TransactionRouteDeps) {
@@ -77,9 +75,11 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       validate('param', ProcessParam),
       validate('json', Queueable),
       async (c) => {
+        const { process } = c.req.valid('param')
         const transaction = c.req.valid('json')
         callerOf(c).requireRealmOf(transaction)
-        const [result] = await operations.queue(c.req.valid('param').process, [transaction])
+        const by = queuerOf(c, [transaction])
+        const [result] = await operations.queue(process, [transaction], by)
         if (result === undefined || result.outcome === 'conflict')
           throw new IntegrationError('transaction_conflict', 'the id exists with other data')
         return c.json(result.run, result.outcome === 'queued' ? 202 : 200)
@@ -140,17 +140,28 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       describeRoute({
         tags,
         summary: 'Run it again with the same initial data, from `fromStep` if given',
+        description: '`replay` names the run that must be the latest one; otherwise 412.',
+        parameters: [IF_MATCH],
+        requestBody: describeBody(ReplayBody),
         responses: {
           202: jsonResponse('the new run', RunResponse),
-          ...problemResponses({ 404: 'no such transaction', 409: 'a run is still active' }),
+          ...problemResponses({
+            400: 'invalid, or a step before `fromStep` was never completed',
+            404: 'no such transaction',
+            409: 'a run is still active',
+            412: CHANGED,
+          }),
         },
       }),
       validate('param', TransactionParam),
+      validate('query', RunQuery),
       async (c) => {
         const { process, id } = c.req.valid('param')
-        const { fromStep = null } = await optionalBody(c.req.raw)
+        const { replay: latest = null } = c.req.valid('query')
+        const { body, act } = await readAct(c, ReplayBody)
+        const { fromStep = null } = body
         await requireRealmOfRun(c)
-        return c.json(await operations.replay(process, id, fromStep), 202)
+        return c.json(await operations.replay(process, id, { fromStep, latest }, act), 202)
       },
     )
     .post(
@@ -159,9 +170,16 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       describeRoute({
         tags,
         summary: 'Resume a failed or cancelled run: same ReplayID, same keys',
+        parameters: [IF_MATCH],
+        requestBody: describeBody(ActBody),
         responses: {
           202: jsonResponse('the run', RunResponse),
-          ...problemResponses({ 404: 'no such transaction', 409: 'not failed or cancelled' }),
+          ...problemResponses({
+            400: 'invalid',
+            404: 'no such transaction',
+            409: 'not failed or cancelled',
+            412: CHANGED,
+          }),
         },
       }),
       validate('param', TransactionParam),
@@ -169,8 +187,9 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       async (c) => {
         const { process, id } = c.req.valid('param')
         const { replay = null } = c.req.valid('query')
+        const { act } = await readAct(c, ActBody)
         await requireRealmOfRun(c)
-        return c.json(await operations.resume(process, id, replay), 202)
+        return c.json(await operations.resume(process, id, replay, act), 202)
       },
     )
     .post(
@@ -179,9 +198,16 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       describeRoute({
         tags,
         summary: 'Cancel a run; a call in flight is aborted',
+        parameters: [IF_MATCH],
+        requestBody: describeBody(ActBody),
         responses: {
           200: jsonResponse('the run', RunResponse),
-          ...problemResponses({ 404: 'no such transaction', 409: 'not active' }),
+          ...problemResponses({
+            400: 'invalid',
+            404: 'no such transaction',
+            409: 'not active',
+            412: CHANGED,
+          }),
         },
       }),
       validate('param', TransactionParam),
@@ -189,11 +215,14 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       async (c) => {
         const { process, id } = c.req.valid('param')
         const { replay = null } = c.req.valid('query')
+        const { act } = await readAct(c, ActBody)
         await requireRealmOfRun(c)
-        return c.json(await operations.cancel(process, id, replay))
+        return c.json(await operations.cancel(process, id, replay, act))
       },
     )
 }
+
+const CHANGED = 'the run has another version than `If-Match` names'
 
 const limited: MiddlewareHandler = bodyLimit({
   maxSize: MAX_TRANSACTION_BYTES,
@@ -221,16 +250,4 @@ const readable: MiddlewareHandler = async (c, next) => {
     throw new IntegrationError('invalid_request', `InitialData may have ${MAX_DEPTH} levels`)
   if (!isPreservedAsJson(body)) throw new IntegrationError('invalid_request', NOT_PRESERVED)
   await next()
-}
-
-/** Reads the body of a replay request; returns `{}` if it is empty, because the body is optional. */
-async function optionalBody(request: Request): Promise<z.output<typeof Replay>> {
-  const text = await request.text()
-  if (text === '') return {}
-  const body = parseJson(text)
-  if (body === undefined) throw new IntegrationError('invalid_request', 'the body is not JSON')
-  const parsed = Replay.safeParse(body)
-  if (!parsed.success)
-    throw new IntegrationError('invalid_request', 'the body may hold fromStep, the name of a step')
-  return parsed.data
 }

@@ -19,3 +19,13 @@ export const stillActive = (replayId: number): IntegrationError =>
 /** A replay copies the items of the steps before `fromStep`, so each of them must have been completed. */
 export const earlierStepNotCompleted = (): IntegrationError =>
   new IntegrationError('invalid_request', 'a step before fromStep was never completed')
+
+/** @param version the version that the run has now. */
+export const versionMoved = (version: number): IntegrationError =>
+  new IntegrationError('version_moved', `the version of the run is ${version} now`, {
+    members: { Version: version },
+  })
+
+/** @param latest the ReplayID of the latest run. */
+export const anotherRunStarted = (latest: number): IntegrationError =>
+  new IntegrationError('version_moved', `the latest run is run ${latest} now`)

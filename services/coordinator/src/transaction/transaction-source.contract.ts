@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { anAct } from '../../test-support/act.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
 import type { Run } from './run.ts'
@@ -30,6 +31,8 @@ const done: StepOutcome = {
   data: { a: 1 },
   endsRun: false,
 }
+
+const fromStart = { fromStep: null, latest: null }
 
 /** The contract of the port `TransactionSource`; both the memory and the PostgreSQL source must pass it. */
 export function transactionSourceContract(
@@ -282,7 +285,7 @@ export function transactionSourceContract(
           ['1', '2', '3'].map(async (id) => claim(await queue(id))),
         )
         if (!a || !b || !c) throw new Error('not claimed')
-        await source.cancel(process.name, '1', null)
+        await source.cancel(process.name, '1', null, anAct)
         await record(b, done)
         expect(await source.renew([a.lease, b.lease, c.lease])).toEqual([a.lease, b.lease])
       })
@@ -333,10 +336,12 @@ export function transactionSourceContract(
       it('a failed run that is in doubt stays in doubt after a resume, but its replay is not in doubt', async () => {
         const claimed = await claim(await queue('1'))
         await record(claimed, { ...failed, isInDoubt: true })
-        const resumed = await claim(await source.resume(process.name, '1', null))
+        const resumed = await claim(await source.resume(process.name, '1', null, anAct))
         expect(resumed.run.InDoubt).toBe(true)
         await record(resumed, { ...failed, isInDoubt: true })
-        expect((await claim(await source.replay(process, '1', null))).run.InDoubt).toBe(false)
+        expect((await claim(await source.replay(process, '1', fromStart, anAct))).run.InDoubt).toBe(
+          false,
+        )
       })
 
       it('a run that is cancelled during a step is marked as in doubt', async () => {
@@ -346,8 +351,8 @@ export function transactionSourceContract(
           ['in flight', true],
           ['at rest', false],
         ] as const) {
-          await source.cancel(process.name, id, null)
-          const resumed = await source.resume(process.name, id, null)
+          await source.cancel(process.name, id, null, anAct)
+          const resumed = await source.resume(process.name, id, null, anAct)
           expect((await claim(resumed)).run.InDoubt).toBe(isInDoubt)
         }
       })
@@ -412,7 +417,7 @@ export function transactionSourceContract(
     describe('replaying a transaction', () => {
       it('a replay has the same initial data, new idempotency keys and the next ReplayID', async () => {
         await finish(await queue('1', { x: 1 }))
-        const replay = await source.replay(process, '1', null)
+        const replay = await source.replay(process, '1', fromStart, anAct)
         expect(replay).toMatchObject({
           ReplayID: 1,
           Status: 'Queued',
@@ -429,7 +434,7 @@ export function transactionSourceContract(
 
       it('a replay that begins at a later step gets copies of the items of earlier steps', async () => {
         await finish(await queue('1'))
-        const replay = await source.replay(process, '1', 'csv')
+        const replay = await source.replay(process, '1', { fromStep: 'csv', latest: null }, anAct)
         expect(replay.StepName).toBe('csv')
         const { items } = await claim(replay)
         expect(items.map(({ StepName, Data }) => ({ StepName, Data }))).toEqual(
@@ -445,18 +450,20 @@ export function transactionSourceContract(
 
       it('a replay that begins at a later step is rejected and changes nothing if an earlier step was never completed', async () => {
         await record(await claim(await queue('1')), failed)
-        await expect(source.replay(process, '1', 'csv')).rejects.toMatchObject({
+        await expect(
+          source.replay(process, '1', { fromStep: 'csv', latest: null }, anAct),
+        ).rejects.toMatchObject({
           code: 'invalid_request',
         })
         expect((await source.get(process.name, '1', null))?.run.ReplayID).toBe(0)
       })
 
       it('a replay is rejected if the transaction is unknown or a run of it is active', async () => {
-        await expect(source.replay(process, 'unknown', null)).rejects.toMatchObject({
+        await expect(source.replay(process, 'unknown', fromStart, anAct)).rejects.toMatchObject({
           code: 'transaction_not_found',
         })
         await queue('1')
-        await expect(source.replay(process, '1', null)).rejects.toMatchObject({
+        await expect(source.replay(process, '1', fromStart, anAct)).rejects.toMatchObject({
           code: 'transaction_active',
         })
       })
@@ -464,7 +471,7 @@ export function transactionSourceContract(
       it('many concurrent replay requests start one run', async () => {
         await finish(await queue('1'))
         const results = await Promise.allSettled(
-          Array.from({ length: 10 }, () => source.replay(process, '1', null)),
+          Array.from({ length: 10 }, () => source.replay(process, '1', fromStart, anAct)),
         )
         expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
         for (const result of results)
@@ -477,7 +484,7 @@ export function transactionSourceContract(
       it('a resumed run continues at its failed step, and the attempts of that step are counted from the start again', async () => {
         const next = await record(await claim(await queue('1')), done)
         await record(await claim(next as Run), failed)
-        const resumed = await source.resume(process.name, '1', null)
+        const resumed = await source.resume(process.name, '1', null, anAct)
         expect(resumed).toMatchObject({
           ReplayID: 0,
           StepName: 'report',
@@ -490,25 +497,29 @@ export function transactionSourceContract(
 
       it('the outcome of a step is rejected after its run was cancelled, and the run can be resumed', async () => {
         const claimed = await claim(await queue('1'))
-        expect(await source.cancel(process.name, '1', 0)).toMatchObject({ Status: 'Cancelled' })
+        expect(await source.cancel(process.name, '1', 0, anAct)).toMatchObject({
+          Status: 'Cancelled',
+        })
         expect(await record(claimed, done)).toBeNull()
-        expect(await source.resume(process.name, '1', null)).toMatchObject({ StepName: 'order' })
+        expect(await source.resume(process.name, '1', null, anAct)).toMatchObject({
+          StepName: 'order',
+        })
       })
 
       it('an active run cannot be resumed, a finished run cannot be cancelled, and an unknown run can be neither resumed nor cancelled', async () => {
         await finish(await queue('1'))
         await queue('2')
-        await expect(source.resume(process.name, '1', null)).rejects.toMatchObject({
+        await expect(source.resume(process.name, '1', null, anAct)).rejects.toMatchObject({
           code: 'transaction_not_resumable',
         })
-        await expect(source.resume(process.name, '2', null)).rejects.toMatchObject({
+        await expect(source.resume(process.name, '2', null, anAct)).rejects.toMatchObject({
           code: 'transaction_not_resumable',
         })
-        await expect(source.cancel(process.name, '1', null)).rejects.toMatchObject({
+        await expect(source.cancel(process.name, '1', null, anAct)).rejects.toMatchObject({
           code: 'transaction_not_active',
         })
-        for (const act of ['resume', 'cancel'] as const)
-          await expect(source[act](process.name, '1', 7)).rejects.toMatchObject({
+        for (const action of ['resume', 'cancel'] as const)
+          await expect(source[action](process.name, '1', 7, anAct)).rejects.toMatchObject({
             code: 'transaction_not_found',
           })
       })
@@ -557,10 +568,10 @@ export function transactionSourceContract(
 
     it('a transaction source stores which business processes are paused', async () => {
       expect(await source.paused()).toEqual(new Set())
-      await source.setPaused('A', true)
-      await source.setPaused('B', true)
-      await source.setPaused('A', true)
-      await source.setPaused('B', false)
+      await source.setPaused('A', true, anAct)
+      await source.setPaused('B', true, anAct)
+      await source.setPaused('A', true, anAct)
+      await source.setPaused('B', false, anAct)
       expect(await source.paused()).toEqual(new Set(['A']))
     })
 

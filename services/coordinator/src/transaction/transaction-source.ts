@@ -1,5 +1,6 @@
 import type { HeaderStatus, QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import type { Transition } from '../process/progress.ts'
+import type { Act, Action, ActionFilter, Actor, RejectedAction } from './action.ts'
 import type { Run, RunKey } from './run.ts'
 import type { Attempt, FinishedItem, Item } from './item.ts'
 
@@ -18,8 +19,15 @@ import type { Attempt, FinishedItem, Item } from './item.ts'
  * been committed.
  */
 export interface TransactionSource extends AsyncDisposable {
-  /** Queues run 0 of each transaction; the results are in the order of the transactions. */
-  queue(process: ProcessOutline, transactions: readonly QueueTransaction[]): Promise<QueueResult[]>
+  /**
+   * Queues run 0 of each transaction; the results are in the order of the transactions. With `by`, each transaction that
+   * is new is recorded as an action.
+   */
+  queue(
+    process: ProcessOutline,
+    transactions: readonly QueueTransaction[],
+    by?: Actor,
+  ): Promise<QueueResult[]>
   /** Acquires the lease of the run if the message matches the current state of the run. */
   claim(message: ClaimRequest): Promise<ClaimResult>
   /**
@@ -49,24 +57,36 @@ export interface TransactionSource extends AsyncDisposable {
 
   /**
    * Starts the next run of a transaction with the same initial data. The run starts at `fromStep`, with copies
-   * of the items of the earlier steps.
+   * of the items of the earlier steps. `act.ifVersion` is about the latest run.
    *
-   * @throws {IntegrationError} `transaction_not_found`, `transaction_active`, or `invalid_request` if an item
-   * before `fromStep` was never completed.
+   * @throws {IntegrationError} `transaction_not_found`, `version_moved`, `transaction_active`, or `invalid_request` if
+   * an item before `fromStep` was never completed.
    */
-  replay(process: ProcessOutline, transactionId: string, fromStep: string | null): Promise<Run>
+  replay(
+    process: ProcessOutline,
+    transactionId: string,
+    { fromStep, latest }: ReplayRequest,
+    act: Act,
+  ): Promise<Run>
   /**
-   * @throws {IntegrationError} `transaction_not_found`, or `transaction_not_resumable` if the run is active or
-   * completed.
+   * @throws {IntegrationError} `transaction_not_found`, `version_moved`, or `transaction_not_resumable` if the run is
+   * active or completed.
    */
-  resume(process: string, transactionId: string, replayId: number | null): Promise<Run>
-  /** @throws {IntegrationError} `transaction_not_found`, or `transaction_not_active` if the run is over. */
-  cancel(process: string, transactionId: string, replayId: number | null): Promise<Run>
+  resume(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
+  /**
+   * @throws {IntegrationError} `transaction_not_found`, `version_moved`, or `transaction_not_active` if the run is over.
+   */
+  cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
   /** Makes at most `limit` of the runs that wait for this credential due again. */
   wake(credential: string, limit: number): Promise<Run[]>
 
   paused(): Promise<ReadonlySet<string>>
-  setPaused(process: string, isPaused: boolean): Promise<void>
+  setPaused(process: string, isPaused: boolean, act: Act): Promise<void>
+
+  /** Records an action that this source has rejected. */
+  recordRejected(action: RejectedAction): Promise<void>
+  /** Reads the action log, newest first. */
+  actions(filter: ActionFilter): Promise<Action[]>
 
   audit(processes: readonly string[]): Promise<Audit>
 
@@ -81,6 +101,13 @@ export interface TransactionSource extends AsyncDisposable {
 export interface ProcessOutline {
   readonly name: string
   readonly steps: readonly [string, ...string[]]
+}
+
+export interface ReplayRequest {
+  /** The step at which the new run starts; `null` for the first step. */
+  readonly fromStep: string | null
+  /** If it is not `null`, the replay is rejected with `version_moved` unless this is the latest run. */
+  readonly latest: number | null
 }
 
 export interface StepRef {

@@ -1,19 +1,32 @@
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
-import { IntegrationError } from '@integration-host/shared/errors'
+import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
 import { outlineOf, type ProcessDefinition } from '../process/definition.ts'
+import type { Act, Actor, RejectedAction } from '../transaction/action.ts'
 import type { Run } from '../transaction/run.ts'
-import type { QueueResult, TransactionSource } from '../transaction/transaction-source.ts'
+import type {
+  QueueResult,
+  ReplayRequest,
+  TransactionSource,
+} from '../transaction/transaction-source.ts'
 import type { StepsInFlight } from './steps-in-flight.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 import type { Worker } from './worker.ts'
 
-/** The operations that the HTTP API offers on transactions. A result is durable when its promise resolves. */
+/**
+ * The operations that the HTTP API offers on transactions. A result is durable when its promise resolves. Each operation
+ * with an {@link Act} is recorded in the action log, also if the source rejects it.
+ */
 export interface Operations {
-  queue(process: string, transactions: readonly QueueTransaction[]): Promise<readonly QueueResult[]>
-  replay(process: string, transactionId: string, fromStep: string | null): Promise<Run>
-  resume(process: string, transactionId: string, replayId: number | null): Promise<Run>
-  cancel(process: string, transactionId: string, replayId: number | null): Promise<Run>
-  setPaused(process: string, isPaused: boolean): Promise<void>
+  /** With `by`, each transaction that is new is recorded as an action. */
+  queue(
+    process: string,
+    transactions: readonly QueueTransaction[],
+    by?: Actor,
+  ): Promise<readonly QueueResult[]>
+  replay(process: string, transactionId: string, request: ReplayRequest, act: Act): Promise<Run>
+  resume(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
+  cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
+  setPaused(process: string, isPaused: boolean, act: Act): Promise<void>
   /** Makes the runs that wait for a credential due again. */
   wake(credential: string): Promise<void>
   /** @throws {IntegrationError} `process_not_found` if no process of this name is loaded. */
@@ -38,36 +51,59 @@ export function createOperations(deps: OperationsDeps): Operations {
       throw new IntegrationError('process_not_found', 'no process of this name is loaded')
     return definition
   }
+  /** Executes an action. If the source rejects it, the rejection is durable before it is thrown. */
+  const attempt = async (
+    action: Omit<RejectedAction, 'Outcome'>,
+    execute: () => Promise<Run>,
+  ): Promise<Run> => {
+    try {
+      return await execute()
+    } catch (error) {
+      if (error instanceof IntegrationError && errorCodes[error.code].status < 500)
+        await source.recordRejected({ ...action, Outcome: error.code })
+      throw error
+    }
+  }
   return {
     process,
-    async queue(name, transactions) {
-      const results = await source.queue(outlineOf(process(name)), transactions)
+    async queue(name, transactions, by) {
+      const results = await source.queue(outlineOf(process(name)), transactions, by)
       publisher.publishSteps(
         results.flatMap((result) => (result.outcome === 'queued' ? [result.run] : [])),
       )
       return results
     },
-    async replay(name, transactionId, fromStep) {
+    async replay(name, TransactionID, request, act) {
       const definition = process(name)
+      const { fromStep, latest: ReplayID } = request
       if (fromStep !== null && !definition.steps.has(fromStep))
         throw new IntegrationError('step_not_found', 'fromStep is not a step of the process')
-      const run = await source.replay(outlineOf(definition), transactionId, fromStep)
+      const run = await attempt(
+        { kind: 'replay', act, Process: name, TransactionID, ReplayID },
+        () => source.replay(outlineOf(definition), TransactionID, request, act),
+      )
       publisher.publishSteps([run])
       return run
     },
-    async resume(name, transactionId, replayId) {
-      const run = await source.resume(process(name).name, transactionId, replayId)
+    async resume(name, TransactionID, ReplayID, act) {
+      const { name: Process } = process(name)
+      const run = await attempt({ kind: 'resume', act, Process, TransactionID, ReplayID }, () =>
+        source.resume(Process, TransactionID, ReplayID, act),
+      )
       publisher.publishSteps([run])
       return run
     },
-    async cancel(name, transactionId, replayId) {
-      const run = await source.cancel(process(name).name, transactionId, replayId)
+    async cancel(name, TransactionID, ReplayID, act) {
+      const { name: Process } = process(name)
+      const run = await attempt({ kind: 'cancel', act, Process, TransactionID, ReplayID }, () =>
+        source.cancel(Process, TransactionID, ReplayID, act),
+      )
       stepsInFlight.abortCancelled(run)
       publisher.publishSteps([run])
       return run
     },
-    async setPaused(name, isPaused) {
-      await source.setPaused(process(name).name, isPaused)
+    async setPaused(name, isPaused, act) {
+      await source.setPaused(process(name).name, isPaused, act)
       worker.setPaused(await source.paused())
     },
     async wake(credential) {

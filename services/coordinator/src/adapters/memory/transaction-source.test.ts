@@ -5,6 +5,8 @@ import { join } from 'node:path'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { anAct } from '../../../test-support/act.ts'
+import { actionLogContract } from '../../transaction/action-log.contract.ts'
 import {
   contractTimes,
   transactionSourceContract,
@@ -22,6 +24,10 @@ afterEach(async () => {
 })
 
 transactionSourceContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+
+actionLogContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 
@@ -53,6 +59,45 @@ describe('the files of the in-memory transaction source', () => {
     await fill(['1', '2'])
     expect(JSON.parse(await readFile(snapshot, 'utf8')).state.runs).toHaveLength(2)
     expect(await ids()).toEqual(['1', '2'])
+  })
+
+  it('the in-memory transaction source restores the action log from its journal and from its snapshot, and continues its numbers', async () => {
+    const source = await createMemoryTransactionSource(folder)
+    await source.queue(outline, [{ TransactionID: '1', InitialData: 1, Reason: 'why' }], anAct.by)
+    await source.cancel(process.name, '1', null, anAct)
+    await source.setPaused(process.name, true, anAct)
+    const rejected = {
+      kind: 'cancel',
+      act: anAct,
+      Process: process.name,
+      TransactionID: '1',
+    } as const
+    await source.recordRejected({ ...rejected, ReplayID: null, Outcome: 'transaction_not_active' })
+    const written = await source.actions({ limit: 10 })
+    const log = readFileSync(journal)
+    await source[Symbol.asyncDispose]()
+
+    const fromSnapshot = await createMemoryTransactionSource(folder)
+    expect(await fromSnapshot.actions({ limit: 10 })).toEqual(written)
+    await fromSnapshot[Symbol.asyncDispose]()
+    await rm(snapshot)
+    writeFileSync(journal, log)
+    const fromJournal = await createMemoryTransactionSource(folder)
+    expect(await fromJournal.actions({ limit: 10 })).toEqual(written)
+    expect(await fromJournal.paused()).toEqual(new Set([process.name]))
+    await fromJournal.setPaused(process.name, false, anAct)
+    expect((await fromJournal.actions({ limit: 10 })).map(({ ID }) => ID)).toEqual([5, 4, 3, 2, 1])
+    await fromJournal[Symbol.asyncDispose]()
+  })
+
+  it('the in-memory transaction source opens a snapshot of a version that had no action log', async () => {
+    await fill(['1'])
+    const { state, ...file } = JSON.parse(await readFile(snapshot, 'utf8'))
+    delete state.actions
+    await writeFile(snapshot, JSON.stringify({ ...file, state }))
+    const source = await createMemoryTransactionSource(folder)
+    expect(await source.actions({ limit: 10 })).toEqual([])
+    await source[Symbol.asyncDispose]()
   })
 
   it('the in-memory transaction source acknowledges a change only after the change was flushed to disk', async () => {
@@ -88,7 +133,7 @@ describe('the files of the in-memory transaction source', () => {
     const [queued] = await source.queue(outline, [{ TransactionID: '1', InitialData: 1 }])
     if (queued?.outcome !== 'queued') throw new Error('not queued')
     const log = readFileSync(journal)
-    await source.cancel(process.name, '1', null)
+    await source.cancel(process.name, '1', null, anAct)
     await source[Symbol.asyncDispose]()
     writeFileSync(journal, log)
     const again = await createMemoryTransactionSource(folder)

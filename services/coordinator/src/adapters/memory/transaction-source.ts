@@ -10,7 +10,14 @@ import { isDeepStrictEqual } from 'node:util'
 import { lockFolder } from '@integration-host/shared/files/folder-lock'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
-import { notFound, stillActive } from '../../transaction/errors.ts'
+import {
+  type Act,
+  type Action,
+  type ActionKind,
+  entryOf,
+  requireVersion,
+} from '../../transaction/action.ts'
+import { anotherRunStarted, notFound, stillActive } from '../../transaction/errors.ts'
 import { isFinished } from '../../transaction/item.ts'
 import { type Run, runKey } from '../../transaction/run.ts'
 import {
@@ -23,16 +30,25 @@ import {
 import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun, Times } from '../../transaction/transitions.ts'
 import { auditRuns } from './audit.ts'
+import { createActionLog } from './action-log.ts'
 import { createRunTable, listRuns } from './run-table.ts'
 import { damaged, type JournalOptions, openJournal, readJournal } from './journal.ts'
 
 interface State {
   readonly runs: readonly StoredRun[]
   readonly paused: readonly string[]
+  /** Missing in a snapshot of a version without action log. */
+  readonly actions?: readonly Action[]
 }
 
-/** One durable change: the new state of a run, or the new set of paused processes. */
-type Entry = { readonly run: StoredRun } | { readonly paused: readonly string[] }
+/**
+ * One durable change: the new state of a run, or the new set of paused processes, with its entry in the action log. A
+ * rejected action leaves the set of paused processes as it is.
+ */
+type Entry = { readonly action?: Action } & (
+  | { readonly run: StoredRun }
+  | { readonly paused: readonly string[] }
+)
 
 export interface MemorySourceOptions {
   readonly now?: () => number
@@ -46,6 +62,7 @@ export interface MemorySourceOptions {
 const StateSchema = z.object({
   runs: z.array(z.looseObject({ header: z.looseObject({ Process: z.string() }) })),
   paused: z.array(z.string()),
+  actions: z.array(z.unknown()).optional(),
 })
 
 /**
@@ -63,6 +80,7 @@ export async function createMemoryTransactionSource(
   const unlock = await lockFolder(dataDir, path)
 
   const table = createRunTable()
+  const log = createActionLog()
   let paused: ReadonlySet<string> = new Set()
   /** For each change that is not flushed yet, oldest first, the function that undoes it. */
   let undo: (() => void)[] = []
@@ -72,6 +90,7 @@ export async function createMemoryTransactionSource(
   const apply = (entry: Entry): void => {
     if ('run' in entry) table.put(entry.run)
     else paused = new Set(entry.paused)
+    if (entry.action !== undefined) log.add(entry.action)
   }
 
   let journal: Awaited<ReturnType<typeof openJournal>>
@@ -82,6 +101,7 @@ export async function createMemoryTransactionSource(
       if (!state.success) throw damaged(path)
       for (const run of (loaded.state as State).runs) table.put(run)
       paused = new Set(state.data.paused)
+      for (const action of (loaded.state as State).actions ?? []) log.add(action)
     }
     for (const entry of loaded.entries) apply(entry as Entry)
     for (const stored of table.active()) table.put(transitions.afterRestart(stored))
@@ -90,7 +110,7 @@ export async function createMemoryTransactionSource(
         snapshotPath: path,
         journalPath,
         openFile: options.openFile,
-        state: (): State => ({ runs: table.all(), paused: [...paused] }),
+        state: (): State => ({ runs: table.all(), paused: [...paused], actions: log.all() }),
         onFailure: () => {
           for (const undoOne of undo.toReversed()) undoOne()
           undo = []
@@ -111,6 +131,7 @@ export async function createMemoryTransactionSource(
       const pausedBefore = paused
       apply(entry)
       return () => {
+        if (entry.action !== undefined) log.remove(entry.action)
         if (!('run' in entry)) paused = pausedBefore
         else if (before === undefined) table.remove(entry.run)
         else table.put(before)
@@ -137,25 +158,31 @@ export async function createMemoryTransactionSource(
     process: string,
     transactionId: string,
     replayId: number | null,
+    act: Act,
   ): StoredRun => {
     const stored = table.find(process, transactionId, replayId)
     if (stored === undefined) throw notFound()
+    requireVersion(stored.header, act)
     return stored
   }
-  async function commitRun(run: StoredRun): Promise<Run> {
-    await commit({ run })
+  async function commitRun(run: StoredRun, action?: Action): Promise<Run> {
+    await commit({ run, ...(action !== undefined && { action }) })
     return run.header
   }
+  /** Commits a run that an action has changed, together with the entry of the action. */
+  const commitAction = (kind: ActionKind, run: StoredRun, act: Act): Promise<Run> =>
+    commitRun(run, log.next(entryOf(kind, act, run.header, { now: now() })))
   async function commitRuns(changed: readonly StoredRun[]): Promise<Run[]> {
     await commit(...changed.map((run) => ({ run })))
     return changed.map(({ header }) => header)
   }
 
   return {
-    async queue(process, transactions) {
+    async queue(process, transactions, by) {
       const added: StoredRun[] = []
+      const actions = new Map<StoredRun, Action>()
       const results = transactions.map((transaction): QueueResult => {
-        const { TransactionID, InitialData, Realm = null } = transaction
+        const { TransactionID, InitialData, Realm = null, Reason: reason = null } = transaction
         const key = { Process: process.name, TransactionID, ReplayID: 0 }
         const known = table.get(key)
         if (known !== undefined)
@@ -166,11 +193,18 @@ export async function createMemoryTransactionSource(
         const run = transitions.queued(key, process.steps[0], { InitialData, Realm }, times())
         table.put(run) // so that a second transaction of the same id in this call is recognised
         added.push(run)
+        if (by !== undefined)
+          actions.set(run, log.next(entryOf('queue', { by, reason }, run.header, { now: now() })))
         return { outcome: 'queued', run: run.header }
       })
       // The added runs are removed here because `commitRuns` adds them again and records how to undo the addition.
       for (const run of added) table.remove(run)
-      await commitRuns(added)
+      await commit(
+        ...added.map((run): Entry => {
+          const action = actions.get(run)
+          return action === undefined ? { run } : { run, action }
+        }),
+      )
       // An existing run may not be flushed yet, so the method waits for the flush even if no run was added.
       await flushed.catch((error: unknown) => {
         throw unwritable(error)
@@ -277,16 +311,22 @@ export async function createMemoryTransactionSource(
 
     list: async (process, filter) => listRuns(table.all(), process, filter),
 
-    async replay(process, transactionId, fromStep) {
-      const latest = findOrThrow(process.name, transactionId, null)
+    async replay(process, transactionId, { fromStep, latest: expected }, act) {
+      const latest = findOrThrow(process.name, transactionId, null, act)
+      const { ReplayID } = latest.header
+      if (expected !== null && expected !== ReplayID) throw anotherRunStarted(ReplayID)
       const running = table.activeRunOf(process.name, transactionId)
       if (running !== undefined) throw stillActive(running.header.ReplayID)
-      return commitRun(transitions.replayed(latest, process, fromStep, times()))
+      return commitAction('replay', transitions.replayed(latest, process, fromStep, times()), act)
     },
-    resume: async (process, transactionId, replayId) =>
-      commitRun(transitions.resumed(findOrThrow(process, transactionId, replayId), times())),
-    cancel: async (process, transactionId, replayId) =>
-      commitRun(transitions.cancelled(findOrThrow(process, transactionId, replayId), times())),
+    async resume(process, transactionId, replayId, act) {
+      const stored = findOrThrow(process, transactionId, replayId, act)
+      return commitAction('resume', transitions.resumed(stored, times()), act)
+    },
+    async cancel(process, transactionId, replayId, act) {
+      const stored = findOrThrow(process, transactionId, replayId, act)
+      return commitAction('cancel', transitions.cancelled(stored, times()), act)
+    },
     wake: async (credential, limit) =>
       commitRuns(
         table
@@ -297,12 +337,23 @@ export async function createMemoryTransactionSource(
       ),
 
     paused: async () => paused,
-    async setPaused(process, isPaused) {
+    async setPaused(process, isPaused, act) {
       const names = new Set(paused)
       if (isPaused) names.add(process)
       else names.delete(process)
-      await commit({ paused: [...names] })
+      const what = { Process: process }
+      const action = log.next(entryOf(isPaused ? 'pause' : 'resume', act, what, { now: now() }))
+      await commit({ paused: [...names], action })
     },
+
+    async recordRejected({ kind, act, Outcome: outcome, ...what }) {
+      const { Process, TransactionID } = what
+      const stored = TransactionID === null ? undefined : table.find(Process, TransactionID, null)
+      const Realm = stored?.header.Realm ?? null
+      const action = log.next(entryOf(kind, act, { ...what, Realm }, { now: now(), outcome }))
+      await commit({ paused: [...paused], action })
+    },
+    actions: async (filter) => log.list(filter),
 
     audit: async (processes) => auditRuns(table.all(), processes, paused, now()),
 

@@ -164,3 +164,32 @@ export const orderProcess = pgTable('Order_Process', {
   Paused: boolean('Paused').notNull().default(false),
   UpdatedAt: time('UpdatedAt').notNull().defaultNow(),
 })
+
+/**
+ * The action log. Append-only: no statement changes or deletes an entry. Each filter of `GET /actions` has an index
+ * in which its entries are ordered by `ID`.
+ */
+export const orderAction = pgTable(
+  'Order_Action',
+  {
+    ID: bigint('ID', { mode: 'bigint' }).primaryKey().generatedAlwaysAsIdentity(),
+    At: time('At').notNull().defaultNow(),
+    KeyID: text('KeyID').notNull(),
+    Person: text('Person'),
+    Action: text('Action').notNull(),
+    Process: key('Process').notNull(),
+    /** Null for an action on the process itself. */
+    TransactionID: key('TransactionID'),
+    ReplayID: integer('ReplayID'),
+    Realm: text('Realm'),
+    Reason: text('Reason'),
+    /** `done`, or the problem code of the rejection. */
+    Outcome: text('Outcome').notNull(),
+  },
+  (table) => [
+    index('Order_Action_process').on(table.Process, table.ID),
+    index('Order_Action_transaction')
+      .on(table.TransactionID, table.ID)
+      .where(sql`"TransactionID" is not null`),
+  ],
+)

@@ -5,7 +5,9 @@ import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { startRelay } from '@integration-host/shared/test-support/relay'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { anAct } from '../../../test-support/act.ts'
 import { createDatabase, type TestDatabase } from '../../../test-support/database.ts'
+import { actionLogContract } from '../../transaction/action-log.contract.ts'
 import {
   contractTimes,
   transactionSourceContract,
@@ -36,11 +38,12 @@ function connect(url: string) {
 async function open(): Promise<TransactionSource> {
   const { source, ready } = connect(database.url)
   await ready()
-  await database.sql`truncate "Order_Header", "Order_Item", "Order_Attempt", "Order_Process"`
+  await database.sql`truncate "Order_Header", "Order_Item", "Order_Attempt", "Order_Process", "Order_Action"`
   return source
 }
 
 transactionSourceContract('Postgres', open)
+actionLogContract('Postgres', open)
 
 describe('the tables of the PostgreSQL source', () => {
   it('three coordinator replicas that start together on an empty database apply the migrations once', async () => {
@@ -188,8 +191,8 @@ describe('notifications of rows that other programs insert', () => {
       InitialData: n,
     }))
     await source.queue(outline, lines)
-    const cancelled = await source.cancel('OrderProcess', '0', null)
-    await source.replay(outline, cancelled.TransactionID, null)
+    const cancelled = await source.cancel('OrderProcess', '0', null, anAct)
+    await source.replay(outline, cancelled.TransactionID, { fromStep: null, latest: null }, anAct)
     await insert('by hand ')
     await reaches(hints, 2)
     expect(hints.count).toBe(2)

@@ -20,6 +20,7 @@ import {
   type TransactionSource,
 } from '../../transaction/transaction-source.ts'
 import type { PostgresConnection } from './connection.ts'
+import { listActions, recordRejected } from './statements/actions.ts'
 import { auditTables } from './statements/audit.ts'
 import { cancelRun } from './statements/cancel-run.ts'
 import { claimRuns } from './statements/claim-runs.ts'
@@ -63,11 +64,11 @@ export function createPostgresTransactionSource(
     run((sql) => recordOutcomes(sql, outcomes, times)),
   )
   return {
-    async queue(process, transactions) {
+    async queue(process, transactions, by) {
       const results: QueueResult[] = []
       for (let start = 0; start < transactions.length; start += QUEUE_BATCH) {
         const batch = transactions.slice(start, start + QUEUE_BATCH)
-        results.push(...(await run((sql) => enqueueRuns(sql, process, batch, times))))
+        results.push(...(await run((sql) => enqueueRuns(sql, process, batch, times, by))))
       }
       return results
     },
@@ -82,15 +83,17 @@ export function createPostgresTransactionSource(
     get: (process, transactionId, replayId) =>
       run((sql) => getRun(sql, process, transactionId, replayId)),
     list: (process, filter) => run((sql) => listRuns(sql, process, filter)),
-    replay: (process, transactionId, fromStep) =>
-      run((sql) => sql.begin((tx) => replayRun(tx, process, transactionId, fromStep, times))),
-    resume: (process, transactionId, replayId) =>
-      run((sql) => sql.begin((tx) => resumeRun(tx, process, transactionId, replayId, times))),
-    cancel: (process, transactionId, replayId) =>
-      run((sql) => sql.begin((tx) => cancelRun(tx, process, transactionId, replayId))),
+    replay: (process, transactionId, request, act) =>
+      run((sql) => sql.begin((tx) => replayRun(tx, process, transactionId, request, act, times))),
+    resume: (process, transactionId, replayId, act) =>
+      run((sql) => sql.begin((tx) => resumeRun(tx, process, transactionId, replayId, act, times))),
+    cancel: (process, transactionId, replayId, act) =>
+      run((sql) => sql.begin((tx) => cancelRun(tx, process, transactionId, replayId, act))),
     wake: (credential, limit) => run((sql) => wakeRuns(sql, credential, limit, times)),
     paused: () => run(pausedProcesses),
-    setPaused: (process, isPaused) => run((sql) => setPaused(sql, process, isPaused)),
+    setPaused: (process, isPaused, act) => run((sql) => setPaused(sql, process, isPaused, act)),
+    recordRejected: (action) => run((sql) => recordRejected(sql, action)),
+    actions: (filter) => run((sql) => listActions(sql, filter)),
     audit: (processes) => run((sql) => sql.begin((tx) => auditTables(tx, processes))),
     watch: (onDue) => connection.listen(DUE_CHANNEL, onDue),
     [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),

@@ -1,8 +1,10 @@
 import type postgres from 'postgres'
+import type { Act } from '../../../transaction/action.ts'
 import { notActive } from '../../../transaction/errors.ts'
 import type { Run } from '../../../transaction/run.ts'
 import { isActive, isRun } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
+import { recordOnChanged } from './actions.ts'
 import { lockRun } from './lock-run.ts'
 
 /** Ends an active run. If a worker has claimed the run, that worker can no longer record an outcome. */
@@ -11,16 +13,19 @@ export async function cancelRun(
   process: string,
   transactionId: string,
   replayId: number | null,
+  act: Act,
 ): Promise<Run> {
-  const key = await lockRun(tx, process, transactionId, replayId)
+  const key = await lockRun(tx, process, transactionId, replayId, act)
   const [row] = await tx<RunRow[]>`
-    update "Order_Header" h set
+    with changed as (update "Order_Header" h set
       "Status" = 'Cancelled', "Version" = h."Version" + 1,
       "InDoubt" = h."InDoubt" or h."LeaseUntil" is not null, "LeaseOwner" = null,
       "LeaseUntil" = null, "StartedAt" = null, "NextAttemptAt" = null, "WaitingFor" = null,
       "CompletedAt" = now(), "UpdatedAt" = now()
     where ${isRun(tx, key)} and ${isActive(tx)}
-    returning h.*`
+    returning h.*),
+    recorded as (${recordOnChanged(tx, 'cancel', act)})
+    select * from changed`
   if (row === undefined) throw notActive()
   return runOf(row)
 }

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import type postgres from 'postgres'
+import type { Actor } from '../../../transaction/action.ts'
 import type { ProcessOutline, QueueResult } from '../../../transaction/transaction-source.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
@@ -13,8 +14,9 @@ export async function enqueueRuns(
   process: ProcessOutline,
   transactions: readonly QueueTransaction[],
   { sweepMs }: { readonly sweepMs: number },
+  by?: Actor,
 ): Promise<QueueResult[]> {
-  const added = await sql<RunRow[]>`
+  const insertion = sql`
     insert into "Order_Header" ("Process", "TransactionID", "StepName", "InitialData", "Realm", "NextSweepAt")
     select ${process.name}, t."TransactionID", ${process.steps[0]}, coalesce(t."InitialData", 'null'::jsonb),
       t."Realm", now() + ${sweepMs} * interval '1 ms'
@@ -23,6 +25,13 @@ export async function enqueueRuns(
     order by t."TransactionID" -- two batches with the same ids must lock them in the same order
     on conflict do nothing
     returning *`
+  // Without an actor, the statement is the plain insertion: most transactions are queued by programs.
+  const added = await (by === undefined
+    ? sql<RunRow[]>`${insertion}`
+    : sql<RunRow[]>`
+        with changed as (${insertion}),
+        recorded as (${recordQueued(sql, by, transactions)})
+        select * from changed`)
   const isNew = new Set(added.map(({ TransactionID }) => TransactionID))
   const known = new Map(added.map((row) => [row.TransactionID, runOf(row)]))
   const others = transactions.filter(({ TransactionID }) => !known.has(TransactionID))
@@ -43,4 +52,21 @@ export async function enqueueRuns(
       ? { outcome: 'exists', run }
       : { outcome: 'conflict' }
   })
+}
+
+/** The reasons are looked up in one JSON object, because joining them to the rows would compare each with each. */
+const recordQueued = (sql: postgres.Sql, by: Actor, transactions: readonly QueueTransaction[]) => {
+  const reasons = Object.fromEntries(
+    transactions
+      .flatMap(({ TransactionID, Reason }) =>
+        Reason === undefined ? [] : [[TransactionID, Reason] as const],
+      )
+      .toReversed(), // of two lines with the same id, the first one is queued
+  )
+  return sql`
+    insert into "Order_Action" ("KeyID", "Person", "Action", "Process", "TransactionID", "ReplayID",
+      "Realm", "Reason", "Outcome")
+    select ${by.keyId}, ${by.person}, 'queue', "Process", "TransactionID", "ReplayID", "Realm",
+      ${JSON.stringify(reasons)}::text::jsonb ->> "TransactionID", 'done'
+    from changed`
 }

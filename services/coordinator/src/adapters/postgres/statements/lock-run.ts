@@ -1,18 +1,21 @@
 import type postgres from 'postgres'
+import { type Act, requireVersion } from '../../../transaction/action.ts'
 import { notFound } from '../../../transaction/errors.ts'
 import type { RunKey } from '../../../transaction/run.ts'
 import type { RunRow } from '../rows.ts'
 
 /**
  * Locks a run for the rest of the database transaction; the latest run if no `replayId` is given.
+ * The version that the action requires is checked under the lock, so no other transition can come in between.
  *
- * @throws {IntegrationError} `transaction_not_found`.
+ * @throws {IntegrationError} `transaction_not_found` or `version_moved`.
  */
 export async function lockRun(
   tx: postgres.TransactionSql,
   process: string,
   transactionId: string,
   replayId: number | null,
+  act: Act,
 ): Promise<RunKey> {
   const [row] = await tx<RunRow[]>`
     select * from "Order_Header" h
@@ -20,5 +23,6 @@ export async function lockRun(
       and (${replayId}::int is null or h."ReplayID" = ${replayId}::int)
     order by h."ReplayID" desc limit 1 for update`
   if (row === undefined) throw notFound()
+  requireVersion(row, act)
   return row
 }

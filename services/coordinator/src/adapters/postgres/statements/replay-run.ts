@@ -1,11 +1,17 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import type postgres from 'postgres'
-import { earlierStepNotCompleted, stillActive } from '../../../transaction/errors.ts'
+import type { Act } from '../../../transaction/action.ts'
+import {
+  anotherRunStarted,
+  earlierStepNotCompleted,
+  stillActive,
+} from '../../../transaction/errors.ts'
 import { idempotencyKey } from '../../../transaction/item.ts'
 import type { Run } from '../../../transaction/run.ts'
-import type { ProcessOutline } from '../../../transaction/transaction-source.ts'
+import type { ProcessOutline, ReplayRequest } from '../../../transaction/transaction-source.ts'
 import { isActive, isRun } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
+import { recordOnChanged } from './actions.ts'
 import { lockRun } from './lock-run.ts'
 
 /** The largest value of the column, a PostgreSQL `integer`. */
@@ -16,14 +22,16 @@ export async function replayRun(
   tx: postgres.TransactionSql,
   process: ProcessOutline,
   transactionId: string,
-  fromStep: string | null,
+  { fromStep, latest: expected }: ReplayRequest,
+  act: Act,
   { sweepMs }: { readonly sweepMs: number },
 ): Promise<Run> {
   // Locking run 0 serializes concurrent replays of a transaction, so that the second replay sees the run that
   // the first one started.
   await tx`select from "Order_Header" where "Process" = ${process.name}
     and "TransactionID" = ${transactionId} and "ReplayID" = 0 for update`
-  const latest = await lockRun(tx, process.name, transactionId, null)
+  const latest = await lockRun(tx, process.name, transactionId, null, act)
+  if (expected !== null && expected !== latest.ReplayID) throw anotherRunStarted(latest.ReplayID)
   const [active] = await tx<RunRow[]>`
     select * from "Order_Header" h where h."Process" = ${process.name}
       and h."TransactionID" = ${transactionId} and ${isActive(tx)} limit 1`
@@ -33,11 +41,13 @@ export async function replayRun(
   const first = fromStep ?? process.steps[0]
   const replayId = latest.ReplayID + 1
   const [row] = await tx<RunRow[]>`
-    insert into "Order_Header" ("Process", "TransactionID", "ReplayID", "StepName", "InitialData", "Realm", "NextSweepAt")
+    with changed as (insert into "Order_Header" ("Process", "TransactionID", "ReplayID", "StepName", "InitialData", "Realm", "NextSweepAt")
     select "Process", "TransactionID", ${replayId}, ${first}, "InitialData", "Realm",
       now() + ${sweepMs} * interval '1 ms'
     from "Order_Header" h where ${isRun(tx, latest)}
-    returning *`
+    returning *),
+    recorded as (${recordOnChanged(tx, 'replay', act)})
+    select * from changed`
   if (row === undefined) throw new Error('the locked run was deleted')
   const before = process.steps.slice(0, process.steps.indexOf(first))
   const keys = before.map((step) => ({

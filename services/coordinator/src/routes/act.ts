@@ -1,0 +1,70 @@
+import { Reason } from '@integration-host/shared/contracts/reason'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { callerOf } from '@integration-host/shared/http/access'
+import { ifMatch } from '@integration-host/shared/http/if-match'
+import { parseJson } from '@integration-host/shared/json'
+import type { Context } from 'hono'
+import { z } from 'zod'
+import type { Act, Actor } from '../transaction/action.ts'
+
+/** The body of an action, which is optional as a whole. */
+export const ActBody = z.strictObject({ Reason: Reason.optional() })
+export const ReplayBody = ActBody.extend({ fromStep: z.string().optional() })
+
+/**
+ * Reads the body of an action and its circumstances: the caller, the reason, and the version in `If-Match`.
+ *
+ * @throws {IntegrationError} `invalid_request` if the body or the header is not valid.
+ */
+export async function readAct<Schema extends typeof ActBody | typeof ReplayBody>(
+  c: Context,
+  schema: Schema,
+): Promise<{ readonly body: z.output<Schema>; readonly act: Act }> {
+  const text = await c.req.text()
+  const parsed = schema.safeParse(text === '' ? {} : parseJson(text))
+  if (!parsed.success) {
+    const allowed = Object.keys(schema.shape).join(' and ')
+    const issue = parsed.error.issues[0]
+    const place = issue?.path.join('.') || 'the body'
+    throw new IntegrationError(
+      'invalid_request',
+      `${place}: ${issue?.message ?? 'is invalid'} (the body may be empty or a JSON object with ${allowed})`,
+    )
+  }
+  const { Reason: reason = null } = parsed.data
+  return {
+    body: parsed.data as z.output<Schema>,
+    act: { by: callerOf(c), reason, ifVersion: ifMatch(c) },
+  }
+}
+
+/** The OpenAPI description of the optional body. */
+export const describeBody = (schema: typeof ActBody | typeof ReplayBody) => ({
+  required: false,
+  content: { 'application/json': { schema: z.toJSONSchema(schema, { io: 'input' }) as object } },
+})
+
+/** The OpenAPI description of the header `If-Match`. */
+export const IF_MATCH = {
+  name: 'If-Match',
+  in: 'header' as const,
+  required: false,
+  description: 'the Version of the run, in double quotes: rejected with 412 if it is another one',
+  schema: { type: 'string' as const },
+}
+
+/**
+ * Returns the actor of a request that queues transactions; undefined if they are not recorded as actions. What a
+ * service of the installation queues by itself is not: nobody acted, and most transactions are queued that way.
+ */
+export function queuerOf(
+  c: Context,
+  transactions: readonly { readonly Reason?: string | undefined }[],
+): Actor | undefined {
+  const caller = callerOf(c)
+  const isByItself =
+    caller.isService &&
+    caller.person === null &&
+    transactions.every(({ Reason: reason }) => reason === undefined)
+  return isByItself ? undefined : caller
+}
