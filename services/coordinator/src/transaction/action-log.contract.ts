@@ -126,8 +126,12 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
 
     it('an action that throws leaves no entry of its own', async () => {
       await queue('66')
-      await expect(source.resume(process.name, '66', null, ada)).rejects.toThrow()
-      await expect(source.cancel(process.name, 'unknown', null, ada)).rejects.toThrow()
+      await expect(source.resume(process.name, '66', null, ada)).rejects.toMatchObject({
+        code: 'transaction_not_resumable',
+      })
+      await expect(source.cancel(process.name, 'unknown', null, ada)).rejects.toMatchObject({
+        code: 'transaction_not_found',
+      })
       await source.cancel(process.name, '66', null, anAct)
       await expect(
         source.replay(process, '66', { fromStep: 'csv', latest: null }, ada),

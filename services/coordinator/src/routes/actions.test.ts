@@ -1,0 +1,302 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { digestOf } from '@integration-host/shared/access/access-keys'
+import type { ActionPage } from '@integration-host/shared/contracts/action'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  type Backends,
+  type Fixture,
+  openBackends,
+  serviceKey,
+  startFixture,
+} from '../../test-support/fixture.ts'
+
+const transactions = '/processes/OrderProcess/transactions'
+const everything = { realms: ['*'], processes: ['*'] }
+const entries = [
+  { id: 'erp', scopes: ['transactions:queue'], ...everything },
+  {
+    id: 'console',
+    scopes: ['transactions:queue', 'transactions:operate', 'audit:read', 'act-for'],
+    ...everything,
+  },
+  { id: 'one-company', scopes: ['audit:read'], realms: ['42'], processes: ['*'] },
+  { id: 'other-process', scopes: ['audit:read'], realms: ['*'], processes: ['Invoice*'] },
+]
+type KeyId = 'erp' | 'console' | 'one-company' | 'other-process'
+const keyOf = (id: KeyId): string => `${id}-`.padEnd(40, 'x')
+
+let backends: Backends
+let host: Fixture
+beforeAll(async () => {
+  backends = await openBackends('embedded')
+  const file = join(backends.dataDir, 'keys.json')
+  const list = entries.map(({ id, ...entry }) => ({
+    id,
+    sha256: digestOf(keyOf(id as KeyId)),
+    ...entry,
+  }))
+  await writeFile(file, JSON.stringify(list))
+  host = await startFixture(backends, { env: { SERVICE_KEYS_FILE: file } })
+  // A paused process runs no step, so its transactions stay in the state in which these tests put them.
+  await post('/processes/OrderProcess/pause')
+})
+afterAll(async () => {
+  await host[Symbol.asyncDispose]()
+  await backends[Symbol.asyncDispose]()
+})
+
+const by = (id: KeyId, headers: Record<string, string> = {}): Record<string, string> => ({
+  Authorization: `Bearer ${keyOf(id)}`,
+  ...headers,
+})
+const post = (path: string, body?: unknown, headers: Record<string, string> = {}) =>
+  host.call(path, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json', ...headers },
+    ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+  })
+const read = async (query = '', headers: Record<string, string> = {}): Promise<ActionPage> => {
+  const response = await host.call(`/actions${query}`, { headers })
+  expect(response.status).toBe(200)
+  return (await response.json()) as ActionPage
+}
+const actionsOf = async (id: string) => (await read(`?id=${id}`)).items
+const codeOf = async (response: Response) => [
+  response.status,
+  ((await response.json()) as { code?: string }).code,
+]
+
+describe('the actions of callers', () => {
+  it('a run shows the Version that If-Match names, and each action is recorded with who did it and why', async () => {
+    await host.queue('a1', 'a1', '42')
+    const asAda = by('console', { 'Acting-For': 'ada@example.com' })
+    const { Version } = await host.run('a1')
+    const reason = { Reason: 'duplicate of a0 – see „Müller“' }
+    const cancelled = await post(`${transactions}/a1/cancel`, reason, {
+      ...asAda,
+      'If-Match': `"${Version}"`,
+    })
+    expect(cancelled.status).toBe(200)
+    expect((await post(`${transactions}/a1/resume`, undefined, by('console'))).status).toBe(202)
+    expect((await post(`${transactions}/a1/cancel`, '')).status).toBe(200)
+    expect((await post(`${transactions}/a1/replays`, { Reason: 'again' })).status).toBe(202)
+    const what = { Process: 'OrderProcess', TransactionID: 'a1', Realm: '42', Outcome: 'done' }
+    const serviceKeyId = digestOf(serviceKey).slice(0, 8)
+    expect(await actionsOf('a1')).toMatchObject([
+      { ...what, Action: 'replay', ReplayID: 1, KeyID: serviceKeyId, Reason: 'again' },
+      { ...what, Action: 'cancel', ReplayID: 0, KeyID: serviceKeyId, Reason: null },
+      { ...what, Action: 'resume', ReplayID: 0, KeyID: 'console', Person: null },
+      { ...what, ...reason, Action: 'cancel', KeyID: 'console', Person: 'ada@example.com' },
+    ])
+  })
+
+  it('the pause and the resume of a process are recorded with their reason', async () => {
+    for (const action of ['resume', 'pause'])
+      await post(`/processes/OrderProcess/${action}`, { Reason: `${action} it` }, by('console'))
+    const { items } = await read('?limit=2')
+    expect(items).toMatchObject([
+      { Action: 'pause', Reason: 'pause it', KeyID: 'console', TransactionID: null },
+      { Action: 'resume', Reason: 'resume it', KeyID: 'console', TransactionID: null },
+    ])
+  })
+
+  it('a queued transaction is recorded if a listed key or a person queues it or a reason is given, but not if a service does by itself', async () => {
+    const body = (id: string, more = {}) => ({ TransactionID: id, InitialData: 'secret', ...more })
+    await post(transactions, body('q-service'))
+    await post(transactions, body('q-erp'), by('erp'))
+    await post(transactions, body('q-erp'), by('erp'))
+    await post(transactions, body('q-reason', { Reason: 'by hand' }))
+    await post(`${transactions}/bulk`, [body('q-bulk', { Reason: 'many' }), body('q-erp')], {
+      ...by('console', { 'Acting-For': 'ada@example.com' }),
+    })
+    const queued = { Action: 'queue', ReplayID: 0, Outcome: 'done' }
+    expect(await actionsOf('q-service')).toEqual([])
+    expect(await actionsOf('q-erp')).toMatchObject([{ ...queued, KeyID: 'erp', Reason: null }])
+    expect(await actionsOf('q-erp')).toHaveLength(1)
+    expect(await actionsOf('q-reason')).toMatchObject([{ ...queued, Reason: 'by hand' }])
+    expect(await actionsOf('q-bulk')).toMatchObject([
+      { ...queued, Person: 'ada@example.com', Reason: 'many' },
+    ])
+    expect(JSON.stringify(await read('?limit=500'))).not.toContain('secret')
+  })
+
+  it('the reason is not a part of the transaction: the same id and data with another reason exist already', async () => {
+    const body = { TransactionID: 'r1', InitialData: 1 }
+    expect((await post(transactions, { ...body, Reason: 'one' })).status).toBe(202)
+    const again = await post(transactions, { ...body, Reason: 'two' })
+    expect(again.status).toBe(200)
+    expect(await again.json()).not.toHaveProperty('Reason')
+    expect(await actionsOf('r1')).toMatchObject([{ Reason: 'one' }])
+  })
+
+  it('an action that is rejected because of the state of the run is recorded with its problem code', async () => {
+    await host.queue('f1', 'f1', '42')
+    expect(await codeOf(await post(`${transactions}/f1/resume`, { Reason: 'try' }))).toEqual([
+      409,
+      'transaction_not_resumable',
+    ])
+    expect(await codeOf(await post(`${transactions}/f1/replays?replay=0`))).toEqual([
+      409,
+      'transaction_active',
+    ])
+    expect(
+      await codeOf(await post(`${transactions}/f1/cancel`, '', { 'If-Match': '"7"' })),
+    ).toEqual([412, 'version_moved'])
+    expect(await codeOf(await post(`${transactions}/gone/cancel`))).toEqual([
+      404,
+      'transaction_not_found',
+    ])
+    expect(await actionsOf('f1')).toMatchObject([
+      { Action: 'cancel', Outcome: 'version_moved', Realm: '42', ReplayID: null },
+      { Action: 'replay', Outcome: 'transaction_active', ReplayID: 0 },
+      { Action: 'resume', Outcome: 'transaction_not_resumable', Reason: 'try', ReplayID: null },
+    ])
+    expect(await actionsOf('gone')).toMatchObject([{ Outcome: 'transaction_not_found' }])
+    expect(await host.run('f1')).toMatchObject({ Status: 'Queued', Version: 0 })
+  })
+
+  it('of two callers that have read the same version, one acts, and the other one gets 412 with the present version', async () => {
+    await host.queue('m1')
+    const headers = { 'If-Match': '"0"' }
+    const responses = await Promise.all(
+      [1, 2].map(() => post(`${transactions}/m1/cancel`, undefined, headers)),
+    )
+    const [done, moved] = responses.toSorted((a, b) => a.status - b.status)
+    expect(done?.status).toBe(200)
+    expect([moved?.status, await moved?.json()]).toMatchObject([
+      412,
+      { code: 'version_moved', Version: 1 },
+    ])
+    // Another run at the same version is not the run that the caller has seen.
+    const replay = () => post(`${transactions}/m1/replays?replay=0`, '', { 'If-Match': '"1"' })
+    expect((await replay()).status).toBe(202)
+    await post(`${transactions}/m1/cancel`)
+    expect(await codeOf(await replay())).toEqual([412, 'version_moved'])
+  })
+
+  it.each([
+    ['an empty reason', { Reason: '' }],
+    ['a reason of 501 characters', { Reason: 'x'.repeat(501) }],
+    ['a reason with a line break', { Reason: 'a\nb' }],
+    ['a reason with a NUL', { Reason: 'a\0' }],
+    ['a reason that overrides the text direction', { Reason: 'a\u202eb' }],
+    ['half a surrogate pair in the reason', '{"Reason":"\\ud83d"}'],
+    ['a reason that is a number', { Reason: 5 }],
+    ['an unknown member', { Why: 'x' }],
+    ['an array', []],
+    ['null', 'null'],
+    ['text that is not JSON', 'why'],
+  ])(
+    'an action is rejected if its body has %s, and nothing is changed or recorded',
+    async (_, body) => {
+      await host.queue('bad')
+      for (const path of [
+        `${transactions}/bad/cancel`,
+        `${transactions}/bad/resume`,
+        `${transactions}/bad/replays`,
+        '/processes/OrderProcess/resume',
+      ])
+        expect(await codeOf(await post(path, body))).toEqual([400, 'invalid_request'])
+      expect(await host.run('bad')).toMatchObject({ Status: 'Queued', Version: 0 })
+      expect(await actionsOf('bad')).toEqual([])
+    },
+  )
+
+  it('a transaction with an unacceptable reason is not queued', async () => {
+    const body = { TransactionID: 'bad-queue', InitialData: 1, Reason: 'a\u2066b' }
+    expect((await post(transactions, body)).status).toBe(400)
+    const bulk = await (await post(`${transactions}/bulk`, [body])).json()
+    expect(bulk).toMatchObject({ invalid: 1, queued: 0 })
+  })
+
+  it.each(['7', 'W/"7"', '"7", "8"', '*', '"-1"', '"x"', '""', `"${'9'.repeat(400)}"`])(
+    'an action with the header If-Match: %s is rejected with 400',
+    async (header) => {
+      await host.queue('if-match')
+      for (const action of ['cancel', 'resume', 'replays'])
+        expect(
+          await codeOf(
+            await post(`${transactions}/if-match/${action}`, '', { 'If-Match': header }),
+          ),
+        ).toEqual([400, 'invalid_request'])
+    },
+  )
+
+  it('the pause of a process with If-Match is rejected, because a process has no Version', async () => {
+    const path = '/processes/OrderProcess/pause'
+    expect(await codeOf(await post(path, '', { 'If-Match': '"1"' }))).toEqual([
+      400,
+      'invalid_request',
+    ])
+  })
+
+  it('a key without the scope act-for cannot name a person, and nothing is recorded', async () => {
+    const body = { TransactionID: 'no-act-for', InitialData: 1 }
+    const headers = by('erp', { 'Acting-For': 'ada@example.com' })
+    expect((await post(transactions, body, headers)).status).toBe(403)
+    expect(await actionsOf('no-act-for')).toEqual([])
+  })
+})
+
+describe('GET /actions', () => {
+  it('the pages have every action once, newest first', async () => {
+    for (const id of ['p1', 'p2', 'p3']) {
+      await host.queue(id)
+      await post(`${transactions}/${id}/cancel`)
+    }
+    const all = (await read('?limit=500')).items
+    const seen = []
+    for (let before: number | null = null; ;) {
+      const page: ActionPage = await read(`?limit=2${before === null ? '' : `&before=${before}`}`)
+      seen.push(...page.items)
+      if (page.next_before === null) break
+      before = page.next_before
+    }
+    expect(seen).toEqual(all)
+    expect(all.map(({ ID }) => ID)).toEqual(all.map(({ ID }) => ID).toSorted((a, b) => b - a))
+    expect((await read('?process=OrderProcess&id=p2')).items).toMatchObject([{ Action: 'cancel' }])
+    expect(await read('?process=Nobody')).toEqual({ items: [], next_before: null })
+  })
+
+  it('a key that is bound to realms or processes sees only the actions on them', async () => {
+    await host.queue('of-42', 1, '42')
+    await host.queue('of-43', 1, '43')
+    for (const id of ['of-42', 'of-43']) await post(`${transactions}/${id}/cancel`)
+    const visible = (await read('?limit=500', by('one-company'))).items
+    expect(visible.map(({ TransactionID }) => TransactionID)).toContain('of-42')
+    expect(visible.map(({ TransactionID }) => TransactionID)).not.toContain('of-43')
+    expect(new Set(visible.map(({ Realm }) => Realm))).toEqual(new Set([null, '42']))
+    expect(await read('', by('other-process'))).toEqual({ items: [], next_before: null })
+    const foreign = await host.call('/actions?process=OrderProcess', {
+      headers: by('other-process'),
+    })
+    expect(await codeOf(foreign)).toEqual([403, 'forbidden'])
+  })
+
+  it('a key without the scope audit:read is rejected with 403', async () => {
+    const response = await host.call('/actions', { headers: by('erp') })
+    expect([response.status, await response.json()]).toMatchObject([
+      403,
+      { code: 'forbidden', scope: 'audit:read' },
+    ])
+  })
+
+  it.each([
+    'limit=0',
+    'limit=501',
+    'limit=x',
+    'before=0',
+    'before=x',
+    'before=-1',
+    `before=${'9'.repeat(30)}`,
+    'id=',
+    'id=a%00',
+    `id=${'x'.repeat(129)}`,
+    'process=',
+    'realm=42',
+    'limt=10',
+  ])('the query ?%s is rejected with 400', async (query) => {
+    expect(await codeOf(await host.call(`/actions?${query}`))).toEqual([400, 'invalid_request'])
+  })
+})
