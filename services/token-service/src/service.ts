@@ -215,6 +215,7 @@ export async function startTokenService(
   const authorization = createAuthorization({
     seal: createRequestSeal(config.CREDENTIAL_KEYS),
     provider,
+    authorizations,
     scope: config.SCOPE,
     realmScopes: profile.authorization.realmScopes,
     returnToOrigins: config.RETURN_TO_ORIGINS ?? null,
@@ -259,6 +260,7 @@ export async function startTokenService(
     redirectUri: new URL(config.REDIRECT),
     store,
     accessTokens,
+    refreshAheadMs,
     remove: createRemoval({ ...leaseDeps, provider }),
     transfers: createTransfers({ ...leaseDeps, routine, refreshAheadMs }),
     rotateKeys: createKeyRotation({

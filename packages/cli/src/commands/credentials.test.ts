@@ -17,6 +17,8 @@ const view = (name: string, members: Partial<CredentialView> = {}): CredentialVi
   Environment: name.slice(4),
   Expiry: AT,
   Status: 'active',
+  State: 'active',
+  Attempts: 0,
   Version: 1,
   RefreshedAt: AT,
   ...members,

@@ -15,6 +15,8 @@ const auditActions = [
   'removed',
   'exported',
   'imported',
+  /** Label or tags were changed; the outcome names which. */
+  'labelled',
   'keys_rotated',
   /** Recorded in place of an outbox entry that could not be read. */
   'unreadable',

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { Fault } from './credential.ts'
+import { labelMembers } from './labels.ts'
 import { CredentialName } from './realm.ts'
 
 /** Topic exchange of credential events; the routing key is `credential.<kind>`. */
@@ -21,6 +22,7 @@ export type CredentialEventKind = (typeof credentialEventKinds)[number]
 export const CredentialEvent = z.object({
   Name: CredentialName,
   Environment: z.string(),
+  ...labelMembers,
   Expiry: z.iso.datetime(),
   Version: z.int().positive(),
   At: z.iso.datetime(),

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { labelMembers } from './labels.ts'
 import { CredentialName } from './realm.ts'
 
 /** Describes why a refresh failed, whether the failure is final, and what the operator should do. Contains no token. */
@@ -27,21 +28,51 @@ export const Fault = z.object({
 })
 export type Fault = z.output<typeof Fault>
 
+/**
+ * The states of a credential: `active` (refreshes succeed), `expiring` (active, but the grant ends soon and a refresh
+ * cannot extend it), `failing` (refreshes fail and are retried) and `must_reconnect` (only a new grant helps).
+ */
+export const credentialStates = ['active', 'expiring', 'failing', 'must_reconnect'] as const
+export type CredentialState = (typeof credentialStates)[number]
+
 /** A credential as token-service's API returns it: everything except the secrets. */
 export const CredentialView = z.object({
   Name: CredentialName,
   Environment: z.string().meta({ description: 'the realm; empty if unknown' }),
   Expiry: z.iso.datetime().meta({ description: 'when the access token expires, UTC' }),
   Status: z.enum(['active', 'faulted']),
+  State: z.enum(credentialStates),
+  ...labelMembers,
   Version: z.int().positive(),
   RefreshedAt: z.iso.datetime(),
+  RefreshDueAt: z.iso.datetime().optional().meta({
+    description: 'when the next refresh is scheduled; absent if none is, because the grant ended',
+  }),
+  IdleExpiry: z.iso.datetime().optional().meta({
+    description: 'when the grant ends unless it is refreshed before; absent if unknown',
+  }),
   HardExpiry: z.iso
     .datetime()
     .optional()
     .meta({ description: 'when the grant ends, regardless of refreshes; absent if unknown' }),
+  Attempts: z.int().nonnegative().meta({ description: 'failed refreshes since the last success' }),
+  NextTryAt: z.iso
+    .datetime()
+    .optional()
+    .meta({ description: 'before this time only a forced refresh is tried' }),
   Fault: Fault.optional(),
 })
 export type CredentialView = z.output<typeof CredentialView>
+
+/** The response of `GET /credentials/summary`: numbers of credentials. */
+export const CredentialCounts = z.object({
+  Total: z.int().nonnegative(),
+  States: z.record(z.enum(credentialStates), z.int().nonnegative()),
+  Classes: z.record(z.string(), z.int().nonnegative()).meta({
+    description: 'by class of the fault; a class without credentials is absent',
+  }),
+})
+export type CredentialCounts = z.output<typeof CredentialCounts>
 
 /**
  * The response of `GET /credentials/{name}/token`: a valid access token. The response is never logged and must not be

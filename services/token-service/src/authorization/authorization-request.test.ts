@@ -5,9 +5,11 @@ import { createRequestSeal } from './sealed-request.ts'
 
 const seal = createRequestSeal(parseKeyRing(generateKeyRing()))
 let clock = 1_700_000_000_000
+const kept = new Map<string, unknown>()
 const open = (returnToOrigins: readonly string[] | null = null) =>
   createAuthorization({
     seal,
+    authorizations: { keepLabels: async (state, labels) => void kept.set(state, labels) },
     provider: {
       usesPkce: async () => true,
       authorizationUrl: async ({ state }) => `https://provider.example/?state=${state}`,
@@ -29,6 +31,16 @@ const callback = (state: string, browser: string | null = 'cookie') => ({
 const wanted = { returnTo: null, realm: null, browser: 'cookie' }
 
 describe('an authorization request', () => {
+  it('keeps label and tags beside the state, and stores nothing if it has neither', async () => {
+    const authorization = open()
+    const empty = await authorization.start({ ...wanted, label: null, tags: {} })
+    expect(kept.get(empty.state)).toBeUndefined()
+    const labelled = await authorization.start({ ...wanted, label: 'Acme', tags: {} })
+    expect(kept.get(labelled.state)).toStrictEqual({ label: 'Acme' })
+    expect(authorization.requestOf(callback(labelled.state)).hasLabels).toBe(true)
+    expect(labelled.state.length - empty.state.length).toBeLessThan(5)
+  })
+
   it('an authorization request expires after ten minutes: an older state is rejected, and a younger one is accepted', async () => {
     const authorization = open()
     const { state, expiresAt } = await authorization.start(wanted)

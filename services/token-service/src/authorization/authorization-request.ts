@@ -3,12 +3,17 @@ import { randomBytes } from 'node:crypto'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { isLoopback } from '@integration-host/shared/http/loopback'
 import { Secret } from '@integration-host/shared/secrets/secret'
+import type { LabelsChange } from '../credential/labels.ts'
 import type { Provider } from '../provider/provider.ts'
+import type { AuthorizationStore } from './authorization-store.ts'
 import { digest } from './digest.ts'
 import type { AuthorizationRequest, RequestSeal } from './sealed-request.ts'
 
 /** Milliseconds that a state is valid. */
 export const AUTHORIZATION_TTL_MS = 10 * 60_000
+
+/** How long what belongs to a state is kept beyond its expiry, because the clocks of two replicas may differ. */
+export const CLOCK_TOLERANCE_MS = 60_000
 
 /** The longest `return_to`, in characters. It is a part of the state, which must fit into a URL. */
 export const MAX_RETURN_TO_LENGTH = 512
@@ -38,6 +43,7 @@ export type Decision =
 export interface AuthorizationDeps {
   readonly seal: RequestSeal
   readonly provider: Pick<Provider, 'authorizationUrl' | 'issuer' | 'usesPkce'>
+  readonly authorizations: Pick<AuthorizationStore, 'keepLabels'>
   /** The requested scopes, space-delimited (RFC 6749 §3.3). */
   readonly scope: string
   /** The scopes that make the provider name a company in its callback; empty if every callback names a company. */
@@ -49,16 +55,20 @@ export interface AuthorizationDeps {
 
 export interface Authorization {
   /**
-   * Starts an authorization. Nothing is stored, because the state contains the whole request.
+   * Starts an authorization. The state contains the whole request except for `label` and `tags`, which the company's
+   * credential gets (an absent or empty one keeps its stored value). If there is one of them, it is stored until the state
+   * expires; otherwise nothing is stored. Only holders of a service key may set them.
    *
    * @throws {IntegrationError} `invalid_request` if `returnTo` is not allowed; `provider_unavailable` if the discovery
-   * document or the signing keys have not been fetched yet.
+   * document or the signing keys have not been fetched yet; `store_unavailable` if there is a label or tags.
    */
-  start(wanted: {
-    readonly returnTo: string | null
-    readonly realm: string | null
-    readonly browser: string | null
-  }): Promise<StartedAuthorization>
+  start(
+    wanted: {
+      readonly returnTo: string | null
+      readonly realm: string | null
+      readonly browser: string | null
+    } & LabelsChange,
+  ): Promise<StartedAuthorization>
   /**
    * Returns the authorization request that a callback belongs to.
    *
@@ -76,10 +86,14 @@ export interface Authorization {
 }
 
 export function createAuthorization(deps: AuthorizationDeps): Authorization {
-  const { seal, provider, now } = deps
+  const { seal, provider, authorizations, now } = deps
   return {
-    async start({ returnTo, realm, browser }) {
+    async start({ returnTo, realm, browser, label, tags = {} }) {
       requireReturnable(returnTo, deps.returnToOrigins)
+      const labels = {
+        ...(label && { label }),
+        ...(Object.keys(tags).length > 0 && { tags }),
+      }
       const request: AuthorizationRequest = {
         expiresAt: now() + AUTHORIZATION_TTL_MS,
         nonce: randomBytes(32).toString('base64url'),
@@ -88,6 +102,7 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
         realm,
         returnTo,
         browser: browser === null ? null : digest(browser),
+        hasLabels: Object.keys(labels).length > 0,
       }
       const { nonce, codeVerifier, expiresAt } = request
       const state = seal.seal(request)
@@ -96,6 +111,8 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
         nonce,
         codeVerifier: codeVerifier === null ? null : new Secret(codeVerifier),
       })
+      if (request.hasLabels)
+        await authorizations.keepLabels(state, labels, AUTHORIZATION_TTL_MS + CLOCK_TOLERANCE_MS)
       return { url, state, expiresAt }
     },
 

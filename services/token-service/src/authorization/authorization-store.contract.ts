@@ -22,6 +22,16 @@ export function authorizationStoreContract(
       expect(await store.isStateUsed('other')).toBe(false)
     })
 
+    it('the authorization store keeps labels for one state until their time to live has passed', async () => {
+      const labels = { label: 'Acme', tags: { customer: '7' } }
+      await store.keepLabels('state', labels, 60_000)
+      expect(await store.readLabels('state')).toStrictEqual(labels)
+      expect(await store.readLabels('other')).toBeNull()
+      await store.keepLabels('short', labels, 20)
+      await new Promise((done) => setTimeout(done, 60))
+      expect(await store.readLabels('short')).toBeNull()
+    })
+
     it('the authorization store forgets a used state when its time to live has passed', async () => {
       await store.useState('state', 20)
       await new Promise((done) => setTimeout(done, 60))

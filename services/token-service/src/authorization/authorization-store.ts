@@ -1,10 +1,11 @@
 /**
- * The port to the short-lived records of authorizations: used states and code claims. A claim gives one replica the
+ * The port to the short-lived records of authorizations: used states, labels and code claims. A claim gives one replica the
  * right to exchange a code. States and codes are stored as digests. Each adapter passes the same contract suite. All
  * methods throw `IntegrationError` `store_unavailable` if the store cannot be used.
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import type { ErrorCode } from '@integration-host/shared/errors'
+import type { LabelsChange } from '../credential/labels.ts'
 
 export interface AuthorizationStore {
   /** Records for `ttlMs` that a state was used. Resolves with `false` if the state was already recorded as used. */
@@ -12,6 +13,12 @@ export interface AuthorizationStore {
 
   /** Whether a state is recorded as used. Writes nothing. */
   isStateUsed(state: string): Promise<boolean>
+
+  /** Keeps for `ttlMs` the label and the tags that the company of an authorization gets. */
+  keepLabels(state: string, labels: LabelsChange, ttlMs: number): Promise<void>
+
+  /** Resolves with the kept label and tags; `null` if there are none. */
+  readLabels(state: string): Promise<LabelsChange | null>
 
   /** Claims a code for `ttlMs`. Resolves with `null` if this claim is the first, else with the earlier claim. */
   claimCode(code: string, claim: CodeClaim, ttlMs: number): Promise<CodeClaim | null>

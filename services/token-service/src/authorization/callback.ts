@@ -10,7 +10,7 @@
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import type { Authorization, Callback } from './authorization-request.ts'
-import { invalid } from './authorization-request.ts'
+import { CLOCK_TOLERANCE_MS, invalid } from './authorization-request.ts'
 import type { AuthorizationStore, CodeClaim } from './authorization-store.ts'
 import type { CodeExchanges } from './code-exchange.ts'
 import { digest } from './digest.ts'
@@ -35,15 +35,15 @@ export type CompleteAuthorization = (callback: Callback) => Promise<CompletedAut
 
 export interface CallbackDeps {
   readonly authorization: Authorization
-  readonly authorizations: Pick<AuthorizationStore, 'useState' | 'isStateUsed' | 'readCode'>
+  readonly authorizations: Pick<
+    AuthorizationStore,
+    'useState' | 'isStateUsed' | 'readLabels' | 'readCode'
+  >
   readonly admission: ExchangeAdmission
   readonly exchanges: CodeExchanges
   readonly now: () => number
   readonly sleep: (ms: number) => Promise<void>
 }
-
-/** How long a used state is stored beyond its expiry, because the clocks of two replicas may differ. */
-const CLOCK_TOLERANCE_MS = 60_000
 
 export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization {
   const { authorization, authorizations, admission, exchanges, now, sleep } = deps
@@ -104,6 +104,9 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
     const permit = await admission.admit(request.browser === null ? 'key' : 'browser')
     let isFirst = false
     try {
+      // Read before the state counts as used, so that the callback can be repeated if the store is unavailable. Labels
+      // that the store has lost do not prevent the connection.
+      const labels = request.hasLabels ? await authorizations.readLabels(state) : null
       const ttlMs = Math.max(0, request.expiresAt - now()) + CLOCK_TOLERANCE_MS
       isFirst = await authorizations.useState(state, ttlMs) // true only once per state (C2)
       if (isFirst) {
@@ -119,6 +122,7 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
           codeVerifier,
           returnTo,
           who: 'browser',
+          labels: labels ?? {},
         } as const
         return { kind: 'connected', credential: await exchanges.exchange(wanted), returnTo }
       }

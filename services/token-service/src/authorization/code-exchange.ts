@@ -29,6 +29,7 @@ import {
   viewOf,
 } from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
+import type { LabelsChange } from '../credential/labels.ts'
 import type { AuditCounter } from '../credential/audit-counter.ts'
 import { auditFactOf } from '../credential/outbox.ts'
 import type { ExchangeOutcome, Provider } from '../provider/provider.ts'
@@ -48,6 +49,8 @@ export interface CodeToExchange {
   readonly returnTo: string | null
   /** The caller as the audit log names it: `browser`, or a key. */
   readonly who: string
+  /** The label and tags that the credential gets. */
+  readonly labels: LabelsChange
 }
 
 export interface CodeExchangeDeps {
@@ -145,7 +148,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
         const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
         const credential = await store.put(grant, dueAt, context, { id })
         deps.notifyOutbox()
-        return viewOf(credential)
+        return viewOf(credential, deps.refreshAheadMs)
       } catch (error) {
         if (!hasCode(error, 'store_unavailable') || shutdown.signal.aborted) throw error
         await sleep(backoffMs(attempt, { baseMs: 100, capMs: 1_000, random: 1 }), shutdown.signal)
@@ -154,7 +157,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
   }
 
   async function storeOutcome(
-    { realm, who }: CodeToExchange,
+    { realm, who, labels }: CodeToExchange,
     outcome: ExchangeOutcome,
     startedAt: number,
   ): Promise<ExchangeResult> {
@@ -177,6 +180,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
       refreshToken: tokens.refreshToken,
       idToken: tokens.idToken,
       previous: null,
+      ...labels,
     }
     return { kind: 'stored', credential: await storeGrant(grant, who) }
   }

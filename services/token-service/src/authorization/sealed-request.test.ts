@@ -13,6 +13,7 @@ const smallest: AuthorizationRequest = {
   realm: null,
   returnTo: null,
   browser: null,
+  hasLabels: false,
 }
 const largest: AuthorizationRequest = {
   expiresAt: 1_700_000_000_000,
@@ -21,12 +22,13 @@ const largest: AuthorizationRequest = {
   realm: '9'.repeat(64),
   returnTo: `https://app.example.com/${'x'.repeat(488)}`,
   browser: 'b'.repeat(43),
+  hasLabels: true,
 }
 
 describe('a sealed authorization request', () => {
   it.each([
-    ['smallest', smallest, 155],
-    ['largest', largest, 1_027],
+    ['smallest', smallest, 158],
+    ['largest', largest, 1_030],
   ])(
     'another replica decrypts the state of the %s authorization request, and the state has at most the expected length',
     (_, request, size) => {

@@ -20,6 +20,11 @@ export interface AuthorizationRequest {
   readonly returnTo: string | null
   /** Digest of the cookie of the browser that started the authorization; `null` if a holder of a service key did. */
   readonly browser: string | null
+  /**
+   * Whether the request has a label or tags. These are kept in the authorization store, because they may be longer than
+   * a URL.
+   */
+  readonly hasLabels: boolean
 }
 
 export interface RequestSeal {
@@ -36,7 +41,7 @@ export function createRequestSeal(credentialKeys: KeyRing): RequestSeal {
   return {
     // The request is encoded as an array instead of an object, because member names would lengthen each URL by about
     // 100 characters.
-    seal: ({ expiresAt, nonce, codeVerifier, realm, returnTo, browser }) =>
+    seal: ({ expiresAt, nonce, codeVerifier, realm, returnTo, browser, hasLabels }) =>
       keys.seal(
         JSON.stringify([
           expiresAt,
@@ -45,6 +50,7 @@ export function createRequestSeal(credentialKeys: KeyRing): RequestSeal {
           realm,
           returnTo,
           browser,
+          hasLabels ? 1 : 0,
         ] satisfies Members),
         PLACE,
       ),
@@ -52,8 +58,9 @@ export function createRequestSeal(credentialKeys: KeyRing): RequestSeal {
       if (!hasOneSpelling(state)) return null
       try {
         const members = JSON.parse(keys.open(state, PLACE)) as Members
-        const [expiresAt, nonce, codeVerifier, realm, returnTo, browser] = members
-        return { expiresAt, nonce, codeVerifier, realm, returnTo, browser }
+        const [expiresAt, nonce, codeVerifier, realm, returnTo, browser, labels] = members
+        const hasLabels = labels === 1
+        return { expiresAt, nonce, codeVerifier, realm, returnTo, browser, hasLabels }
       } catch (error) {
         if (error instanceof DecryptionError) return null
         throw error
@@ -73,6 +80,8 @@ type Members = [
   realm: string | null,
   returnTo: string | null,
   browser: string | null,
+  /** Absent in a state that an earlier release sealed. */
+  hasLabels?: 0 | 1,
 ]
 
 /**

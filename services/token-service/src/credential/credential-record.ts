@@ -12,12 +12,15 @@
  * B5  A replica of an earlier release that runs during an upgrade may store a fault without `FaultSeal` beside a pair
  *     with labels. Such a fault stays in effect, because ignoring it could send a refresh token of a grant that has
  *     ended or was exported. But its texts are not shown.
+ *
+ * Label and tags (labels.ts) are not part of the pair: they are written and authenticated on their own.
  */
 import { Fault } from '@integration-host/shared/contracts/credential'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { parseJsonAs } from '@integration-host/shared/json'
 import { type FaultClass, faultClasses } from './fault.ts'
+import { authenticLabels, labelFields, noLabels, openLabels, resealedLabels } from './labels.ts'
 import type { Credential, CredentialSummary, ExpiryNoticeDays, Grant } from './credential.ts'
 
 export type StoredFields = Readonly<Record<string, string>>
@@ -37,6 +40,7 @@ export const summaryFields = [
   'Status',
   'Attempts',
   'NextTryAt',
+  ...labelFields,
 ] as const
 
 /** The fields whose values are envelopes. */
@@ -46,7 +50,7 @@ const secretFields = ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'] as 
 export const overlayFields = ['Fault', 'FaultSeal', 'Attempts', 'NextTryAt', 'Intent'] as const
 
 /** The plain fields that are written together with a token pair, in the order in which they are authenticated (B2). */
-const labelFields = [
+const pairFields = [
   'Environment',
   'Expiry',
   'RefreshedAt',
@@ -61,7 +65,7 @@ const labelFields = [
  */
 const labelsOf = (fields: StoredFields, field: string): string =>
   JSON.stringify(
-    [...labelFields, ...(field === 'Previous' ? ['PreviousRetiredAt'] : [])].map(
+    [...pairFields, ...(field === 'Previous' ? ['PreviousRetiredAt'] : [])].map(
       (label) => fields[label] ?? '',
     ),
   )
@@ -112,9 +116,10 @@ export function sealFault(
 const faultSeal = (keys: KeyRing, name: string, version: number, text: string): string =>
   keys.sealWithLabels('', { name, field: 'FaultSeal', version }, text)
 
-/** Reads the fields of a record that are not secret. */
+/** Reads the fields of a record that are not secret. Label and tags are left out, because they are not authenticated. */
 export function summaryOf(fields: StoredFields): CredentialSummary {
   return {
+    ...noLabels,
     name: fields['Name'] ?? '',
     environment: fields['Environment'] ?? '',
     expiresAt: Date.parse(fields['Expiry'] ?? '') || 0,
@@ -151,17 +156,19 @@ function openRecord(
   // A record without an access token is authenticated by its refresh token.
   const carrier = access ?? openField(keys, name, fields, 'RefreshToken')
   if (fields['Name'] !== name) keys.reject('the record has another name')
-  const accessToken = access?.secret ?? null
-  if (carrier?.hasLabels !== true)
-    return { credential: { ...summaryOf(fields), accessToken }, maySealFault: true } // of an earlier release (B4)
+  const opened = {
+    ...summaryOf(fields),
+    ...openLabels(keys, name, fields),
+    accessToken: access?.secret ?? null,
+  }
+  if (carrier?.hasLabels !== true) return { credential: opened, maySealFault: true } // of an earlier release (B4)
   const hasFault = Boolean(fields['Fault'])
   if (fields['Status'] !== (hasFault ? 'faulted' : 'active'))
     keys.reject('Status contradicts the fault')
   const { fault, isAuthenticated } = hasFault
     ? openFault(keys, name, fields)
     : { fault: null, isAuthenticated: false }
-  const credential = { ...summaryOf(fields), fault, accessToken }
-  return { credential, maySealFault: isAuthenticated }
+  return { credential: { ...opened, fault }, maySealFault: isAuthenticated }
 }
 
 /**
@@ -269,7 +276,8 @@ function openField(
 export function resealed(keys: KeyRing, name: string, fields: StoredFields): StoredFields | null {
   const stale = secretFields.filter((field) => fields[field] && !keys.isCurrent(fields[field]))
   const hasStaleFault = Boolean(fields['FaultSeal']) && !keys.isCurrent(fields['FaultSeal'] ?? '')
-  if (stale.length === 0 && !hasStaleFault) return null
+  const labels = resealedLabels(keys, name, fields)
+  if (stale.length === 0 && !hasStaleFault) return labels
   // Decrypting the secrets also verifies the plain fields before these are authenticated again.
   const { credential, maySealFault } = openRecord(keys, name, fields)
   const version = Number(fields['Version'])
@@ -278,6 +286,7 @@ export function resealed(keys: KeyRing, name: string, fields: StoredFields): Sto
     return [field, keys.sealWithLabels(text, { name, field, version }, labelsOf(fields, field))]
   })
   return {
+    ...labels,
     ...(Object.fromEntries(secrets) as StoredFields),
     // A seal without a valid fault is removed, because otherwise every further pass would count it as encrypted with
     // an old key.
@@ -292,6 +301,7 @@ export function isDecryptable(keys: KeyRing, name: string, fields: StoredFields)
   try {
     openCredential(keys, name, fields)
     openGrantSecrets(keys, name, fields)
+    authenticLabels(keys, name, fields)
     return true
   } catch (error) {
     if (error instanceof DecryptionError) return false

@@ -7,7 +7,7 @@
  * moved into the audit log first, and then its events are published to the broker.
  *
  * All methods throw `IntegrationError` `store_unavailable` if the store cannot be used. The write may nevertheless have
- * succeeded if only the reply was lost. `put`, `recordIntent`, `commit`, `settle` and `remove` also throw it if fewer
+ * succeeded if only the reply was lost. `put`, `label`, `recordIntent`, `commit`, `settle` and `remove` also throw it if fewer
  * Redis replicas than required have acknowledged the write (`REDIS_REPLICAS`). Methods that decrypt secrets throw
  * `DecryptionError` for a record that was changed by another program, copied, or encrypted with a key that the key ring
  * does not have.
@@ -16,6 +16,7 @@ import type { AuditEntry, AuditFact, AuditHead } from '@integration-host/shared/
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { Credential, CredentialSummary, Grant } from './credential.ts'
+import type { Labels, LabelsChange } from './labels.ts'
 import type { AuditContext, OutboxEntry } from './outbox.ts'
 
 export interface CredentialStore {
@@ -42,7 +43,7 @@ export interface CredentialStore {
    * Stores a new grant in place of the stored grant, and removes its lease, intent and fault, so that a refresh in
    * flight can no longer commit. The new version is greater than `atLeast` and than every earlier version under this
    * name, including those before a removal. A repeated call with the same `id` stores nothing, so it does not
-   * overwrite a later write.
+   * overwrite a later write. Label and tags keep their stored values unless the grant has new ones.
    */
   put(grant: Grant, dueAt: number, context: AuditContext, options?: PutOptions): Promise<Credential>
 
@@ -77,6 +78,18 @@ export interface CredentialStore {
    * the lease has already ended.
    */
   settle(lease: Lease, settlement: Settlement, context: AuditContext): Promise<'settled' | 'lost'>
+
+  /**
+   * Changes label and tags without advancing the version. Resolves with `moved` if another version than `version` is
+   * stored. A refresh in flight is not affected. Of two changes of the same member at the same time the later one wins;
+   * changes of different members both take effect. An audit entry is added if anything changed.
+   */
+  label(
+    name: string,
+    change: LabelsChange,
+    context: AuditContext,
+    version?: number,
+  ): Promise<Labels | 'moved' | 'absent'>
 
   /**
    * Removes a credential with its lease, due time and counts. `changed`: another version than `version` is stored,

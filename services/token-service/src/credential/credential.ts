@@ -1,8 +1,15 @@
-import type { CredentialView, Fault } from '@integration-host/shared/contracts/credential'
+import type {
+  CredentialState,
+  CredentialView,
+  Fault,
+} from '@integration-host/shared/contracts/credential'
+import { labelMembersOf } from '@integration-host/shared/contracts/labels'
 import type { Secret } from '@integration-host/shared/secrets/secret'
+import { isTerminal } from './fault.ts'
+import type { Labels, LabelsChange } from './labels.ts'
 
 /** A credential without its secrets. Times are epoch milliseconds. */
-export interface CredentialSummary {
+export interface CredentialSummary extends Labels {
   readonly name: string
   /** The realm; empty if none is known. */
   readonly environment: string
@@ -39,17 +46,23 @@ export interface Credential extends CredentialSummary {
   readonly accessToken: Secret | null
 }
 
-/** A complete token pair to be stored: after a code exchange, a refresh or an import. */
-export interface Grant extends Pick<
-  CredentialSummary,
-  | 'name'
-  | 'environment'
-  | 'expiresAt'
-  | 'refreshedAt'
-  | 'idleExpiresAt'
-  | 'hardExpiresAt'
-  | 'expiryNoticeDays'
-> {
+/**
+ * A complete token pair to be stored: after a code exchange, a refresh or an import. If it has a label or tags, storing
+ * it as a new grant sets them; a refresh never does.
+ */
+export interface Grant
+  extends
+    LabelsChange,
+    Pick<
+      CredentialSummary,
+      | 'name'
+      | 'environment'
+      | 'expiresAt'
+      | 'refreshedAt'
+      | 'idleExpiresAt'
+      | 'hardExpiresAt'
+      | 'expiryNoticeDays'
+    > {
   /** The access token; `null` if the grant was imported without one. */
   readonly accessToken: Secret | null
   /**
@@ -159,24 +172,47 @@ export function lifetimeSeconds(expiresIn: unknown): number {
   return Math.min(seconds, MAX_LIFETIME_SECONDS)
 }
 
+/** Returns the state of a credential, by which lists can be filtered. */
+export function stateOf({
+  fault,
+  expiryNoticeDays,
+}: Pick<CredentialSummary, 'fault' | 'expiryNoticeDays'>): CredentialState {
+  if (fault !== null) return isTerminal(fault) ? 'must_reconnect' : 'failing'
+  return expiryNoticeDays === null ? 'active' : 'expiring'
+}
+
 /** Returns the credential as the API shows it, without secrets. */
-export function viewOf(credential: CredentialSummary): CredentialView {
+export function viewOf(credential: CredentialSummary, refreshAheadMs: number): CredentialView {
+  const { fault, nextTryAt, idleExpiresAt, hardExpiresAt } = credential
+  const text = (at: number): string => new Date(at).toISOString()
   return {
     Name: credential.name,
     Environment: credential.environment,
-    Expiry: new Date(credential.expiresAt).toISOString(),
-    Status: credential.fault === null ? 'active' : 'faulted',
+    ...labelMembersOf(credential),
+    Expiry: text(credential.expiresAt),
+    Status: fault === null ? 'active' : 'faulted',
+    State: stateOf(credential),
     Version: credential.version,
-    RefreshedAt: new Date(credential.refreshedAt).toISOString(),
-    ...(credential.hardExpiresAt !== null && {
-      HardExpiry: new Date(credential.hardExpiresAt).toISOString(),
+    RefreshedAt: text(credential.refreshedAt),
+    ...(!isTerminal(fault) && {
+      RefreshDueAt: text(nextTryAt ?? refreshDueAt(credential, refreshAheadMs)),
     }),
-    ...(credential.fault !== null && { Fault: credential.fault }),
+    ...(Number.isFinite(idleExpiresAt) && { IdleExpiry: text(idleExpiresAt) }),
+    ...(hardExpiresAt !== null && { HardExpiry: text(hardExpiresAt) }),
+    Attempts: credential.attempts,
+    ...(nextTryAt !== null && { NextTryAt: text(nextTryAt) }),
+    ...(fault !== null && { Fault: fault }),
   }
 }
 
-/** Returns the credential that results from storing `grant` as `version`. */
-export const credentialOf = (grant: Grant, version: number): Credential => ({
+/** Returns the credential that results from storing `grant` as `version`, with these labels. */
+export const credentialOf = (
+  grant: Grant,
+  version: number,
+  { label, tags }: Labels,
+): Credential => ({
+  label,
+  tags,
   name: grant.name,
   environment: grant.environment,
   expiresAt: grant.expiresAt,

@@ -3,6 +3,7 @@ import { createCipheriv, createDecipheriv, randomBytes, scrypt } from 'node:cryp
 import { promisify } from 'node:util'
 import { z } from 'zod'
 import type { ExportDocument } from '@integration-host/shared/contracts/custody'
+import { Label, Tags } from '@integration-host/shared/contracts/labels'
 import { CredentialName } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { Secret } from '@integration-host/shared/secrets/secret'
@@ -26,6 +27,9 @@ const time = z.number().min(0).max(253_402_300_799_999)
 export const ExportedCredential = z.object({
   name: CredentialName,
   environment: z.string(),
+  // Documents of earlier releases have neither. An import then keeps what is stored.
+  label: Label.nullable().optional(),
+  tags: Tags.optional(),
   // The version of the credential. Each later token pair increments it, and it must stay an exact integer in Redis and
   // in JSON.
   version: z

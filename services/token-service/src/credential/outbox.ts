@@ -9,7 +9,9 @@ import {
   type CredentialEventKind,
   credentialEventKinds,
 } from '@integration-host/shared/contracts/credential-event'
+import { labelMembersOf } from '@integration-host/shared/contracts/labels'
 import type { CredentialSummary } from './credential.ts'
+import type { Labels } from './labels.ts'
 
 /** The part of an audit entry that only the caller of the store knows. */
 export interface AuditContext {
@@ -34,7 +36,15 @@ export type OutboxEntry = z.output<typeof OutboxEntry>
 
 type EventSource = Pick<
   CredentialSummary,
-  'name' | 'environment' | 'expiresAt' | 'version' | 'fault' | 'hardExpiresAt' | 'expiryNoticeDays'
+  | 'name'
+  | 'environment'
+  | 'label'
+  | 'tags'
+  | 'expiresAt'
+  | 'version'
+  | 'fault'
+  | 'hardExpiresAt'
+  | 'expiryNoticeDays'
 >
 
 /**
@@ -75,6 +85,25 @@ export const removalEntryOf = (
   ],
 })
 
+/** Returns the outbox entry of a change of label or tags: an audit entry that names the changed members, no event. */
+export const labelsEntryOf = (
+  credential: EventSource,
+  changed: readonly string[],
+  context: AuditContext,
+): OutboxEntry => ({
+  facts: [auditFactOf(credential, { ...context, outcome: changed.join(', ') })],
+  events: [],
+})
+
+/** Adds labels to the events of an outbox entry without labels. */
+export const withLabels = (entry: OutboxEntry, labels: Labels): OutboxEntry => ({
+  ...entry,
+  events: entry.events.map(({ kind, event }) => ({
+    kind,
+    event: { ...event, ...labelMembersOf(labels) },
+  })),
+})
+
 /** Returns the content of an audit entry. The entry gets its number and hash when it is appended to the audit log. */
 export const auditFactOf = (
   { name, version }: Pick<EventSource, 'name' | 'version'>,
@@ -92,6 +121,7 @@ export const auditFactOf = (
 const eventOf = (credential: EventSource, at: number): CredentialEvent => ({
   Name: credential.name,
   Environment: credential.environment,
+  ...labelMembersOf(credential),
   Expiry: new Date(credential.expiresAt).toISOString(),
   Version: credential.version,
   At: new Date(at).toISOString(),

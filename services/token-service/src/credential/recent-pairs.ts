@@ -7,6 +7,7 @@
  * A pair is kept for `KEEP_MS`, which is longer than an isolated primary accepts writes. While the connection is lost,
  * no pair is dropped, however long the failover takes.
  */
+import { labelsChangeOf } from './labels.ts'
 import type { CredentialStore, StoreConnection } from './credential-store.ts'
 import {
   createRestorations,
@@ -63,10 +64,13 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
 
   function keep(pair: KeptPair): void {
     const known = recent.get(pair.name)?.pair
-    const isNewGrant = pair.isNewGrant || (known?.isNewGrant && known.grantId === pair.grantId)
+    const isSameGrant = known !== undefined && known.grantId === pair.grantId
+    const isNewGrant = pair.isNewGrant || (isSameGrant && known.isNewGrant)
+    // The pair of a refresh has no labels. Those of its grant are kept, because both are stored again if both are lost.
+    const labels = isSameGrant ? labelsChangeOf(known.grant) : {}
     recent.delete(pair.name)
     recent.set(pair.name, {
-      pair: { ...pair, isNewGrant: isNewGrant ?? false },
+      pair: { ...pair, grant: { ...labels, ...pair.grant }, isNewGrant },
       keptAt: performance.now(),
     })
     const [oldest] = recent.keys()
@@ -150,6 +154,17 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
         if (grantId === '') recent.delete(name)
         else keep({ name, version, grantId, isNewGrant: true, grant, dueAt, context, isNoticeNew })
         return credential
+      },
+
+      async label(name, change, context, version) {
+        const labels = await store.label(name, change, context, version)
+        const known = recent.get(name)
+        if (known !== undefined && typeof labels === 'object')
+          recent.set(name, {
+            ...known,
+            pair: { ...known.pair, grant: { ...known.pair.grant, ...labelsChangeOf(labels) } },
+          })
+        return labels
       },
 
       async settle(lease, settlement, context) {

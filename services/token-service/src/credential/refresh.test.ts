@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { grantOf } from '../../test-support/grants.ts'
 import type { TokenOutcome } from '../provider/provider.ts'
 import { credentialOf } from './credential.ts'
+import { noLabels } from './labels.ts'
 import {
   createRefreshRoutine,
   type RefreshDeps,
@@ -22,7 +23,7 @@ type RefreshStore = RefreshDeps['store']
 /** A fake store with one expired credential. The parameter replaces the method `commit` of the store. */
 function storeOf(commit: () => Promise<'committed'>): RefreshStore {
   const grant = grantOf(NAME, 'one', { expiresAt: 1, refreshedAt: 0 })
-  const credential = credentialOf(grant, 1)
+  const credential = credentialOf(grant, 1, noLabels)
   const lease = { name: NAME, owner: 'test', fence: 1, version: 1, grantId: 'grant one' }
   const { refreshToken, idToken, previous } = grant
   return {

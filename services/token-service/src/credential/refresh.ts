@@ -461,7 +461,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     calls: number,
   ): Promise<RefreshResult> {
     const { name } = lease
-    const credential = credentialOf(grant, lease.version + 1)
+    const credential = credentialOf(grant, lease.version + 1, before)
     const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
     const context = { at: now(), who, what: 'refreshed' } as const
     const isNoticeNew =

@@ -76,11 +76,13 @@ export function createTransfers(deps: TransferDeps): Transfers {
     )
     // The company was reconnected meanwhile, so the new grant is exported instead.
     if (settled === 'lost') return mark(name, who)
-    const { environment, version, expiresAt, refreshedAt, idleExpiresAt, hardExpiresAt } =
-      credential
+    const { environment, label, tags, version, expiresAt, refreshedAt } = credential
+    const { idleExpiresAt, hardExpiresAt } = credential
     return {
       name,
       environment,
+      label,
+      tags: { ...tags },
       version,
       expiresAt,
       refreshedAt,

@@ -2,6 +2,7 @@ import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { CredentialView } from '@integration-host/shared/contracts/credential'
+import { Label, Tags } from '@integration-host/shared/contracts/labels'
 import { CredentialName, Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
@@ -28,7 +29,12 @@ import { requireJson } from './json-body.ts'
 
 export const ReturnTo = z.string().min(1).max(MAX_RETURN_TO_LENGTH)
 
-const StartBody = z.strictObject({ return_to: ReturnTo.optional(), realm: Realm.optional() })
+const StartBody = z.strictObject({
+  return_to: ReturnTo.optional(),
+  realm: Realm.optional(),
+  label: Label.optional(),
+  tags: Tags.optional(),
+})
 const StartedView = z.object({ url: z.url(), state: z.string(), expires_at: z.iso.datetime() })
 const ExchangeBody = z.strictObject({ RealmID: Realm, Code })
 
@@ -59,20 +65,21 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         responses: {
           201: jsonResponse('started', StartedView),
           ...problemResponses({
-            400: 'bad return_to or realm',
+            400: 'bad return_to, realm, label or tags',
             415: 'not application/json',
-            503: 'the discovery document of the provider was not fetched yet',
+            503: 'the discovery document was not fetched yet, or the store is not available',
           }),
         },
       }),
       requireJson,
       validate('json', StartBody),
       async (c) => {
-        const { return_to = null, realm = null } = c.req.valid('json')
+        const { return_to = null, realm = null, ...labels } = c.req.valid('json')
         // Without a realm, any company can be connected.
         if (realm === null) callerOf(c).requireEveryRealm()
         else requireRealm(c, realm)
-        const started = await authorization.start({ returnTo: return_to, realm, browser: null })
+        const wanted = { returnTo: return_to, realm, browser: null, ...labels }
+        const started = await authorization.start(wanted)
         const expires_at = new Date(started.expiresAt).toISOString()
         return c.json({ url: started.url, state: started.state, expires_at }, 201)
       },
@@ -156,7 +163,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         const { RealmID, Code: code } = c.req.valid('json')
         requireRealm(c, RealmID)
         const unbound = { state: null, nonce: null, codeVerifier: null, returnTo: null }
-        const wanted = { code, realm: RealmID, who: callerOf(c).name, ...unbound }
+        const wanted = { code, realm: RealmID, who: callerOf(c).name, labels: {}, ...unbound }
         const permit = await admission.admit('key')
         try {
           return c.json(await exchanges.exchange(wanted), 201)

@@ -7,7 +7,7 @@ import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { type AccessTokens, notFound } from '../credential/access-token.ts'
-import { viewOf } from '../credential/credential.ts'
+import { type CredentialSummary, viewOf } from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
 import type { Removed } from '../credential/removal.ts'
 import { requireJson } from './json-body.ts'
@@ -29,11 +29,15 @@ const CredentialPage = z.object({
 export interface CredentialRoutesDeps {
   readonly store: Pick<CredentialStore, 'get' | 'list'>
   readonly accessTokens: AccessTokens
+  /** With which the time of the next refresh is computed. */
+  readonly refreshAheadMs: number
   readonly remove: (name: string, who: string) => Promise<Removed>
 }
 
 /** The routes for credentials. Only `GET /credentials/:name/token` returns a secret: the access token. */
-export function credentialRoutes({ store, accessTokens, remove }: CredentialRoutesDeps): Hono {
+export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
+  const { store, accessTokens, remove } = deps
+  const view = (credential: CredentialSummary) => viewOf(credential, deps.refreshAheadMs)
   const tags = ['credentials']
   return new Hono()
     .get(
@@ -57,7 +61,7 @@ export function credentialRoutes({ store, accessTokens, remove }: CredentialRout
         const items = found
           .slice(0, limit)
           .filter(({ name }) => caller.mayUseRealm(realmOf(name)))
-          .map(viewOf)
+          .map(view)
         return c.json({
           items,
           next_cursor: found.length > limit ? (found[limit - 1]?.name ?? null) : null,
@@ -84,7 +88,7 @@ export function credentialRoutes({ store, accessTokens, remove }: CredentialRout
         const { name } = c.req.valid('param')
         const credential = await store.get(name)
         if (credential === null) throw notFound(name)
-        return c.json(viewOf(credential))
+        return c.json(view(credential))
       },
     )
     .get(
@@ -140,7 +144,7 @@ export function credentialRoutes({ store, accessTokens, remove }: CredentialRout
       async (c) => {
         const { Version = null } = c.req.valid('json')
         return c.json(
-          viewOf(await accessTokens.renew(c.req.valid('param').name, Version, callerOf(c).name)),
+          view(await accessTokens.renew(c.req.valid('param').name, Version, callerOf(c).name)),
         )
       },
     )

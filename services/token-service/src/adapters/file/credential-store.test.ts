@@ -5,6 +5,7 @@ import type { KeyRing } from '@integration-host/shared/secrets/envelope'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { auditContextOf, grantOf } from '../../../test-support/grants.ts'
 import { openTestFile, testKeys } from '../../../test-support/service-fixture.ts'
+import { credentialLabelsContract } from '../../credential/credential-labels.contract.ts'
 import {
   credentialStoreContract,
   type StoredRecords,
@@ -34,10 +35,10 @@ async function reopen() {
   return again
 }
 
-credentialStoreContract('the credential file', {
+const contractOptions = {
   open: async () => (await open()).store,
   reopen,
-  async edit(change) {
+  async edit(change: (records: StoredRecords) => void) {
     await current?.store[Symbol.asyncDispose]()
     const path = join(current?.folder ?? '', 'credentials.json')
     const state = JSON.parse(await readFile(path, 'utf8')) as { credentials: StoredRecords }
@@ -45,7 +46,9 @@ credentialStoreContract('the credential file', {
     await writeFile(path, JSON.stringify(state))
     return reopen()
   },
-})
+}
+credentialStoreContract('the credential file', contractOptions)
+credentialLabelsContract('the credential file', contractOptions)
 
 const grant = grantOf('ACC-1', 'canary', { idToken: null })
 

@@ -15,6 +15,7 @@ import {
   sealGrant,
   summaryOf,
 } from '../../credential/credential-record.ts'
+import { type Labels, labelFields, openLabels, relabelled } from '../../credential/labels.ts'
 import { credentialOf } from '../../credential/credential.ts'
 import {
   type Acquired,
@@ -23,7 +24,7 @@ import {
   VersionConflict,
 } from '../../credential/credential-store.ts'
 import { isGrantRejected } from '../../credential/fault.ts'
-import { outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
+import { labelsEntryOf, outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
 import {
   type CredentialFile,
   type FileState,
@@ -99,6 +100,11 @@ function openStore(
     return Object.hasOwn(credentials, name) ? credentials[name] : undefined
   }
 
+  const labelledSummary = (name: string, fields: StoredFields) => ({
+    ...summaryOf(fields),
+    ...openLabels(keys, name, fields),
+  })
+
   return {
     async get(name) {
       const fields = fieldsOf(name)
@@ -136,10 +142,17 @@ function openStore(
           throw new VersionConflict()
         const last = Number(current.credentials[name]?.['Version'] ?? current.removed[name] ?? 0)
         const version = Math.max(last, atLeast) + 1
-        const credential = credentialOf(grant, version)
+        const labelled = relabelled(keys, name, here ?? null, grant)
+        const credential = credentialOf(grant, version, labelled.labels)
         const fence = current.fence + 1
         leases.delete(name)
-        const fields = { ...sealGrant(keys, grant, version), Fence: String(fence), PutId: id }
+        const fields = {
+          ...sealGrant(keys, grant, version),
+          ...Object.fromEntries(labelFields.map((field) => [field, here?.[field] ?? ''])),
+          ...labelled.fields,
+          Fence: String(fence),
+          PutId: id,
+        }
         const stored = withCredential(
           { ...current, fence, removed: without(current.removed, name) },
           name,
@@ -227,7 +240,7 @@ function openStore(
         for (const field of overlayFields) delete renewed[field]
         const stored = withCredential(current, lease.name, renewed, dueAt)
         const entry = outboxEntryOf(
-          credentialOf(grant, newVersion),
+          credentialOf(grant, newVersion, openLabels(keys, lease.name, fields)),
           context,
           'refreshed',
           isNoticeNew,
@@ -250,8 +263,22 @@ function openStore(
         if (isHeld(lease)) leases.delete(lease.name)
         const stored = withCredential(current, lease.name, settled, nextTryAt)
         const kind = settlement.isPublished ? 'faulted' : null
-        const entry = outboxEntryOf({ ...summaryOf(settled), fault }, context, kind)
+        const source = { ...labelledSummary(lease.name, settled), fault }
+        const entry = outboxEntryOf(source, context, kind)
         return { next: withOutboxEntry(stored, entry), result: 'settled' }
+      }),
+
+    label: (name, wanted, context, version) =>
+      change<Labels | 'moved' | 'absent'>((current) => {
+        const stored = current.credentials[name]
+        if (stored === undefined) return unchanged('absent')
+        if (version !== undefined && stored['Version'] !== String(version))
+          return unchanged('moved')
+        const { labels, fields, changed } = relabelled(keys, name, stored, wanted)
+        if (changed.length === 0) return unchanged(labels)
+        const credentials = { ...current.credentials, [name]: { ...stored, ...fields } }
+        const entry = labelsEntryOf(labelledSummary(name, stored), changed, context)
+        return { next: withOutboxEntry({ ...current, credentials }, entry), result: labels }
       }),
 
     remove: (name, revoked, context, version) =>
@@ -267,7 +294,7 @@ function openStore(
           due: without(current.due, name),
           removed: { ...current.removed, [name]: Number(fields['Version']) },
         }
-        const entry = removalEntryOf(summaryOf(fields), context, revoked)
+        const entry = removalEntryOf(labelledSummary(name, fields), context, revoked)
         return { next: withOutboxEntry(next, entry), result: 'removed' }
       }),
 

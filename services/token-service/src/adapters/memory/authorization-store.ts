@@ -1,11 +1,13 @@
-/** Used states and code claims in memory, for an installation with a single process. */
+/** Used states, labels and code claims in memory, for an installation with a single process. */
 import type { AuthorizationStore, CodeClaim } from '../../authorization/authorization-store.ts'
 import { digest } from '../../authorization/digest.ts'
+import type { LabelsChange } from '../../credential/labels.ts'
 
 const LIMIT = 10_000
 
 export function createMemoryAuthorizationStore(now: () => number = Date.now): AuthorizationStore {
   const usedStates = createExpiringMap<true>(now)
+  const labelsOf = createExpiringMap<LabelsChange>(now)
   const claims = createExpiringMap<CodeClaim>(now)
   return {
     async useState(state, ttlMs) {
@@ -15,6 +17,12 @@ export function createMemoryAuthorizationStore(now: () => number = Date.now): Au
     },
     async isStateUsed(state) {
       return usedStates.get(digest(state)) !== null
+    },
+    async keepLabels(state, labels, ttlMs) {
+      labelsOf.put(digest(state), labels, ttlMs)
+    },
+    async readLabels(state) {
+      return labelsOf.get(digest(state))
     },
     async claimCode(code, claim, ttlMs) {
       const first = claims.get(digest(code))

@@ -1,11 +1,13 @@
 /**
- * Used states and code claims in Redis, each with an expiry. Their keys are `authorization:<sha256(state)>` and
- * `exchange:<sha256(code)>`, so that Redis contains neither states nor codes in plain text.
+ * Used states, labels and code claims in Redis, each with an expiry. Their keys are `authorization:<sha256(state)>`,
+ * `authorization:labels:<sha256(state)>` and `exchange:<sha256(code)>`, so that Redis contains neither states nor codes
+ * in plain text.
  */
 import type { Redis } from 'ioredis'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { AuthorizationStore, CodeClaim } from '../../authorization/authorization-store.ts'
 import { digest } from '../../authorization/digest.ts'
+import type { LabelsChange } from '../../credential/labels.ts'
 
 export function createRedisAuthorizationStore(options: {
   readonly redis: Redis
@@ -25,6 +27,7 @@ export function createRedisAuthorizationStore(options: {
     }
   }
   const stateKey = (state: string): string => `authorization:${digest(state)}`
+  const labelsKey = (state: string): string => `authorization:labels:${digest(state)}`
   const codeKey = (code: string): string => `exchange:${digest(code)}`
 
   return {
@@ -34,6 +37,13 @@ export function createRedisAuthorizationStore(options: {
     },
     async isStateUsed(state) {
       return (await using(() => redis.exists(stateKey(state)))) > 0
+    },
+    async keepLabels(state, labels, ttlMs) {
+      await using(() => redis.set(labelsKey(state), JSON.stringify(labels), 'PX', ttlMs))
+    },
+    async readLabels(state) {
+      const text = await using(() => redis.get(labelsKey(state)))
+      return text === null ? null : (JSON.parse(text) as LabelsChange)
     },
     async claimCode(code, claim, ttlMs) {
       const key = codeKey(code)

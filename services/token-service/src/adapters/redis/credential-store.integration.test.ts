@@ -16,6 +16,7 @@ import {
   usable,
 } from '../../../test-support/service-fixture.ts'
 import { auditFactOf } from '../../credential/outbox.ts'
+import { credentialLabelsContract } from '../../credential/credential-labels.contract.ts'
 import {
   credentialStoreContract,
   type StoredRecords,
@@ -24,12 +25,12 @@ import {
 const { open, openUsable, firstPrefix } = redisStoresPerTest()
 let contractRedis: TestRedis
 
-credentialStoreContract('Redis', {
+const contractOptions = {
   async open() {
     contractRedis = await openUsable()
     return contractRedis.store
   },
-  async edit(change) {
+  async edit(change: (records: StoredRecords) => void) {
     const { redis, store } = contractRedis
     const names = await redis.zrange('credentials:names', '0', '-1')
     const records: StoredRecords = {}
@@ -39,7 +40,9 @@ credentialStoreContract('Redis', {
     return store
   },
   reopen: async () => (await openUsable(firstPrefix())).store,
-})
+}
+credentialStoreContract('Redis', contractOptions)
+credentialLabelsContract('Redis', contractOptions)
 
 describe('a credential in Redis', () => {
   it('the Redis store keeps a credential as a hash with the documented fields, encrypted secrets and no expiry', async () => {

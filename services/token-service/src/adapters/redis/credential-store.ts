@@ -16,6 +16,7 @@ import {
   summaryFields,
   summaryOf,
 } from '../../credential/credential-record.ts'
+import { labelFields, noLabels, relabelled } from '../../credential/labels.ts'
 import { credentialOf, type CredentialSummary } from '../../credential/credential.ts'
 import {
   type CredentialStore,
@@ -23,7 +24,7 @@ import {
   VersionConflict,
 } from '../../credential/credential-store.ts'
 import { isGrantRejected } from '../../credential/fault.ts'
-import { outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
+import { labelsEntryOf, outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
 import { createStoreCommands } from './commands.ts'
 import { retireKeyCheckValues } from './key-check-value.ts'
 import { keysOf, KEYS } from './key-names.ts'
@@ -95,16 +96,23 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
 
     async put(grant, dueAt, context, { atLeast = 0, id = '', over } = {}) {
       const { name } = grant
-      const stored = await read(name, ['Version', 'Name', 'PutId'])
+      const stored = await read(name, ['Version', 'Name', 'PutId', ...labelFields])
       const here = stored?.['Version']
       const isRepeated = id !== '' && stored?.['PutId'] === id
       if (over !== undefined && !isRepeated && here !== over?.toString())
         throw new VersionConflict()
       let last = here ?? (await using(() => redis.hget(KEYS.removed, name))) ?? '0'
+      let before = stored
       for (;;) {
         const version = Math.max(Number(last), atLeast) + 1
-        const credential = credentialOf(grant, version)
-        const entry = outboxEntryOf(credential, context, 'stored', grant.expiryNoticeDays !== null)
+        const labelled = relabelled(keys, name, before, grant)
+        const credential = credentialOf(grant, version, labelled.labels)
+        const entry = outboxEntryOf(
+          { ...credential, ...noLabels }, // the script adds them
+          context,
+          'stored',
+          grant.expiryNoticeDays !== null,
+        )
         const outcome = await replicated('put', keysOf(name), {
           name,
           lastVersion: last,
@@ -113,9 +121,14 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           entry: JSON.stringify(entry),
           putId: id,
           overlayFields,
-          fields: flat(sealGrant(keys, grant, version)),
+          fields: flat({ ...sealGrant(keys, grant, version), ...labelled.fields }),
+          lastLabels: labelled.replaces,
         })
         if (outcome === 'stored') return credential
+        if (outcome === 'labelled') {
+          before = await read(name, ['Name', ...labelFields])
+          continue
+        }
         if (outcome === 'stored before') {
           const fields = await read(name, CREDENTIAL_FIELDS)
           return fields === null ? credential : openCredential(keys, name, fields)
@@ -185,7 +198,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
 
     async commit(lease, grant, dueAt, context, { isNoticeNew = false, version } = {}) {
       const newVersion = version ?? lease.version + 1
-      const credential = credentialOf(grant, newVersion)
+      const credential = credentialOf(grant, newVersion, noLabels)
       const entry = outboxEntryOf(credential, context, 'refreshed', isNoticeNew)
       return (await replicated('commit', keysOf(lease.name), {
         ...leaseArguments(lease),
@@ -218,6 +231,24 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         isGrantRejected: isGrantRejected(fault),
         entry: JSON.stringify(entry),
       })) as 'settled' | 'lost'
+    },
+
+    async label(name, change, context, version) {
+      for (;;) {
+        const stored = await read(name, summaryFields)
+        if (stored === null) return 'absent'
+        if (version !== undefined && stored['Version'] !== String(version)) return 'moved'
+        const { labels, replaces, fields, changed } = relabelled(keys, name, stored, change)
+        if (changed.length === 0) return labels
+        const outcome = await replicated('label', keysOf(name), {
+          name,
+          version: stored['Version'] ?? '',
+          lastLabels: replaces,
+          fields: flat(fields),
+          entry: JSON.stringify(labelsEntryOf(summaryOf(stored), changed, context)),
+        })
+        if (outcome === 'labelled') return labels
+      }
     },
 
     async remove(name, revoked, context, version) {

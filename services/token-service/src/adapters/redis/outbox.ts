@@ -9,7 +9,8 @@ import {
 } from '@integration-host/shared/contracts/audit'
 import { parseJsonAs } from '@integration-host/shared/json'
 import type { CredentialStore } from '../../credential/credential-store.ts'
-import { OutboxEntry } from '../../credential/outbox.ts'
+import { parseLabels } from '../../credential/labels.ts'
+import { OutboxEntry, withLabels } from '../../credential/outbox.ts'
 import type { StoreCommands } from './commands.ts'
 import { KEYS } from './key-names.ts'
 
@@ -117,8 +118,11 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
 
 type StreamEntry = [id: string, pairs: string[]]
 
-const parseOutboxEntry = (pairs: readonly string[]): OutboxEntry | null =>
-  parseJsonAs(OutboxEntry, pairs[1] ?? '')
+/** Parses `entry`, and `labels`, which the scripts have added. Earlier releases add no labels. */
+function parseOutboxEntry([, entry = '', , labels = '']: readonly string[]): OutboxEntry | null {
+  const parsed = parseJsonAs(OutboxEntry, entry)
+  return parsed === null ? null : withLabels(parsed, parseLabels(labels))
+}
 
 /**
  * Returns the audit entries of an outbox entry. If the outbox entry cannot be parsed, a single audit entry records

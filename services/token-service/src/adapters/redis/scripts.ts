@@ -68,6 +68,19 @@ redis.call('HDEL', K.credential, unpack(a.overlayFields))
 redis.call('HSET', K.credential, unpack(a.fields))
 `
 
+/** Lua: a condition that is true if other labels are stored than those that the caller has read and wants to replace. */
+const HAS_OTHER_LABELS = `
+if a.lastLabels and (redis.call('HGET', K.credential, 'Labels') or '') ~= a.lastLabels`
+
+/**
+ * Lua: adds an outbox entry. Its events get the labels that are stored at this moment (outbox.ts), because a change of
+ * the labels may have been stored since the caller read the record.
+ */
+const ADD_ENTRY = `
+redis.call('XADD', K.outbox, '*', 'entry', a.entry,
+  'labels', redis.call('HGET', K.credential, 'Labels') or '')
+`
+
 const acquire = define(
   ['credential', 'lease', 'fence', 'removed'],
   `
@@ -135,7 +148,7 @@ ${REPLACE_PAIR}
 redis.call('ZADD', K.due, a.dueAt, a.name)
 redis.call('ZADD', K.expiry, a.expiresAt, a.name)
 redis.call('SREM', K.faulted, a.name)
-redis.call('XADD', K.outbox, '*', 'entry', a.entry)
+${ADD_ENTRY}
 ${RELEASE_OWN_LEASE}
 return 'committed'
 `,
@@ -150,6 +163,7 @@ if a.putId ~= '' and redis.call('HGET', K.credential, 'PutId') == a.putId then
 end
 local version = redis.call('HGET', K.credential, 'Version') or redis.call('HGET', K.removed, a.name) or '0'
 if version ~= a.lastVersion then return version end
+${HAS_OTHER_LABELS} then return 'labelled' end
 ${REPLACE_PAIR}
 ${NEXT_FENCE}
 redis.call('HSET', K.credential, 'Fence', fence, 'PutId', a.putId)
@@ -159,7 +173,7 @@ redis.call('ZADD', K.expiry, a.expiresAt, a.name)
 redis.call('SREM', K.faulted, a.name)
 redis.call('ZADD', K.names, 0, a.name)
 redis.call('HDEL', K.removed, a.name)
-redis.call('XADD', K.outbox, '*', 'entry', a.entry)
+${ADD_ENTRY}
 return 'stored'
 `,
 )
@@ -177,9 +191,20 @@ if a.faultFields then
   redis.call('HSET', K.credential, unpack(a.faultFields))
   redis.call('SADD', K.faulted, a.name)
 end
-redis.call('XADD', K.outbox, '*', 'entry', a.entry)
+${ADD_ENTRY}
 ${RELEASE_OWN_LEASE}
 return 'settled'
+`,
+)
+
+const label = define(
+  ['credential', 'outbox'],
+  `
+if redis.call('HGET', K.credential, 'Version') ~= a.version then return 'moved' end
+${HAS_OTHER_LABELS} then return 'moved' end
+redis.call('HSET', K.credential, unpack(a.fields))
+${ADD_ENTRY}
+return 'labelled'
 `,
 )
 
@@ -189,13 +214,13 @@ const remove = define(
 local version = redis.call('HGET', K.credential, 'Version')
 if not version then return 'absent' end
 if version ~= a.version then return 'changed' end
+${ADD_ENTRY}
 redis.call('DEL', K.credential, K.lease)
 redis.call('ZREM', K.due, a.name)
 redis.call('ZREM', K.expiry, a.name)
 redis.call('SREM', K.faulted, a.name)
 redis.call('ZREM', K.names, a.name)
 redis.call('HSET', K.removed, a.name, version)
-redis.call('XADD', K.outbox, '*', 'entry', a.entry)
 return 'removed'
 `,
 )
@@ -270,6 +295,7 @@ const scripts = {
   commit,
   put,
   settle,
+  label,
   remove,
   takeDue,
   readOutbox,

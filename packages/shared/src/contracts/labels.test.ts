@@ -1,0 +1,86 @@
+import { describe, expect, it } from 'vitest'
+import { Label, LabelChange, labelMembersOf, Tags } from './labels.ts'
+
+const accepts = (schema: { safeParse: (value: unknown) => { success: boolean } }, value: unknown) =>
+  schema.safeParse(value).success
+
+describe('the label of a credential', () => {
+  it('has 1 to 100 characters, counted as code points', () => {
+    expect(accepts(Label, 'A')).toBe(true)
+    expect(accepts(Label, '🏢'.repeat(100))).toBe(true)
+    expect(accepts(Label, 'a'.repeat(101))).toBe(false)
+    expect(accepts(Label, '🏢'.repeat(101))).toBe(false)
+    expect(accepts(Label, '')).toBe(false)
+    expect(accepts(Label, ' \u00a0 ')).toBe(false)
+  })
+
+  it.each([
+    ['a line break', 'Acme\nInc'],
+    ['NUL', 'Acme\0'],
+    ['a C1 control character', 'Acme\u0085'],
+    ['a line separator', 'Acme\u2028Inc'],
+    ['a paragraph separator', 'Acme\u2029Inc'],
+    ['a right-to-left override', 'Acme\u202eInc'],
+    ['a bidirectional isolate', '\u2067Acme\u2069'],
+    ['an unpaired surrogate', 'Acme\ud83c'],
+  ])('must not have %s', (_, text) => {
+    expect(accepts(Label, text)).toBe(false)
+    expect(accepts(Tags, { name: text })).toBe(false)
+    expect(accepts(Tags, { [text]: 'value' })).toBe(false)
+  })
+
+  it('may contain markup, quotation marks and text of every script', () => {
+    for (const text of [
+      '<script>alert(1)</script>',
+      `O'Neill & "Söhne"`,
+      'شركة',
+      '会社',
+      'a\u200db',
+    ])
+      expect(accepts(Label, text)).toBe(true)
+  })
+})
+
+describe('the tags of a credential', () => {
+  const tags = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, index) => [`tag-${index}`, 'x']))
+
+  it('are at most ten pairs of at most 64 and 256 characters', () => {
+    expect(accepts(Tags, tags(10))).toBe(true)
+    expect(accepts(Tags, tags(11))).toBe(false)
+    expect(accepts(Tags, { ['n'.repeat(64)]: 'v'.repeat(256), empty: '' })).toBe(true)
+    expect(accepts(Tags, { ['n'.repeat(65)]: 'v' })).toBe(false)
+    expect(accepts(Tags, { n: 'v'.repeat(257) })).toBe(false)
+    expect(accepts(Tags, { n: 1 })).toBe(false)
+  })
+
+  it.each(['', ' ', 'a:b', 'a=b'])('must not be named %j', (name) => {
+    expect(accepts(Tags, { [name]: 'x' })).toBe(false)
+  })
+
+  it('leave out a member named __proto__', () => {
+    const parsed = Tags.parse(JSON.parse('{"__proto__": "x", "a": "b"}'))
+    expect(Object.entries(parsed)).toStrictEqual([['a', 'b']])
+    expect(Object.getPrototypeOf(parsed)).toBe(Object.prototype)
+  })
+})
+
+describe('a change of label and tags', () => {
+  it('distinguishes an absent member, which stays, from null, which is removed', () => {
+    expect(LabelChange.parse({ Label: null })).toStrictEqual({ Label: null })
+    expect(LabelChange.parse({ Tags: { a: 'b' } })).toStrictEqual({ Tags: { a: 'b' } })
+  })
+
+  it('names at least one member and no unknown one', () => {
+    expect(accepts(LabelChange, {})).toBe(false)
+    expect(accepts(LabelChange, { Label: 'A', label: 'B' })).toBe(false)
+  })
+
+  it('is shown without members that are empty', () => {
+    expect(labelMembersOf({ label: null, tags: {} })).toStrictEqual({})
+    expect(labelMembersOf({ label: 'A', tags: { a: 'b' } })).toStrictEqual({
+      Label: 'A',
+      Tags: { a: 'b' },
+    })
+  })
+})

@@ -1,0 +1,72 @@
+/**
+ * The label and the tags of a credential: names that people give to a company. They are free text from outside, so
+ * whoever shows them in HTML must escape them. Characters that could change how the text around them is displayed are
+ * rejected here.
+ */
+import { z } from 'zod'
+
+export const MAX_TAGS = 10
+
+/**
+ * Control characters, line and paragraph separators, unpaired surrogates, and the bidirectional embeddings, overrides
+ * and isolates, which reorder the text that follows (Unicode TR9, "Trojan Source").
+ */
+const REJECTED = /[\p{Cc}\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u
+
+/** Returns the schema of a text of at most `longest` characters (Unicode code points). */
+const shortText = (longest: number) =>
+  z
+    .string()
+    .refine((text) => text.length <= 2 * longest && Array.from(text).length <= longest, {
+      error: `must have at most ${longest} characters`,
+    })
+    .refine((text) => !REJECTED.test(text), {
+      error: 'must not have control characters, line separators or bidirectional overrides',
+    })
+
+export const Label = shortText(100)
+  .refine((text) => /\S/.test(text), { error: 'must not be blank' })
+  .meta({ description: 'what people call the company, 1 to 100 characters' })
+
+/** The name of a tag. It has no `:` and no `=`, because these separate name and value in queries and on command lines. */
+const TagName = shortText(64).refine((name) => /\S/.test(name) && !/[:=]/.test(name), {
+  error: 'must have 1 to 64 characters, none of them : or =',
+})
+
+export const Tags = z
+  .record(TagName, shortText(256))
+  .refine((tags) => Object.keys(tags).length <= MAX_TAGS, {
+    error: `at most ${MAX_TAGS} tags are possible`,
+  })
+  .meta({
+    description: `at most ${MAX_TAGS} pairs; a name has 1 to 64 characters without : and =, a value at most 256`,
+  })
+export type Tags = z.output<typeof Tags>
+
+/** The body of `PATCH /credentials/{name}`. An absent member keeps its value; `null` removes it. */
+export const LabelChange = z
+  .strictObject({
+    Label: Label.nullable().optional(),
+    Tags: Tags.nullable().optional().meta({ description: 'replaces all tags' }),
+  })
+  .refine(({ Label: label, Tags: tags }) => label !== undefined || tags !== undefined, {
+    error: 'Label or Tags is needed',
+  })
+
+/** Label and tags as views and events have them: absent if there are none. */
+export const labelMembers = {
+  Label: z.string().optional().meta({ description: 'what people call the company' }),
+  Tags: z.record(z.string(), z.string()).optional(),
+}
+
+/** Returns the members of {@link labelMembers}. */
+export const labelMembersOf = ({
+  label,
+  tags,
+}: {
+  readonly label: string | null
+  readonly tags: Tags
+}): { Label?: string; Tags?: Record<string, string> } => ({
+  ...(label !== null && { Label: label }),
+  ...(Object.keys(tags).length > 0 && { Tags: { ...tags } }),
+})

@@ -1,0 +1,164 @@
+import { beforeEach, describe, expect, it } from 'vitest'
+import { auditContextOf, grantOf, START } from '../../test-support/grants.ts'
+import type { StoredRecords } from './credential-store.contract.ts'
+import type { CredentialStore, LeasedCredential } from './credential-store.ts'
+import { faultOf } from './fault.ts'
+
+/** The tests of labels and tags that every credential store must pass. The options are those of the store contract. */
+export function credentialLabelsContract(
+  storeKind: string,
+  {
+    open,
+    reopen,
+    edit,
+  }: {
+    readonly open: () => Promise<CredentialStore>
+    readonly reopen: () => Promise<CredentialStore>
+    readonly edit: (change: (records: StoredRecords) => void) => Promise<CredentialStore>
+  },
+): void {
+  describe(`${storeKind} as a store of labels`, () => {
+    const labels = { label: 'Acme <Ltd>', tags: { customer: '7', plan: 'gold: "plus"' } }
+    const granted = auditContextOf('granted')
+    const labelled = auditContextOf('labelled', { who: 'key console' })
+    let store: CredentialStore
+
+    beforeEach(async () => {
+      store = await open()
+    })
+
+    const connect = (mark: string, given: object = {}) =>
+      store.put({ ...grantOf('ACC-1', mark), ...given }, START, granted)
+    const stored = async () => {
+      const credential = await store.get('ACC-1')
+      return credential && { label: credential.label, tags: credential.tags }
+    }
+    const held = async (): Promise<LeasedCredential> => {
+      const acquired = await store.acquire('ACC-1', 'a', 60_000)
+      if (acquired.kind !== 'acquired') throw new Error(`the lease is ${acquired.kind}`)
+      return acquired.leased
+    }
+    const published = async () => {
+      await store.audit(1_000)
+      const entries = (await store.readOutbox('relay', 1_000, 100)) ?? []
+      return entries.flatMap(({ events }) =>
+        events.map(({ kind, event }) => [kind, event.Label, event.Tags] as const),
+      )
+    }
+
+    it('stores the labels of a grant, and keeps them when the company is reconnected without labels', async () => {
+      expect(await connect('one', labels)).toMatchObject({ ...labels, version: 1 })
+      expect(await connect('two')).toMatchObject({ ...labels, version: 2 })
+      expect(await stored()).toStrictEqual(labels)
+      store = await reopen()
+      expect(await stored()).toStrictEqual(labels)
+      const [listed] = await store.list({ after: '', limit: 1 })
+      expect(listed).toMatchObject(labels)
+    })
+
+    it('replaces only the labels that a reconnection names', async () => {
+      await connect('one', labels)
+      expect(await connect('two', { label: 'New' })).toMatchObject({
+        label: 'New',
+        tags: labels.tags,
+      })
+      await connect('three', { tags: {} })
+      expect(await stored()).toStrictEqual({ label: 'New', tags: {} })
+    })
+
+    it('a removed company that is connected again has no labels', async () => {
+      await connect('one', labels)
+      await store.remove('ACC-1', true, auditContextOf('removed'))
+      expect(await connect('two')).toMatchObject({ label: null, tags: {} })
+    })
+
+    it('changes and removes labels without advancing the version, and audits each change', async () => {
+      await connect('one')
+      expect(await store.label('ACC-1', labels, labelled)).toStrictEqual(labels)
+      expect(await store.label('ACC-1', { tags: { a: 'b' } }, labelled)).toStrictEqual({
+        label: labels.label,
+        tags: { a: 'b' },
+      })
+      expect(await store.label('ACC-1', { label: null }, labelled)).toStrictEqual({
+        label: null,
+        tags: { a: 'b' },
+      })
+      expect(await store.get('ACC-1')).toMatchObject({ version: 1, label: null, tags: { a: 'b' } })
+      await store.audit(1_000)
+      const changes = (await store.readAudit(0, 100)).items.filter(
+        ({ What }) => What === 'labelled',
+      )
+      expect(
+        changes.map(({ Who, Name, Version, Outcome }) => [Who, Name, Version, Outcome]),
+      ).toEqual(
+        ['label, tags', 'tags', 'label'].map((outcome) => ['key console', 'ACC-1', 1, outcome]),
+      )
+    })
+
+    it('does not audit a change that changes nothing', async () => {
+      await connect('one', { tags: { a: '1', b: '2' } })
+      await store.label('ACC-1', { label: null, tags: { b: '2', a: '1' } }, labelled)
+      await store.audit(1_000)
+      expect((await store.readAudit(0, 100)).items.map(({ What }) => What)).toEqual(['granted'])
+    })
+
+    it('changes nothing if another version is stored than the caller names, or no credential', async () => {
+      expect(await store.label('ACC-1', labels, labelled)).toBe('absent')
+      await connect('one')
+      await connect('two')
+      expect(await store.label('ACC-1', labels, labelled, 1)).toBe('moved')
+      expect(await stored()).toStrictEqual({ label: null, tags: {} })
+      expect(await store.label('ACC-1', labels, labelled, 2)).toStrictEqual(labels)
+    })
+
+    it('a change of labels during a refresh and the refresh are both stored', async () => {
+      await connect('one', { label: 'Old' })
+      const { lease } = await held()
+      await store.recordIntent(lease)
+      await store.label('ACC-1', labels, labelled)
+      const refreshed = auditContextOf('refreshed')
+      expect(await store.commit(lease, grantOf('ACC-1', 'two'), START, refreshed)).toBe('committed')
+      expect(await store.get('ACC-1')).toMatchObject({ ...labels, version: 2 })
+      expect(await published()).toStrictEqual([
+        ['stored', 'Old', undefined],
+        ['refreshed', labels.label, labels.tags],
+      ])
+    })
+
+    it('concurrent changes of label and tags both take effect', async () => {
+      await connect('one')
+      await Promise.all([
+        store.label('ACC-1', { label: labels.label }, labelled),
+        store.label('ACC-1', { tags: labels.tags }, labelled),
+      ])
+      expect(await stored()).toStrictEqual(labels)
+    })
+
+    it('keeps labels beside a fault, and publishes them with the fault and the removal', async () => {
+      await connect('one', labels)
+      const { lease } = await held()
+      const reason = { body: '{}', traceId: null }
+      const fault = faultOf('ACC-1', 'invalid_grant', reason, { at: START, attempts: 1 })
+      const settlement = { attempts: 1, nextTryAt: null, fault, isPublished: true }
+      await store.settle(lease, { ...settlement, keepsIntent: false }, auditContextOf('faulted'))
+      expect(await store.get('ACC-1')).toMatchObject({ ...labels, fault })
+      await store.remove('ACC-1', false, auditContextOf('removed'))
+      expect(await published()).toStrictEqual(
+        ['stored', 'faulted', 'removed'].map((kind) => [kind, labels.label, labels.tags]),
+      )
+    })
+
+    it('hides labels that another program has changed, and keeps the credential usable', async () => {
+      await connect('one', labels)
+      store = await edit((records) => {
+        const { ['ACC-1']: record = {} } = records
+        record['Labels'] = (record['Labels'] ?? '').replace('Acme', 'Evil')
+      })
+      expect(await stored()).toStrictEqual({ label: null, tags: {} })
+      expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access one')
+      expect(await store.checkDecryption('ACC-1')).toBe('refused')
+      await store.label('ACC-1', { label: 'Acme' }, labelled)
+      expect(await store.checkDecryption('ACC-1')).toBe('decryptable')
+    })
+  })
+}

@@ -1,0 +1,133 @@
+/**
+ * Label and tags of a credential. They are stored beside the token pair, in fields that no refresh writes, so a change
+ * of them and a refresh cannot overwrite each other. They are not bound to a version and do not advance it.
+ *
+ * `LabelsSeal` is an envelope that authenticates the text in `Labels`. Labels whose seal is not valid were changed by
+ * another program. They are not shown, and the credential stays usable.
+ */
+import { z } from 'zod'
+import { parseJsonAs } from '@integration-host/shared/json'
+import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
+import type { StoredFields } from './credential-record.ts'
+
+export interface Labels {
+  /** What people call the company; `null` if nothing was set. */
+  readonly label: string | null
+  readonly tags: Readonly<Record<string, string>>
+}
+
+/** New labels. An absent member keeps its stored value. */
+export interface LabelsChange {
+  readonly label?: string | null | undefined
+  readonly tags?: Readonly<Record<string, string>> | undefined
+}
+
+export const noLabels: Labels = { label: null, tags: {} }
+
+/** The stored fields of label and tags. */
+export const labelFields = ['Labels', 'LabelsSeal'] as const
+
+const StoredLabels = z.object({
+  label: z.string().nullable(),
+  tags: z.record(z.string(), z.string()),
+})
+
+/** Returns the members that `source` sets. */
+export const labelsChangeOf = ({ label, tags }: LabelsChange): LabelsChange => ({
+  ...(label !== undefined && { label }),
+  ...(tags !== undefined && { tags }),
+})
+
+/** Returns the stored text of labels: empty if there are none, otherwise with the tags in the order of their names. */
+function labelsText({ label, tags }: Labels): string {
+  const pairs = Object.entries(tags).toSorted(([a], [b]) => (a < b ? -1 : 1))
+  return label === null && pairs.length === 0
+    ? ''
+    : JSON.stringify({ label, tags: Object.fromEntries(pairs) })
+}
+
+/** Reads labels from their stored text. A text that is not one of this service gives no labels. */
+export const parseLabels = (text: string): Labels => parseJsonAs(StoredLabels, text) ?? noLabels
+
+export interface Relabelled {
+  /** The labels after the change. */
+  readonly labels: Labels
+  /** The members that have another value than before. */
+  readonly changed: readonly ('label' | 'tags')[]
+  /** The fields to store; none if the change sets no member. */
+  readonly fields: StoredFields
+  /**
+   * The stored text that `fields` replace. A store compares it, so that a concurrent change of another member is not
+   * lost. `undefined` if the change sets no member.
+   */
+  readonly replaces: string | undefined
+}
+
+/** Returns what a change of the labels of a record stores; `stored` is `null` if there is no record. */
+export function relabelled(
+  keys: KeyRing,
+  name: string,
+  stored: StoredFields | null,
+  { label, tags }: LabelsChange,
+): Relabelled {
+  const before = stored === null ? noLabels : openLabels(keys, name, stored)
+  const labels = { label: label === undefined ? before.label : label, tags: tags ?? before.tags }
+  const hasNewTags =
+    labelsText({ label: null, tags: before.tags }) !==
+    labelsText({ label: null, tags: labels.tags })
+  const isSet = label !== undefined || tags !== undefined
+  const text = labelsText(labels)
+  return {
+    labels,
+    changed: [
+      ...(labels.label === before.label ? [] : (['label'] as const)),
+      ...(hasNewTags ? (['tags'] as const) : []),
+    ],
+    fields: isSet ? { Labels: text, LabelsSeal: text === '' ? '' : sealOf(keys, name, text) } : {},
+    replaces: isSet ? (stored?.['Labels'] ?? '') : undefined,
+  }
+}
+
+/** Reads the labels of the record of `name`. Labels without a valid seal are not returned. */
+export function openLabels(keys: KeyRing, name: string, fields: StoredFields): Labels {
+  try {
+    return authenticLabels(keys, name, fields)
+  } catch (error) {
+    if (error instanceof DecryptionError) return noLabels
+    throw error
+  }
+}
+
+/**
+ * Returns the seal that replaces one of an old key; `null` if it does not have to be replaced.
+ *
+ * @throws {DecryptionError} if the seal is not valid.
+ */
+export function resealedLabels(
+  keys: KeyRing,
+  name: string,
+  fields: StoredFields,
+): StoredFields | null {
+  const seal = fields['LabelsSeal'] ?? ''
+  if (seal === '' || keys.isCurrent(seal)) return null
+  authenticLabels(keys, name, fields)
+  return { LabelsSeal: sealOf(keys, name, fields['Labels'] ?? '') }
+}
+
+/**
+ * Reads the labels of the record of `name`.
+ *
+ * @throws {DecryptionError} if their seal is not valid.
+ */
+export function authenticLabels(keys: KeyRing, name: string, fields: StoredFields): Labels {
+  const text = fields['Labels'] ?? ''
+  if (text === '') return noLabels
+  const { hasLabels } = keys.openWithLabels(fields['LabelsSeal'] ?? '', placeOf(name), text)
+  return hasLabels ? parseLabels(text) : keys.reject('the labels are not authenticated')
+}
+
+const sealOf = (keys: KeyRing, name: string, text: string): string =>
+  keys.sealWithLabels('', placeOf(name), text)
+
+/** The version is constant, because labels outlive the token pair. */
+const placeOf = (name: string) => ({ name, field: 'LabelsSeal', version: 1 })
