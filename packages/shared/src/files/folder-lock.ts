@@ -10,33 +10,34 @@ const SQLITE_BUSY = 5
  */
 const BUSY_MS = 200
 
+/** Another process has the lock of a file, or other code of this process. */
+export class FileLocked extends Error {
+  override readonly name = 'FileLocked'
+}
+
 /**
- * Makes this OS process the only writer of a store until the process releases the lock or ends. Node has no API for
- * kernel file locks, so the function begins an exclusive SQLite transaction, for which SQLite acquires such a lock. The
- * kernel releases the lock when the process ends, even if it crashes, and keeps the lock while the process is
+ * Makes this OS process the only writer of a file or store until the process releases the lock or ends. Node has no API
+ * for kernel file locks, so the function begins an exclusive SQLite transaction, for which SQLite acquires such a lock.
+ * The kernel releases the lock when the process ends, even if it crashes, and keeps the lock while the process is
  * suspended. Therefore no timeout has to be guessed.
  *
- * @param file the main file of the store, which need not exist yet. The lock is held on an empty file
- * `<file>.lock.sqlite` beside the main file. This lock file is never removed, because otherwise two processes could
- * lock two different files of the same name. No other code of this process may open the lock file, because closing any
- * descriptor of a file releases the locks on it (fcntl(2)).
+ * @param file the file to lock, which need not exist yet. The lock is held on an empty file `<file>.lock.sqlite` beside
+ * it. This lock file is never removed, because otherwise two processes could lock two different files of the same name.
+ * No other code of this process may open the lock file, because closing any descriptor of a file releases the locks on
+ * it (fcntl(2)).
  * @returns the function that releases the lock. Keep a reference to this function as long as the lock is needed. A
  * second call does nothing.
- * @throws {StartupError} if another process has the lock or the folder cannot be written; the message names the folder.
+ * @throws {FileLocked} if the lock is held.
+ * @throws {Error} if the lock file cannot be written; the message gives the reason.
  */
-export async function lockFolder(folder: string, file: string): Promise<() => void> {
+export function lockFile(file: string): () => void {
   const path = `${file}.lock.sqlite`
-  const cannot = (error: unknown): StartupError =>
-    new StartupError(`the data folder ${folder} cannot be used: ${(error as Error).message}`)
-  await mkdir(folder, { recursive: true, mode: 0o700 }).catch((error: unknown) =>
-    Promise.reject(cannot(error)),
-  )
   try {
     // Creates the lock file here and not through SQLite, whose error would not contain the reason for a failure. The
     // calls are synchronous, so that no other code of this process can open and close the file between them.
     closeSync(openSync(path, 'wx', 0o600))
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw cannot(error)
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
   }
   let database: DatabaseSync | undefined
   try {
@@ -47,13 +48,31 @@ export async function lockFolder(folder: string, file: string): Promise<() => vo
   } catch (error) {
     database?.close()
     const { errcode, message } = error as { readonly errcode?: number; readonly message: string }
-    if (errcode !== SQLITE_BUSY) throw cannot(new Error(`${path}: ${message}`))
-    throw new StartupError(
-      `the data folder ${folder} is in use by another process: stop it, or set DATA_DIR to another folder`,
-    )
+    if (errcode === SQLITE_BUSY) throw new FileLocked(`${file} is in use by another process`)
+    throw new Error(`${path}: ${message}`, { cause: error })
   }
   const held = database
   return () => {
     if (held.isOpen) held.close()
+  }
+}
+
+/**
+ * Makes this OS process the only writer of the store in a data folder, which is created if it does not exist.
+ *
+ * @param file the main file of the store, see {@link lockFile}
+ * @returns the function that releases the lock
+ * @throws {StartupError} if another process has the lock or the folder cannot be written; the message names the folder.
+ */
+export async function lockFolder(folder: string, file: string): Promise<() => void> {
+  try {
+    await mkdir(folder, { recursive: true, mode: 0o700 })
+    return lockFile(file)
+  } catch (error) {
+    throw new StartupError(
+      error instanceof FileLocked
+        ? `the data folder ${folder} is in use by another process: stop it, or set DATA_DIR to another folder`
+        : `the data folder ${folder} cannot be used: ${(error as Error).message}`,
+    )
   }
 }

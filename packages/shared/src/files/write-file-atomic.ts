@@ -4,6 +4,8 @@ import { dirname } from 'node:path'
 export interface WriteOptions {
   /** Permissions of the file; 0600 by default, because most files written this way hold credentials. */
   readonly mode?: number
+  /** User and group that own the file; by default those of this process. Only root can set others. */
+  readonly owner?: { readonly uid: number; readonly gid: number }
 }
 
 /**
@@ -21,7 +23,7 @@ export interface WriteOptions {
 export async function writeFileAtomic(
   path: string,
   content: string | Uint8Array,
-  { mode = 0o600 }: WriteOptions = {},
+  { mode = 0o600, owner }: WriteOptions = {},
 ): Promise<void> {
   const temporary = `${path}.tmp`
   try {
@@ -30,6 +32,7 @@ export async function writeFileAtomic(
       // If a crash left a temporary file behind, opening this file again does not change its permissions, so they are
       // set here.
       await file.chmod(mode)
+      if (owner !== undefined) await file.chown(owner.uid, owner.gid)
       await file.writeFile(content)
       await file.sync()
     } finally {
