@@ -59,7 +59,7 @@ describe('invalid arguments', () => {
     [[], 'A command is needed'],
     [
       ['nonsense'],
-      "There is no command 'nonsense'; there are: credentials, transactions, audit, doctor",
+      "There is no command 'nonsense'; there are: credentials, transactions, audit, keys, doctor",
     ],
     [['credentials'], 'A credentials command is needed'],
     [['credentials', 'drop'], "There is no credentials command 'drop'"],
@@ -119,6 +119,10 @@ describe('requests to token-service', () => {
         status: 302,
         headers: { Location: 'http://127.0.0.1:1/steal' },
       }),
+      'GET /credentials/ACC-scope': () =>
+        problem(403, 'forbidden', {
+          detail: 'the service key erp lacks the scope credentials:read',
+        }),
       'GET /credentials/ACC-steer': () =>
         problem(500, 'internal_error', { detail: 'red\u001b[31m\nand more' }),
     })
@@ -134,6 +138,7 @@ describe('requests to token-service', () => {
     ['ACC-503', 1, 'redis is unavailable (store_unavailable)\nTry again in 3 s.'],
     ['ACC-html', 5, 'status 502, which is not a response of token-service'],
     ['ACC-away', 5, 'status 302, which is not a response of token-service'],
+    ['ACC-scope', 5, 'the service key erp lacks the scope credentials:read (forbidden)'],
     ['ACC-odd', 1, 'does not respond as the token-service of this version'],
     ['ACC-cut', 5, 'cannot be reached'],
     ['ACC-steer', 1, 'red�[31m and more'],

@@ -5,6 +5,7 @@ import { doctor } from './commands/doctor.ts'
 import { connect, list, refresh, remove, show } from './commands/credentials.ts'
 import { exportCredentials } from './commands/export.ts'
 import { importCredentials } from './commands/import.ts'
+import { listKeys, makeKey, revokeKey } from './commands/keys.ts'
 import { rotateKeys } from './commands/rotate-keys.ts'
 import { cancel, replay, resume } from './commands/transactions/change-run.ts'
 import { listTransactions } from './commands/transactions/list.ts'
@@ -65,6 +66,21 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
       examples: ['audit list --name ACC-9341453908059889', 'audit verify'],
     },
   ],
+  [
+    'keys',
+    {
+      title: 'Keys of callers, with scopes',
+      commands: new Map([
+        ['new', makeKey],
+        ['list', listKeys],
+        ['revoke', revokeKey],
+      ]),
+      examples: [
+        "keys new --id erp --scope gateway:read --realm '93414*' --expires 90d",
+        'keys revoke --id erp',
+      ],
+    },
+  ],
 ])
 
 /** The commands that belong to no group. */
@@ -76,7 +92,7 @@ export const single: ReadonlyMap<string, Command> = new Map([
 
 const PROGRAM = 'integration-host'
 
-const COMMON_HELP = `All commands (but no --url for doctor, verify-provider and chaos):
+const COMMON_HELP = `All commands (but no --url for keys, doctor, verify-provider and chaos):
   --url URL    where the service is: token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217) or, for
                transactions, the coordinator (COORDINATOR_URL, default http://127.0.0.1:7219)
   --json       JSON on standard output, and nothing else
@@ -85,7 +101,7 @@ const COMMON_HELP = `All commands (but no --url for doctor, verify-provider and 
 SERVICE_API_KEY or SERVICE_API_KEY_FILE gives the service key; without them it is the one of the embedded host
 (data/secrets/service_api_key).
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such credential or transaction, 4 the credential is faulted,
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such credential, key or transaction, 4 the credential is faulted,
 5 the service cannot be reached or rejects the key, 6 audit entries after the expected one are no longer kept.`
 
 /** Runs the command that the arguments name. Prints expected failures and resolves with the exit code. */

@@ -193,6 +193,10 @@ function rejectionOf(connection: Connection, response: Response, body: string): 
   }
   const { code, detail, title } = problem.data
   const exitCode = exitCodeOf(response.status, code)
+  if (code === 'forbidden') {
+    const message = `${service} at ${url}: ${plain(detail ?? title)} (forbidden). SERVICE_API_KEY needs a key that may do this (integration-host keys new --help).`
+    return new RequestRejected(exitCode, message, code)
+  }
   if (exitCode === exitCodes.unreachable) {
     const message = `${service} at ${url} rejects the service key. Is SERVICE_API_KEY one of its keys?`
     return new RequestRejected(exitCode, message, code)

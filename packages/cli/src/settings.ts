@@ -113,11 +113,17 @@ export function usable<T>(read: () => T): T {
  */
 function embeddedKey(url: string, env: Environment): Secret | null {
   if (!isLoopback(new URL(url).hostname)) return null
-  // A relative DATA_DIR is resolved against the root of the checkout, as in the embedded host.
-  const file = join(resolve(ROOT, env['DATA_DIR'] || 'data'), 'secrets', 'service_api_key')
+  const file = join(embeddedSecretsFolder(env), 'service_api_key')
   try {
     return serviceKeys().parse(readFileSync(file, 'utf8').trim())[0]
   } catch {
     return null
   }
 }
+
+/**
+ * Returns the folder in which the embedded host keeps its keys. A relative `DATA_DIR` is resolved against the root of
+ * the checkout, as in the embedded host.
+ */
+export const embeddedSecretsFolder = (env: Environment): string =>
+  join(resolve(ROOT, env['DATA_DIR'] || 'data'), 'secrets')

@@ -1,0 +1,199 @@
+import { createHash } from 'node:crypto'
+import { chmod, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parseKeyList } from '@integration-host/shared/access/key-list'
+import { startProcess } from '@integration-host/shared/test-support/start-process'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { run } from '../../test-support/run.ts'
+
+let folder: string
+let file: string
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'keys-'))
+  file = join(folder, 'service_keys.json')
+})
+afterEach(() => rm(folder, { recursive: true }))
+
+const keys = (...args: readonly string[]) =>
+  run(['keys', ...args], { env: { SERVICE_KEYS_FILE: file } })
+const erp = ['new', '--id', 'erp', '--scope', 'gateway:read', '--realm', '93414*']
+const stored = async () => parseKeyList(await readFile(file, 'utf8'))
+
+describe('keys new', () => {
+  it('`keys new` prints a key once, and adds an entry with its digest to a file that only its owner can read', async () => {
+    const { code, out, err } = await keys(
+      ...'new --id erp --scope gateway:read,gateway:write --scope transactions:queue'.split(' '),
+      ...'--realm 93414* --realm 9130 --process OrderProcess'.split(' '),
+      ...'--expires 2099-01-31T00:00:00+01:00'.split(' '),
+    )
+    const key = out.trimEnd()
+    expect(code).toBe(0)
+    expect(key).toMatch(/^ihk_[\w-]{43}$/)
+    expect(err).not.toContain(key)
+    expect((await stored()).keys).toEqual([
+      {
+        id: 'erp',
+        sha256: createHash('sha256').update(key).digest('hex'),
+        scopes: ['gateway:read', 'gateway:write', 'transactions:queue'],
+        realms: ['93414*', '9130'],
+        processes: ['OrderProcess'],
+        expires: '2099-01-30T23:00:00Z',
+      },
+    ])
+    expect((await stat(file)).mode & 0o777).toBe(0o600)
+    expect(await readFile(file, 'utf8')).not.toContain(key)
+  })
+
+  it('`keys new --json` prints the key with what it may do, and no digest', async () => {
+    const { json } = await keys(...erp, '--json')
+    expect(json).toEqual([
+      {
+        key: expect.stringMatching(/^ihk_/),
+        id: 'erp',
+        scopes: ['gateway:read'],
+        realms: ['93414*'],
+        processes: [],
+      },
+    ])
+  })
+
+  it.each([
+    ['90d', 90 * 86_400_000],
+    ['12h', 12 * 3_600_000],
+  ])('`keys new --expires %s` stores the time at which the key expires', async (duration, ms) => {
+    const before = Date.now()
+    await keys(...erp, '--expires', duration)
+    const at = Date.parse((await stored()).keys?.[0]?.expires ?? '')
+    expect(at).toBeGreaterThan(before + ms - 1_001)
+    expect(at).toBeLessThanOrEqual(Date.now() + ms)
+  })
+
+  it.each([
+    ['--id is needed', ['--scope', 'audit:read']],
+    ['--id must be 1-64 of', ['--id', 'a\nb', '--scope', 'audit:read']],
+    ['--scope must name a scope', ['--id', 'erp']],
+    ['--scope must be one of gateway:read', ['--id', 'erp', '--scope', 'gateway:admin']],
+    ['--realm is needed for the scope', ['--id', 'erp', '--scope', 'custody:transfer']],
+    [
+      '--process is needed for the scope',
+      ['--id', 'erp', '--scope', 'transactions:read', '--realm', '*'],
+    ],
+    ['--realm must be a name, a prefix', [...erp.slice(1), '--realm', '9*4']],
+    ['--process must be a name, a prefix', [...erp.slice(1), '--process', '**']],
+    ['--expires must be a duration', [...erp.slice(1), '--expires', 'tomorrow']],
+    ['--expires must be a duration', [...erp.slice(1), '--expires', '2027-01-31']],
+    ['--expires must be in the future', [...erp.slice(1), '--expires', '2020-01-31T00:00:00Z']],
+    ['--expires must be in the future', [...erp.slice(1), '--expires', '0d']],
+    ["Unexpected argument 'more'", [...erp.slice(1), 'more']],
+    ['--file instead of --url', [...erp.slice(1), '--url', 'http://127.0.0.1:1']],
+  ])('`keys new` reports "%s" and writes nothing for the arguments %j', async (message, args) => {
+    const { code, out, err } = await keys('new', ...args)
+    expect({ code, out }).toEqual({ code: 2, out: '' })
+    expect(err).toContain(message)
+    expect(await readdir(folder)).toEqual([])
+  })
+
+  it('`keys new` rejects an id that the file already has, and does not change the file', async () => {
+    await keys(...erp)
+    const before = await readFile(file, 'utf8')
+    const { code, out, err } = await keys(...erp)
+    expect({ code, out }).toEqual({ code: 1, out: '' })
+    expect(err).toContain('already has a key erp')
+    expect(await readFile(file, 'utf8')).toBe(before)
+  })
+
+  it('`keys new` keeps the mode 0600 of the file, and follows a symbolic link to it', async () => {
+    await keys(...erp)
+    const link = join(folder, 'link')
+    await symlink(file, link)
+    await chmod(file, 0o644)
+    expect((await keys('new', '--id', 'b', '--scope', 'audit:read', '--file', link)).code).toBe(0)
+    expect((await stored()).keys).toHaveLength(2)
+    expect((await stat(file)).mode & 0o777).toBe(0o600)
+  })
+
+  it('several processes that add keys at the same time lose none', async () => {
+    const program = join(import.meta.dirname, '../main.ts')
+    const ids = Array.from({ length: 6 }, (_, index) => `key-${index}`)
+    await using all = new AsyncDisposableStack()
+    const started = ids.map((id) =>
+      all.use(
+        startProcess(
+          [program, 'keys', 'new', '--id', id, '--scope', 'audit:read', '--file', file],
+          {},
+        ),
+      ),
+    )
+    await Promise.all(started.map((one) => one.waitForOutput(/^ihk_/m)))
+    expect((await stored()).keys?.map(({ id }) => id).toSorted()).toEqual(ids)
+  })
+})
+
+describe('keys list', () => {
+  it('`keys list` prints each key with scopes, bounds and expiry, and marks an expired key', async () => {
+    await keys(...erp)
+    await keys('new', '--id', 'old', '--scope', 'audit:read', '--expires', '1h')
+    const text = await readFile(file, 'utf8')
+    await writeFile(file, text.replace(/"expires": "[^"]*"/, '"expires": "2020-01-01T00:00:00Z"'))
+    const { code, out } = await keys('list')
+    expect(code).toBe(0)
+    expect(out).toMatch(/^erp +gateway:read +93414\* +never$/m)
+    expect(out).toMatch(/^old +audit:read +2020-01-01T00:00:00Z \(expired\)$/m)
+    expect(out).not.toMatch(/[0-9a-f]{64}/)
+  })
+
+  it('`keys list --json` prints one key on each line, without digests', async () => {
+    await keys(...erp)
+    const { json } = await keys('list', '--json')
+    expect(json).toEqual([
+      { id: 'erp', scopes: ['gateway:read'], realms: ['93414*'], processes: [] },
+    ])
+  })
+})
+
+describe('keys revoke', () => {
+  it('`keys revoke` removes the key with the given id and no other', async () => {
+    await keys(...erp)
+    await keys('new', '--id', 'auditor', '--scope', 'audit:read')
+    expect(await keys('revoke', '--id', 'erp')).toMatchObject({ code: 0, out: 'erp is revoked.\n' })
+    expect((await stored()).keys?.map(({ id }) => id)).toEqual(['auditor'])
+  })
+
+  it('`keys revoke` exits with code 3 if the file has no such key', async () => {
+    await keys(...erp)
+    const { code, err } = await keys('revoke', '--id', 'crm')
+    expect(code).toBe(3)
+    expect(err).toContain('has no key crm')
+    expect((await stored()).keys).toHaveLength(1)
+  })
+})
+
+describe('the key file of the commands', () => {
+  it.each([erp, ['list'], ['revoke', '--id', 'erp']])(
+    '`keys %s` reports every fault of an invalid file and does not change it',
+    async (...args) => {
+      const invalid = '[{"id": "a", "scopes": ["root"]}, {"id": "b", "expire": "never"}]'
+      await writeFile(file, invalid)
+      const { code, out, err } = await keys(...args)
+      expect({ code, out }).toEqual({ code: 1, out: '' })
+      expect(err).toContain('is not a valid key file, and was not changed')
+      expect(err).toContain('key 1 (a): scopes.0: must be one of')
+      expect(err).toContain('key 2 (b): unknown member "expire"')
+      expect(await readFile(file, 'utf8')).toBe(invalid)
+    },
+  )
+
+  it('`keys list` exits with code 1 if the file does not exist, and with code 2 if no file is named', async () => {
+    expect(await keys('list')).toMatchObject({ code: 1, err: `${file} does not exist.\n` })
+    const { code, err } = await run(['keys', 'list'])
+    expect(code).toBe(2)
+    expect(err).toContain('--file, or SERVICE_KEYS_FILE')
+  })
+
+  it('`keys new` exits with code 1 if the folder does not exist', async () => {
+    const { code, err } = await keys(...erp, '--file', join(folder, 'gone', 'keys.json'))
+    expect(code).toBe(1)
+    expect(err).toContain('cannot be used (ENOENT)')
+  })
+})

@@ -1,0 +1,76 @@
+import { chown, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { changeKeyList, KeyListInvalid, readKeyList } from './change-key-list.ts'
+import { installationKeys, newKey } from './new-key.ts'
+
+let folder: string
+let file: string
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'key-list-'))
+  file = join(folder, 'service_keys.json')
+})
+afterEach(() => rm(folder, { recursive: true }))
+
+const { entry } = newKey(installationKeys.application)
+
+describe('changeKeyList', () => {
+  it('changeKeyList writes the new list, and readKeyList returns it', async () => {
+    expect(await readKeyList(file)).toBeNull()
+    await changeKeyList(file, (keys) => [...keys, entry])
+    expect(await readKeyList(file)).toEqual([entry])
+  })
+
+  it.each([
+    ['two keys with one id', [entry, { ...newKey(installationKeys.operator).entry, id: entry.id }]],
+    ['one key under two ids', [entry, { ...entry, id: 'other' }]],
+  ])('changeKeyList writes no list that has %s', async (_, list) => {
+    await changeKeyList(file, () => [entry])
+    const before = await readFile(file, 'utf8')
+    await expect(changeKeyList(file, () => list)).rejects.toBeInstanceOf(KeyListInvalid)
+    expect(await readFile(file, 'utf8')).toBe(before)
+  })
+
+  it('changeKeyList releases the lock if the change fails', async () => {
+    const failing = changeKeyList(file, () => {
+      throw new Error('no')
+    })
+    await expect(failing).rejects.toThrow('no')
+    await changeKeyList(file, () => [entry])
+    expect(await readKeyList(file)).toEqual([entry])
+  })
+
+  it.skipIf(process.getuid?.() !== 0)(
+    'changeKeyList that runs as root keeps the owner of the file, and gives a new file to the owner of the folder',
+    async () => {
+      await chown(folder, 1000, 1000)
+      await changeKeyList(file, () => [])
+      expect(await stat(file)).toMatchObject({ uid: 1000, gid: 1000 })
+      await chown(file, 1001, 1002)
+      await changeKeyList(file, () => [entry])
+      expect(await stat(file)).toMatchObject({ uid: 1001, gid: 1002 })
+      expect(await stat(`${file}.lock.sqlite`)).toMatchObject({ uid: 1001 })
+    },
+  )
+
+  it('readKeyList rejects a file that is not a list of keys', async () => {
+    await writeFile(file, '{}')
+    await expect(readKeyList(file)).rejects.toThrow('must be a list of keys')
+  })
+})
+
+describe('the keys of a new installation', () => {
+  it("the applications' key calls the accounting API, queues and reads; the operators' key discloses and moves nothing", () => {
+    expect(installationKeys.application.scopes).toEqual([
+      'gateway:read',
+      'gateway:write',
+      'credentials:read',
+      'transactions:read',
+      'transactions:queue',
+    ])
+    for (const scope of ['credentials:token', 'custody:transfer', 'act-for'] as const)
+      expect(installationKeys.operator.scopes).not.toContain(scope)
+    expect(installationKeys.operator.scopes).toHaveLength(8)
+  })
+})
