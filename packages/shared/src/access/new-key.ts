@@ -1,5 +1,6 @@
-import { hash, randomBytes } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { Secret } from '../secrets/secret.ts'
+import { digestOf } from './access-keys.ts'
 import type { KeyEntry } from './key-list.ts'
 import { type Scope, SCOPES } from './scope.ts'
 
@@ -18,7 +19,7 @@ export function newKey(terms: KeyTerms): { readonly key: Secret; readonly entry:
 /** Returns the entry of the key file for an existing key. */
 export const entryOf = (key: Secret, { id, ...rest }: KeyTerms): KeyEntry => ({
   id,
-  sha256: hash('sha256', key.reveal(), 'hex'),
+  sha256: digestOf(key.reveal()),
   ...rest,
 })
 
