@@ -138,7 +138,7 @@ export function createListener(deps: ListenerDeps): Listener {
       return reject(request, response, error)
     }
     const body = requestBody(request, response, expectsContinue)
-    start({ request, response, body, target, requestId: randomUUID() })
+    start({ request, response, body, target, keyId: caller.keyId, requestId: randomUUID() })
   }
 
   function onFastPathRequest(request: BodilessGet, response: CallerResponse): boolean {
@@ -148,12 +148,12 @@ export function createListener(deps: ListenerDeps): Listener {
     const caller = keys.identify(request.authorization)
     if (caller === null || !caller.has('gateway:read') || !caller.mayUseRealm(target.realm))
       return false
-    start({ request, response, body: null, target, requestId: randomUUID() })
+    start({ request, response, body: null, target, keyId: caller.keyId, requestId: randomUUID() })
     return true
   }
 
   function logCall(
-    { request, target, requestId }: CompanyCall,
+    { request, target, keyId, requestId }: CompanyCall,
     { error, isCut, attempts, waitedMs, upstreamMs, traceId }: CallResult,
     status: number,
     durationMs: number,
@@ -165,6 +165,7 @@ export function createListener(deps: ListenerDeps): Listener {
       method: request.method,
       route: ROUTE,
       realm: target.realm,
+      key: keyId,
       status,
       durationMs: rounded(durationMs),
       upstreamMs: rounded(upstreamMs),

@@ -8,6 +8,7 @@ import { IntegrationError } from '../errors.ts'
 import { type Health, HealthReport } from '../observability/health.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Metrics } from '../observability/metrics.ts'
+import type { Caller } from '../access/caller.ts'
 import { identify } from './access.ts'
 import { type ConnectionState, connectionState, UNAUTHENTICATED_IDLE_MS } from './connections.ts'
 import { type Content, documentRoutes, PROBLEM_CONTENT } from './openapi.ts'
@@ -109,6 +110,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
         method,
         route,
         status: c.res.status,
+        ...keyOf(c),
         durationMs: Math.round(durationMs * 10) / 10,
       },
       'request',
@@ -235,6 +237,12 @@ async function readBody(body: AsyncIterable<Uint8Array>, maxBytes: number): Prom
 
 const tooLarge = (maxBytes: number): IntegrationError =>
   new IntegrationError('payload_too_large', `the body may have at most ${maxBytes} bytes`)
+
+/** The id of the caller's key, for the log. */
+const keyOf = (c: Context): { readonly key?: string } => {
+  const caller = c.get('caller') as Caller | undefined
+  return caller === undefined ? {} : { key: caller.keyId }
+}
 
 /** Returns the route pattern, not the path: a path may contain a realm, and a metric must have few label values. */
 const routeOf = (c: Context): string => (matchedRoutes(c).length > 0 ? routePath(c, -1) : 'none')

@@ -10,6 +10,8 @@ export interface CompanyCall {
   /** The request body; `null` if the request has none. */
   readonly body: RequestBody | null
   readonly target: CompanyTarget
+  /** The id of the caller's key, for the log. */
+  readonly keyId: string
   /**
    * Identifies the call. The gateway sends this id to the caller and writes it to the log, so that an operator can find
    * the log entry of a response.
