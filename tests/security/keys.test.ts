@@ -192,7 +192,8 @@ async function everythingWritten() {
       keys.toSorted().map(async (key) => [key, await redis.dump(key).then((dump) => dump?.length)]),
     )
     const [rows] = await sql`
-      select (select count(*) from "Order_Header")::int as headers, (select count(*) from "Order_Item")::int as items`
+      select (select count(*) from "Order_Header")::int as headers, (select count(*) from "Order_Item")::int as items,
+        (select count(*) from "Order_Action")::int as actions`
     const counters = await fetch(`${system.url('sandbox-provider')}/sandbox/counters`)
     return { records, rows, received: (await counters.json()) as unknown }
   } finally {

@@ -408,6 +408,16 @@ describe('the search for leaked secrets in a running system', () => {
     expect((await post('token-service', '/key-rotations')).status).toBe(200)
     const path = `/credentials/${SECOND}`
     expect((await call('token-service', path, { method: 'DELETE' })).status).toBe(204)
+    // Accepted, rejected and malformed actions on a run; `readAllRoutes` reads the action log.
+    const run = '/processes/OrderProcess/transactions/66'
+    const replay = { Reason: 'the file was deleted' }
+    expect((await post('coordinator', `${run}/replays`, replay)).status).toBe(202)
+    await waitForRun(system, '66', 1, 'Completed')
+    expect((await post('coordinator', `${run}/cancel`, {})).status).toBe(409)
+    expect((await post('coordinator', `${run}/cancel`, { Reason: `${wrong}\n` })).status).toBe(400)
+    const headers = { 'If-Match': wrong }
+    const mismatched = await call('coordinator', `${run}/resume`, { method: 'POST', headers })
+    expect(mismatched.status).toBe(400)
     await recordRedis()
   }
 

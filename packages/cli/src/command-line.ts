@@ -1,4 +1,5 @@
 import type { Command } from './command.ts'
+import { listActions } from './commands/actions.ts'
 import { auditList, auditVerify } from './commands/audit.ts'
 import { chaos } from './commands/chaos.ts'
 import { doctor } from './commands/doctor.ts'
@@ -56,6 +57,14 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
     },
   ],
   [
+    'actions',
+    {
+      title: 'Who changed which run or process, and why',
+      commands: new Map([['list', listActions]]),
+      examples: ['actions list --id 66'],
+    },
+  ],
+  [
     'audit',
     {
       title: 'Who did what to which credential',
@@ -94,7 +103,7 @@ const PROGRAM = 'integration-host'
 
 const COMMON_HELP = `All commands (but no --url for keys, doctor, verify-provider and chaos):
   --url URL    where the service is: token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217) or, for
-               transactions, the coordinator (COORDINATOR_URL, default http://127.0.0.1:7219)
+               transactions and actions, the coordinator (COORDINATOR_URL, default http://127.0.0.1:7219)
   --json       JSON on standard output, and nothing else
   -h, --help   this text
 

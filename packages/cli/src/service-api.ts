@@ -12,12 +12,15 @@ import { plain, type Terminal } from './terminal.ts'
 /** Every method throws {@link CommandFailed} with the exit code of the failure. */
 export interface ServiceApi {
   get<T>(path: string, schema: z.ZodType<T>): Promise<T>
-  /** Posts a JSON body and returns the parsed response. `isLong` allows the response to take minutes. */
+  /**
+   * Posts a JSON body and returns the parsed response. `isLong` allows the response to take minutes. With `ifVersion` the
+   * service acts only on this version.
+   */
   post<T>(
     path: string,
     body: unknown,
     schema: z.ZodType<T>,
-    options?: { readonly isLong: boolean },
+    options?: { readonly isLong?: boolean; readonly ifVersion?: number | undefined },
   ): Promise<T>
   /**
    * Posts a JSON body and returns the status with the parsed response, for routes whose outcomes differ in the status.
@@ -62,10 +65,12 @@ function openService(
     {
       body,
       lines,
+      ifVersion,
       deadlineMs = DEADLINE_MS,
     }: {
       readonly body?: unknown
       readonly lines?: string
+      readonly ifVersion?: number | undefined
       readonly deadlineMs?: number | null
     },
   ): Promise<T> {
@@ -76,6 +81,7 @@ function openService(
           Authorization: `Bearer ${connection.key.reveal()}`,
           ...(body !== undefined && { 'Content-Type': 'application/json' }),
           ...(lines !== undefined && { 'Content-Type': 'application/x-ndjson' }),
+          ...(ifVersion !== undefined && { 'If-Match': `"${ifVersion}"` }),
         },
         ...(body !== undefined && { body: JSON.stringify(body) }),
         ...(lines !== undefined && { body: lines }),
@@ -96,8 +102,12 @@ function openService(
 
   return {
     get: (path, schema) => call('GET', path, json(schema), {}),
-    post: (path, body, schema, { isLong } = { isLong: false }) =>
-      call('POST', path, json(schema), { body, ...(isLong && { deadlineMs: LONG_DEADLINE_MS }) }),
+    post: (path, body, schema, { isLong = false, ifVersion } = {}) =>
+      call('POST', path, json(schema), {
+        body,
+        ifVersion,
+        ...(isLong && { deadlineMs: LONG_DEADLINE_MS }),
+      }),
     postForStatus: (path, body, schema) =>
       call(
         'POST',

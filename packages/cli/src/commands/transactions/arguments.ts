@@ -1,5 +1,6 @@
 /** The schemas, options and checks of arguments that the commands on transactions share. */
 import { HeaderView, ReplayID, TransactionID } from '@integration-host/shared/contracts/transaction'
+import { Reason } from '@integration-host/shared/contracts/reason'
 import { z } from 'zod'
 import { expectNone, wholeNumber } from '../../command.ts'
 import { UsageError } from '../../exit-code.ts'
@@ -56,6 +57,31 @@ export function replayQuery(text: string | undefined): string {
   const id = ReplayID.safeParse(wholeNumber('--replay', text))
   if (!id.success) throw new UsageError('--replay is too large')
   return `?replay=${id.data}`
+}
+
+export const reasonOption = { reason: { type: 'string' } } as const
+export const REASON_HELP = '  --reason TEXT       why, for the action log (at most 500 characters)'
+
+/** Returns the text of `--reason`. @throws {UsageError} the text is too long or not on one line. */
+export function reasonOf(text: string | undefined): string | undefined {
+  const reason = Reason.optional().safeParse(text)
+  if (!reason.success) throw new UsageError(`--reason ${reason.error.issues[0]?.message ?? ''}`)
+  return reason.data
+}
+
+/** The options of the commands that change a run. */
+export const actOptions = { ...reasonOption, 'if-version': { type: 'string' } } as const
+export const ACT_HELP = `${REASON_HELP}
+  --if-version N      only if this is still the version of the run, which transactions show prints; with --replay`
+
+/** Returns the body and the options of a request that changes a run. @throws {UsageError} an option is invalid. */
+export function actOf(values: {
+  readonly reason?: string | undefined
+  readonly 'if-version'?: string | undefined
+}) {
+  const text = values['if-version']
+  const ifVersion = text === undefined ? undefined : wholeNumber('--if-version', text)
+  return { body: { Reason: reasonOf(values.reason) }, options: { ifVersion } }
 }
 
 /** Prints the run that a command changed: as JSON if `isJson` is set, otherwise as `text`. */

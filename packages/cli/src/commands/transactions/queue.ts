@@ -3,18 +3,29 @@ import { parseJson } from '@integration-host/shared/json'
 import { type Command, expectNone, parse } from '../../command.ts'
 import { exitCodes, UsageError } from '../../exit-code.ts'
 import { openCoordinator } from '../../service-api.ts'
-import { Header, oneId, pathOf, printOutcome, PROCESS_HELP, processOption } from './arguments.ts'
+import {
+  Header,
+  oneId,
+  pathOf,
+  printOutcome,
+  PROCESS_HELP,
+  processOption,
+  REASON_HELP,
+  reasonOf,
+  reasonOption,
+} from './arguments.ts'
 import { queueFile } from './queue-file.ts'
 
 export const queueTransactions: Command = {
   summary: 'queue a transaction, or a file of transactions',
-  usage: '(ID [--data JSON] [--realm REALM] | --file FILE)',
+  usage: '(ID [--data JSON] [--realm REALM] [--reason TEXT] | --file FILE)',
   help: `Queues a transaction. The same id with the same data is not an error; with other data it is rejected.
 
 ${PROCESS_HELP}
   --data JSON         the initial data (default: the id as a string)
   --realm REALM       the realm id of the company
-  --file FILE         a transaction on each line: {"TransactionID": "1", "InitialData": …, "Realm": "…"}
+${REASON_HELP}
+  --file FILE         a transaction on each line: {"TransactionID": "1", "InitialData": …, "Realm": "…", "Reason": "…"}
 
 Examples:
   integration-host transactions queue 66
@@ -23,15 +34,16 @@ Examples:
   async run(args, terminal) {
     const { values, positionals } = parse(args, {
       ...processOption,
+      ...reasonOption,
       data: { type: 'string' },
       realm: { type: 'string' },
       file: { type: 'string' },
     })
     if (values.file !== undefined) {
       expectNone(positionals)
-      if (values.data !== undefined || values.realm !== undefined)
+      if ([values.data, values.realm, values.reason].some((value) => value !== undefined))
         throw new UsageError(
-          '--file cannot be combined with --data or --realm: each line of the file has its own',
+          '--file cannot be combined with --data, --realm or --reason: each line of the file has its own',
         )
       const service = openCoordinator(values.url, terminal)
       const path = await pathOf(service, values.process)
@@ -40,11 +52,12 @@ Examples:
     const id = oneId(positionals)
     const realm = Realm.optional().safeParse(values.realm)
     if (!realm.success) throw new UsageError(`--realm ${realm.error.issues[0]?.message ?? ''}`)
+    const Reason = reasonOf(values.reason)
     const InitialData = values.data === undefined ? id : jsonOf(values.data)
     const service = openCoordinator(values.url, terminal)
     const { status, data: header } = await service.postForStatus(
       await pathOf(service, values.process),
-      { TransactionID: id, InitialData, Realm: realm.data },
+      { TransactionID: id, InitialData, Realm: realm.data, Reason },
       Header,
     )
     const text =

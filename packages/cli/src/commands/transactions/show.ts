@@ -80,6 +80,7 @@ const headerLines = (header: Header): string[] =>
     ['Transaction', header.TransactionID],
     ['Process', header.Process],
     ['Replay', String(header.ReplayID)],
+    ['Version', String(header.Version)],
     ['Status', header.Status],
     ['Step', header.StepName],
     ['Initial data', JSON.stringify(header.InitialData)],

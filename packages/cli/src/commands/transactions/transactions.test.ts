@@ -53,6 +53,8 @@ beforeEach(async () => {
     [`POST ${AT_PATH}`]: () => ({ status: 202, body: header('9') }),
     [`POST ${AT_PATH}/9/replays`]: () =>
       problem(409, 'transaction_active', { detail: 'run 0 is active' }),
+    [`POST ${AT_PATH}/9/cancel`]: () =>
+      problem(412, 'version_moved', { detail: 'the version of the run is 3 now', Version: 3 }),
     [`POST ${AT_PATH}/9/resume`]: () => ({ status: 202, body: header('9', { ReplayID: 3 }) }),
   })
 })
@@ -142,6 +144,25 @@ describe('commands that change a transaction', () => {
     expect(service.requests.at(-1)?.query.get('replay')).toBe('3')
   })
 
+  it('--reason goes into the body, and --if-version into the header If-Match', async () => {
+    await cli('queue', '9', '--reason', 'by hand')
+    expect(service.requests.at(-1)?.body).toMatchObject({ Reason: 'by hand' })
+    await cli('resume', '9', '--replay', '3', '--reason', 'the API is back', '--if-version', '7')
+    expect(service.requests.at(-1)).toMatchObject({
+      body: { Reason: 'the API is back' },
+      headers: { 'if-match': '"7"' },
+    })
+    await cli('replay', '9', '--from-step', 'csv', '--replay', '0', '--reason', 'again')
+    expect(service.requests.at(-1)?.body).toEqual({ fromStep: 'csv', Reason: 'again' })
+    expect(service.requests.at(-1)?.query.get('replay')).toBe('0')
+    expect(service.requests.at(-1)?.headers).not.toHaveProperty('if-match')
+  })
+
+  it('a command whose --if-version is not the version of the run any more fails with the message of the coordinator', async () => {
+    const { code, err } = await cli('cancel', '9', '--if-version', '2')
+    expect([code, err]).toEqual([1, 'the version of the run is 3 now (version_moved)\n'])
+  })
+
   it('the commands on transactions print the message and the problem code if the coordinator rejects a request', async () => {
     const { code, out, err } = await cli('replay', '9')
     expect({ code, out, err }).toEqual({
@@ -161,6 +182,11 @@ describe('commands that change a transaction', () => {
     [['queue', '--file', 'x', '--data', '1'], '--file cannot be combined'],
     [['cancel', '9', '--replay', 'x'], '--replay must be a whole number'],
     [['cancel', '9', '--replay', '9999999999'], '--replay is too large'],
+    [['cancel', '9', '--if-version', 'x'], '--if-version must be a whole number'],
+    [['resume', '9', '--reason', ''], '--reason must not be empty'],
+    [['replay', '9', '--reason', 'x'.repeat(501)], '--reason must have at most 500 characters'],
+    [['queue', '9', '--reason', 'a\nb'], '--reason must not contain control characters'],
+    [['queue', '--file', 'x', '--reason', 'why'], '--file cannot be combined'],
     [['list', '--status', 'Lost'], '--status must be one of Queued'],
     [['list', '--since', 'yesterday'], '--since must be a time'],
     [['list', '--limit', '0'], '--limit must be at least 1'],

@@ -1,0 +1,86 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { type FakeService, startFakeService } from '../../test-support/fake-service.ts'
+import { run } from '../../test-support/run.ts'
+
+const action = (ID: number, members: object = {}) => ({
+  ID,
+  At: '2026-11-23T08:00:00.000Z',
+  KeyID: 'ops',
+  Person: null,
+  Action: 'cancel',
+  Process: 'OrderProcess',
+  TransactionID: '66',
+  ReplayID: 0,
+  Realm: null,
+  Reason: null,
+  Outcome: 'done',
+  ...members,
+})
+const all = [
+  action(4, { Person: 'ada@example.com', Reason: 'x\u202ey' }),
+  action(3, { Action: 'pause', TransactionID: null, ReplayID: null }),
+  action(2, { Outcome: 'transaction_not_active' }),
+  action(1),
+]
+
+let service: FakeService
+beforeEach(async () => {
+  service = await startFakeService({
+    // The first page is empty, as for a key that may see none of the newest actions. The others have two actions.
+    'GET /actions': ({ query }) => {
+      const before = query.get('before')
+      if (before === null) return { body: { items: [], next_before: 5 } }
+      const left = all.filter(({ ID }) => ID < Number(before))
+      const items = left.slice(0, Math.min(2, Number(query.get('limit'))))
+      const next = left.length > items.length ? items.at(-1)?.ID : null
+      return { body: { items, next_before: next } }
+    },
+  })
+})
+afterEach(() => service[Symbol.asyncDispose]())
+
+const cli = (...args: readonly string[]) =>
+  run(['actions', 'list', ...args], { env: { COORDINATOR_URL: service.url } })
+
+describe('actions list', () => {
+  it('`actions list` prints who did what, newest first, and reads on over pages without visible actions', async () => {
+    const { code, out, err } = await cli()
+    expect([code, err]).toEqual([0, ''])
+    expect(out.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
+      ['ID', 'AT', 'WHO', 'ACTION', 'PROCESS', 'TRANSACTION', 'REPLAY', 'OUTCOME', 'REASON'],
+      expect.arrayContaining(['4', 'ops for ada@example.com', 'cancel', '66', 'done', 'x\ufffdy']),
+      expect.arrayContaining(['3', 'ops', 'pause', 'OrderProcess', 'done']),
+      expect.arrayContaining(['2', 'transaction_not_active']),
+      expect.arrayContaining(['1', 'cancel']),
+      [''],
+    ])
+  })
+
+  it('`actions list` sends the filters and stops at --limit with the number of the next page', async () => {
+    const { err } = await cli('--process', 'P', '--id', '66', '--before', '5', '--limit', '3')
+    expect(err).toBe('There are more: --before 2.\n')
+    expect(service.requests.map(({ query }) => Object.fromEntries(query))).toEqual([
+      { process: 'P', id: '66', before: '5', limit: '3' },
+      { process: 'P', id: '66', before: '3', limit: '1' },
+    ])
+  })
+
+  it('`actions list --json` prints one document on each line, with all members of the response', async () => {
+    expect((await cli('--json')).json).toEqual(all)
+  })
+
+  it.each([
+    [['66'], "Unexpected argument '66'"],
+    [['--before', 'x'], '--before must be a whole number'],
+    [['--before', '0'], '--before must be at least 1'],
+    [['--limit', '0'], '--limit must be at least 1'],
+    [['--id', ''], '--id must not be empty'],
+  ])(
+    'the arguments %j are rejected as wrong usage, and no request is sent',
+    async (args, message) => {
+      const { code, out, err } = await cli(...args)
+      expect([code, out, err]).toEqual([2, '', expect.stringContaining(message)])
+      expect(service.requests).toEqual([])
+    },
+  )
+})
