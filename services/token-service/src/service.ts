@@ -37,6 +37,7 @@ import {
 import { createAuditCounter } from './credential/audit-counter.ts'
 import { createKeyRotation } from './credential/key-rotation.ts'
 import { createRecentPairs, type RestorationReport } from './credential/recent-pairs.ts'
+import { createLabelling } from './credential/labelling.ts'
 import { createRemoval } from './credential/removal.ts'
 import type { RescueFolder } from './credential/restoration.ts'
 import { startSchedule } from './credential/schedule.ts'
@@ -261,6 +262,7 @@ export async function startTokenService(
     store,
     accessTokens,
     refreshAheadMs,
+    changeLabels: createLabelling({ store, now, notifyOutbox }),
     remove: createRemoval({ ...leaseDeps, provider }),
     transfers: createTransfers({ ...leaseDeps, routine, refreshAheadMs }),
     rotateKeys: createKeyRotation({

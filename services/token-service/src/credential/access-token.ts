@@ -16,9 +16,14 @@ export interface AccessTokens {
   usable(name: string, who: string): Promise<Credential & { readonly accessToken: Secret }>
   /**
    * Refreshes now unless the stored version is already newer than `version`; `null` refreshes in any case. Throws the
-   * same errors as `usable`.
+   * same errors as `usable`, and `version_moved` if `ifVersion` is a number and another version is stored.
    */
-  renew(name: string, version: number | null, who: string): Promise<Credential>
+  renew(
+    name: string,
+    version: number | null,
+    who: string,
+    ifVersion?: number | null,
+  ): Promise<Credential>
 }
 
 /** The number of cached credentials. While the store is unavailable, access tokens are issued from this cache. */
@@ -88,9 +93,10 @@ export function createAccessTokens(deps: {
       )
     },
 
-    async renew(name, version, who) {
+    async renew(name, version, who, ifVersion = null) {
       const stored = await read(name)
       if (stored === null) throw notFound(name)
+      if (ifVersion !== null && stored.version !== ifVersion) throw versionMoved(stored)
       // A requested version above the stored version never existed. It is treated as the stored version, because
       // otherwise every request with it would rotate the token.
       const base = Math.min(version ?? stored.version, stored.version)
@@ -125,3 +131,9 @@ function refreshed(name: string, result: RefreshResult): Credential {
 /** The error for a name that has no credential. */
 export const notFound = (name: string): IntegrationError =>
   new IntegrationError('credential_not_found', `there is no credential ${name}`)
+
+/** The error for an action whose caller requires another version of the credential than the stored one. */
+export const versionMoved = ({ name, version }: Pick<Credential, 'name' | 'version'>) =>
+  new IntegrationError('version_moved', `the version of ${name} is ${version} now`, {
+    members: { Version: version },
+  })

@@ -1,12 +1,13 @@
 /** Removes a credential: revokes its grant at the provider, and deletes the record even if the revocation fails. */
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
+import { IntegrationError } from '@integration-host/shared/errors'
 import type { Provider } from '../provider/provider.ts'
-import { notFound } from './access-token.ts'
+import { notFound, versionMoved } from './access-token.ts'
 import type { CredentialStore } from './credential-store.ts'
 import { type LeaseDeps, acquireLease } from './lease.ts'
 
 export interface RemovalDeps extends LeaseDeps {
-  readonly store: Pick<CredentialStore, 'acquire' | 'remove'>
+  readonly store: Pick<CredentialStore, 'acquire' | 'release' | 'remove'>
   readonly provider: Pick<Provider, 'revoke'>
   readonly now: () => number
   readonly notifyOutbox: () => void
@@ -19,28 +20,38 @@ export interface Removed {
 
 /**
  * Returns a function that removes a credential. It throws the errors of {@link acquireLease}, except `DecryptionError`:
- * a record that cannot be decrypted is removed without a revocation.
+ * a record that cannot be decrypted is removed without a revocation. It also throws `version_moved` if `ifVersion` is a
+ * number and another version is stored; nothing was sent to the provider then.
  */
-export function createRemoval(deps: RemovalDeps): (name: string, who: string) => Promise<Removed> {
+export function createRemoval(
+  deps: RemovalDeps,
+): (name: string, who: string, ifVersion?: number | null) => Promise<Removed> {
   const { store, provider, now } = deps
-  return async (name, who) => {
+  return async (name, who, ifVersion = null) => {
     for (;;) {
       const leased = await acquireLease(name, deps).catch((error: unknown) => {
         if (error instanceof DecryptionError) return null
         throw error
       })
+      if (leased !== null && ifVersion !== null && leased.lease.version !== ifVersion) {
+        await store.release(leased.lease)
+        throw versionMoved(leased.credential)
+      }
       // An exported grant is used by another installation, and a revocation here would end the grant there.
       const isElsewhere = leased?.credential.fault?.Code === 'transferred'
       const token = leased?.refreshToken ?? leased?.credential.accessToken ?? null
       const revoked = token !== null && !isElsewhere && (await provider.revoke(token))
       const outcome = revoked ? 'ok' : 'not revoked'
       const context = { at: now(), who, what: 'removed', outcome } as const
-      const removed = await store.remove(name, revoked, context, leased?.lease.version)
+      const version = leased?.lease.version ?? ifVersion ?? undefined
+      const removed = await store.remove(name, revoked, context, version)
       if (removed === 'absent') throw notFound(name)
       if (removed === 'removed') {
         deps.notifyOutbox()
         return { isRevoked: revoked }
       }
+      if (leased === null && ifVersion !== null)
+        throw new IntegrationError('version_moved', `${name} has another version now`)
       // The company was reconnected in the meantime, so the stored grant is not the revoked grant. The removal is
       // tried again.
     }

@@ -2,13 +2,16 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
+import { LabelChange } from '@integration-host/shared/contracts/labels'
 import { CredentialName, realmOf } from '@integration-host/shared/contracts/realm'
+import { ifMatch } from '@integration-host/shared/http/if-match'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { type AccessTokens, notFound } from '../credential/access-token.ts'
 import { type CredentialSummary, viewOf } from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
+import type { ChangeLabels } from '../credential/labelling.ts'
 import type { Removed } from '../credential/removal.ts'
 import { requireJson } from './json-body.ts'
 import { wholeNumber } from './whole-number.ts'
@@ -26,12 +29,21 @@ const CredentialPage = z.object({
   next_cursor: z.string().nullable(),
 })
 
+const IF_MATCH = {
+  name: 'If-Match',
+  in: 'header' as const,
+  required: false,
+  description: 'the Version of the credential in double quotes: 412 if another one is stored',
+  schema: { type: 'string' as const },
+}
+
 export interface CredentialRoutesDeps {
   readonly store: Pick<CredentialStore, 'get' | 'list'>
   readonly accessTokens: AccessTokens
   /** With which the time of the next refresh is computed. */
   readonly refreshAheadMs: number
-  readonly remove: (name: string, who: string) => Promise<Removed>
+  readonly changeLabels: ChangeLabels
+  readonly remove: (name: string, who: string, ifVersion: number | null) => Promise<Removed>
 }
 
 /** The routes for credentials. Only `GET /credentials/:name/token` returns a secret: the access token. */
@@ -127,11 +139,13 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
       describeRoute({
         tags,
         summary: 'Refreshes now, unless the credential is already newer than Version',
+        parameters: [IF_MATCH],
         responses: {
           200: jsonResponse('the credential', CredentialView),
           ...problemResponses({
-            400: 'bad name or body',
+            400: 'bad name, body or If-Match',
             404: 'no such credential',
+            412: 'another version is stored; nothing was sent to the provider',
             415: 'not application/json',
             424: 'the credential is faulted',
             503: 'the provider or the store is not available',
@@ -143,9 +157,40 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
       validate('json', RefreshBody),
       async (c) => {
         const { Version = null } = c.req.valid('json')
-        return c.json(
-          view(await accessTokens.renew(c.req.valid('param').name, Version, callerOf(c).name)),
-        )
+        const { name } = c.req.valid('param')
+        const renewed = await accessTokens.renew(name, Version, callerOf(c).name, ifMatch(c))
+        return c.json(view(renewed))
+      },
+    )
+    .patch(
+      '/credentials/:name',
+      needs('credentials:manage'),
+      describeRoute({
+        tags,
+        summary: 'Changes label and tags; the version stays',
+        parameters: [IF_MATCH],
+        responses: {
+          200: jsonResponse('the credential', CredentialView),
+          ...problemResponses({
+            400: 'bad name, body or If-Match',
+            404: 'no such credential',
+            412: 'another version is stored; nothing was changed',
+            415: 'not application/json',
+            503: 'the store is not available',
+          }),
+        },
+      }),
+      validate('param', Params),
+      requireJson,
+      validate('json', LabelChange),
+      async (c) => {
+        const { Label, Tags } = c.req.valid('json')
+        const change = {
+          ...(Label !== undefined && { label: Label }),
+          ...(Tags !== undefined && { tags: Tags ?? {} }),
+        }
+        const { name } = c.req.valid('param')
+        return c.json(view(await deps.changeLabels(name, change, callerOf(c).name, ifMatch(c))))
       },
     )
     .delete(
@@ -153,6 +198,7 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
       needs('credentials:manage'),
       describeRoute({
         tags,
+        parameters: [IF_MATCH],
         summary: 'Revokes the grant at the provider and removes the credential',
         responses: {
           204: {
@@ -164,12 +210,17 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
               },
             },
           },
-          ...problemResponses({ 404: 'no such credential', 503: 'the store is not available' }),
+          ...problemResponses({
+            400: 'bad name or If-Match',
+            404: 'no such credential',
+            412: 'another version is stored; nothing was changed',
+            503: 'the store is not available',
+          }),
         },
       }),
       validate('param', Params),
       async (c) => {
-        const { isRevoked } = await remove(c.req.valid('param').name, callerOf(c).name)
+        const { isRevoked } = await remove(c.req.valid('param').name, callerOf(c).name, ifMatch(c))
         c.header('Revocation', isRevoked ? 'confirmed' : 'unconfirmed')
         return c.body(null, 204)
       },

@@ -1,0 +1,36 @@
+/** Changes label and tags of a credential on behalf of a caller. */
+import { notFound, versionMoved } from './access-token.ts'
+import type { CredentialSummary } from './credential.ts'
+import type { CredentialStore } from './credential-store.ts'
+import type { LabelsChange } from './labels.ts'
+
+export interface LabellingDeps {
+  readonly store: Pick<CredentialStore, 'get' | 'label'>
+  readonly now: () => number
+  readonly notifyOutbox: () => void
+}
+
+/**
+ * Changes label and tags, unless `ifVersion` is a number and the credential has another version; resolves with the
+ * credential after the change.
+ *
+ * @throws {IntegrationError} `credential_not_found`, `version_moved`, `store_unavailable`.
+ */
+export type ChangeLabels = (
+  name: string,
+  change: LabelsChange,
+  who: string,
+  ifVersion: number | null,
+) => Promise<CredentialSummary>
+
+export function createLabelling({ store, now, notifyOutbox }: LabellingDeps): ChangeLabels {
+  return async (name, change, who, ifVersion) => {
+    const context = { at: now(), who, what: 'labelled' } as const
+    const labels = await store.label(name, change, context, ifVersion ?? undefined)
+    const credential = labels === 'absent' ? null : await store.get(name)
+    if (credential === null || labels === 'absent') throw notFound(name)
+    if (labels === 'moved') throw versionMoved(credential)
+    notifyOutbox()
+    return { ...credential, ...labels }
+  }
+}

@@ -1,0 +1,162 @@
+/** Labels and tags over HTTP, with the embedded adapters: given with an authorization, changed by PATCH. */
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import * as browser from '../../test-support/browser.ts'
+import {
+  type ScriptedProvider,
+  startScriptedProvider,
+} from '../../test-support/scripted-provider.ts'
+import {
+  json,
+  openTestFile,
+  startTestService,
+  type TestService,
+  testKeys,
+} from '../../test-support/service-fixture.ts'
+
+let provider: ScriptedProvider
+let service: TestService
+let closing: AsyncDisposableStack
+
+beforeEach(async () => {
+  closing = new AsyncDisposableStack()
+  const keys = testKeys()
+  provider = closing.use(await startScriptedProvider())
+  const file = await openTestFile(keys)
+  closing.defer(() => file.remove())
+  service = closing.use(await startTestService({ provider, store: file.store, keys }))
+})
+afterEach(() => closing.disposeAsync())
+
+const patch = (body: unknown, headers: Record<string, string> = {}): RequestInit => ({
+  method: 'PATCH',
+  headers: { 'Content-Type': 'application/json', ...headers },
+  body: JSON.stringify(body),
+})
+const PATH = '/credentials/ACC-1'
+const authorize = (body: object) => service.ask('/authorizations', json(body))
+
+/** Completes an authorization with `body`; resolves with the credential of realm 1. */
+async function connected(body: object): Promise<Record<string, unknown>> {
+  const { body: started } = await authorize(body)
+  const url = new URL(String(started['url']))
+  const code = provider.authorize(url)
+  await browser.callBack(service.url, { code, realmId: '1', state: String(started['state']) })
+  return (await service.ask(PATH)).body
+}
+
+describe('the labels of an authorization', () => {
+  it('are those of the credential, and a reconnect without labels keeps them', async () => {
+    const labels = { Label: 'Acme <script>', Tags: { customer: '7' } }
+    const given = { label: labels.Label, tags: labels.Tags }
+    expect(await connected(given)).toMatchObject({ ...labels, Version: 1 })
+    expect(await connected({ realm: '1' })).toMatchObject({ ...labels, Version: 2 })
+    expect(await connected({ label: 'New' })).toMatchObject({ Label: 'New', Tags: labels.Tags })
+  })
+
+  it('may have their full size, and the state stays short enough for a URL', async () => {
+    const tags = Object.fromEntries(
+      Array.from({ length: 10 }, (_, index) => [`${index}`.padEnd(64, 'n'), '語'.repeat(256)]),
+    )
+    const { status, body } = await authorize({ label: '社'.repeat(100), tags })
+    expect(status).toBe(201)
+    expect(String(body['url']).length).toBeLessThan(1_200)
+    expect(await connected({ tags })).toMatchObject({ Tags: tags })
+  })
+
+  it.each([
+    ['a control character', { label: 'Acme\u0007' }],
+    ['a line break', { label: 'Acme\nInc' }],
+    ['a bidirectional override', { label: 'Acme \u202egpj' }],
+    ['101 characters', { label: 'a'.repeat(101) }],
+    ['a tag name with a colon', { tags: { 'a:b': 'c' } }],
+    ['eleven tags', { tags: Object.fromEntries(Array.from('abcdefghijk', (key) => [key, ''])) }],
+    ['tags in a list', { tags: ['a'] }],
+  ])('are rejected with 400 if they have %s', async (_, body) => {
+    expect(await authorize(body)).toMatchObject({ status: 400, body: { code: 'invalid_request' } })
+  })
+})
+
+describe('PATCH /credentials/{name}', () => {
+  beforeEach(async () => void (await service.connect('1')))
+
+  it('changes the named members, keeps the version, and audits who did it', async () => {
+    const first = await service.ask(PATH, patch({ Label: 'Acme', Tags: { a: 'b' } }))
+    expect(first).toMatchObject({
+      status: 200,
+      body: { Label: 'Acme', Tags: { a: 'b' }, Version: 1, State: 'active', Attempts: 0 },
+    })
+    await service.ask(PATH, patch({ Tags: { c: 'd' } }))
+    expect((await service.ask(PATH)).body).toMatchObject({ Label: 'Acme', Tags: { c: 'd' } })
+    await service.ask(PATH, patch({ Label: null, Tags: null }))
+    const { body } = await service.ask(PATH)
+    expect(body).not.toHaveProperty('Label')
+    expect(body).not.toHaveProperty('Tags')
+    await expect
+      .poll(async () => {
+        const { items } = (await service.ask('/audit')).body as {
+          items: { What: string; Who: string; Outcome: string }[]
+        }
+        return items.filter(({ What }) => What === 'labelled').map(({ Outcome }) => Outcome)
+      })
+      .toEqual(['label, tags', 'tags', 'label, tags'])
+  })
+
+  it.each([
+    {},
+    { Label: '' },
+    { Label: 'a\u2066b' },
+    { Label: 7 },
+    { Tags: { a: 'x'.repeat(257) } },
+    { Tags: [] },
+    { label: 'lower case' },
+    null,
+  ])('responds 400 to the body %j and changes nothing', async (body) => {
+    await service.ask(PATH, patch({ Label: 'Acme' }))
+    expect((await service.ask(PATH, patch(body))).status).toBe(400)
+    expect((await service.ask(PATH)).body).toMatchObject({ Label: 'Acme' })
+  })
+
+  it('responds 404 for an unknown credential and 415 for another content type', async () => {
+    expect((await service.ask('/credentials/ACC-2', patch({ Label: 'A' }))).body).toMatchObject({
+      code: 'credential_not_found',
+    })
+    const plain = patch({ Label: 'A' }, { 'Content-Type': 'text/plain' })
+    expect((await service.ask(PATH, plain)).status).toBe(415)
+  })
+})
+
+describe('If-Match on the actions of a credential', () => {
+  beforeEach(async () => {
+    await service.connect('1')
+    await service.connect('1') // version 2
+  })
+  const withVersion = (init: RequestInit, version: string): RequestInit => ({
+    ...init,
+    headers: { ...(init.headers as Record<string, string>), 'If-Match': version },
+  })
+  const actions: readonly (readonly [string, string, RequestInit])[] = [
+    ['PATCH', PATH, patch({ Label: 'Acme' })],
+    ['POST refresh', `${PATH}/refresh`, json({})],
+    ['DELETE', PATH, { method: 'DELETE' }],
+  ]
+
+  it.each(actions)('rejects %s of another version and changes nothing', async (_, path, init) => {
+    const before = (await service.ask(PATH)).body
+    const sent = provider.requests.length
+    expect(await service.ask(path, withVersion(init, '"1"'))).toMatchObject({
+      status: 412,
+      body: { code: 'version_moved', Version: 2 },
+    })
+    expect((await service.ask(PATH)).body).toStrictEqual(before)
+    expect(provider.requests.length).toBe(sent)
+  })
+
+  it.each(actions)('executes %s of the stored version', async (_, path, init) => {
+    expect((await service.ask(path, withVersion(init, '"2"'))).status).toBeLessThan(300)
+  })
+
+  it.each(['2', 'W/"2"', '*', '"2", "3"', '"two"'])('rejects the value %s', async (value) => {
+    const init = withVersion(patch({ Label: 'Acme' }), value)
+    expect((await service.ask(PATH, init)).status).toBe(400)
+  })
+})
