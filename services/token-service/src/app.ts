@@ -4,6 +4,7 @@ import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
+import { auditRoutes, type AuditRoutesDeps } from './routes/audit.ts'
 import { authorizationRoutes, type AuthorizationRoutesDeps } from './routes/authorization.ts'
 import { connectRoutes, type ConnectRoutesDeps } from './routes/connect.ts'
 import { connectLinkRoutes, type ConnectLinkRoutesDeps } from './routes/connect-links.ts'
@@ -16,7 +17,8 @@ export interface AppDeps
     ConnectRoutesDeps,
     ConnectLinkRoutesDeps,
     CredentialRoutesDeps,
-    CustodyRoutesDeps {
+    CustodyRoutesDeps,
+    AuditRoutesDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
@@ -55,4 +57,5 @@ export const createApp = (deps: AppDeps): Hono =>
       app.route('/', credentialRoutes(deps))
       app.route('/', custodyRoutes(deps))
     },
+      app.route('/', auditRoutes(deps))
   )

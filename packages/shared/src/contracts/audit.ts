@@ -62,6 +62,10 @@ export const AuditPage = z.object({
   items: z.array(AuditEntry),
   head: AuditHead.meta({ description: 'the newest entry; keep it, and compare with it next time' }),
 })
+  next_before: z.int().positive().nullable().optional().meta({
+    description:
+      'of a page with the newest entry first: `before` of the next page; null at the end',
+  }),
 export type AuditPage = z.output<typeof AuditPage>
 
 /**

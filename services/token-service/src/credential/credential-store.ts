@@ -141,6 +141,12 @@ export interface CredentialStore {
     leaseMs: number,
     limit: number,
   ): Promise<readonly PendingEvents[] | null>
+  /** Returns `limit` audit entries with a number below `before`, the newest first, and the newest number with its hash. */
+  readAuditBackwards(
+    before: number,
+    limit: number,
+  ): Promise<{ readonly items: readonly AuditEntry[]; readonly head: AuditHead }>
+
 
   /** Releases the relay lease, so that another replica can publish before it expires. */
   releaseOutbox(owner: string): Promise<void>

@@ -365,7 +365,8 @@ describe('failed code exchanges of browsers', () => {
     })
     for (const { status } of await Promise.all(failures)) expect(status).toBe(502)
     const failed = await eventually(async () => {
-      const { items } = (await service.ask('/audit?limit=1000')).body as unknown as AuditPage
+      const { items } = (await service.ask('/audit?after=0&limit=1000'))
+        .body as unknown as AuditPage
       const entries = items.filter(({ Outcome }) => Outcome !== 'ok')
       expect(entries.reduce((sum, { Count = 0 }) => sum + Count, 0)).toBe(6)
       return entries

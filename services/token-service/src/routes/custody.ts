@@ -2,7 +2,6 @@ import { type Context, Hono } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'
 import { stream } from 'hono/streaming'
 import { z } from 'zod'
-import { AuditPage } from '@integration-host/shared/contracts/audit'
 import {
   ExportDocument,
   ExportRequest,
@@ -24,11 +23,6 @@ import type { Transfers } from '../credential/transfer.ts'
 import { requireJson } from './json-body.ts'
 import { wholeNumber } from './whole-number.ts'
 
-const AuditQuery = z.object({
-  after: wholeNumber(0, Number.MAX_SAFE_INTEGER).optional(),
-  limit: wholeNumber(1, 1_000).optional(),
-})
-
 const KeyCheckQuery = z.object({
   cursor: CredentialName.optional(),
   limit: wholeNumber(1, 500).optional(),
@@ -41,18 +35,16 @@ export interface CustodyRoutesDeps {
   readonly logger: Pick<Logger, 'warn'>
   readonly transfers: Transfers
   readonly rotateKeys: RotateKeys
-  readonly auditLog: Pick<CredentialStore, 'readAudit'>
   readonly keyCheck: Pick<CredentialStore, 'list' | 'checkDecryption'>
   /** Aborted when the service shuts down. */
   readonly shutdown: AbortSignal
 }
 
-/** The routes for operators: export and import, key rotation, key check and audit log. */
+/** The routes for operators: export and import, key rotation and key check. */
 export function custodyRoutes({
   logger,
   transfers,
   rotateKeys,
-  auditLog,
   keyCheck,
   shutdown,
 }: CustodyRoutesDeps): Hono {
@@ -174,29 +166,6 @@ export function custodyRoutes({
           Refused: checked.filter((_, index) => results[index] === 'refused'),
           next_cursor: names.length > limit ? (checked.at(-1) ?? null) : null,
         } satisfies KeyCheckPage)
-      },
-    )
-    .get(
-      '/audit',
-      needs('audit:read'),
-      describeRoute({
-        tags,
-        summary: 'The audit log in order, from the entry after `after` on',
-        responses: {
-          200: jsonResponse('one page', AuditPage),
-          ...problemResponses({
-            400: 'bad after or limit, or an unknown query parameter',
-            503: 'the store is not available',
-          }),
-        },
-      }),
-      onlyKnownQuery(...Object.keys(AuditQuery.shape)),
-      validate('query', AuditQuery),
-      async (c) => {
-        callerOf(c).requireEveryRealm()
-        const { after = 0, limit = 100 } = c.req.valid('query')
-        const { items, head } = await auditLog.readAudit(after, limit)
-        return c.json({ items: [...items], head } satisfies AuditPage)
       },
     )
 }

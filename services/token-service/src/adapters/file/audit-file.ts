@@ -68,6 +68,40 @@ export async function readEntries(
   return found
 }
 
+const BLOCK_BYTES = 65_536
+
+/**
+ * Reads at most `limit` audit entries whose number is less than `before`, the newest first. Only the first `size` bytes
+ * of the file are valid. The file is read backwards in blocks, so that the newest entries of a long log are found at
+ * once.
+ */
+export async function readEntriesBackwards(
+  path: string,
+  size: number,
+  before: number,
+  limit: number,
+): Promise<AuditEntry[]> {
+  const found: AuditEntry[] = []
+  if (!(await exists(path))) return found
+  await using file = await open(path)
+  let rest = Buffer.alloc(0)
+  for (let end = size; end > 0 && found.length < limit;) {
+    const start = Math.max(0, end - BLOCK_BYTES)
+    const block = Buffer.alloc(end - start)
+    const { bytesRead } = await file.read(block, 0, block.length, start)
+    const text = Buffer.concat([block.subarray(0, bytesRead), rest])
+    // The first line of a block may begin in the block before it.
+    const first = start === 0 ? 0 : text.indexOf('\n') + 1
+    rest = text.subarray(0, first)
+    for (const line of text.subarray(first).toString('utf8').split('\n').toReversed()) {
+      const entry = AuditEntry.safeParse(parseJson(line))
+      if (entry.success && entry.data.Seq < before && found.length < limit) found.push(entry.data)
+    }
+    end = start
+  }
+  return found
+}
+
 const exists = (path: string): Promise<boolean> =>
   stat(path).then(
     () => true,

@@ -2,12 +2,18 @@
 import { chain } from '@integration-host/shared/contracts/audit'
 import type { CredentialStore } from '../../credential/credential-store.ts'
 import type { OutboxEntry } from '../../credential/outbox.ts'
-import { appendEntries, readEntries } from './audit-file.ts'
+import { appendEntries, readEntries, readEntriesBackwards } from './audit-file.ts'
 import { type CredentialFile, type FileState, unchanged, unwritable } from './credential-file.ts'
 
 type OutboxMethods = Pick<
   CredentialStore,
-  'record' | 'audit' | 'readAudit' | 'readOutbox' | 'releaseOutbox' | 'trimOutbox'
+  | 'record'
+  | 'audit'
+  | 'readAudit'
+  | 'readAuditBackwards'
+  | 'readOutbox'
+  | 'releaseOutbox'
+  | 'trimOutbox'
 >
 
 /** Adds an outbox entry to a state, so that the entry is stored in the same write as the change that it describes. */
@@ -51,6 +57,14 @@ export function createFileOutbox(file: CredentialFile, auditPath: string): Outbo
       const { Seq, Hash } = file.state().audited
       const items = await readEntries(auditPath, after, limit)
       return { items: items.filter((entry) => entry.Seq <= Seq), head: { Seq, Hash } }
+    },
+
+    async readAuditBackwards(before, limit) {
+      const { Seq, Hash, bytes } = file.state().audited
+      return {
+        items: await readEntriesBackwards(auditPath, bytes, before, limit),
+        head: { Seq, Hash },
+      }
     },
 
     async readOutbox(_owner, _leaseMs, limit) {

@@ -1,5 +1,6 @@
 /** The outbox and the audit log of the credential store, each a stream in Redis. */
 import { randomUUID } from 'node:crypto'
+import type { ChainableCommander } from 'ioredis'
 import {
   AuditEntry,
   type AuditFact,
@@ -24,7 +25,13 @@ const MARKER_MS = 600_000
 
 type OutboxMethods = Pick<
   CredentialStore,
-  'record' | 'audit' | 'readAudit' | 'readOutbox' | 'releaseOutbox' | 'trimOutbox'
+  | 'record'
+  | 'audit'
+  | 'readAudit'
+  | 'readAuditBackwards'
+  | 'readOutbox'
+  | 'releaseOutbox'
+  | 'trimOutbox'
 >
 
 /**
@@ -41,6 +48,17 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
   async function newestEntry(): Promise<AuditHead> {
     const [newest] = await using(() => redis.xrevrange(KEYS.auditLog, '+', '-', 'COUNT', 1))
     return newest === undefined ? auditStart : AuditHead.parse(JSON.parse(newest[1][1] ?? ''))
+  }
+
+  /** Reads audit entries with `command`, and the end of the log. */
+  async function auditPage(command: ChainableCommander) {
+    const [entries, head] = (await commands.pipelined(
+      command.hmget(KEYS.auditHead, 'Seq', 'Hash'),
+    )) as [StreamEntry[], [string | null, string | null]]
+    return {
+      items: entries.map(([, pairs]) => AuditEntry.parse(JSON.parse(pairs[1] ?? ''))),
+      head: head[1] === null ? auditStart : { Seq: Number(head[0]), Hash: head[1] },
+    }
   }
 
   return {
@@ -101,18 +119,11 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
       return batch.length
     },
 
-    async readAudit(after, limit) {
-      const [entries, head] = (await commands.pipelined(
-        redis
-          .pipeline()
-          .xrange(KEYS.auditLog, `${after + 1}-0`, '+', 'COUNT', limit)
-          .hmget(KEYS.auditHead, 'Seq', 'Hash'),
-      )) as [StreamEntry[], [string | null, string | null]]
-      return {
-        items: entries.map(([, pairs]) => AuditEntry.parse(JSON.parse(pairs[1] ?? ''))),
-        head: head[1] === null ? auditStart : { Seq: Number(head[0]), Hash: head[1] },
-      }
-    },
+    readAudit: (after, limit) =>
+      auditPage(redis.pipeline().xrange(KEYS.auditLog, `${after + 1}-0`, '+', 'COUNT', limit)),
+
+    readAuditBackwards: (before, limit) =>
+      auditPage(redis.pipeline().xrevrange(KEYS.auditLog, `${before - 1}-0`, '-', 'COUNT', limit)),
   }
 }
 

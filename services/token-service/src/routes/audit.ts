@@ -1,0 +1,74 @@
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import { AuditPage } from '@integration-host/shared/contracts/audit'
+import { CredentialName, realmOf } from '@integration-host/shared/contracts/realm'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { callerOf, needs } from '@integration-host/shared/http/access'
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { newestAudit } from '../credential/audit-search.ts'
+import type { CredentialStore } from '../credential/credential-store.ts'
+import { wholeNumber } from './whole-number.ts'
+
+const AuditQuery = z.object({
+  after: wholeNumber(0, Number.MAX_SAFE_INTEGER).optional(),
+  before: wholeNumber(1, Number.MAX_SAFE_INTEGER).optional(),
+  name: CredentialName.optional(),
+  limit: wholeNumber(1, 1_000).optional(),
+})
+
+export interface AuditRoutesDeps {
+  readonly auditLog: Pick<CredentialStore, 'readAudit' | 'readAuditBackwards'>
+}
+
+/**
+ * `GET /audit`: with `after` the whole log in order, which is what a verification of its hash chain reads; otherwise the
+ * newest entries first, of one credential if `name` is given.
+ */
+export function auditRoutes({ auditLog }: AuditRoutesDeps): Hono {
+  return new Hono().get(
+    '/audit',
+    needs('audit:read'),
+    describeRoute({
+      tags: ['custody'],
+      summary:
+        'The audit log: the newest entries first, or in order from the entry after `after` on. A page with the newest entries first may be empty although `next_before` is not null',
+      responses: {
+        200: jsonResponse('one page', AuditPage),
+        ...problemResponses({
+          400: 'bad after, before, name or limit, or an unknown query parameter',
+          503: 'the store is not available',
+        }),
+      },
+    }),
+    onlyKnownQuery(...Object.keys(AuditQuery.shape)),
+    validate('query', AuditQuery),
+    async (c) => {
+      const { after, before, name, limit = 100 } = c.req.valid('query')
+      const caller = callerOf(c)
+      if (after !== undefined) {
+        if (before !== undefined || name !== undefined)
+          throw new IntegrationError('invalid_request', 'after excludes before and name')
+        caller.requireEveryRealm()
+        const { items, head } = await auditLog.readAudit(after, limit)
+        return c.json({ items: [...items], head } satisfies AuditPage)
+      }
+      if (name !== undefined) caller.requireRealm(realmOf(name))
+      // An entry without a name is about all credentials.
+      const isVisible = (of: string): boolean =>
+        name === undefined
+          ? of === ''
+            ? !caller.isBoundToRealms
+            : caller.mayUseRealm(realmOf(of))
+          : of === name
+      return c.json(
+        (await newestAudit(auditLog, {
+          before,
+          limit,
+          isWanted: ({ Name }) => isVisible(Name),
+        })) satisfies AuditPage,
+      )
+    },
+  )
+}
