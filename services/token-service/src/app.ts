@@ -10,6 +10,7 @@ import { connectRoutes, type ConnectRoutesDeps } from './routes/connect.ts'
 import { connectLinkRoutes, type ConnectLinkRoutesDeps } from './routes/connect-links.ts'
 import { custodyRoutes, type CustodyRoutesDeps, MAX_IMPORT_BYTES } from './routes/custody.ts'
 import { credentialRoutes, type CredentialRoutesDeps } from './routes/credentials.ts'
+import { grantRoutes, type GrantRoutesDeps, MAX_GRANTS_BYTES } from './routes/grants.ts'
 
 export interface AppDeps
   extends
@@ -18,6 +19,7 @@ export interface AppDeps
     ConnectLinkRoutesDeps,
     CredentialRoutesDeps,
     CustodyRoutesDeps,
+    GrantRoutesDeps,
     AuditRoutesDeps {
   readonly logger: Logger
   readonly health: Health
@@ -48,7 +50,7 @@ export const createApp = (deps: AppDeps): Hono =>
         '/disconnected',
       ],
       maxBodyBytes: MAX_BODY_BYTES,
-      maxBodyBytesAt: { '/imports': MAX_IMPORT_BYTES },
+      maxBodyBytesAt: { '/imports': MAX_IMPORT_BYTES, '/imports/grants': MAX_GRANTS_BYTES },
     },
     (app) => {
       app.route('/', authorizationRoutes(deps))
@@ -56,6 +58,7 @@ export const createApp = (deps: AppDeps): Hono =>
       app.route('/', connectLinkRoutes(deps))
       app.route('/', credentialRoutes(deps))
       app.route('/', custodyRoutes(deps))
-    },
+      app.route('/', grantRoutes(deps))
       app.route('/', auditRoutes(deps))
+    },
   )

@@ -25,6 +25,7 @@ import { createConnectLinks } from './authorization/connect-links.ts'
 import { createExchangeAdmission } from './authorization/exchange-admission.ts'
 import { createRequestSeal } from './authorization/sealed-request.ts'
 import type { TokenServiceConfig } from './config.ts'
+import { createAdoptions } from './credential/adoption.ts'
 import { createAccessTokens } from './credential/access-token.ts'
 import type { CredentialStore, StoreConnection } from './credential/credential-store.ts'
 import {
@@ -39,7 +40,7 @@ import { createKeyRotation } from './credential/key-rotation.ts'
 import { createRecentPairs, type RestorationReport } from './credential/recent-pairs.ts'
 import { createLabelling } from './credential/labelling.ts'
 import { createRemoval } from './credential/removal.ts'
-import type { RescueFolder } from './credential/restoration.ts'
+import type { KeptPair, RescueFolder } from './credential/restoration.ts'
 import { startSchedule } from './credential/schedule.ts'
 import { createTransfers } from './credential/transfer.ts'
 import { createTokenServiceMetrics, watchCredentials } from './metrics.ts'
@@ -166,6 +167,8 @@ export async function startTokenService(
   // The pairs of the last process are compared with the store before any refresh can start.
   await recentPairs?.restoreFiles()
   const store = recentPairs?.store ?? adapters.store
+  const rescuePair = async (pair: KeptPair): Promise<boolean> =>
+    (await recentPairs?.rescue(pair)) ?? false
   const refreshRoutine = opened.use(
     createRefreshRoutine({
       store,
@@ -185,7 +188,7 @@ export async function startTokenService(
       random: Math.random,
       sleep,
       notifyOutbox,
-      rescue: async (pair) => (await recentPairs?.rescue(pair)) ?? false,
+      rescue: rescuePair,
       storeChangedAt: () => connection?.serverChangedAt() ?? null,
       report(report) {
         counted.countRefresh(report)
@@ -239,6 +242,27 @@ export async function startTokenService(
     notifyOutbox,
   }
   const access = opened.use(openAccessKeys(config, { logger, health, metrics }))
+  const adoptions = opened.use(
+    createAdoptions({
+      ...leaseDeps,
+      provider,
+      heldBackMs: provider.heldBackMs,
+      refreshAheadMs,
+      idleLimitMs,
+      timing: { ...refreshTiming, ...adapters.timing },
+      rescue: rescuePair,
+      report(report) {
+        const { name, outcome, traceId } = report
+        if (outcome === 'rotation_rescued' || outcome === 'rotation_dropped') {
+          const lost = { name, outcome, calls: 1, traceId }
+          counted.countRefresh(lost)
+          logRefresh(logger, lost)
+        } else logger.info(report, 'grant adoption ended')
+      },
+      onError,
+      ...(adapters.failpoint !== undefined && { failpoint: adapters.failpoint }),
+    }),
+  )
   const app = createApp({
     logger,
     health,
@@ -265,6 +289,7 @@ export async function startTokenService(
     changeLabels: createLabelling({ store, now, notifyOutbox }),
     remove: createRemoval({ ...leaseDeps, provider }),
     transfers: createTransfers({ ...leaseDeps, routine, refreshAheadMs }),
+    adoptions,
     rotateKeys: createKeyRotation({
       store,
       activeKeyId: config.CREDENTIAL_KEYS.activeKeyId,

@@ -13,7 +13,7 @@ const CHECK = 'versions'
 const AUDIT_PAGE = 1_000
 const CREDENTIAL_PAGE = 500
 /** The audit actions that store a token pair. The outcome of a successful action is `ok`. */
-const STORING = new Set(['granted', 'refreshed', 'imported'])
+const STORING = new Set(['granted', 'refreshed', 'imported', 'adopted'])
 
 /**
  * Reports credentials whose stored version is lower than their newest version in the audit log. A program that can

@@ -15,6 +15,7 @@ const auditActions = [
   'removed',
   'exported',
   'imported',
+  'adopted',
   /** Label or tags were changed; the outcome names which. */
   'labelled',
   'keys_rotated',
@@ -61,11 +62,11 @@ export const auditStart: AuditHead = { Seq: 0, Hash: '0'.repeat(64) }
 export const AuditPage = z.object({
   items: z.array(AuditEntry),
   head: AuditHead.meta({ description: 'the newest entry; keep it, and compare with it next time' }),
-})
   next_before: z.int().positive().nullable().optional().meta({
     description:
       'of a page with the newest entry first: `before` of the next page; null at the end',
   }),
+})
 export type AuditPage = z.output<typeof AuditPage>
 
 /**

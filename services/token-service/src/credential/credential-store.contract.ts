@@ -7,6 +7,7 @@ import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { auditContextOf, grantOf, START } from '../../test-support/grants.ts'
 import {
+  type AdoptionClaim,
   type CredentialStore,
   type LeasedCredential,
   type Settlement,
@@ -116,6 +117,43 @@ export function credentialStoreContract(
         if (acquired.kind !== 'acquired') throw new Error('the lease has not expired')
         return acquired.leased
       })
+
+    it('the credential store lets one process at a time claim the adoption of a company', async () => {
+      const first = { id: 'adopted-one', owner: 'a' }
+      const other = { id: 'adopted-one', owner: 'b' }
+      const claim = (by: AdoptionClaim, holdMs = 60_000) => store.claimAdoption('ACC-1', by, holdMs)
+      expect(await claim(first)).toEqual({ kind: 'claimed', wasClaimedBefore: false })
+      expect(await claim(first)).toEqual({ kind: 'claimed', wasClaimedBefore: true })
+      const busy = await claim(other)
+      expect(busy).toMatchObject({ kind: 'busy' })
+      expect(busy.kind === 'busy' && busy.retryAfterMs > 50_000).toBe(true)
+      expect(await claim({ ...first, id: 'adopted-two' })).toMatchObject({ kind: 'busy' })
+      // The claim of a process that has died expires.
+      expect(await claim(other, 0)).toEqual({ kind: 'claimed', wasClaimedBefore: true })
+      await store.endAdoption('ACC-1', first) // is not the owner any more
+      expect(await claim(first)).toMatchObject({ kind: 'busy' })
+      await store.endAdoption('ACC-1', other)
+      expect(await claim(first)).toEqual({ kind: 'claimed', wasClaimedBefore: false })
+      expect(await store.get('ACC-1')).toBeNull()
+    })
+
+    it('the credential store returns audit entries before a number, the newest first', async () => {
+      const facts = Array.from({ length: 600 }, (_, n) =>
+        auditFactOf({ name: `ACC-${n}`, version: 1 }, auditContextOf('granted')),
+      )
+      await store.record(facts)
+      await store.audit(1_000)
+      const numbers = async (before: number, limit: number) =>
+        (await store.readAuditBackwards(before, limit)).items.map(({ Seq }) => Seq)
+      expect(await numbers(Number.MAX_SAFE_INTEGER, 3)).toEqual([600, 599, 598])
+      expect(await numbers(598, 2)).toEqual([597, 596])
+      expect(await numbers(3, 10)).toEqual([2, 1])
+      expect(await numbers(1, 10)).toEqual([])
+      const all = await numbers(601, 1_000)
+      expect(all).toEqual(Array.from({ length: 600 }, (_, n) => 600 - n))
+      const { head } = await store.readAuditBackwards(5, 1)
+      expect(head.Seq).toBe(600)
+    })
 
     it('the credential store grants one lease of a credential at a time, with increasing fencing tokens', async () => {
       expect(await store.acquire('ACC-1', 'a', 1_000)).toEqual({

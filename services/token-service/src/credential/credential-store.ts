@@ -103,6 +103,16 @@ export interface CredentialStore {
   ): Promise<'removed' | 'changed' | 'absent'>
 
   /**
+   * Claims the right to send the refresh token of a grant that is not stored yet (adoption.ts). A claim of another
+   * owner, or of another token of the same company, excludes this one for `holdMs`: `busy`. The claim stays stored for
+   * a day unless it is ended.
+   */
+  claimAdoption(name: string, claim: AdoptionClaim, holdMs: number): Promise<AdoptionClaimed>
+
+  /** Deletes the claim if no other process has replaced it. */
+  endAdoption(name: string, claim: AdoptionClaim): Promise<void>
+
+  /**
    * Returns the names whose refresh is due by `now`, earliest first. Their due time becomes `now + postponeMs`, so
    * that no other replica gets the same names before then. If this process dies, another replica gets them
    * afterwards. `nextAt` is the earliest due time after that, in epoch ms; `null` if the index is empty.
@@ -131,6 +141,12 @@ export interface CredentialStore {
     limit: number,
   ): Promise<{ readonly items: readonly AuditEntry[]; readonly head: AuditHead }>
 
+  /** Returns `limit` audit entries with a number below `before`, the newest first, and the newest number with its hash. */
+  readAuditBackwards(
+    before: number,
+    limit: number,
+  ): Promise<{ readonly items: readonly AuditEntry[]; readonly head: AuditHead }>
+
   /**
    * Returns the oldest outbox entries whose audit entries are in the audit log; `null` while another replica has the
    * relay lease, the right to publish. Only one replica publishes at a time, so that the events stay in order. Like the
@@ -141,12 +157,6 @@ export interface CredentialStore {
     leaseMs: number,
     limit: number,
   ): Promise<readonly PendingEvents[] | null>
-  /** Returns `limit` audit entries with a number below `before`, the newest first, and the newest number with its hash. */
-  readAuditBackwards(
-    before: number,
-    limit: number,
-  ): Promise<{ readonly items: readonly AuditEntry[]; readonly head: AuditHead }>
-
 
   /** Releases the relay lease, so that another replica can publish before it expires. */
   releaseOutbox(owner: string): Promise<void>
@@ -207,6 +217,18 @@ export interface CommitOptions {
 export class VersionConflict extends Error {
   override readonly name = 'VersionConflict'
 }
+
+export interface AdoptionClaim {
+  /** Identifies the refresh token, without revealing it. */
+  readonly id: string
+  /** Identifies the process. */
+  readonly owner: string
+}
+
+export type AdoptionClaimed =
+  /** `wasClaimedBefore`: the same token was claimed earlier and no response to its request was recorded. */
+  | { readonly kind: 'claimed'; readonly wasClaimedBefore: boolean }
+  | { readonly kind: 'busy'; readonly retryAfterMs: number }
 
 /** The right to use the refresh token of one version of a credential. */
 export interface Lease {

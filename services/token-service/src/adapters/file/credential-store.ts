@@ -19,6 +19,7 @@ import { type Labels, labelFields, openLabels, relabelled } from '../../credenti
 import { credentialOf } from '../../credential/credential.ts'
 import {
   type Acquired,
+  type AdoptionClaim,
   type CredentialStore,
   type Lease,
   VersionConflict,
@@ -69,6 +70,8 @@ function openStore(
   const { change } = file
   // Leases are kept in memory and end with this process, because no other process uses the file.
   const leases = new Map<string, { readonly lease: Lease; until: number }>()
+  // Claims of adoptions are kept in memory like leases. No request of an earlier process can be in flight.
+  const adoptions = new Map<string, AdoptionClaim & { readonly at: number }>()
   // The names of due credentials whose refresh was started, with the time until which they are not due again. After a
   // restart this map is empty, so they are due again at once.
   const postponedUntil = new Map<string, number>()
@@ -297,6 +300,20 @@ function openStore(
         const entry = removalEntryOf(labelledSummary(name, fields), context, revoked)
         return { next: withOutboxEntry(next, entry), result: 'removed' }
       }),
+
+    async claimAdoption(name, { id, owner }, holdMs) {
+      const previous = adoptions.get(name)
+      const isOwn = previous?.owner === owner && previous.id === id
+      if (previous !== undefined && !isOwn && now() - previous.at < holdMs)
+        return { kind: 'busy', retryAfterMs: holdMs - (now() - previous.at) }
+      adoptions.set(name, { id, owner, at: now() })
+      return { kind: 'claimed', wasClaimedBefore: previous?.id === id }
+    },
+
+    async endAdoption(name, claim) {
+      const { id, owner } = adoptions.get(name) ?? {}
+      if (id === claim.id && owner === claim.owner) adoptions.delete(name)
+    },
 
     async takeDue(at, limit, postponeMs) {
       const times = Object.entries(file.state().due)

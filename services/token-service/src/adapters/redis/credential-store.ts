@@ -34,6 +34,9 @@ import type { ReplicatedWrites } from './replicated-writes.ts'
 
 const CREDENTIAL_FIELDS = [...summaryFields, 'Authenticator', 'RefreshToken'] as const
 
+/** How long the claim of an adoption is kept after the last request whose outcome is unknown, in milliseconds. */
+const ADOPTION_KEEP_MS = 24 * 3_600_000
+
 export interface RedisCredentialStoreOptions {
   readonly redis: Redis
   readonly writes: ReplicatedWrites
@@ -264,6 +267,27 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         })
         if (outcome !== 'changed') return outcome as 'removed' | 'absent'
       }
+    },
+
+    async claimAdoption(name, { id, owner }, holdMs) {
+      const args = { id, owner }
+      const reply = (await replicated(
+        'claimAdoption',
+        keysOf(name),
+        { ...args, holdMs: String(holdMs), keepMs: String(ADOPTION_KEEP_MS) },
+        // No refresh token was sent under a first claim that replicas have not acknowledged.
+        async (claimed, run) => {
+          const [, previous] = claimed as [string, string | number]
+          if (previous === '') await run('endAdoption', keysOf(name), args)
+        },
+      )) as ['claimed', string] | ['busy', number]
+      return reply[0] === 'busy'
+        ? { kind: 'busy', retryAfterMs: reply[1] }
+        : { kind: 'claimed', wasClaimedBefore: reply[1].endsWith(` ${id}`) }
+    },
+
+    async endAdoption(name, claim) {
+      await script('endAdoption', keysOf(name), { ...claim })
     },
 
     async takeDue(now, limit, postponeMs) {

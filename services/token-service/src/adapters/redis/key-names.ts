@@ -30,7 +30,12 @@ export const KEYS = {
 } as const
 
 /**
- * The keys that a script about the credential `name` may use; `lease` stores the current lease holder and expires
- * with the lease.
+ * The keys that a script about the credential `name` may use. `lease` stores the current lease holder and expires with
+ * the lease. `adoption` stores the newest claim of an adoption, `<epoch ms> <owner> <id>`, and expires after a day.
  */
-export const keysOf = (name: string) => ({ ...KEYS, credential: name, lease: `lease:${name}` })
+export const keysOf = (name: string) => ({
+  ...KEYS,
+  credential: name,
+  lease: `lease:${name}`,
+  adoption: `credentials:adoption:${name}`,
+})

@@ -225,6 +225,30 @@ return 'removed'
 `,
 )
 
+// A claim of another process excludes this one until the request of that process can no longer be in flight.
+const claimAdoption = define(
+  ['adoption'],
+  `
+local own = a.owner .. ' ' .. a.id
+local claim = redis.call('GET', K.adoption) or ''
+local at, holder = string.match(claim, '^(%d+) (.*)$')
+${NOW_MS}
+if holder and holder ~= own and ms - tonumber(at) < tonumber(a.holdMs) then
+  return {'busy', tonumber(a.holdMs) - (ms - tonumber(at))}
+end
+redis.call('SET', K.adoption, string.format('%.0f', ms) .. ' ' .. own, 'PX', a.keepMs)
+return {'claimed', claim}
+`,
+)
+
+const endAdoption = define(
+  ['adoption'],
+  `
+local holder = string.match(redis.call('GET', K.adoption) or '', '^%d+ (.*)$')
+if holder == a.owner .. ' ' .. a.id then redis.call('DEL', K.adoption) end
+`,
+)
+
 const takeDue = define(
   ['due'],
   `
@@ -297,6 +321,8 @@ const scripts = {
   settle,
   label,
   remove,
+  claimAdoption,
+  endAdoption,
   takeDue,
   readOutbox,
   record,

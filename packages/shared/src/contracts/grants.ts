@@ -1,0 +1,107 @@
+/** The lines of `POST /imports/grants`: grants that another program holds and that this installation takes over. */
+import { z } from 'zod'
+import { asObject, parseJson } from '../json.ts'
+import { Label, Tags } from './labels.ts'
+import { CredentialName, Realm } from './realm.ts'
+
+/** The largest number of lines in one request. */
+export const MAX_GRANT_LINES = 500
+
+/** The largest size of one line, in bytes. */
+export const MAX_GRANT_LINE_BYTES = 16_384
+
+/**
+ * A refresh token consists of visible ASCII characters and spaces (RFC 6749, appendix A.17). The minimum length detects
+ * lines in which a realm was written into the place of the token.
+ */
+const RefreshToken = z
+  .string()
+  .regex(/^[\x20-\x7e]*$/, 'must consist of visible ASCII characters')
+  .min(20, 'is too short for a refresh token')
+  .max(4_096, 'is too long for a refresh token')
+
+/** One grant of another program. */
+export const GrantLine = z.strictObject({
+  Realm,
+  RefreshToken: RefreshToken.meta({ description: 'the newest refresh token of the other program' }),
+  Label: Label.optional(),
+  Tags: Tags.optional(),
+  Environment: Realm.optional().meta({ description: 'the default value is the realm' }),
+})
+export type GrantLine = z.output<typeof GrantLine>
+
+/**
+ * `stored`: refreshed and stored. `already_here`: this token was adopted before, or the company is connected here; no
+ * token was sent. `refused`: the provider or this installation rejected the grant. `unavailable`: repeat the line later.
+ * `invalid`: the line is not a grant; no token was sent.
+ */
+export const grantOutcomes = [
+  'stored',
+  'already_here',
+  'refused',
+  'unavailable',
+  'invalid',
+] as const
+export type GrantOutcome = (typeof grantOutcomes)[number]
+
+export const GrantResult = z.object({
+  Line: z.int().positive().meta({ description: 'the number of the line in the body, from 1' }),
+  Name: CredentialName.nullable().meta({ description: 'null if the line names no valid realm' }),
+  Outcome: z.enum(grantOutcomes),
+  Version: z.int().positive().optional().meta({ description: 'of the stored credential' }),
+  Code: z
+    .string()
+    .optional()
+    .meta({ description: "class of the failure, or the provider's error" }),
+  Reason: z.string().optional(),
+  TraceId: z.string().optional().meta({ description: "the provider's trace id" }),
+})
+export type GrantResult = z.output<typeof GrantResult>
+
+export const GrantReport = z.object({
+  stored: z.int().nonnegative(),
+  already_here: z.int().nonnegative(),
+  refused: z.int().nonnegative(),
+  unavailable: z.int().nonnegative(),
+  invalid: z.int().nonnegative(),
+  retry_after: z
+    .int()
+    .nonnegative()
+    .meta({ description: 'seconds until the unavailable lines should be sent again' }),
+  results: z.array(GrantResult),
+})
+export type GrantReport = z.output<typeof GrantReport>
+
+/** A line of a grants file that is not a grant. `reason` contains no text of the line except names of members. */
+export interface InvalidLine {
+  readonly name: string | null
+  readonly reason: string
+}
+
+/** Parses one line of NDJSON. */
+export function parseGrantLine(text: string): GrantLine | InvalidLine {
+  if (Buffer.byteLength(text) > MAX_GRANT_LINE_BYTES)
+    return { name: null, reason: `has more than ${MAX_GRANT_LINE_BYTES} bytes` }
+  const value = parseJson(text)
+  return value === undefined ? { name: null, reason: 'is not JSON' } : grantOf(value)
+}
+
+/** Validates one grant. The reason never contains a value, because the value may be a token in the wrong place. */
+export function grantOf(value: unknown): GrantLine | InvalidLine {
+  if (asObject(value) === null) return { name: null, reason: 'is not a JSON object' }
+  const parsed = GrantLine.safeParse(value)
+  if (parsed.success) return parsed.data
+  const reasons = parsed.error.issues.slice(0, 3).map((issue) => {
+    if (issue.code === 'unrecognized_keys')
+      return `has unknown members${issue.keys.every(isMemberName) ? `: ${issue.keys.slice(0, 5).join(', ')}` : ''}`
+    const member = issue.path.map(String).join('.')
+    return `${member}: ${issue.code === 'invalid_type' ? 'is missing or not text' : issue.message}`
+  })
+  return { name: null, reason: reasons.join('; ') }
+}
+
+/** A name without digits: text with digits may be a token that was written into the place of a name. */
+const isMemberName = (key: string): boolean => /^[A-Za-z_]{1,32}$/.test(key)
+
+export const isGrantLine = (line: GrantLine | InvalidLine): line is GrantLine =>
+  'RefreshToken' in line

@@ -1,0 +1,62 @@
+/** What becomes of a grant of another program (adoption.ts). */
+import { createHash } from 'node:crypto'
+import type { Secret } from '@integration-host/shared/secrets/secret'
+import type { LeasedCredential } from './credential-store.ts'
+import { isGrantRejected, isProvisional } from './fault.ts'
+
+export type Adoption =
+  | { readonly kind: 'stored'; readonly version: number }
+  | { readonly kind: 'already_here'; readonly version: number; readonly reason: string }
+  /** Sending the line again cannot help. */
+  | {
+      readonly kind: 'refused'
+      readonly code: string
+      readonly reason: string
+      readonly traceId: string | null
+    }
+  | {
+      readonly kind: 'unavailable'
+      readonly code: string
+      readonly reason: string
+      readonly retryAfterMs: number
+    }
+
+/** Returns the id of an adopted token. Refresh tokens cannot be guessed, so the digest does not reveal the token. */
+export const adoptionId = (refreshToken: Secret): string =>
+  `adopted-${createHash('sha256').update(refreshToken.reveal()).digest('base64url')}`
+
+export const REASONS = {
+  throttled: 'the provider throttles',
+  client_refused: 'the provider rejects the credentials of this application',
+} as const
+
+export const ROTATION_LOST =
+  'the provider rejects the token, and an earlier request with it ended without a response, which may have had its successor: reconnect the company'
+
+/** When a line that could not be adopted should be sent again, unless the provider says otherwise. */
+export const RETRY_MS = 2_000
+
+export const unavailable = (code: string, reason: string, retryAfterMs: number): Adoption => ({
+  kind: 'unavailable',
+  code,
+  reason,
+  retryAfterMs,
+})
+
+export const shuttingDown = unavailable('shutting_down', 'the service is shutting down', RETRY_MS)
+
+/** Returns the result if the stored credential excludes the adoption (A1, A5); `null` if it may be replaced. */
+export function withoutAdoption(
+  { lease, credential }: LeasedCredential,
+  id: string,
+): Adoption | null {
+  const { fault, version } = credential
+  const wasAdopted = lease.grantId === id
+  if (!isGrantRejected(fault) || (wasAdopted && isProvisional(fault))) {
+    const reason = wasAdopted ? 'this token was adopted before' : 'the company is connected here'
+    return { kind: 'already_here', version, reason }
+  }
+  if (!wasAdopted) return null
+  const reason = `it was adopted before, and the grant has ended since (${fault?.Code}): reconnect the company`
+  return { kind: 'refused', code: fault?.Code ?? '', reason, traceId: fault?.TraceId ?? null }
+}

@@ -1,0 +1,365 @@
+/**
+ * Adopts grants that another program holds. The refresh token of a grant is sent once, which proves the grant and
+ * starts the chain of this installation: only the pair in the response is stored.
+ *
+ *   inspect the record → claim → one POST → put (with the event) → end the claim
+ *
+ * A1  A usable credential is never replaced, and nothing is sent for its company. A credential whose grant was rejected
+ *     or exported is replaced, under its lease. So a refresh of the company never overlaps its adoption.
+ * A2  No token is sent before its claim is stored. The claim excludes other replicas until the request can no longer be
+ *     in flight, and storing it proves that the store accepts writes (I3 and I5 of refresh.ts).
+ * A3  The token is sent again once if the request was not sent or its outcome is unknown, and never after a response
+ *     (I4). The file of grants still has the token, so the same line can be sent again after a crash.
+ * A4  A received pair stays in memory until it is stored. During shutdown this is retried for `commitDeadlineMs`, and
+ *     then the pair is written to a file (I6).
+ * A5  The record keeps the id of the adopted token (`Lease.grantId`) over all refreshes. So a line that was adopted
+ *     before is recognised although its token has been rotated since, and its token is not sent again.
+ * A6  A failed adoption changes nothing but the audit log.
+ */
+import { credentialName } from '@integration-host/shared/contracts/realm'
+import { hasCode } from '@integration-host/shared/errors'
+import { backoffMs } from '@integration-host/shared/process/backoff'
+import { createSemaphore } from '@integration-host/shared/process/semaphore'
+import { DecryptionError } from '@integration-host/shared/secrets/envelope'
+import type { Secret } from '@integration-host/shared/secrets/secret'
+import type { Provider, ProviderResponse, TokenSet } from '../provider/provider.ts'
+import {
+  type Adoption,
+  adoptionId,
+  REASONS,
+  RETRY_MS,
+  ROTATION_LOST,
+  shuttingDown,
+  unavailable,
+  withoutAdoption,
+} from './adoption-outcome.ts'
+import { expiryNotice, type Grant, grantLimits, refreshDueAt } from './credential.ts'
+import {
+  type AdoptionClaim,
+  type CredentialStore,
+  type LeasedCredential,
+  VersionConflict,
+} from './credential-store.ts'
+import type { LabelsChange } from './labels.ts'
+import { acquireLease, type LeaseDeps } from './lease.ts'
+import { auditFactOf } from './outbox.ts'
+import type { Failpoint, RefreshTiming } from './refresh.ts'
+import type { KeptPair } from './restoration.ts'
+
+/** A grant of another program. */
+export interface ForeignGrant {
+  readonly realm: string
+  readonly environment: string
+  /** The newest refresh token of the other program. */
+  readonly refreshToken: Secret
+  /** The label and tags that the credential gets. */
+  readonly labels: LabelsChange
+}
+
+export interface AdoptionDeps extends LeaseDeps {
+  readonly store: Pick<
+    CredentialStore,
+    'get' | 'acquire' | 'renew' | 'release' | 'claimAdoption' | 'endAdoption' | 'put' | 'record'
+  >
+  readonly provider: Pick<Provider, 'refresh'>
+  /** Milliseconds until the next call may be made while the provider rejects the client credentials; otherwise 0. */
+  readonly heldBackMs: () => number
+  readonly refreshAheadMs: number
+  readonly idleLimitMs: number
+  readonly timing: Pick<
+    RefreshTiming,
+    'foreignIntentMaxAgeMs' | 'ambiguousRetryDelayMs' | 'commitDeadlineMs'
+  >
+  readonly now: () => number
+  /** Resolves after `ms`, or at once when the signal aborts. */
+  readonly sleep: (ms: number, signal?: AbortSignal) => Promise<void>
+  readonly notifyOutbox: () => void
+  /** Writes to a file a pair that could not be stored (A4); `false` if that is not possible. */
+  readonly rescue: (pair: KeptPair) => Promise<boolean>
+  readonly report: (report: {
+    readonly name: string
+    readonly outcome: Adoption['kind'] | 'rotation_rescued' | 'rotation_dropped'
+    readonly code?: string
+    readonly traceId: string | null
+  }) => void
+  readonly onError: (error: unknown) => void
+  /** For tests: awaited at each failpoint. */
+  readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
+}
+
+export interface Adoptions extends AsyncDisposable {
+  /**
+   * Adopts one grant. Expected failures are returned. `who` is the caller as the audit log names it. If `signal` aborts
+   * before the adoption has started, nothing is sent.
+   */
+  adopt(grant: ForeignGrant, who: string, signal: AbortSignal): Promise<Adoption>
+}
+
+/** How many grants one process adopts at the same time. */
+const CONCURRENCY = 4
+/** The shortest time between two token requests for adoptions of one process, in milliseconds. */
+const SPACING_MS = 50
+const PUT_RETRY = { baseMs: 100, capMs: 1_000, random: 1 } as const
+
+export function createAdoptions(deps: AdoptionDeps): Adoptions {
+  const { store, provider, owner, timing, now } = deps
+  const semaphore = createSemaphore(CONCURRENCY)
+  const inFlight = new Map<string, Promise<Adoption>>()
+  const shutdown = new AbortController()
+  let commitDeadlineAt = Number.POSITIVE_INFINITY
+  let nextRequestAt = 0
+  /** The provider has requested a pause until this time of the monotonic clock. */
+  let pausedUntil = 0
+
+  const failpoint = async (point: Failpoint, name: string): Promise<void> =>
+    deps.failpoint?.(point, name)
+  const pause = (ms: number): Promise<void> => deps.sleep(ms, shutdown.signal)
+
+  /** Acquires the lease of the stored credential; `null` if there is none. */
+  async function leaseOf(name: string): Promise<LeasedCredential | null> {
+    return acquireLease(name, deps).catch((error: unknown) => {
+      if (hasCode(error, 'credential_not_found')) return null
+      throw error
+    })
+  }
+
+  async function adoptGrant(grant: ForeignGrant, who: string): Promise<Adoption> {
+    const name = credentialName(grant.realm)
+    const id = adoptionId(grant.refreshToken)
+    const leased = await leaseOf(name)
+    const settled = leased === null ? null : withoutAdoption(leased, id)
+    // The lease is renewed until the adoption ends, because the provider may take longer than the lease lasts.
+    const renewal = leased && setInterval(() => void renew(leased), deps.leaseMs / 3)
+    try {
+      return settled ?? (await exchange(grant, { name, id, who, over: leased }))
+    } finally {
+      clearInterval(renewal ?? undefined)
+      // After `put` there is no lease left, and then this has no effect.
+      if (leased !== null) await store.release(leased.lease).catch(() => {})
+    }
+  }
+
+  const renew = ({ lease }: LeasedCredential): Promise<unknown> =>
+    store.renew(lease, deps.leaseMs).catch(() => {})
+
+  interface Target {
+    readonly name: string
+    readonly id: string
+    readonly who: string
+    /** The credential that the grant replaces. */
+    readonly over: LeasedCredential | null
+  }
+
+  async function exchange(grant: ForeignGrant, target: Target): Promise<Adoption> {
+    const { name, id } = target
+    const claim: AdoptionClaim = { id, owner }
+    let isAmbiguous = false
+    let retriesLeft = 1
+    for (let claims = 0; ; claims += 1) {
+      const heldBackMs = Math.max(deps.heldBackMs(), pausedUntil - performance.now())
+      if (heldBackMs > 0)
+        return unavailable('throttled', 'the provider accepts no calls now', heldBackMs)
+      await pace()
+      if (shutdown.signal.aborted) return shuttingDown
+      const claimedAt = performance.now()
+      const claimed = await store.claimAdoption(name, claim, timing.foreignIntentMaxAgeMs)
+      if (claimed.kind === 'busy') {
+        const reason =
+          'another process has sent a token of this company, or was killed while it did'
+        return unavailable('busy', reason, claimed.retryAfterMs)
+      }
+      // The later claims of this call replace its own first claim.
+      if (claims === 0) isAmbiguous = claimed.wasClaimedBefore
+      await failpoint('after intent', name)
+      // This process was suspended for so long that another process may have claimed the adoption (A2).
+      if (performance.now() - claimedAt >= timing.ambiguousRetryDelayMs) continue
+      const startedAt = now()
+      const outcome = await provider.refresh(grant.refreshToken)
+      await failpoint('after response', name)
+      switch (outcome.kind) {
+        case 'granted': {
+          const { tokens } = outcome
+          if (tokens.realm !== null && tokens.realm !== grant.realm) {
+            await store.endAdoption(name, claim).catch(() => {})
+            const reason = `the provider says that this is a grant of company ${tokens.realm}; correct the line`
+            return refused(target, 'realm_mismatch', reason, null)
+          }
+          const stored = await commit(adoptedGrant(grant, tokens, startedAt), target)
+          await store.endAdoption(name, claim).catch(() => {})
+          return stored
+        }
+        case 'never_sent':
+        case 'unknown': {
+          // After a request with unknown outcome the claim stays, so that a later rejection can be explained.
+          isAmbiguous ||= outcome.kind === 'unknown'
+          if (retriesLeft === 0) {
+            if (!isAmbiguous) await store.endAdoption(name, claim)
+            return unavailable(
+              'provider_unavailable',
+              'the provider gave no usable response',
+              RETRY_MS,
+            )
+          }
+          retriesLeft -= 1
+          await pause(timing.ambiguousRetryDelayMs)
+          break
+        }
+        case 'throttled':
+        case 'client_refused': {
+          if (!isAmbiguous) await store.endAdoption(name, claim)
+          const retryAfterMs = outcome.retryAfterMs ?? 60_000
+          if (outcome.kind === 'throttled') pausedUntil = performance.now() + retryAfterMs
+          return unavailable(outcome.kind, REASONS[outcome.kind], retryAfterMs)
+        }
+        case 'refused': {
+          await store.endAdoption(name, claim)
+          if (outcome.error !== 'invalid_grant' || !isAmbiguous)
+            return refused(
+              target,
+              outcome.error,
+              `the provider responded: ${outcome.body}`,
+              outcome,
+            )
+          return refused(target, 'rotation_lost', ROTATION_LOST, outcome)
+        }
+        default:
+          return outcome satisfies never
+      }
+    }
+  }
+
+  /** Waits until the next token request may be sent. */
+  async function pace(): Promise<void> {
+    const at = Math.max(performance.now(), nextRequestAt)
+    nextRequestAt = at + SPACING_MS
+    await pause(Math.max(0, at - performance.now()))
+  }
+
+  /** Stores a received pair (A4). Retries until the store accepts or rejects it, or until it was rescued or dropped. */
+  async function commit(grant: Grant, { name, id, who, over }: Target): Promise<Adoption> {
+    const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
+    const context = { at: now(), who, what: 'adopted' } as const
+    const overVersion = over?.lease.version ?? null
+    await failpoint('before commit', name)
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        const { version } = await store.put(grant, dueAt, context, { id, over: overVersion })
+        deps.notifyOutbox()
+        await failpoint('after commit', name)
+        return { kind: 'stored', version }
+      } catch (error) {
+        if (error instanceof VersionConflict) {
+          const { version = 1 } = (await store.get(name)) ?? {}
+          return { kind: 'already_here', version, reason: 'the company was connected meanwhile' }
+        }
+        if (!hasCode(error, 'store_unavailable')) deps.onError(error)
+      }
+      if (performance.now() > commitDeadlineAt) {
+        const version = (overVersion ?? 0) + 1
+        const isRescued = await deps.rescue({
+          name,
+          version,
+          grantId: id,
+          isNewGrant: true,
+          grant,
+          dueAt,
+          context,
+          isNoticeNew: grant.expiryNoticeDays !== null,
+        })
+        const outcome = isRescued ? 'rotation_rescued' : 'rotation_dropped'
+        deps.report({ name, outcome, traceId: null })
+        return unavailable('store_unavailable', 'the store is not available', RETRY_MS)
+      }
+      await deps.sleep(backoffMs(attempt, PUT_RETRY)) // not aborted at shutdown
+    }
+  }
+
+  const adoptedGrant = (
+    { realm, environment, refreshToken, labels }: ForeignGrant,
+    tokens: TokenSet,
+    startedAt: number,
+  ): Grant => {
+    const limits = grantLimits(tokens, startedAt, deps.idleLimitMs)
+    const next = tokens.refreshToken ?? refreshToken // RFC 6749 §6
+    return {
+      name: credentialName(realm),
+      environment,
+      expiresAt: startedAt + Math.floor(tokens.lifetimeSeconds * 1_000),
+      refreshedAt: startedAt,
+      ...limits,
+      expiryNoticeDays: expiryNotice(limits.hardExpiresAt, startedAt),
+      accessToken: tokens.accessToken,
+      refreshToken: next,
+      idToken: tokens.idToken,
+      previous:
+        next.reveal() === refreshToken.reveal()
+          ? null
+          : { token: refreshToken, retiredAt: startedAt },
+      ...labels,
+    }
+  }
+
+  async function refused(
+    { name, who }: Target,
+    code: string,
+    reason: string,
+    response: ProviderResponse | null,
+  ): Promise<Adoption> {
+    const traceId = response?.traceId ?? null
+    const context = { at: now(), who, what: 'adopted', outcome: code, traceId } as const
+    // If the audit entry cannot be stored, the caller still gets the provider's response.
+    await store.record([auditFactOf({ name, version: 0 }, context)]).catch(() => {})
+    deps.notifyOutbox()
+    return { kind: 'refused', code, reason, traceId }
+  }
+
+  async function started(
+    grant: ForeignGrant,
+    name: string,
+    who: string,
+    signal: AbortSignal,
+  ): Promise<Adoption> {
+    try {
+      const adoption = await semaphore.run(async () =>
+        signal.aborted
+          ? unavailable('cancelled', 'the caller has closed the connection', 0)
+          : adoptGrant(grant, who),
+      )
+      deps.report({
+        name,
+        outcome: adoption.kind,
+        ...('code' in adoption && { code: adoption.code }),
+        traceId: 'traceId' in adoption ? adoption.traceId : null,
+      })
+      return adoption
+    } catch (error) {
+      if (error instanceof DecryptionError) {
+        const reason = 'the stored record of this company cannot be opened'
+        return { kind: 'refused', code: 'record_rejected', reason, traceId: null }
+      }
+      for (const code of ['store_unavailable', 'provider_unavailable', 'shutting_down'] as const)
+        if (hasCode(error, code))
+          return unavailable(code, error.message, (error.retryAfterSeconds ?? 1) * 1_000)
+      throw error
+    } finally {
+      inFlight.delete(name)
+    }
+  }
+
+  return {
+    async adopt(grant, who, signal) {
+      const name = credentialName(grant.realm)
+      if (shutdown.signal.aborted) return shuttingDown
+      if (inFlight.has(name))
+        return unavailable('busy', 'a grant of this company is being adopted', RETRY_MS)
+      const running = started(grant, name, who, signal)
+      inFlight.set(name, running)
+      return running
+    },
+    async [Symbol.asyncDispose]() {
+      commitDeadlineAt = performance.now() + timing.commitDeadlineMs
+      shutdown.abort()
+      await Promise.allSettled(inFlight.values())
+    },
+  }
+}

@@ -1,0 +1,159 @@
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import {
+  grantOf,
+  type GrantLine,
+  GrantReport,
+  type GrantResult,
+  type InvalidLine,
+  isGrantLine,
+  MAX_GRANT_LINES,
+  parseGrantLine,
+} from '@integration-host/shared/contracts/grants'
+import { credentialName } from '@integration-host/shared/contracts/realm'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
+import { jsonResponse, problemResponses } from '@integration-host/shared/http/service-app'
+import { parseJson } from '@integration-host/shared/json'
+import { Secret } from '@integration-host/shared/secrets/secret'
+import type { Adoption } from '../credential/adoption-outcome.ts'
+import { labelsChangeOf } from '../credential/labels.ts'
+import type { Adoptions } from '../credential/adoption.ts'
+
+/** The size limit of a body of grants. */
+export const MAX_GRANTS_BYTES = 4 * 1_048_576
+
+export interface GrantRoutesDeps {
+  readonly adoptions: Pick<Adoptions, 'adopt'>
+}
+
+/**
+ * `POST /imports/grants` adopts the grants of another program, from NDJSON or a JSON list, with a result for each line.
+ * If the caller disconnects, the remaining lines are not started.
+ */
+export function grantRoutes({ adoptions }: GrantRoutesDeps): Hono {
+  return new Hono().post(
+    '/imports/grants',
+    needs('custody:transfer'),
+    describeRoute({
+      tags: ['custody'],
+      summary: `Takes over up to ${MAX_GRANT_LINES} grants of another program, which must be stopped before (application/x-ndjson or a JSON list)`,
+      responses: {
+        200: jsonResponse('one result per line', GrantReport),
+        ...problemResponses({
+          400: 'no lines, or too many',
+          413: 'too large',
+          415: 'neither NDJSON nor JSON',
+        }),
+      },
+    }),
+    async (c) => {
+      const type = c.req.header('Content-Type')?.split(';')[0]?.trim().toLowerCase()
+      const lines = withoutRepeatedRealms(linesOf(type, await c.req.text()))
+      for (const { grant } of lines) if (isGrantLine(grant)) requireRealm(c, grant.Realm)
+      const who = callerOf(c).name
+      const { signal } = c.req.raw
+      const settled = await Promise.all(
+        lines.map(async ({ number, grant }) => {
+          if (!isGrantLine(grant)) return { retryAfterMs: 0, result: invalid(number, grant) }
+          const { Realm, RefreshToken, Environment = Realm, Label: label, Tags: tags } = grant
+          const adoption = await adoptions.adopt(
+            {
+              realm: Realm,
+              environment: Environment,
+              refreshToken: new Secret(RefreshToken),
+              labels: labelsChangeOf({ label, tags }),
+            },
+            who,
+            signal,
+          )
+          return {
+            retryAfterMs: adoption.kind === 'unavailable' ? adoption.retryAfterMs : 0,
+            result: resultOf(number, credentialName(Realm), adoption),
+          }
+        }),
+      )
+      const results = settled.map(({ result }) => result)
+      const count = (outcome: GrantResult['Outcome']): number =>
+        results.filter(({ Outcome }) => Outcome === outcome).length
+      return c.json({
+        stored: count('stored'),
+        already_here: count('already_here'),
+        refused: count('refused'),
+        unavailable: count('unavailable'),
+        invalid: count('invalid'),
+        retry_after: Math.ceil(Math.max(0, ...settled.map((line) => line.retryAfterMs)) / 1_000),
+        results,
+      } satisfies GrantReport)
+    },
+  )
+}
+
+interface Line {
+  /** The number of the line in the body, or the position in the list; from 1. */
+  readonly number: number
+  readonly grant: GrantLine | InvalidLine
+}
+
+/** @throws {IntegrationError} if the body as a whole is invalid. */
+function linesOf(type: string | undefined, body: string): Line[] {
+  const text = body.replace(/^\uFEFF/, '')
+  const lines =
+    type === 'application/x-ndjson'
+      ? text
+          .split('\n')
+          .map((line, index) => ({ number: index + 1, text: line.trim() }))
+          .filter((line) => line.text !== '')
+          .map((line) => ({ number: line.number, grant: parseGrantLine(line.text) }))
+      : type === 'application/json'
+        ? listOf(text).map((value, index) => ({ number: index + 1, grant: grantOf(value) }))
+        : null
+  if (lines === null)
+    throw new IntegrationError(
+      'unsupported_media_type',
+      'send application/x-ndjson or application/json',
+    )
+  if (lines.length === 0 || lines.length > MAX_GRANT_LINES)
+    throw new IntegrationError('invalid_request', `send 1 to ${MAX_GRANT_LINES} grants`)
+  return lines
+}
+
+function listOf(text: string): unknown[] {
+  const value = parseJson(text)
+  if (!Array.isArray(value))
+    throw new IntegrationError('invalid_request', 'the body must be a list of grants')
+  return value as unknown[]
+}
+
+/** Marks the second and each further line of a realm as invalid, because only one of its tokens can be the newest. */
+function withoutRepeatedRealms(lines: readonly Line[]): Line[] {
+  const firstLines = new Map<string, number>()
+  return lines.map(({ number, grant }) => {
+    if (!isGrantLine(grant)) return { number, grant }
+    const first = firstLines.get(grant.Realm)
+    if (first === undefined) {
+      firstLines.set(grant.Realm, number)
+      return { number, grant }
+    }
+    const reason = `line ${first} has a grant of the same company`
+    return { number, grant: { name: credentialName(grant.Realm), reason } }
+  })
+}
+
+const invalid = (Line: number, { name, reason }: InvalidLine): GrantResult => ({
+  Line,
+  Name: name,
+  Outcome: 'invalid',
+  Code: 'invalid_request',
+  Reason: reason,
+})
+
+const resultOf = (Line: number, Name: string, adoption: Adoption): GrantResult => ({
+  Line,
+  Name,
+  Outcome: adoption.kind,
+  ...('version' in adoption && { Version: adoption.version }),
+  ...('code' in adoption && { Code: adoption.code }),
+  ...('reason' in adoption && { Reason: adoption.reason }),
+  ...('traceId' in adoption && adoption.traceId !== null && { TraceId: adoption.traceId }),
+})
