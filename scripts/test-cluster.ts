@@ -1,20 +1,24 @@
 // `npm run test:cluster`: runs all backends and services in Docker as a cluster of three machines, each simulated by
 // several containers, causes faults under load, and prints what was lost. `-- --list` lists the faults, `-- <name>…` runs
-// only the named faults, `-- --all` runs all, and `-- --seed 7` repeats the random choices of a run. The exit code is 1
-// if a fault broke a promise of docs/clusters.md.
+// only the named faults, `-- --all` runs all, `-- --seed 7` repeats the random choices of a run, `-- --seed 1-5` runs
+// every fault once for each of these seeds, `-- --results <file>` appends every result to a file as a line of JSON, and
+// `-- --keep-images` does not remove the images afterwards. The exit code is 1 if a fault broke a promise of
+// docs/clusters.md.
 import { randomInt } from 'node:crypto'
+import { appendFileSync } from 'node:fs'
+import { loadavg } from 'node:os'
 import { parseArgs } from 'node:util'
-import { isKept, type Round, roundTable } from '../packages/cli/src/chaos/verdict.ts'
+import { isKept, type Round, roundDocument, roundTable } from '../packages/cli/src/chaos/verdict.ts'
 import { Cluster } from '../tests/cluster/cluster.ts'
 import { faults } from '../tests/cluster/faults.ts'
-import { runFaults } from '../tests/cluster/run.ts'
+import { parseSeeds, planClusters } from '../tests/cluster/plan.ts'
+import { type PlannedRound, runFaults } from '../tests/cluster/run.ts'
 import { expect } from '../tests/compose/check.ts'
 
 const START_DEADLINE_MINUTES = 10
 const MINUTES_PER_FAULT = 4
 
-const { values, positionals } = readArguments()
-const seed = Number(values.seed)
+const { values, positionals, seeds } = readArguments()
 if (values.list) {
   const width = Math.max(...faults.map(({ name }) => name.length))
   for (const { name, does, isDefault } of faults)
@@ -27,12 +31,17 @@ const chosen = faults.filter(({ name, isDefault }) =>
 )
 
 const interrupted = new AbortController()
-for (const signal of ['SIGINT', 'SIGTERM'] as const)
-  process.once(signal, () => interrupted.abort(new Error(`stopped by ${signal}`)))
-const deadlineMs = (START_DEADLINE_MINUTES + chosen.length * MINUTES_PER_FAULT) * 60_000
+// Further signals are ignored, because the first one has started the removal of the containers.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+  process.on(signal, () => interrupted.abort(new Error(`stopped by ${signal}`)))
+const clusters = planClusters(chosen, seeds)
+const rounds: Round[] = []
+const deadlineMs =
+  (START_DEADLINE_MINUTES * (clusters.length + 1) +
+    chosen.length * seeds.length * MINUTES_PER_FAULT) *
+  60_000
 const signal = AbortSignal.any([interrupted.signal, AbortSignal.timeout(deadlineMs)])
 const cluster = await Cluster.create(signal)
-const rounds: Round[] = []
 
 if (!(await cluster.isEngineAvailable())) {
   console.error('No Docker engine with Compose responds: start one, or set DOCKER_HOST.')
@@ -41,31 +50,36 @@ if (!(await cluster.isEngineAvailable())) {
 const startedAt = performance.now()
 const secondsSince = (moment: number): string =>
   ((performance.now() - moment) / 1_000).toFixed(1).padStart(6)
-console.log(`seed ${seed}`)
+console.log(`seed ${values.seed}`)
 try {
   await step('the image is built', () => cluster.build())
-  await step('the cluster is ready', () => cluster.up())
-  await runFaults(cluster, chosen, {
-    seed,
-    signal,
-    onRound(round) {
-      rounds.push(round)
-      console.log(
-        `${secondsSince(startedAt)} s  ${isKept(round) ? 'kept  ' : 'BROKEN'} ${round.name}`,
-      )
-    },
-  })
+  if (chosen.some(({ startsOn }) => startsOn === 'first release'))
+    await step('the image of the first release is built', () => cluster.buildFirstRelease())
+  for (const [index, planned] of clusters.entries()) {
+    if (index > 0) await cluster.remove()
+    await step('the cluster is ready', () => cluster.up(planned[0]?.fault.startsOn))
+    await runFaults(cluster, planned, { signal, onRound: report })
+  }
 } catch (error) {
   console.error(`\n${error instanceof Error ? error.message : String(error)}`)
   if (!interrupted.signal.aborted) console.error(await cluster.logs())
   process.exitCode = 1
-} finally {
-  if (rounds.length > 0) console.log(`\n${roundTable(rounds).join('\n')}`)
-  await cluster.remove()
 }
+if (rounds.length > 0) console.log(`\n${roundTable(rounds).join('\n')}`)
+await cluster.remove()
+if (!values['keep-images']) await cluster.removeImages()
 if (!rounds.every(isKept)) process.exitCode = 1
 // Requests of the load generator may still be waiting for a response and would keep this process alive.
 process.exit()
+
+function report(round: Round, { seed }: PlannedRound): void {
+  rounds.push(seeds.length === 1 ? round : { ...round, name: `${round.name} (seed ${seed})` })
+  const verdict = isKept(round) ? 'kept  ' : 'BROKEN'
+  console.log(`${secondsSince(startedAt)} s  ${verdict} ${rounds.at(-1)?.name}`)
+  if (values.results === undefined) return
+  const conditions = { Seed: seed, At: new Date(), Load: loadavg()[0] }
+  appendFileSync(values.results, `${JSON.stringify({ ...roundDocument(round), ...conditions })}\n`)
+}
 
 async function step(title: string, run: () => Promise<void>): Promise<void> {
   await run()
@@ -80,13 +94,16 @@ function readArguments() {
         seed: { type: 'string', default: String(randomInt(1, 1_000_000_000)) },
         list: { type: 'boolean' },
         all: { type: 'boolean' },
+        results: { type: 'string' },
+        'keep-images': { type: 'boolean' },
       },
     })
     const names = faults.map(({ name }) => name)
     const unknown = parsed.positionals.find((name) => !names.includes(name))
     expect(unknown === undefined, `There is no fault '${unknown}'; there are: ${names.join(', ')}`)
-    expect(/^\d{1,9}$/.test(parsed.values.seed), '--seed must be a whole number')
-    return parsed
+    const seeds = parseSeeds(parsed.values.seed)
+    expect(seeds !== null, '--seed must be a whole number, or a range of at most 100 such as 1-5')
+    return { ...parsed, seeds }
   } catch (error) {
     console.error((error as Error).message)
     process.exit(1)

@@ -1,4 +1,9 @@
+import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { freePorts } from '@integration-host/shared/test-support/free-ports'
 import type { Installation } from '../../packages/cli/src/chaos/client.ts'
@@ -25,6 +30,18 @@ const portNames = [
   'SANDBOX_PROVIDER_PORT',
 ] as const
 
+/** The commit of the first release, from which a cluster can be upgraded. */
+const FIRST_RELEASE = 'f646b69e62594d888261e62c64d5d1b2f4bcb10a'
+const FIRST_RELEASE_IMAGE = 'integration-host-cluster:first-release'
+const IMAGES = [
+  'integration-host-cluster',
+  FIRST_RELEASE_IMAGE,
+  'integration-host-cluster-packet-filter',
+]
+const FILES = ['tests/cluster/compose.yaml', 'tests/cluster/first-release.yaml']
+
+export type Release = 'first release' | 'today'
+
 const ports = { redis: 6379, sentinel: 26379, rabbitmq: 5672, postgres: 5432 } as const
 /** The last number of an IPv4 address in compose.yaml is this number plus the number of the machine. */
 const firstHost = { redis: 10, sentinel: 20, rabbitmq: 30, postgres: 40 } as const
@@ -48,7 +65,7 @@ export class Cluster {
     this.#signal = signal
     this.#network = `10.${200 + (process.pid % 50)}.${Math.floor(process.pid / 50) % 250}`
     this.#env = {
-      COMPOSE_FILE: 'tests/cluster/compose.yaml',
+      COMPOSE_FILE: FILES[0] ?? '',
       NETWORK: this.#network,
       SERVICE_API_KEY: randomBytes(32).toString('hex'),
       CLIENT_SECRET: randomBytes(32).toString('hex'),
@@ -87,22 +104,62 @@ export class Cluster {
   }
 
   /**
+   * Builds the image of the first release from the history of this repository.
+   *
+   * @throws {Error} if the history is incomplete or the build fails
+   */
+  async buildFirstRelease(): Promise<void> {
+    const folder = await mkdtemp(join(tmpdir(), 'first-release-'))
+    try {
+      const extract = 'git archive "$0" | tar --extract --directory "$1"'
+      await promisify(execFile)('bash', ['-o', 'pipefail', '-c', extract, FIRST_RELEASE, folder], {
+        signal: this.#signal,
+      })
+      await this.docker('build', '--quiet', '--tag', FIRST_RELEASE_IMAGE, folder)
+    } finally {
+      await rm(folder, { recursive: true })
+    }
+  }
+
+  /**
    * Starts the backends, and starts the services when every backend is complete. Otherwise the coordinator would declare
    * queues before all RabbitMQ nodes have joined, and these queues would lack members on the missing nodes.
    */
-  async up(): Promise<void> {
+  async up(release: Release = 'today'): Promise<void> {
     const outside = ['packet-filter', 'ingress', 'sandbox-provider']
     const backends = machines.flatMap((n) => servers.map((server) => `${server}-${n}`))
     await this.compose('up', '--detach', '--no-build', ...backends, ...outside)
     await this.untilBackendsComplete()
-    await this.compose('up', '--detach', '--no-build')
+    const files = release === 'today' ? [] : FILES.flatMap((file) => ['--file', file])
+    await this.compose(...files, 'up', '--detach', '--no-build')
     await this.untilServicesReady()
   }
 
-  /** Removes the containers, networks and volumes. Also works after the signal was aborted. */
+  /** Replaces containers of the first release with containers of today's image. */
+  async upgrade(...names: readonly string[]): Promise<void> {
+    await this.compose('up', '--detach', '--no-build', '--no-deps', ...names)
+  }
+
+  /**
+   * Removes the containers, networks and volumes. Also works after the signal was aborted.
+   *
+   * @throws {Error} with the output of Docker if something could not be removed
+   */
   async remove(): Promise<void> {
     const args = ['--profile', 'ahead', 'down', '--volumes', '--remove-orphans', '--timeout', '1']
-    await runDocker([...this.#base, ...args], this.#env, AbortSignal.timeout(120_000))
+    const removed = await runDocker(
+      [...this.#base, ...args],
+      this.#env,
+      AbortSignal.timeout(120_000),
+    )
+    expect(removed.code === 0, `the cluster was not removed:\n${removed.text}`)
+    for (const set of [this.#stopped, this.#paused, this.#filtered]) set.clear()
+  }
+
+  /** Removes the images, except those that another cluster uses. Also works after the signal was aborted. */
+  async removeImages(): Promise<void> {
+    for (const image of IMAGES)
+      await runDocker(['image', 'rm', image], this.#env, AbortSignal.timeout(60_000))
   }
 
   /** Returns the last log lines of every container. Also works after the signal was aborted. */

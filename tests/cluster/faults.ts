@@ -1,7 +1,7 @@
 /** The faults of `npm run test:cluster`. */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Random } from '@integration-host/shared/random'
-import type { Cluster, Machine } from './cluster.ts'
+import type { Cluster, Machine, Release } from './cluster.ts'
 import {
   cutPostgresPrimary,
   oneOf,
@@ -23,6 +23,8 @@ export interface Fault {
    * token is lost as well, and the grant survives only with this grace period.
    */
   readonly graceSeconds?: number
+  /** The release that the services run when the load starts; today's by default. */
+  readonly startsOn?: Release
   /** Causes the fault. `Cluster.repair` ends it. */
   cause(cluster: Cluster, random: Random): Promise<void>
 }
@@ -295,6 +297,18 @@ const services: readonly Fault[] = [
         cluster,
         [1, 2].map((n) => cluster.services.map((service) => `${service}-${n}`)),
       ),
+  },
+  {
+    name: 'services-upgraded-from-first-release',
+    does: 'all replicas of the first release are replaced in turn with replicas of this version',
+    startsOn: 'first release',
+    async cause(cluster) {
+      for (const service of cluster.services)
+        for (const n of [1, 2]) {
+          await cluster.upgrade(`${service}-${n}`)
+          await cluster.untilServicesReady()
+        }
+    },
   },
   {
     name: 'token-service-killed',

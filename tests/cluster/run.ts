@@ -5,7 +5,7 @@ import { type RoundDeps, runRound } from '../../packages/cli/src/chaos/round.ts'
 import type { Round } from '../../packages/cli/src/chaos/verdict.ts'
 import { expect } from '../compose/check.ts'
 import type { Cluster } from './cluster.ts'
-import type { Fault } from './faults.ts'
+import { type Fault, faults } from './faults.ts'
 
 const COMPANIES = 60
 const RATES = { orders: 8, reads: 30, connects: 0.5 }
@@ -15,10 +15,15 @@ const CALL_DEADLINE_MS = 15_000
 const WARM_UP_MS = 4_000
 const RECOVERY_MS = 60_000
 
-export interface RunOptions {
+/** One fault with the seed of its random choices. */
+export interface PlannedRound {
+  readonly fault: Fault
   readonly seed: number
+}
+
+export interface RunOptions {
   readonly signal: AbortSignal
-  readonly onRound: (round: Round) => void
+  readonly onRound: (round: Round, planned: PlannedRound) => void
 }
 
 /**
@@ -28,15 +33,16 @@ export interface RunOptions {
  */
 export async function runFaults(
   cluster: Cluster,
-  chosen: readonly Fault[],
-  { seed, signal, onRound }: RunOptions,
+  rounds: readonly PlannedRound[],
+  { signal, onRound }: RunOptions,
 ): Promise<void> {
   const now = (): number => performance.now()
   const client = createClient({ at: cluster.installation, signal, deadlineMs: CALL_DEADLINE_MS })
   const sandbox = await client.sandbox()
   expect(typeof sandbox !== 'string', 'the sandbox provider does not respond')
   let companies: readonly string[] = []
-  for (const [index, fault] of chosen.entries()) {
+  for (const [index, planned] of rounds.entries()) {
+    const { fault, seed } = planned
     const { graceSeconds = 0 } = fault
     await sandbox.change({ accessTokenSeconds: ACCESS_TOKEN_SECONDS, graceSeconds })
     const missing = Array.from({ length: COMPANIES - companies.length }, (_, n) => `c${index}-${n}`)
@@ -44,7 +50,8 @@ export async function runFaults(
     const added = await connectCompanies(client, missing, () => now() > deadline)
     expect(added.length === missing.length, 'not every company could be connected')
     companies = [...companies, ...added]
-    const random = randomOf(seed + index)
+    // The same seed makes the same choices in a fault, whichever faults run before it.
+    const random = randomOf(seed * faults.length + faults.indexOf(fault))
     const deps: RoundDeps = { client, sandbox, random, now, signal }
     const round = await runRound(deps, {
       name: fault.name,
@@ -63,7 +70,7 @@ export async function runFaults(
         }
       },
     })
-    onRound(round)
+    onRound(round, planned)
     companies = companies.filter((realm) => !round.lockedOut.includes(realm))
   }
 }

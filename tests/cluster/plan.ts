@@ -1,0 +1,40 @@
+/** What a run of `npm run test:cluster` does: which faults with which seeds, and which of them share a cluster. */
+import type { Fault } from './faults.ts'
+import type { PlannedRound } from './run.ts'
+
+const MAX_SEEDS = 100
+
+/**
+ * Returns the seeds of `--seed`: one number, or the first and the last of a range such as `1-5`; `null` if the text is
+ * neither.
+ */
+export function parseSeeds(text: string): readonly number[] | null {
+  const { first = '', last = first } =
+    /^(?<first>\d{1,9})(?:-(?<last>\d{1,9}))?$/.exec(text)?.groups ?? {}
+  const length = Number(last) - Number(first) + 1
+  if (first === '' || length < 1 || length > MAX_SEEDS) return null
+  return Array.from({ length }, (_, index) => Number(first) + index)
+}
+
+/**
+ * Plans a round of each fault for each seed. Returns a list of rounds for each cluster that must be started: a fault that
+ * upgrades from the first release is the first round of a cluster, and all other rounds share the cluster of the round
+ * before them.
+ */
+export function planClusters(
+  chosen: readonly Fault[],
+  seeds: readonly number[],
+): readonly (readonly PlannedRound[])[] {
+  const ordered = chosen.toSorted(
+    (a, b) => Number(b.startsOn === 'first release') - Number(a.startsOn === 'first release'),
+  )
+  const clusters: PlannedRound[][] = []
+  for (const seed of seeds)
+    for (const fault of ordered) {
+      const cluster = clusters.at(-1)
+      if (cluster === undefined || fault.startsOn === 'first release')
+        clusters.push([{ fault, seed }])
+      else cluster.push({ fault, seed })
+    }
+  return clusters
+}
