@@ -25,6 +25,8 @@ export interface Fault {
   readonly graceSeconds?: number
   /** The release that the services run when the load starts; today's by default. */
   readonly startsOn?: Release
+  /** Whether every call must succeed at the third attempt at the latest, because nothing but planned work is done. */
+  readonly isPlannedWork?: true
   /** Causes the fault. `Cluster.repair` ends it. */
   cause(cluster: Cluster, random: Random): Promise<void>
 }
@@ -292,6 +294,7 @@ const services: readonly Fault[] = [
     name: 'services-upgraded',
     does: 'the first replicas of all services are stopped and started, then the second ones',
     isDefault: true,
+    isPlannedWork: true,
     cause: (cluster) =>
       restartInTurn(
         cluster,
@@ -302,6 +305,7 @@ const services: readonly Fault[] = [
     name: 'services-upgraded-from-first-release',
     does: 'all replicas of the first release are replaced in turn with replicas of this version',
     startsOn: 'first release',
+    isPlannedWork: true,
     async cause(cluster) {
       for (const service of cluster.services)
         for (const n of [1, 2]) {

@@ -70,7 +70,14 @@ export async function runFaults(
         }
       },
     })
-    onRound(round, planned)
+    onRound(checkService(fault, round), planned)
     companies = companies.filter((realm) => !round.lockedOut.includes(realm))
   }
+}
+
+/** Returns the round, with an error if calls failed during planned work although they were repeated. */
+function checkService({ isPlannedWork }: Fault, round: Round): Round {
+  const { unservedCalls, error } = round
+  if (isPlannedWork === undefined || unservedCalls === 0 || error !== null) return round
+  return { ...round, error: `${unservedCalls} calls failed three times` }
 }

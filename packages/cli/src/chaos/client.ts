@@ -88,9 +88,12 @@ export function createClient({ at, signal, deadlineMs }: ClientDeps) {
   }
 
   return {
-    /** Queues an order through the demo API. If the same order number is sent again, no second order is queued. */
-    queueOrder: async (number: string): Promise<boolean> =>
-      isOk(await send(`${at.demoApi}/queue?number=${encodeURIComponent(number)}`)),
+    /**
+     * Queues an order through the demo API. If the same order number is sent again, no second order is queued. Returns
+     * the status of the response; `null` if there was no response.
+     */
+    queueOrder: async (number: string): Promise<number | null> =>
+      (await send(`${at.demoApi}/queue?number=${encodeURIComponent(number)}`))?.status ?? null,
 
     /**
      * Reads a company's access token, which makes token-service refresh an expired token. Returns only the status of the

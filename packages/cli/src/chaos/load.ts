@@ -22,6 +22,10 @@ export interface Ledger {
   readonly connected: readonly string[]
   readonly calls: number
   readonly failedCalls: number
+  /** How often each kind of call failed, by the kind and the status of the response, such as `order 503`. */
+  readonly failures: Readonly<Record<string, number>>
+  /** Calls that failed again each time they were repeated, as a client repeats them. */
+  readonly unservedCalls: number
   /** When the last failed call ended; `null` if none has failed. */
   readonly lastFailureAt: number | null
 }
@@ -47,6 +51,8 @@ export interface LoadOptions {
 }
 
 const RETRY_MS = 500
+/** A call that failed so often counts as unserved. Only an order is repeated further. */
+const ATTEMPTS = 3
 /**
  * The maximum number of reads in flight. Further reads are skipped, so that a stalled service does not exhaust the
  * memory.
@@ -64,40 +70,64 @@ export function startLoad(options: LoadOptions): Load {
   const inFlight = new Set<Promise<void>>()
   let calls = 0
   let failedCalls = 0
+  let unservedCalls = 0
+  const failures: Record<string, number> = {}
   let lastFailureAt: number | null = null
   let readsInFlight = 0
   let retryUntil = Number.POSITIVE_INFINITY
 
-  function counted(isOk: boolean): boolean {
+  function counted(isOk: boolean, kind: string, status: number | null): boolean {
     calls += 1
     if (!isOk) {
       failedCalls += 1
+      const name = `${kind} ${status ?? 'without response'}`
+      failures[name] = (failures[name] ?? 0) + 1
       lastFailureAt = now()
     }
     return isOk
   }
 
-  async function order(number: string): Promise<void> {
-    while (now() < retryUntil) {
-      if (counted(await client.queueOrder(number))) return void accepted.push(number)
+  /** Repeats a call until it succeeds or `isEnough` returns true. Returns whether it succeeded. */
+  async function repeated(
+    call: () => Promise<boolean>,
+    isEnough: (attempts: number) => boolean,
+  ): Promise<boolean> {
+    for (let attempts = 1; ; attempts++) {
+      if (await call()) return true
+      if (attempts === ATTEMPTS) unservedCalls += 1
+      if (isEnough(attempts) || now() > retryUntil) return false
       await delay(RETRY_MS)
     }
+  }
+
+  async function order(number: string): Promise<void> {
+    const queue = async (): Promise<boolean> => {
+      const status = await client.queueOrder(number)
+      return counted(status !== null && status < 300, 'order', status)
+    }
+    if (await repeated(queue, () => false)) accepted.push(number)
   }
   async function read(turn: number): Promise<void> {
     const realm = readable[Math.floor(random() * readable.length)]
     if (realm === undefined || readsInFlight >= MAX_READS_IN_FLIGHT) return
     readsInFlight += 1
     const isGatewayCall = turn % READS_PER_GATEWAY_CALL === 0
-    const status = await (isGatewayCall ? client.readCompany(realm) : client.readToken(realm))
+    let status: number | null = null
+    const get = async (): Promise<boolean> => {
+      status = await (isGatewayCall ? client.readCompany(realm) : client.readToken(realm))
+      return counted(status === 200, isGatewayCall ? 'company' : 'token', status)
+    }
+    await repeated(get, (attempts) => isGone(status) || attempts === ATTEMPTS)
     readsInFlight -= 1
-    counted(status === 200)
     // The check after the round reports this company. If its reads went on, their failures would hide the time at which
     // the other calls recovered.
     if (isGone(status)) readable = readable.filter((other) => other !== realm)
   }
-  // If connecting a company fails, it is not tried again, because the authorization code may be used up.
+  // The authorization is repeated from its beginning, as a person does, because the authorization code may be used up.
   async function connect(realm: string): Promise<void> {
-    if (counted(await client.connect(realm))) connected.push(realm)
+    const authorize = async (): Promise<boolean> =>
+      counted(await client.connect(realm), 'connect', null)
+    if (await repeated(authorize, (attempts) => attempts === ATTEMPTS)) connected.push(realm)
   }
 
   /** Starts `work` with increasing numbers, `perSecond` times a second. */
@@ -125,6 +155,10 @@ export function startLoad(options: LoadOptions): Load {
       get failedCalls() {
         return failedCalls
       },
+      get unservedCalls() {
+        return unservedCalls
+      },
+      failures,
       get lastFailureAt() {
         return lastFailureAt
       },

@@ -69,6 +69,8 @@ export async function runRound(deps: RoundDeps, options: RoundOptions): Promise<
     tokenReuses: ((await sandbox.tokenReuses()) ?? reusesBefore) - reusesBefore,
     calls: ledger.calls,
     failedCalls: ledger.failedCalls,
+    unservedCalls: ledger.unservedCalls,
+    failures: ledger.failures,
     recoverySeconds: Math.max(0, (ledger.lastFailureAt ?? faultAt) - faultAt) / 1_000,
     error,
   }

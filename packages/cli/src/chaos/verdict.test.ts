@@ -13,6 +13,8 @@ const round: Round = {
   tokenReuses: 0,
   calls: 1_000,
   failedCalls: 40,
+  unservedCalls: 2,
+  failures: { 'order 503': 40 },
   recoverySeconds: 6.25,
   error: null,
 }
@@ -39,7 +41,7 @@ describe('the table of rounds', () => {
   it('the table of rounds has a line for each round', () => {
     const [header, line, ...more] = roundTable([round])
     expect(header).toMatch(/^VERDICT +ROUND +ORDERS +LOST +DOUBLED +STUCK +COMPANIES +LOCKED OUT/)
-    expect(line).toMatch(/^kept +redis-killed +120 +0 +0 +0 +60 +0 +0 +1000 +40 +6\.3 s$/)
+    expect(line).toMatch(/^kept +redis-killed +120 +0 +0 +0 +60 +0 +0 +1000 +40 +2 +6\.3 s$/)
     expect(more).toEqual([])
   })
 
@@ -70,6 +72,8 @@ describe('the document of a round', () => {
       Violations: 0,
       Calls: 1_000,
       FailedCalls: 40,
+      UnservedCalls: 2,
+      Failures: { 'order 503': 40 },
       RecoverySeconds: 6.25,
       Error: null,
     })

@@ -23,6 +23,10 @@ export interface Round extends Books {
   readonly tokenReuses: number
   readonly calls: number
   readonly failedCalls: number
+  /** Calls that failed each time they were repeated. */
+  readonly unservedCalls: number
+  /** How often each kind of call failed, by the kind and the status of the response, such as `order 503`. */
+  readonly failures: Readonly<Record<string, number>>
   /** Seconds from the start of the fault to the last failed call; 0 if no call failed. */
   readonly recoverySeconds: number
   /** Why the round could not be completed; `null` if the round was completed. */
@@ -50,6 +54,7 @@ const HEADER = [
   'TOKENS REUSED',
   'CALLS',
   'FAILED',
+  'UNSERVED',
   'RECOVERY',
 ]
 const SHOWN = 5
@@ -78,6 +83,7 @@ const rowOf = (round: Round): string[] => [
   String(round.tokenReuses),
   String(round.calls),
   String(round.failedCalls),
+  String(round.unservedCalls),
   `${round.recoverySeconds.toFixed(1)} s`,
 ]
 
@@ -114,6 +120,8 @@ export const roundDocument = (round: Round) => ({
   Violations: round.violations,
   Calls: round.calls,
   FailedCalls: round.failedCalls,
+  UnservedCalls: round.unservedCalls,
+  Failures: round.failures,
   RecoverySeconds: round.recoverySeconds,
   Error: round.error,
 })

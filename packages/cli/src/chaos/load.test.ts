@@ -1,0 +1,54 @@
+import { EventEmitter, once } from 'node:events'
+
+import { describe, expect, it } from 'vitest'
+import type { Client } from './client.ts'
+import { startLoad } from './load.ts'
+
+/** Starts a load whose orders get the given statuses, one after the other; the last one is repeated. */
+function orderLoad(statuses: readonly (number | null)[]) {
+  const calls = new EventEmitter()
+  let count = 0
+  const client: Pick<Client, 'queueOrder'> = {
+    queueOrder: () => {
+      const status = statuses[Math.min(count, statuses.length - 1)] ?? null
+      count += 1
+      calls.emit(String(count))
+      return Promise.resolve(status)
+    },
+  }
+  const load = startLoad({
+    client: client as Client,
+    companies: [],
+    rates: { orders: 0.01, reads: 0, connects: 0 },
+    prefix: 'a',
+    random: () => 0,
+    now: () => performance.now(),
+  })
+  return { load, call: (number: number) => once(calls, String(number)) }
+}
+
+describe('the load of a chaos run', () => {
+  it('queues an order again until it is accepted', async () => {
+    const { load, call } = orderLoad([503, 202])
+    await call(2)
+    await load.stop(0)
+    expect(load.ledger).toMatchObject({
+      accepted: ['a-0'],
+      calls: 2,
+      failedCalls: 1,
+      unservedCalls: 0,
+      failures: { 'order 503': 1 },
+    })
+  })
+
+  it('counts a call that failed three times as unserved once', async () => {
+    const { load, call } = orderLoad([503, null])
+    await call(4)
+    await load.stop(0)
+    expect(load.ledger).toMatchObject({
+      accepted: [],
+      unservedCalls: 1,
+      failures: { 'order 503': 1, 'order without response': 3 },
+    })
+  })
+})

@@ -1,0 +1,49 @@
+import { describe, expect, it } from 'vitest'
+import type { Fault } from './cluster/faults.ts'
+import { faults } from './cluster/faults.ts'
+import { parseSeeds, planClusters } from './cluster/plan.ts'
+
+describe('the seeds of a cluster test', () => {
+  it.each([
+    ['7', [7]],
+    ['1-3', [1, 2, 3]],
+    ['5-5', [5]],
+  ])('%s means the seeds %j', (text, seeds) => {
+    expect(parseSeeds(text)).toEqual(seeds)
+  })
+
+  it.each(['', '-1', '3-1', '1-', '1-101', '1-2-3', '1.5', ' 1', '1000000000', '١'])(
+    'rejects %j',
+    (text) => {
+      expect(parseSeeds(text)).toBeNull()
+    },
+  )
+})
+
+describe('the plan of a cluster test', () => {
+  const fault = (name: string, startsOn?: Fault['startsOn']): Fault => ({
+    name,
+    does: '',
+    ...(startsOn && { startsOn }),
+    cause: () => Promise.resolve(),
+  })
+  const plan = (chosen: readonly Fault[], seeds: readonly number[]) =>
+    planClusters(chosen, seeds).map((rounds) =>
+      rounds.map((round) => `${round.fault.name} ${round.seed}`),
+    )
+
+  it('causes every fault with every seed in one cluster', () => {
+    expect(plan([fault('a'), fault('b')], [1, 2])).toEqual([['a 1', 'b 1', 'a 2', 'b 2']])
+  })
+
+  it('starts a cluster of the first release for each upgrade from it, and continues with this cluster', () => {
+    expect(plan([fault('a'), fault('upgrade', 'first release')], [1, 2])).toEqual([
+      ['upgrade 1', 'a 1'],
+      ['upgrade 2', 'a 2'],
+    ])
+  })
+
+  it('causes ten faults by default', () => {
+    expect(faults.filter(({ isDefault }) => isDefault)).toHaveLength(10)
+  })
+})
