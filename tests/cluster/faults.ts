@@ -111,6 +111,14 @@ const redis: readonly Fault[] = [
     },
   },
   {
+    name: 'redis-all-killed',
+    does: 'all Redis servers are killed, and restarted after 5 s with their data',
+    async cause(cluster) {
+      await cluster.kill('redis-1', 'redis-2', 'redis-3')
+      await delay(HOLD_MS)
+    },
+  },
+  {
     name: 'redis-upgraded',
     does: 'all Redis servers and Sentinels are restarted in turn, the primary last, after a planned failover',
     async cause(cluster) {

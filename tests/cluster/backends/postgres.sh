@@ -26,7 +26,7 @@ follow() {
 
 start() {
   exec docker-entrypoint.sh postgres \
-    -c synchronous_standby_names='ANY 1 (postgres1, postgres2, postgres3)' \
+    -c synchronous_standby_names="$SYNCHRONOUS_STANDBY_NAMES" \
     -c max_connections=200 -c shared_buffers=32MB -c wal_keep_size=256MB \
     -c wal_sender_timeout=5s -c wal_receiver_timeout=5s -c wal_retrieve_retry_interval=1s
 }
