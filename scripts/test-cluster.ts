@@ -11,6 +11,7 @@ import { parseArgs } from 'node:util'
 import { isKept, type Round, roundDocument, roundTable } from '../packages/cli/src/chaos/verdict.ts'
 import { Cluster } from '../tests/cluster/cluster.ts'
 import { faults } from '../tests/cluster/faults.ts'
+import { buildFirstRelease, removeImages } from '../tests/cluster/images.ts'
 import { parseSeeds, planClusters } from '../tests/cluster/plan.ts'
 import { type PlannedRound, runFaults } from '../tests/cluster/run.ts'
 import { expect } from '../tests/compose/check.ts'
@@ -54,7 +55,7 @@ console.log(`seed ${values.seed}`)
 try {
   await step('the image is built', () => cluster.build())
   if (chosen.some(({ startsOn }) => startsOn === 'first release'))
-    await step('the image of the first release is built', () => cluster.buildFirstRelease())
+    await step('the image of the first release is built', () => buildFirstRelease(signal))
   for (const [index, planned] of clusters.entries()) {
     if (index > 0) await cluster.remove()
     await step('the cluster is ready', () => cluster.up(planned[0]?.fault.startsOn))
@@ -67,7 +68,7 @@ try {
 }
 if (rounds.length > 0) console.log(`\n${roundTable(rounds).join('\n')}`)
 await cluster.remove()
-if (!values['keep-images']) await cluster.removeImages()
+if (!values['keep-images']) await removeImages()
 if (!rounds.every(isKept)) process.exitCode = 1
 // Requests of the load generator may still be waiting for a response and would keep this process alive.
 process.exit()
@@ -101,9 +102,12 @@ function readArguments() {
     const names = faults.map(({ name }) => name)
     const unknown = parsed.positionals.find((name) => !names.includes(name))
     expect(unknown === undefined, `There is no fault '${unknown}'; there are: ${names.join(', ')}`)
-    const seeds = parseSeeds(parsed.values.seed)
-    expect(seeds !== null, '--seed must be a whole number, or a range of at most 100 such as 1-5')
-    return { ...parsed, seeds }
+    const parsedSeeds = parseSeeds(parsed.values.seed)
+    expect(
+      parsedSeeds !== null,
+      '--seed must be a whole number, or a range of at most 100 such as 1-5',
+    )
+    return { ...parsed, seeds: parsedSeeds }
   } catch (error) {
     console.error((error as Error).message)
     process.exit(1)

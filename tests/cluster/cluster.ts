@@ -1,9 +1,4 @@
-import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { promisify } from 'node:util'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { freePorts } from '@integration-host/shared/test-support/free-ports'
 import type { Installation } from '../../packages/cli/src/chaos/client.ts'
@@ -30,14 +25,6 @@ const portNames = [
   'SANDBOX_PROVIDER_PORT',
 ] as const
 
-/** The commit of the first release, from which a cluster can be upgraded. */
-const FIRST_RELEASE = 'f646b69e62594d888261e62c64d5d1b2f4bcb10a'
-const FIRST_RELEASE_IMAGE = 'integration-host-cluster:first-release'
-const IMAGES = [
-  'integration-host-cluster',
-  FIRST_RELEASE_IMAGE,
-  'integration-host-cluster-packet-filter',
-]
 const FILES = ['tests/cluster/compose.yaml', 'tests/cluster/first-release.yaml']
 
 export type Release = 'first release' | 'today'
@@ -104,24 +91,6 @@ export class Cluster {
   }
 
   /**
-   * Builds the image of the first release from the history of this repository.
-   *
-   * @throws {Error} if the history is incomplete or the build fails
-   */
-  async buildFirstRelease(): Promise<void> {
-    const folder = await mkdtemp(join(tmpdir(), 'first-release-'))
-    try {
-      const extract = 'git archive "$0" | tar --extract --directory "$1"'
-      await promisify(execFile)('bash', ['-o', 'pipefail', '-c', extract, FIRST_RELEASE, folder], {
-        signal: this.#signal,
-      })
-      await this.docker('build', '--quiet', '--tag', FIRST_RELEASE_IMAGE, folder)
-    } finally {
-      await rm(folder, { recursive: true })
-    }
-  }
-
-  /**
    * Starts the backends, and starts the services when every backend is complete. Otherwise the coordinator would declare
    * queues before all RabbitMQ nodes have joined, and these queues would lack members on the missing nodes.
    */
@@ -141,25 +110,28 @@ export class Cluster {
   }
 
   /**
-   * Removes the containers, networks and volumes. Also works after the signal was aborted.
+   * Removes the containers, networks and volumes. Also works after the signal was aborted: the removal is repeated if a
+   * Ctrl-C ended Docker's command as well, or if the engine was still creating a container.
    *
-   * @throws {Error} with the output of Docker if something could not be removed
+   * @throws {Error} if something could not be removed
    */
   async remove(): Promise<void> {
-    const args = ['--profile', 'ahead', 'down', '--volumes', '--remove-orphans', '--timeout', '1']
-    const removed = await runDocker(
-      [...this.#base, ...args],
-      this.#env,
-      AbortSignal.timeout(120_000),
-    )
-    expect(removed.code === 0, `the cluster was not removed:\n${removed.text}`)
+    const down = ['--profile', 'ahead', 'down', '--volumes', '--remove-orphans', '--timeout', '1']
+    const list = [
+      'ps',
+      '--all',
+      '--quiet',
+      '--filter',
+      `label=com.docker.compose.project=${this.project}`,
+    ]
+    const run = (args: readonly string[]) =>
+      runDocker(args, this.#env, AbortSignal.timeout(120_000))
+    const isRemoved = async (): Promise<boolean> => {
+      const { code } = await run([...this.#base, ...down])
+      return code === 0 && (await run(list)).text === ''
+    }
+    await until('the cluster is removed', isRemoved, 120)
     for (const set of [this.#stopped, this.#paused, this.#filtered]) set.clear()
-  }
-
-  /** Removes the images, except those that another cluster uses. Also works after the signal was aborted. */
-  async removeImages(): Promise<void> {
-    for (const image of IMAGES)
-      await runDocker(['image', 'rm', image], this.#env, AbortSignal.timeout(60_000))
   }
 
   /** Returns the last log lines of every container. Also works after the signal was aborted. */
@@ -296,11 +268,16 @@ export class Cluster {
   }
 
   untilBackendsComplete(): Promise<void> {
-    return until('every backend is complete', () => this.#areBackendsComplete(), 120)
+    return this.until('every backend is complete', () => this.#areBackendsComplete(), 120)
   }
 
   untilServicesReady(): Promise<void> {
-    return until('every service is ready', () => this.#areServicesReady(), 90)
+    return this.until('every service is ready', () => this.#areServicesReady(), 90)
+  }
+
+  /** Polls `check` until it returns true, as `until` does, but not after the signal of this cluster was aborted. */
+  until(what: string, check: () => Promise<boolean>, seconds: number): Promise<void> {
+    return until(what, check, seconds, this.#signal)
   }
 
   async #areBackendsComplete(): Promise<boolean> {

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Random } from '@integration-host/shared/random'
-import { expect, until } from '../compose/check.ts'
+import { expect } from '../compose/check.ts'
 import type { Cluster, Machine } from './cluster.ts'
 
 const FAILOVER_SECONDS = 60
@@ -23,7 +23,7 @@ export async function redisPrimary(cluster: Cluster): Promise<Machine> {
 
 /** Waits until Sentinel has promoted another Redis server. */
 export function otherRedisPrimary(cluster: Cluster, lost: Machine): Promise<void> {
-  return until(
+  return cluster.until(
     'Sentinel has promoted a replica',
     async () => {
       const primary = await cluster.redisPrimary()

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { randomOf } from '@integration-host/shared/random'
 import { createClient } from '../../packages/cli/src/chaos/client.ts'
 import { connectCompanies } from '../../packages/cli/src/chaos/companies.ts'
@@ -64,7 +65,7 @@ export async function runFaults(
       recoveryMs: RECOVERY_MS,
       disturb: async () => {
         try {
-          await fault.cause(cluster, random)
+          await Promise.race([fault.cause(cluster, random), abortOf(signal)])
         } finally {
           await cluster.repair()
         }
@@ -73,6 +74,12 @@ export async function runFaults(
     onRound(checkService(fault, round), planned)
     companies = companies.filter((realm) => !round.lockedOut.includes(realm))
   }
+}
+
+/** Rejects with the reason of `signal` when it is aborted. A fault may wait for seconds without checking the signal. */
+async function abortOf(signal: AbortSignal): Promise<never> {
+  if (!signal.aborted) await once(signal, 'abort')
+  throw signal.reason as Error
 }
 
 /** Returns the round, with an error if calls failed during planned work although they were repeated. */

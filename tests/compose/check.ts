@@ -14,14 +14,17 @@ export function expect(condition: boolean, otherwise: string): asserts condition
  * Polls `check` until it returns true. An error of `check` counts as false.
  *
  * @throws {Error} if `check` has not returned true within `seconds`
+ * @throws the abort reason of `signal` if the signal is aborted.
  */
 export async function until(
   what: string,
   check: () => Promise<boolean>,
   seconds = 60,
+  signal?: AbortSignal,
 ): Promise<void> {
   const deadline = performance.now() + seconds * 1_000
   while (!(await check().catch(() => false))) {
+    signal?.throwIfAborted()
     expect(performance.now() < deadline, `not within ${seconds} s: ${what}`)
     await delay(250)
   }
