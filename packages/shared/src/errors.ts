@@ -76,6 +76,7 @@ export const errorCodes = {
   },
 
   // Errors of the coordinator.
+  process_built_in: { status: 409, title: 'The process is built in', remedy: 'none' },
   process_not_found: { status: 404, title: 'No such process', remedy: 'none' },
   too_many_watchers: { status: 503, title: 'Too many clients read the events', remedy: 'retry' },
   transaction_not_found: { status: 404, title: 'No such transaction', remedy: 'none' },

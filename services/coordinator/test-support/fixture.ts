@@ -5,6 +5,7 @@ import {
   credentialsTopology,
   ladder,
   processTopology,
+  webhooksTopology,
 } from '@integration-host/shared/contracts/topology'
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
 import {
@@ -96,6 +97,7 @@ async function removeTopology(
   const topologies = [
     ladder,
     credentialsTopology,
+    webhooksTopology,
     ...Object.entries(steps).map(([name, names]) => processTopology(name, names)),
   ]
   const queues = topologies.flatMap((topology) => topology.queues)

@@ -5,14 +5,16 @@ import {
   credentialsTopology,
   ladder,
   processTopology,
+  webhooksTopology,
 } from '@integration-host/shared/contracts/topology'
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
 import { queueArguments } from '@integration-host/shared/messaging/rabbitmq/queue-arguments'
 import { z } from 'zod'
 
 export interface WantedQueue {
   /** The name of the queue, including the prefix AMQP_PREFIX. */
   readonly name: string
-  readonly arguments: Readonly<Record<string, string | number>>
+  readonly arguments: Readonly<Record<string, string | number | boolean>>
 }
 
 export interface ProcessOutline {
@@ -27,6 +29,7 @@ export const wantedQueues = (
   [
     ladder,
     credentialsTopology,
+    ...(processes.some(({ Process }) => Process === WEBHOOK_PROCESS) ? [webhooksTopology] : []),
     ...processes.map(({ Process, Steps }) => processTopology(Process, Steps)),
   ]
     .flatMap(({ queues }) => queues)

@@ -13,6 +13,7 @@ import {
   stepRoutingKey,
   STEPS_EXCHANGE,
 } from './step-message.ts'
+import { WEBHOOK_PROCESS } from './webhook.ts'
 
 /** The exchanges and queues that all business processes share. They include one delay queue for each retry delay. */
 export const ladder: Topology = {
@@ -60,6 +61,28 @@ export const credentialsTopology: Topology = {
         exchange: CREDENTIALS_EXCHANGE,
         routingKey: credentialRoutingKey(kind),
       })),
+    },
+  ],
+}
+
+/**
+ * The queue of the credential events that become webhooks. The coordinator declares it only if it has a
+ * `WEBHOOKS_FILE`, because without a consumer the queue would grow for ever.
+ */
+export const WEBHOOKS_QUEUE = 'coordinator.webhooks'
+
+export const webhooksTopology: Topology = {
+  exchanges: [{ name: CREDENTIALS_EXCHANGE, type: 'topic' }],
+  queues: [
+    {
+      name: WEBHOOKS_QUEUE,
+      bindings: (['stored', 'faulted', 'expiring', 'removed'] as const).map((kind) => ({
+        exchange: CREDENTIALS_EXCHANGE,
+        routingKey: credentialRoutingKey(kind),
+      })),
+      deadLetter: { exchange: DEAD_EXCHANGE, routingKey: WEBHOOK_PROCESS },
+      deliveryLimit: DELIVERY_LIMIT,
+      singleActiveConsumer: true,
     },
   ],
 }

@@ -62,6 +62,11 @@ export interface QueueSpec {
   /** The delivery limit: a message that is requeued more often than this number is dead-lettered. */
   readonly deliveryLimit?: number
   /**
+   * Whether only one consumer at a time gets messages, even if several replicas consume the queue. Together with a
+   * prefetch of 1 the messages are processed in their order.
+   */
+  readonly singleActiveConsumer?: boolean
+  /**
    * Whether the queue belongs to this connection and is deleted with it. Each replica of a service declares such a
    * queue for itself, so that every replica receives every message.
    */

@@ -91,6 +91,21 @@ export interface TransactionSource extends AsyncDisposable {
   audit(processes: readonly string[]): Promise<Audit>
 
   /**
+   * Makes each transition store the webhooks that `webhooksOf` returns for it, in the same step as the transition, so
+   * that neither can be lost without the other.
+   */
+  announce(webhooksOf: (run: AnnouncedRun) => readonly NewWebhook[]): void
+  /** Stores webhooks of other events. A webhook that is stored already, or has a run, is ignored. */
+  addWebhooks(webhooks: readonly NewWebhook[]): Promise<void>
+  /**
+   * Queues a run for the oldest webhook of each receiver and realm, unless its run is queued already, and deletes the
+   * webhooks whose runs are over. Queues at most `limit` runs.
+   */
+  startWebhooks(limit: number): Promise<StartedWebhooks>
+  /** Returns, for each receiver, the webhooks that are not delivered yet. */
+  webhookBacklog(): Promise<readonly WebhookBacklog[]>
+
+  /**
    * Calls `onDue` when another program may have inserted rows that are due. The call is only a hint: a call can
    * be missed, and one call may report many rows.
    */
@@ -108,6 +123,45 @@ export interface ReplayRequest {
   readonly fromStep: string | null
   /** If it is not `null`, the replay is rejected with `version_moved` unless this is the latest run. */
   readonly latest: number | null
+}
+
+/** What a webhook may say of a run. */
+export type AnnouncedRun = Pick<
+  Run,
+  | 'Process'
+  | 'TransactionID'
+  | 'ReplayID'
+  | 'Status'
+  | 'StepName'
+  | 'Version'
+  | 'InDoubt'
+  | 'ErrorClass'
+>
+
+/** A webhook, which becomes a run of the process `Webhook` when no earlier one of its receiver and realm is left. */
+export interface NewWebhook {
+  readonly Receiver: string
+  /** The id of its run. */
+  readonly TransactionID: string
+  /** The initial data of its run. The source adds `At`. */
+  readonly InitialData: Readonly<Record<string, unknown>>
+  /** Absent: the realm of the run whose transition the webhook announces. */
+  readonly Realm?: string
+  /** The time of the event, ISO 8601. Absent: the time of the transition. */
+  readonly At?: string
+}
+
+export interface StartedWebhooks {
+  readonly runs: readonly Run[]
+  /** Whether another call may queue more runs at once. */
+  readonly hasMore: boolean
+}
+
+export interface WebhookBacklog {
+  readonly receiver: string
+  readonly waiting: number
+  /** The time since the oldest event that is not delivered. */
+  readonly oldestMs: number
 }
 
 export interface StepRef {

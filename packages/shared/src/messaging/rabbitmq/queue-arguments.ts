@@ -7,11 +7,12 @@ import type { QueueSpec } from '../message-bus.ts'
 export function queueArguments(
   queue: QueueSpec,
   prefix: string,
-): Readonly<Record<string, string | number>> {
+): Readonly<Record<string, string | number | boolean>> {
   return {
     'x-queue-type': 'quorum',
     ...(queue.messageTtlMs !== undefined && { 'x-message-ttl': queue.messageTtlMs }),
     ...(queue.deliveryLimit !== undefined && { 'x-delivery-limit': queue.deliveryLimit }),
+    ...(queue.singleActiveConsumer === true && { 'x-single-active-consumer': true }),
     ...(queue.deadLetter !== undefined && {
       'x-dead-letter-exchange': prefix + queue.deadLetter.exchange,
       ...(queue.deadLetter.routingKey !== undefined && {

@@ -8,6 +8,7 @@
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { lockFolder } from '@integration-host/shared/files/folder-lock'
+import { WEBHOOK_STEP } from '@integration-host/shared/contracts/webhook'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import {
@@ -21,8 +22,10 @@ import { anotherRunStarted, notFound, stillActive } from '../../transaction/erro
 import { isFinished } from '../../transaction/item.ts'
 import { type Run, runKey } from '../../transaction/run.ts'
 import {
+  type AnnouncedRun,
   LEASE_MS,
   type Lease,
+  type NewWebhook,
   type QueueResult,
   SWEEP_MS,
   type TransactionSource,
@@ -32,6 +35,7 @@ import type { StoredRun, Times } from '../../transaction/transitions.ts'
 import { auditRuns } from './audit.ts'
 import { createActionLog } from './action-log.ts'
 import { createRunTable, listRuns } from './run-table.ts'
+import { createWebhookQueue, type StoredWebhook, webhookRunKey } from './webhook-queue.ts'
 import { damaged, type JournalOptions, openJournal, readJournal } from './journal.ts'
 
 interface State {
@@ -39,15 +43,20 @@ interface State {
   readonly paused: readonly string[]
   /** Missing in a snapshot of a version without action log. */
   readonly actions?: readonly Action[]
+  /** Missing in a snapshot of a version without webhooks. */
+  readonly webhooks?: readonly StoredWebhook[]
 }
 
 /**
- * One durable change: the new state of a run, or the new set of paused processes, with its entry in the action log. A
- * rejected action leaves the set of paused processes as it is.
+ * One durable change: the new state of a run with the webhooks of its transition, the new set of paused processes,
+ * webhooks of other events, or the id of a webhook whose run is over; with its entry in the action log. A rejected
+ * action leaves the set of paused processes as it is.
  */
 type Entry = { readonly action?: Action } & (
-  | { readonly run: StoredRun }
+  | { readonly run: StoredRun; readonly webhooks?: readonly StoredWebhook[] }
   | { readonly paused: readonly string[] }
+  | { readonly webhooks: readonly StoredWebhook[] }
+  | { readonly delivered: string }
 )
 
 export interface MemorySourceOptions {
@@ -81,6 +90,8 @@ export async function createMemoryTransactionSource(
 
   const table = createRunTable()
   const log = createActionLog()
+  const webhooks = createWebhookQueue(table)
+  let webhooksOf: (run: AnnouncedRun) => readonly NewWebhook[] = () => []
   let paused: ReadonlySet<string> = new Set()
   /** For each change that is not flushed yet, oldest first, the function that undoes it. */
   let undo: (() => void)[] = []
@@ -89,7 +100,9 @@ export async function createMemoryTransactionSource(
 
   const apply = (entry: Entry): void => {
     if ('run' in entry) table.put(entry.run)
-    else paused = new Set(entry.paused)
+    if ('paused' in entry) paused = new Set(entry.paused)
+    if ('webhooks' in entry) webhooks.add(entry.webhooks ?? [])
+    if ('delivered' in entry) webhooks.remove(entry.delivered)
     if (entry.action !== undefined) log.add(entry.action)
   }
 
@@ -102,6 +115,7 @@ export async function createMemoryTransactionSource(
       for (const run of (loaded.state as State).runs) table.put(run)
       paused = new Set(state.data.paused)
       for (const action of (loaded.state as State).actions ?? []) log.add(action)
+      webhooks.add((loaded.state as State).webhooks ?? [])
     }
     for (const entry of loaded.entries) apply(entry as Entry)
     for (const stored of table.active()) table.put(transitions.afterRestart(stored))
@@ -110,7 +124,12 @@ export async function createMemoryTransactionSource(
         snapshotPath: path,
         journalPath,
         openFile: options.openFile,
-        state: (): State => ({ runs: table.all(), paused: [...paused], actions: log.all() }),
+        state: (): State => ({
+          runs: table.all(),
+          paused: [...paused],
+          actions: log.all(),
+          webhooks: webhooks.all(),
+        }),
         onFailure: () => {
           for (const undoOne of undo.toReversed()) undoOne()
           undo = []
@@ -129,12 +148,16 @@ export async function createMemoryTransactionSource(
     const undos = entries.map((entry) => {
       const before = 'run' in entry ? table.get(entry.run.header) : undefined
       const pausedBefore = paused
+      const added = 'webhooks' in entry ? (entry.webhooks ?? []) : []
+      const removed = 'delivered' in entry ? webhooks.get(entry.delivered) : undefined
       apply(entry)
       return () => {
         if (entry.action !== undefined) log.remove(entry.action)
-        if (!('run' in entry)) paused = pausedBefore
-        else if (before === undefined) table.remove(entry.run)
-        else table.put(before)
+        if ('paused' in entry) paused = pausedBefore
+        if ('run' in entry && before === undefined) table.remove(entry.run)
+        if (before !== undefined) table.put(before)
+        for (const { TransactionID } of added) webhooks.remove(TransactionID)
+        if (removed !== undefined) webhooks.restore(removed)
       }
     })
     undo.push(...undos)
@@ -166,16 +189,32 @@ export async function createMemoryTransactionSource(
     return stored
   }
   async function commitRun(run: StoredRun, action?: Action): Promise<Run> {
-    await commit({ run, ...(action !== undefined && { action }) })
+    await commit({ ...withWebhooks(run), ...(action !== undefined && { action }) })
     return run.header
   }
   /** Commits a run that an action has changed, together with the entry of the action. */
   const commitAction = (kind: ActionKind, run: StoredRun, act: Act): Promise<Run> =>
     commitRun(run, log.next(entryOf(kind, act, run.header, { now: now() })))
   async function commitRuns(changed: readonly StoredRun[]): Promise<Run[]> {
-    await commit(...changed.map((run) => ({ run })))
+    await commit(...changed.map(withWebhooks))
     return changed.map(({ header }) => header)
   }
+  const withWebhooks = (run: StoredRun): Entry => {
+    const added = newWebhooks(webhooksOf(run.header), run.header)
+    return added.length === 0 ? { run } : { run, webhooks: added }
+  }
+  /** Returns the webhooks that are not known yet; they belong to the realm and the time of `event` by default. */
+  const newWebhooks = (
+    list: readonly NewWebhook[],
+    event: Pick<Run, 'Realm' | 'UpdatedAt'> | null = null,
+  ): StoredWebhook[] =>
+    list
+      .filter((webhook) => webhooks.isNew(webhook))
+      .map((webhook) => ({
+        Realm: event?.Realm ?? '',
+        At: event?.UpdatedAt ?? new Date(now()).toISOString(),
+        ...webhook,
+      }))
 
   return {
     async queue(process, transactions, by) {
@@ -356,6 +395,30 @@ export async function createMemoryTransactionSource(
     actions: async (filter) => log.list(filter),
 
     audit: async (processes) => auditRuns(table.all(), processes, paused, now()),
+
+    announce(announced) {
+      webhooksOf = announced
+    },
+    async addWebhooks(list) {
+      const added = newWebhooks(list)
+      if (added.length > 0) await commit({ webhooks: added })
+    },
+    async startWebhooks(limit) {
+      const { over, next } = webhooks.oldest()
+      const started = next.slice(0, limit).map(({ TransactionID, InitialData, Realm, At }) => {
+        const data = {
+          InitialData: { ...InitialData, At } as Run['InitialData'],
+          Realm: Realm || null,
+        }
+        return transitions.queued(webhookRunKey(TransactionID), WEBHOOK_STEP, data, times())
+      })
+      await commit(
+        ...over.map(({ TransactionID }) => ({ delivered: TransactionID })),
+        ...started.map((run) => ({ run })),
+      )
+      return { runs: started.map(({ header }) => header), hasMore: next.length > limit }
+    },
+    webhookBacklog: async () => webhooks.backlog(now()),
 
     // No other program can insert runs into memory, so there are no insertions to report.
     watch() {},

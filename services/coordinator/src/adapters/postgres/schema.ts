@@ -159,6 +159,24 @@ export const orderAttempt = pgTable(
   ],
 )
 
+/**
+ * Webhooks that are not delivered yet, in the order of their events. Only the oldest of each receiver and realm has a
+ * run. The row is deleted when its run is over.
+ */
+export const orderWebhook = pgTable(
+  'Order_Webhook',
+  {
+    TransactionID: key('TransactionID').primaryKey(),
+    ID: bigint('ID', { mode: 'bigint' }).generatedAlwaysAsIdentity(),
+    Receiver: key('Receiver').notNull(),
+    /** Empty for an event that belongs to no realm. */
+    Realm: key('Realm').notNull().default(''),
+    InitialData: jsonb('InitialData').notNull(),
+    At: time('At').notNull().defaultNow(),
+  },
+  (table) => [index('Order_Webhook_order').on(table.Receiver, table.Realm, table.ID)],
+)
+
 export const orderProcess = pgTable('Order_Process', {
   Process: key('Process').primaryKey(),
   Paused: boolean('Paused').notNull().default(false),

@@ -8,12 +8,16 @@
  * version succeeds.
  */
 import { batched } from '@integration-host/shared/batching/batched'
+import type postgres from 'postgres'
 import type { Transition } from '../../process/progress.ts'
+import type { Run } from '../../transaction/run.ts'
 import {
+  type AnnouncedRun,
   type ClaimRequest,
   type ClaimResult,
   LEASE_MS,
   type Lease,
+  type NewWebhook,
   type QueueResult,
   type RunState,
   SWEEP_MS,
@@ -37,6 +41,7 @@ import { resumeRun } from './statements/resume-run.ts'
 import { runsAtUnknownStep } from './statements/runs-at-unknown-step.ts'
 import { takeDueRuns } from './statements/take-due-runs.ts'
 import { wakeRuns } from './statements/wake-runs.ts'
+import { addWebhooks, startWebhooks, webhookBacklog } from './statements/webhooks.ts'
 
 export interface PostgresSourceOptions {
   /** Milliseconds after which a run that no worker has claimed is due for the sweeper. */
@@ -57,12 +62,35 @@ export function createPostgresTransactionSource(
 ): TransactionSource {
   const { run } = connection
   const times = { sweepMs, leaseMs }
+  let webhooksOf: (run: AnnouncedRun) => readonly NewWebhook[] = () => []
   const claim = batched<ClaimRequest, ClaimResult>((requests) =>
-    run((sql) => claimRuns(sql, requests, times)),
+    run(async (sql) => {
+      const results = await claimRuns(sql, requests, times)
+      // A claim that takes over from a lost worker leaves its step in doubt. If this worker is lost before it has
+      // stored the webhook, the next claim stores it.
+      await addWebhooks(sql, webhooksWithRealm(inDoubtOf(results)))
+      return results
+    }),
   )
   const record = batched<{ lease: Lease; transition: Transition }, RunState | null>((outcomes) =>
-    run((sql) => recordOutcomes(sql, outcomes, times)),
+    run((sql) => recordOutcomes(sql, outcomes, { ...times, webhooksOf })),
   )
+  /** Makes a change, and stores the webhooks of the runs that it changed, in one database transaction. */
+  const announcing = <Result extends readonly Run[] | Run | null>(
+    change: (tx: postgres.TransactionSql) => Promise<Result>,
+  ): Promise<Result> =>
+    run((sql) =>
+      sql.begin(async (tx) => {
+        const changed = await change(tx)
+        const runs = [changed ?? []].flat() as readonly Run[]
+        await addWebhooks(tx, webhooksWithRealm(runs))
+        return changed
+      }),
+    ) as Promise<Result>
+  const webhooksWithRealm = (runs: readonly Run[]): readonly NewWebhook[] =>
+    runs.flatMap((changed) =>
+      webhooksOf(changed).map((webhook) => ({ ...webhook, Realm: changed.Realm ?? '' })),
+    )
   return {
     async queue(process, transactions, by) {
       const results: QueueResult[] = []
@@ -76,10 +104,10 @@ export function createPostgresTransactionSource(
     record: (lease, transition) => record({ lease, transition }),
     renew: (leases) => run((sql) => renewLeases(sql, leases, times)),
     due: (steps, limit) => run((sql) => takeDueRuns(sql, steps, limit, times)),
-    recoverExpiredLeases: (limit) => run((sql) => recoverExpiredLeases(sql, limit, times)),
+    recoverExpiredLeases: (limit) => announcing((tx) => recoverExpiredLeases(tx, limit, times)),
     runsAtUnknownStep: (processes, limit) => run((sql) => runsAtUnknownStep(sql, processes, limit)),
     failRun: (key, version, errorClass, error) =>
-      run((sql) => failRun(sql, key, version, errorClass, error)),
+      announcing((tx) => failRun(tx, key, version, errorClass, error)),
     get: (process, transactionId, replayId) =>
       run((sql) => getRun(sql, process, transactionId, replayId)),
     list: (process, filter) => run((sql) => listRuns(sql, process, filter)),
@@ -88,14 +116,25 @@ export function createPostgresTransactionSource(
     resume: (process, transactionId, replayId, act) =>
       run((sql) => sql.begin((tx) => resumeRun(tx, process, transactionId, replayId, act, times))),
     cancel: (process, transactionId, replayId, act) =>
-      run((sql) => sql.begin((tx) => cancelRun(tx, process, transactionId, replayId, act))),
+      announcing((tx) => cancelRun(tx, process, transactionId, replayId, act)),
     wake: (credential, limit) => run((sql) => wakeRuns(sql, credential, limit, times)),
     paused: () => run(pausedProcesses),
     setPaused: (process, isPaused, act) => run((sql) => setPaused(sql, process, isPaused, act)),
     recordRejected: (action) => run((sql) => recordRejected(sql, action)),
     actions: (filter) => run((sql) => listActions(sql, filter)),
     audit: (processes) => run((sql) => sql.begin((tx) => auditTables(tx, processes))),
+    announce(announced) {
+      webhooksOf = announced
+    },
+    addWebhooks: (webhooks) => run((sql) => addWebhooks(sql, webhooks)),
+    startWebhooks: (limit) => run((sql) => startWebhooks(sql, limit, times)),
+    webhookBacklog: () => run(webhookBacklog),
     watch: (onDue) => connection.listen(DUE_CHANNEL, onDue),
     [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
   }
 }
+
+const inDoubtOf = (results: readonly ClaimResult[]): readonly Run[] =>
+  results.flatMap((result) =>
+    result.kind === 'claimed' && result.claim.run.InDoubt ? [result.claim.run] : [],
+  )

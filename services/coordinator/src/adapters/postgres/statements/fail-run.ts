@@ -5,7 +5,7 @@ import { runOf, type RunRow } from '../rows.ts'
 
 /** Marks an active run without a lease as failed. Returns `null` if the run has changed since `version`. */
 export async function failRun(
-  sql: postgres.Sql,
+  sql: postgres.TransactionSql,
   key: RunKey,
   version: number,
   errorClass: string,

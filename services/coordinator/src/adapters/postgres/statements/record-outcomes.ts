@@ -2,9 +2,15 @@ import type postgres from 'postgres'
 import type { Transition } from '../../../process/progress.ts'
 import { idempotencyKey } from '../../../transaction/item.ts'
 import { isOver } from '../../../transaction/status.ts'
-import type { Lease, RunState } from '../../../transaction/transaction-source.ts'
+import type {
+  AnnouncedRun,
+  Lease,
+  NewWebhook,
+  RunState,
+} from '../../../transaction/transaction-source.ts'
 import { areFew, isRunOf } from '../predicates.ts'
 import { type RecordedRow, stateOf } from '../rows.ts'
+import { hasNoRun, webhookRows } from './webhooks.ts'
 
 /**
  * `NextSweepAt` is indexed, so rewriting it for each outcome would write the index each time. The sweeper is
@@ -20,7 +26,15 @@ const MIN_REMAINING_SWEEP = 2 / 3
 export async function recordOutcomes(
   sql: postgres.Sql,
   outcomes: readonly { readonly lease: Lease; readonly transition: Transition }[],
-  { leaseMs, sweepMs }: { readonly leaseMs: number; readonly sweepMs: number },
+  {
+    leaseMs,
+    sweepMs,
+    webhooksOf,
+  }: {
+    readonly leaseMs: number
+    readonly sweepMs: number
+    readonly webhooksOf: (run: AnnouncedRun) => readonly NewWebhook[]
+  },
 ): Promise<(RunState | null)[]> {
   // Most members of an outcome are usually null. They are left out of the JSON, because json_to_recordset reads a
   // missing member as null.
@@ -53,6 +67,9 @@ export async function recordOutcomes(
     responseStatus: transition.item?.response?.status,
     responseBody: transition.item?.response?.body,
   }))
+  const webhooks = outcomes.flatMap(({ lease, transition }, n) =>
+    webhooksOf(announced(lease, transition)).map((webhook) => ({ ...webhook, n })),
+  )
   const rows = await sql<RecordedRow[]>`
     with done as (
       select * from json_to_recordset(${JSON.stringify(done)}::text::json) as d(
@@ -82,7 +99,7 @@ export async function recordOutcomes(
       where ${isRunOf(sql, 'd')} and h."Version" = d.version and h."LeaseOwner" = d.owner
       returning d.n, d.step, d.key, d."itemStatus", d."responseStatus", d."responseBody", d.data,
         d."itemError", d.ran, d."startedAt", h."Process", h."TransactionID", h."ReplayID",
-        h."ErrorClass", h."NextAttemptAt", h."UpdatedAt"
+        h."ErrorClass", h."NextAttemptAt", h."UpdatedAt", h."Realm"
     ), items as (
       insert into "Order_Item" as i ("Process", "TransactionID", "ReplayID", "StepName", "Status",
         "Attempt", "IdempotencyKey", "ResponseStatus", "ResponseBody", "Data", "Error",
@@ -102,7 +119,7 @@ export async function recordOutcomes(
       select "Process", "TransactionID", "ReplayID", step, ran,
         coalesce("ErrorClass", 'completed'), "responseStatus", "itemError", "startedAt", now()
       from moved where "itemStatus" is not null
-    )
+    )${webhooks.length === 0 ? sql`` : insertWebhooks(sql, webhooks)}
     select n, "NextAttemptAt", "UpdatedAt" from moved`
   const byNumber = new Map(rows.map((row) => [row.n, row]))
   return outcomes.map(({ lease, transition }, n) => {
@@ -110,3 +127,33 @@ export async function recordOutcomes(
     return row === undefined ? null : stateOf(lease, transition, row)
   })
 }
+
+/** Returns the part of the statement that stores the webhooks of the recorded outcomes. */
+const insertWebhooks = (
+  sql: postgres.Sql,
+  webhooks: readonly (NewWebhook & { n: number })[],
+) => sql`
+    , webhooks as (
+      insert into "Order_Webhook" ("Receiver", "Realm", "TransactionID", "InitialData")
+      select w."Receiver", coalesce(m."Realm", ''), w."TransactionID", w."InitialData"
+      from json_to_recordset(${webhookRows(webhooks)}::text::json) as w(n int, k int,
+        "Receiver" text, "TransactionID" text collate "C", "InitialData" jsonb)
+      join moved m on m.n = w.n
+      where ${hasNoRun(sql)}
+      order by k
+      on conflict do nothing
+    )`
+
+const announced = (
+  { Process, TransactionID, ReplayID, version }: Lease,
+  { status, stepName, isInDoubt, errorClass }: Transition,
+): AnnouncedRun => ({
+  Process,
+  TransactionID,
+  ReplayID,
+  Status: status,
+  StepName: stepName,
+  Version: version + 1,
+  InDoubt: isInDoubt,
+  ErrorClass: errorClass,
+})

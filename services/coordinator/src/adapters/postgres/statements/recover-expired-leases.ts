@@ -8,7 +8,7 @@ import { runOf, type RunRow } from '../rows.ts'
  * `in_doubt`.
  */
 export async function recoverExpiredLeases(
-  sql: postgres.Sql,
+  sql: postgres.TransactionSql,
   limit: number,
   { sweepMs }: { readonly sweepMs: number },
 ): Promise<Run[]> {

@@ -1,0 +1,74 @@
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
+import { isOver } from '../../transaction/status.ts'
+import type { NewWebhook, WebhookBacklog } from '../../transaction/transaction-source.ts'
+import type { RunTable } from './run-table.ts'
+
+export type StoredWebhook = Required<NewWebhook>
+
+/** The webhooks of the memory source that are not delivered yet, in the order of their events. */
+export interface WebhookQueue {
+  all(): readonly StoredWebhook[]
+  /** Whether the webhook is neither in the queue nor has a run. */
+  isNew(webhook: NewWebhook): boolean
+  add(webhooks: readonly StoredWebhook[]): void
+  remove(transactionId: string): void
+  /** Undoes `remove`. Only the oldest webhook of a receiver and realm is ever removed, so its place is the front. */
+  restore(webhook: StoredWebhook): void
+  get(transactionId: string): StoredWebhook | undefined
+  /** Returns the webhooks whose runs are over, and the oldest ones of each receiver and realm without a run. */
+  oldest(): { readonly over: readonly StoredWebhook[]; readonly next: readonly StoredWebhook[] }
+  /** @param now epoch ms */
+  backlog(now: number): readonly WebhookBacklog[]
+}
+
+export const webhookRunKey = (TransactionID: string) => ({
+  Process: WEBHOOK_PROCESS,
+  TransactionID,
+  ReplayID: 0,
+})
+
+export function createWebhookQueue(table: Pick<RunTable, 'get'>): WebhookQueue {
+  let webhooks = new Map<string, StoredWebhook>()
+  const runOf = (id: string) => table.get(webhookRunKey(id))
+  return {
+    all: () => [...webhooks.values()],
+    isNew: ({ TransactionID: id }) => !webhooks.has(id) && runOf(id) === undefined,
+    add(added) {
+      for (const webhook of added) webhooks.set(webhook.TransactionID, webhook)
+    },
+    remove: (id) => void webhooks.delete(id),
+    restore(webhook) {
+      webhooks = new Map([[webhook.TransactionID, webhook], ...webhooks])
+    },
+    get: (id) => webhooks.get(id),
+    oldest() {
+      const over: StoredWebhook[] = []
+      const next: StoredWebhook[] = []
+      const seen = new Set<string>()
+      for (const webhook of webhooks.values()) {
+        const key = JSON.stringify([webhook.Receiver, webhook.Realm])
+        if (seen.has(key)) continue
+        const run = runOf(webhook.TransactionID)
+        if (run !== undefined && isOver(run.header.Status)) {
+          over.push(webhook)
+          continue
+        }
+        seen.add(key)
+        if (run === undefined) next.push(webhook)
+      }
+      return { over, next }
+    },
+    backlog(now) {
+      const receivers = new Map<string, WebhookBacklog>()
+      for (const { Receiver: receiver, At } of webhooks.values()) {
+        const { waiting = 0, oldestMs = 0 } = receivers.get(receiver) ?? {}
+        receivers.set(receiver, {
+          receiver,
+          waiting: waiting + 1,
+          oldestMs: Math.max(oldestMs, now - Date.parse(At)),
+        })
+      }
+      return [...receivers.values()]
+    },
+  }
+}

@@ -1,0 +1,84 @@
+import { WEBHOOK_PROCESS, WEBHOOK_STEP } from '@integration-host/shared/contracts/webhook'
+import type postgres from 'postgres'
+import type {
+  NewWebhook,
+  StartedWebhooks,
+  WebhookBacklog,
+} from '../../../transaction/transaction-source.ts'
+import { runOf, type RunRow } from '../rows.ts'
+
+type Sql = postgres.Sql | postgres.TransactionSql
+
+/** Returns the columns of the JSON rows from which webhooks are inserted. `k` keeps their order. */
+export const webhookRows = (webhooks: readonly NewWebhook[]): string =>
+  JSON.stringify(webhooks.map((webhook, k) => ({ ...webhook, k })))
+
+/** True if a webhook of the rows `w` has no run yet: a copy of an event may arrive after its webhook was delivered. */
+export const hasNoRun = (sql: Sql) => sql`not exists (
+  select from "Order_Header" r where r."Process" = ${WEBHOOK_PROCESS}
+    and r."TransactionID" = w."TransactionID" and r."ReplayID" = 0)`
+
+/** Stores webhooks in the order of the list. */
+export async function addWebhooks(sql: Sql, webhooks: readonly NewWebhook[]): Promise<void> {
+  if (webhooks.length === 0) return
+  await sql`
+    insert into "Order_Webhook" ("Receiver", "Realm", "TransactionID", "InitialData", "At")
+    select w."Receiver", coalesce(w."Realm", ''), w."TransactionID", w."InitialData", coalesce(w."At", now())
+    from json_to_recordset(${webhookRows(webhooks)}::text::json) as w(k int, "Receiver" text, "Realm" text,
+      "TransactionID" text collate "C", "InitialData" jsonb, "At" timestamptz)
+    where ${hasNoRun(sql)}
+    order by k
+    on conflict do nothing`
+}
+
+/**
+ * The oldest webhook of each receiver and realm. Each is found with one lookup in the index, so the number of webhooks
+ * that wait behind it does not matter.
+ */
+const oldest = (sql: Sql) => sql`
+  (select "Receiver", "Realm", "ID", "TransactionID" from "Order_Webhook"
+    order by "Receiver", "Realm", "ID" limit 1)
+  union all
+  select later.* from oldest o cross join lateral (
+    select "Receiver", "Realm", "ID", "TransactionID" from "Order_Webhook" n
+    where (n."Receiver", n."Realm") > (o."Receiver", o."Realm")
+    order by "Receiver", "Realm", "ID" limit 1) later`
+
+/** Deletes the oldest webhooks whose runs are over, and queues a run for those that have none. */
+export async function startWebhooks(
+  sql: postgres.Sql,
+  limit: number,
+  { sweepMs }: { readonly sweepMs: number },
+): Promise<StartedWebhooks> {
+  const { count } = await sql`
+    with recursive oldest as (${oldest(sql)}), done as (
+      select w."TransactionID" from "Order_Webhook" w join oldest o using ("TransactionID")
+      join "Order_Header" h on h."Process" = ${WEBHOOK_PROCESS}
+        and h."TransactionID" = o."TransactionID" and h."ReplayID" = 0
+      where h."CompletedAt" is not null
+      for update of w skip locked -- another replica deletes these
+    )
+    delete from "Order_Webhook" w using done where w."TransactionID" = done."TransactionID"`
+  const rows = await sql<RunRow[]>`
+    with recursive oldest as (${oldest(sql)})
+    insert into "Order_Header"
+      ("Process", "TransactionID", "StepName", "InitialData", "Realm", "NextSweepAt")
+    select ${WEBHOOK_PROCESS}, w."TransactionID", ${WEBHOOK_STEP},
+      w."InitialData" || jsonb_build_object('At', w."At"), nullif(w."Realm", ''),
+      now() + ${sweepMs} * interval '1 ms'
+    from "Order_Webhook" w join oldest o using ("TransactionID")
+    where ${hasNoRun(sql)}
+    order by w."TransactionID" -- two replicas must insert in the same order
+    limit ${limit}
+    on conflict do nothing
+    returning *`
+  return { runs: rows.map(runOf), hasMore: count > 0 || rows.length === limit }
+}
+
+/** Returns how many webhooks each receiver has not got yet, and the age of the oldest event. */
+export async function webhookBacklog(sql: postgres.Sql): Promise<readonly WebhookBacklog[]> {
+  return sql<WebhookBacklog[]>`
+    select "Receiver" as receiver, count(*)::int as waiting,
+      (extract(epoch from now() - min("At")) * 1000)::float8 as "oldestMs"
+    from "Order_Webhook" group by "Receiver"`
+}

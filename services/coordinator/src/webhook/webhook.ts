@@ -1,0 +1,119 @@
+/** Derives the webhooks of an event: one for each receiver that subscribes to the event. */
+import { createHash } from 'node:crypto'
+import {
+  type CredentialEvent,
+  type CredentialEventKind,
+  credentialMessageId,
+} from '@integration-host/shared/contracts/credential-event'
+import { realmOf } from '@integration-host/shared/contracts/realm'
+import {
+  WEBHOOK_PROCESS,
+  webhookTypes,
+  type WebhookType,
+} from '@integration-host/shared/contracts/webhook'
+import { z } from 'zod'
+import type { AnnouncedRun, NewWebhook } from '../transaction/transaction-source.ts'
+import type { Receiver } from './receivers.ts'
+
+/** The initial data of a run of the process `Webhook`, except the time of the event, which the store adds. */
+export const Notice = z.object({
+  Receiver: z.string(),
+  MessageID: z.string(),
+  Type: z.enum(webhookTypes),
+  /** When the event happened. */
+  At: z.iso.datetime({ offset: true }),
+  Data: z.record(z.string(), z.json()),
+})
+export type Notice = z.output<typeof Notice>
+
+type Receivers = readonly Pick<Receiver, 'id' | 'events'>[]
+
+interface Event {
+  readonly type: WebhookType
+  readonly messageId: string
+  readonly data: Notice['Data']
+}
+
+/**
+ * Returns the webhooks of a transition. The store adds the realm of the run and the time of the transition.
+ *
+ * A step is reported as in doubt once, however many of its attempts leave it in doubt: the message id names the step
+ * instead of the version of the run.
+ */
+export function webhooksOfTransition(receivers: Receivers, run: AnnouncedRun): NewWebhook[] {
+  if (receivers.length === 0 || run.Process === WEBHOOK_PROCESS) return []
+  const { Process, TransactionID, ReplayID, StepName, Version, Status, ErrorClass, InDoubt } = run
+  const key = [Process, TransactionID, ReplayID]
+  const data = { Process, TransactionID, ReplayID, Status, StepName, Version, ErrorClass, InDoubt }
+  const events: Event[] = []
+  if (InDoubt)
+    events.push({
+      type: 'transaction.in_doubt',
+      messageId: messageIdOf([...key, StepName, 'in_doubt']),
+      data,
+    })
+  if (Status === 'Completed' || Status === 'Failed')
+    events.push({
+      type: Status === 'Completed' ? 'transaction.completed' : 'transaction.failed',
+      messageId: messageIdOf([...key, Version]),
+      data,
+    })
+  return events.flatMap((event) => webhooksOf(receivers, event))
+}
+
+/** Returns the webhooks of a credential event; none for an event of a kind that no receiver can subscribe to. */
+export function webhooksOfCredential(
+  receivers: Receivers,
+  kind: CredentialEventKind,
+  event: CredentialEvent,
+): NewWebhook[] {
+  const type = webhookTypes.find((known) => known === `credential.${kind}`)
+  if (type === undefined) return []
+  const { Name, Environment, Expiry, Version, At, HardExpiry, Fault, revoked } = event
+  const messageId = messageIdOf([credentialMessageId(event, kind)])
+  const data = {
+    Name,
+    Environment,
+    Expiry,
+    Version,
+    ...(HardExpiry !== undefined && { HardExpiry }),
+    // The message of a fault contains text of the provider, so only its class travels.
+    ...(Fault !== undefined && {
+      Fault: {
+        Code: Fault.Code,
+        At: Fault.At,
+        ...(Fault.Final !== undefined && { Final: Fault.Final }),
+      },
+    }),
+    ...(revoked !== undefined && { revoked }),
+  }
+  return webhooksOf(receivers, { type, messageId, data }).map((webhook) => ({
+    ...webhook,
+    Realm: realmOf(Name),
+    At,
+  }))
+}
+
+const webhooksOf = (receivers: Receivers, { type, messageId, data }: Event): NewWebhook[] =>
+  receivers
+    .filter(({ events }) => events.has(type))
+    .map(({ id }) => ({
+      Receiver: id,
+      // The same for every copy of a message, so that a duplicate queues nothing twice.
+      TransactionID: `${type}-${digest(`${id}\n${messageId}`).slice(0, 32)}`,
+      InitialData: { Receiver: id, MessageID: messageId, Type: type, Data: data },
+    }))
+
+/**
+ * Returns the `webhook-id`: the message id of the event in at most 255 printable characters. It contains no full stop,
+ * because the signature separates its parts by full stops.
+ */
+function messageIdOf(parts: readonly (string | number)[]): string {
+  const id =
+    parts.length === 1
+      ? String(parts[0])
+      : parts.map((part) => encodeURIComponent(part).replaceAll('.', '%2E')).join('/')
+  return id.length <= 255 ? id : digest(id)
+}
+
+const digest = (text: string): string => createHash('sha256').update(text).digest('hex')
