@@ -1,6 +1,7 @@
 import { keyFile } from '@integration-host/shared/access/key-file'
 import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
+  ConfigError,
   type Environment,
   httpUrl,
   integer,
@@ -13,6 +14,7 @@ import { postgresUrl } from '@integration-host/shared/postgres/address'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { z } from 'zod'
+import { allowedHosts, webhookFaults, webhooksFile } from './adapters/files/webhooks-file.ts'
 
 /** A check that the internet is reachable: an HTTP URL that must respond, or a TCP port that must accept a connection. */
 export type Probe =
@@ -45,6 +47,8 @@ const Embedded = z.object({
   ...listenSettings(7219),
   SERVICE_API_KEY: serviceKeys(),
   SERVICE_KEYS_FILE: keyFile().optional(),
+  WEBHOOKS_FILE: webhooksFile().optional(),
+  WEBHOOKS_ALLOWED_HOSTS: allowedHosts().optional(),
   LOCAL_PULL_SECONDS: seconds(0.05, 3_600).default(15),
   REMOTE_PULL_SECONDS: seconds(0.05, 86_400).default(60),
   INTERNET_PROBES: probes().optional(),
@@ -82,10 +86,22 @@ export type Config = z.output<typeof OnPostgres> | z.output<typeof OnMemory>
 
 /** The settings of a coordinator of its own; `DATABASE_URL` is required unless `TRANSACTION_SOURCE` is `memory`. */
 export const readConfig = (env: Environment): Config =>
-  env['TRANSACTION_SOURCE'] === 'memory' ? parseConfig(OnMemory, env) : parseConfig(OnPostgres, env)
+  withValidWebhooks(
+    env['TRANSACTION_SOURCE'] === 'memory'
+      ? parseConfig(OnMemory, env)
+      : parseConfig(OnPostgres, env),
+  )
 
 /** The settings of the embedded host: those of a coordinator process without the settings of the backends. */
-export const readEmbeddedConfig = (env: Environment): EmbeddedConfig => parseConfig(Embedded, env)
+export const readEmbeddedConfig = (env: Environment): EmbeddedConfig =>
+  withValidWebhooks(parseConfig(Embedded, env))
+
+/** @throws {ConfigError} if the webhooks file is not valid. Which hosts it may name depends on another setting. */
+function withValidWebhooks<Settings extends EmbeddedConfig>(config: Settings): Settings {
+  const faults = webhookFaults(config)
+  if (faults.length > 0) throw new ConfigError(faults)
+  return config
+}
 
 /**
  * Returns the configured probes. By default, there is one probe, of the host of the discovery document. Without a

@@ -2,7 +2,7 @@ import { headerStatuses } from '@integration-host/shared/contracts/transaction'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { ProcessDefinition } from './process/definition.ts'
 import type { CutReason } from './routes/event-streams.ts'
-import type { Audit } from './transaction/transaction-source.ts'
+import type { Audit, WebhookBacklog } from './transaction/transaction-source.ts'
 import type { StepQueue } from './worker/step-queue.ts'
 
 export interface CoordinatorMetrics {
@@ -14,6 +14,7 @@ export interface CoordinatorMetrics {
   readonly countCutStream: (reason: CutReason) => void
   /** Registers a function that each scrape calls for the number of open event streams. */
   readonly watchStreams: (count: () => number) => void
+  readonly setWebhookBacklog: (backlog: readonly WebhookBacklog[]) => void
   readonly setAudit: (audit: Audit) => Promise<void>
 }
 
@@ -64,6 +65,16 @@ export function createCoordinatorMetrics(
     'Streams of /events that were cut off because the client did not read, by limit',
     ['reason'],
   )
+  const webhooksWaiting = metrics.gauge(
+    'coordinator_webhooks_waiting',
+    'Webhooks that a receiver has not got yet',
+    ['receiver'],
+  )
+  const oldestWebhook = metrics.gauge(
+    'coordinator_webhook_oldest_seconds',
+    'Time since the oldest event that a receiver has not got yet',
+    ['receiver'],
+  )
   const online = metrics.gauge('coordinator_online', '1 while a probe reaches the internet')
 
   return {
@@ -76,6 +87,15 @@ export function createCoordinatorMetrics(
     setOnline: (isOnline) => online.set(isOnline ? 1 : 0),
     countCutStream: (reason) => cutStreams.inc({ reason }),
     watchStreams: (count) => metrics.beforeEach(() => watchers.set(count())),
+    setWebhookBacklog(backlog) {
+      // A receiver that has got everything is no longer in the list.
+      webhooksWaiting.reset()
+      oldestWebhook.reset()
+      for (const { receiver, waiting, oldestMs } of backlog) {
+        webhooksWaiting.set({ receiver }, waiting)
+        oldestWebhook.set({ receiver }, oldestMs / 1_000)
+      }
+    },
     async setAudit(audit) {
       for (const [kind, count] of Object.entries(audit.violations)) violations.set({ kind }, count)
       for (const status of headerStatuses)

@@ -8,7 +8,9 @@ import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
 import { createThreadedFiles } from './adapters/files/threaded-files.ts'
 import { loadProcesses } from './adapters/folder/processes.ts'
+import { openReceivers } from './adapters/files/webhooks-file.ts'
 import { createHttpCaller } from './adapters/http/http-call.ts'
+import type { WebhookPostOptions } from './adapters/http/webhook-post.ts'
 import { createProbe } from './adapters/http/probe.ts'
 import { onCredentialUsable } from './adapters/message-bus/credential-events.ts'
 import { createStepQueue } from './adapters/message-bus/step-queue.ts'
@@ -25,6 +27,10 @@ import { createStepsInFlight } from './worker/steps-in-flight.ts'
 import { startSweeper } from './worker/sweeper.ts'
 import { createTraceparents } from './worker/traceparent.ts'
 import { createEventStreams } from './routes/event-streams.ts'
+import { addWebhookProcess, startWebhooks } from './webhooks.ts'
+import { isOver } from './transaction/status.ts'
+import type { WebhookTiming } from './webhook/deliver.ts'
+import type { WebhookStarter } from './webhook/start-webhooks.ts'
 import { createTransitionFeed } from './worker/transition-feed.ts'
 import { createTransitionPublisher } from './worker/transition-publisher.ts'
 import { createWorker, type WorkerDeps } from './worker/worker.ts'
@@ -44,6 +50,7 @@ export interface CoordinatorAdapters {
     readonly onlineIntervalMs?: number
     readonly offlineIntervalMs?: number
     readonly confirmMs?: number
+    readonly webhooks?: WebhookTiming & WebhookPostOptions
   }
 }
 
@@ -57,7 +64,7 @@ export async function startCoordinator(
   const serviceMetrics = adapters.metrics ?? createMetrics('coordinator')
   const owner = `${hostname()}:${process.pid}:${crypto.randomUUID().slice(0, 8)}`
   const random = Math.random
-  const processes =
+  const loaded =
     adapters.processes === undefined
       ? await loadProcesses()
       : new Map(adapters.processes.map((definition) => [definition.name, definition]))
@@ -65,6 +72,14 @@ export async function startCoordinator(
   // The parts are opened from top to bottom and closed from bottom to top. On shutdown the service first stops
   // accepting work, then waits for the steps in flight, and then closes the publishers of their transitions.
   await using stack = new AsyncDisposableStack()
+  const receivers = stack.use(
+    openReceivers(config, { logger: log, health, metrics: serviceMetrics }),
+  )
+  const processes = addWebhookProcess(loaded, receivers, {
+    now,
+    random,
+    ...(timing.webhooks !== undefined && { timing: timing.webhooks }),
+  })
   const caller = stack.use(createHttpCaller())
   const files = stack.use(createThreadedFiles())
   const feed = createTransitionFeed()
@@ -82,14 +97,32 @@ export async function startCoordinator(
       if (event.Status === 'Cancelled') stepsInFlight.abortCancelled(event)
     }),
   )
+  let webhooks: WebhookStarter | null = null
   const publisher = createTransitionPublisher({
     queue,
     feed,
-    publishEvent: events.publishEvent,
+    publishEvent(event) {
+      events.publishEvent(event)
+      if (isOver(event.Status) || event.Status === 'Retrying') webhooks?.hint()
+    },
     log,
     firstStep: (name) => processes.get(name)?.stepNames[0],
   })
   stack.defer(() => publisher.flush())
+  if (receivers !== null)
+    webhooks = stack.use(
+      await startWebhooks({
+        source,
+        bus,
+        receivers,
+        owner,
+        log,
+        random,
+        intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
+        publish: publisher.publishSteps,
+        onBacklog: metrics.setWebhookBacklog,
+      }),
+    )
   const connectivity = createConnectivity({ probes: probesOf(config).map(createProbe), ...timing })
   const worker = stack.use(
     createWorker({

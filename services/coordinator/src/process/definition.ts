@@ -1,7 +1,9 @@
 import { StepName } from '@integration-host/shared/contracts/step-message'
 import { defaultRetryPolicy, type RetryPolicy } from './retry-policy.ts'
-import type { ProcessOutline } from '../transaction/transaction-source.ts'
+import type { Claim, ProcessOutline } from '../transaction/transaction-source.ts'
+import type { StepOutcome } from './progress.ts'
 import type { AnyStep } from './step.ts'
+import type { StepAbort } from './step-abort.ts'
 
 export interface ProcessSteps {
   readonly [name: string]: AnyStep
@@ -38,6 +40,11 @@ export interface ProcessDefinition {
   readonly dispatch: 'message' | 'inline'
   readonly stepNames: readonly [string, ...string[]]
   readonly steps: ReadonlyMap<string, AnyStep>
+  /**
+   * Only in a process that is part of the coordinator: runs its step in place of the step function. Clients cannot
+   * queue transactions of such a process.
+   */
+  readonly runBuiltIn?: (claim: Claim, abort: StepAbort) => Promise<StepOutcome>
 }
 
 const DEFAULT_STEP_SECONDS = 300

@@ -36,6 +36,7 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
         ...problemResponses({
           400: 'no lines, or too many',
           404: 'no such process',
+          409: 'the process is built in',
           413: 'too large',
           415: 'neither NDJSON nor JSON',
           503: 'the store is unavailable, or did not respond in time; repeat the request',

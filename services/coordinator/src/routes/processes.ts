@@ -17,6 +17,9 @@ const ProcessView = z.object({
   Steps: z.array(z.string()),
   RequireInternet: z.boolean(),
   Paused: z.boolean(),
+  BuiltIn: z.boolean().meta({
+    description: 'part of the coordinator: clients cannot queue its transactions',
+  }),
   Consuming: z.boolean().meta({ description: 'this replica consumes its steps now' }),
 })
 
@@ -38,6 +41,7 @@ export function processRoutes({ operations, source, worker, processes }: Process
     Steps: definition.stepNames,
     RequireInternet: definition.requireInternet,
     Paused: paused.has(definition.name),
+    BuiltIn: definition.runBuiltIn !== undefined,
     Consuming: worker.isConsuming(definition.name),
   })
   const setPaused = async (c: Context, name: string, isPaused: boolean) => {

@@ -385,6 +385,7 @@ describe('operations on a transaction', () => {
           Process: 'OrderProcess',
           Steps: ['order', 'report', 'csv'],
           RequireInternet: true,
+          BuiltIn: false,
           Paused: false,
           Consuming: true,
         },

@@ -63,7 +63,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
           ...problemResponses({
             400: 'invalid',
             404: 'no such process',
-            409: 'the id exists with other data',
+            409: 'the id exists with other data, or the process is built in',
             413: 'too large',
             415: 'not application/json',
             503: 'the store is unavailable',

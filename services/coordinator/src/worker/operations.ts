@@ -67,6 +67,11 @@ export function createOperations(deps: OperationsDeps): Operations {
   return {
     process,
     async queue(name, transactions, by) {
+      if (process(name).runBuiltIn !== undefined)
+        throw new IntegrationError(
+          'process_built_in',
+          'only the coordinator itself queues transactions of this process',
+        )
       const results = await source.queue(outlineOf(process(name)), transactions, by)
       publisher.publishSteps(
         results.flatMap((result) => (result.outcome === 'queued' ? [result.run] : [])),

@@ -146,18 +146,20 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     const timer = setTimeout(() => abort.abort('timeout'), definition.stepTimeoutMs)
     if (!gate.isOpen(definition)) abort.blockNewCalls()
     try {
-      const running = runStep(handler, claim, definition.stepNames, {
-        call: deps.call,
-        files: deps.files,
-        gateway: deps.gateway,
-        coolDowns,
-        settings: deps.settings,
-        log: stepLog,
-        traceparent: () => deps.traceparentOf(run),
-        abort,
-        isOnline: async () => !definition.requireInternet || (await deps.checkOnline()),
-        now,
-      })
+      const running =
+        definition.runBuiltIn?.(claim, abort) ??
+        runStep(handler, claim, definition.stepNames, {
+          call: deps.call,
+          files: deps.files,
+          gateway: deps.gateway,
+          coolDowns,
+          settings: deps.settings,
+          log: stepLog,
+          traceparent: () => deps.traceparentOf(run),
+          abort,
+          isOnline: async () => !definition.requireInternet || (await deps.checkOnline()),
+          now,
+        })
       const outcome = await new Promise<StepOutcome | 'abandoned'>((resolve) => {
         void running.then(resolve)
         abort.watch(() => {

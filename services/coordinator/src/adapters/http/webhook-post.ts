@@ -1,0 +1,111 @@
+/**
+ * Sends webhooks to the receivers. Their addresses come from settings, and their names from DNS, which others control:
+ * a request must not reach a service inside the private network (server-side request forgery).
+ *
+ * Each call opens its own connection and resolves the name itself. The connection goes to the address that was checked,
+ * so a name that resolves to another address a moment later gains nothing.
+ */
+import { lookup as dnsLookup, type LookupAddress, type LookupOptions } from 'node:dns'
+import { type IncomingMessage, request as requestHttp } from 'node:http'
+import { request as requestHttps } from 'node:https'
+import type { LookupFunction } from 'node:net'
+import { parseRetryAfter } from '@integration-host/shared/http/retry-after'
+import { reasonOf } from '@integration-host/shared/observability/health'
+import type { PostResult, PostWebhook } from '../../webhook/deliver.ts'
+import { isPrivateAddress, isPrivateLiteral } from './private-addresses.ts'
+
+export interface WebhookPostOptions {
+  /** The time limit from the start of a call to the headers of the response. */
+  readonly timeoutMs?: number
+  readonly resolve?: typeof dnsLookup
+}
+
+const TIMEOUT_MS = 15_000
+/** The part of a response body that is read, and the time for it. The body is ignored. */
+const MAX_BODY_BYTES = 4_096
+const BODY_MS = 1_000
+const MAX_HEADER_BYTES = 8_192
+
+/** The error of a name that leads to a private address. */
+class PrivateAddress extends Error {}
+
+export function createWebhookPost({
+  timeoutMs = TIMEOUT_MS,
+  resolve: resolveName = dnsLookup,
+}: WebhookPostOptions = {}): PostWebhook {
+  /** Resolves a name. Fails if one of its addresses is private, instead of choosing another one. */
+  const publicOnly: LookupFunction = (hostname, options, callback) => {
+    const all = { ...(options as LookupOptions), all: true } as const
+    resolveName(hostname, all, (error, addresses) => {
+      if (error !== null) return callback(error, '')
+      if (addresses.some(({ address }) => isPrivateAddress(address)))
+        return callback(new PrivateAddress(), '')
+      if (options.all === true) return callback(null, addresses)
+      const [{ address, family } = { address: '', family: 4 }] = addresses as LookupAddress[]
+      callback(null, address, family)
+    })
+  }
+
+  return ({ url, isAllowedByName, headers, body, abort }) =>
+    new Promise((resolve) => {
+      // Node calls `lookup` for names only.
+      if (!isAllowedByName && isPrivateLiteral(url.hostname.replace(/^\[|\]$/g, '')))
+        return resolve({ kind: 'private_address' })
+      if (abort.areNewCallsBlocked) return resolve({ kind: 'aborted' })
+      const bytes = Buffer.from(body)
+      let isSent = false
+      const call = (url.protocol === 'https:' ? requestHttps : requestHttp)(url, {
+        method: 'POST',
+        headers: { ...headers, 'content-length': String(bytes.length), connection: 'close' },
+        agent: false,
+        maxHeaderSize: MAX_HEADER_BYTES,
+        ...(!isAllowedByName && { lookup: publicOnly }),
+      })
+      const settle = (result: PostResult): void => {
+        clearTimeout(timer)
+        abort.unwatch(onAbort)
+        resolve(result)
+      }
+      const end = (result: PostResult): void => {
+        settle(result)
+        call.destroy()
+      }
+      const onAbort = (): void => {
+        if (abort.reason !== null || !isSent) end({ kind: 'aborted' })
+      }
+      const timer = setTimeout(
+        () => end({ kind: 'failed', reason: 'ETIMEDOUT', isSent }),
+        timeoutMs,
+      )
+      abort.watch(onAbort)
+      call.once('socket', (socket) =>
+        socket.once(url.protocol === 'https:' ? 'secureConnect' : 'connect', () => (isSent = true)),
+      )
+      call.once('response', (response) => {
+        const { statusCode: status = 0, headers: received } = response
+        const retryAfterMs = parseRetryAfter(received['retry-after'] ?? null, Date.now())
+        settle({ kind: 'responded', status, retryAfterMs })
+        discard(response)
+      })
+      call.on('error', (error) =>
+        end(
+          error instanceof PrivateAddress
+            ? { kind: 'private_address' }
+            : { kind: 'failed', reason: reasonOf(error), isSent },
+        ),
+      )
+      call.end(bytes)
+    })
+}
+
+/** Reads the start of a body, so that most receivers can end their response, and then closes the connection. */
+function discard(response: IncomingMessage): void {
+  let length = 0
+  const timer = setTimeout(() => response.destroy(), BODY_MS)
+  response.on('data', (chunk: Buffer) => {
+    length += chunk.length
+    if (length > MAX_BODY_BYTES) response.destroy()
+  })
+  response.on('error', () => {})
+  response.once('close', () => clearTimeout(timer))
+}

@@ -1,0 +1,27 @@
+import { parseJsonAs } from '@integration-host/shared/json'
+import {
+  CredentialEvent,
+  credentialEventKind,
+  type CredentialEventKind,
+} from '@integration-host/shared/contracts/credential-event'
+import { WEBHOOKS_QUEUE, webhooksTopology } from '@integration-host/shared/contracts/topology'
+import type { Consumer, MessageBus } from '@integration-host/shared/messaging/message-bus'
+
+/**
+ * Calls `onEvent` for each credential event that receivers can subscribe to, one after another. Over all replicas
+ * there is one consumer at a time, so the events of a company keep their order. If the call resolves with false, the
+ * event is delivered again.
+ */
+export async function onCredentialEvent(
+  bus: MessageBus,
+  tag: string,
+  onEvent: (kind: CredentialEventKind, event: CredentialEvent) => Promise<boolean>,
+): Promise<Consumer> {
+  await bus.declare(webhooksTopology)
+  return bus.consume(WEBHOOKS_QUEUE, { prefetch: 1, tag }, async ({ routingKey, content }) => {
+    const event = parseJsonAs(CredentialEvent, content.toString('utf8'))
+    const kind = credentialEventKind(routingKey)
+    if (event === null || kind === null) return 'reject'
+    return (await onEvent(kind, event)) ? 'ack' : 'requeue'
+  })
+}

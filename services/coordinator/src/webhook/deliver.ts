@@ -1,0 +1,178 @@
+/**
+ * The built-in process that delivers webhooks. Each run delivers one webhook to one receiver.
+ *
+ * W1  A webhook is delivered at least once: a run is completed only after the receiver has responded with 2xx.
+ * W2  Of one receiver and company, a webhook is delivered only after every earlier one was delivered or has failed. The
+ *     transaction source queues the run of a webhook only then.
+ * W3  A receiver that fails gets at most two calls at a time from each replica, and each call takes a bounded time, so
+ *     it cannot occupy the worker. Its other webhooks wait without using up attempts.
+ */
+import {
+  WEBHOOK_PROCESS,
+  WEBHOOK_STEP,
+  type WebhookBody,
+} from '@integration-host/shared/contracts/webhook'
+import { defineProcess, type ProcessDefinition } from '../process/definition.ts'
+import { NO_RESPONSE, type StepOutcome } from '../process/progress.ts'
+import type { RetryPolicy } from '../process/retry-policy.ts'
+import type { StepAbort } from '../process/step-abort.ts'
+import type { Claim } from '../transaction/transaction-source.ts'
+import type { Receiver } from './receivers.ts'
+import { signedHeaders } from './signature.ts'
+import { Notice } from './webhook.ts'
+
+/** The port to the receivers: sends one POST request and follows no redirect. */
+export type PostWebhook = (request: {
+  readonly url: URL
+  /** Whether the address may be one of a private network. */
+  readonly isAllowedByName: boolean
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+  readonly abort: StepAbort
+}) => Promise<PostResult>
+
+export type PostResult =
+  | { readonly kind: 'responded'; readonly status: number; readonly retryAfterMs: number | null }
+  | { readonly kind: 'aborted' }
+  /** `reason` is a short code such as `ECONNREFUSED`. */
+  | { readonly kind: 'failed'; readonly reason: string; readonly isSent: boolean }
+  /** The name of the host leads to an address of a private network, so nothing was sent. */
+  | { readonly kind: 'private_address' }
+
+export interface DeliveryDeps {
+  readonly receivers: () => readonly Receiver[]
+  readonly post: PostWebhook
+  /** Returns epoch ms. */
+  readonly now: () => number
+  readonly random: () => number
+  readonly timing?: WebhookTiming
+}
+
+/** Tests set shorter times than the defaults. */
+export interface WebhookTiming {
+  readonly retry?: Partial<RetryPolicy>
+  /** How long a webhook waits, at least, when its receiver has the largest number of calls. */
+  readonly busyMs?: { readonly healthy: number; readonly failing: number }
+}
+
+/** A webhook is tried for this long after its event. */
+const MAX_AGE_MS = 72 * 3_600_000
+/** The number of attempts that a webhook gets even if it is older: its receiver may be back, or it was resumed. */
+const MIN_ATTEMPTS = 5
+const RETRY = { maxAttempts: 100_000, baseMs: 5_000, capMs: 300_000 }
+const MAX_RETRY_AFTER_MS = 3_600_000
+/** The largest number of concurrent calls to a receiver, depending on whether its last call succeeded. */
+const MAX_CALLS = { healthy: 32, failing: 2 }
+const BUSY_MS = { healthy: 500, failing: 30_000 }
+/** RFC 9110 §15.5.11: the receiver says that the address will never exist again. */
+const GONE = 410
+
+/** Builds the process `Webhook`. */
+export function createWebhookProcess(deps: DeliveryDeps): ProcessDefinition {
+  const { receivers, post, now, random, timing: { retry, busyMs = BUSY_MS } = {} } = deps
+  const calls = new Map<string, { inFlight: number; isFailing: boolean }>()
+
+  async function deliver({ run }: Claim, abort: StepAbort): Promise<StepOutcome> {
+    const notice = Notice.safeParse(run.InitialData).data
+    if (notice === undefined)
+      return failed('webhook_invalid', 'the initial data of the run is not that of a webhook')
+    const receiver = receivers().find(({ id }) => id === notice.Receiver)
+    if (receiver === undefined)
+      return failed(
+        'webhook_receiver_removed',
+        `WEBHOOKS_FILE has no receiver ${notice.Receiver} any more`,
+      )
+    const state = calls.get(receiver.id) ?? { inFlight: 0, isFailing: false }
+    calls.set(receiver.id, state)
+    const health = state.isFailing ? 'failing' : 'healthy'
+    if (state.inFlight >= MAX_CALLS[health])
+      return { kind: 'later', delayMs: busyMs[health] * (1 + random()) }
+    state.inFlight += 1
+    try {
+      const result = await post(requestOf(notice, run.Realm, receiver, abort))
+      if (result.kind === 'aborted') return { kind: 'released' }
+      state.isFailing = !isDelivered(result)
+      return outcomeOf(result, receiver.id, {
+        mayRetry: run.Attempt < MIN_ATTEMPTS || now() - Date.parse(notice.At) < MAX_AGE_MS,
+      })
+    } finally {
+      state.inFlight -= 1
+    }
+  }
+
+  function requestOf(notice: Notice, realm: string | null, receiver: Receiver, abort: StepAbort) {
+    const content: WebhookBody = {
+      type: notice.Type,
+      timestamp: new Date(notice.At).toISOString(),
+      data: { Realm: realm, ...notice.Data },
+    }
+    const body = JSON.stringify(content)
+    const { url, isAllowedByName, key } = receiver
+    const headers = {
+      'content-type': 'application/json',
+      'user-agent': 'integration-host',
+      ...signedHeaders({ key, id: notice.MessageID, body }, now()),
+    }
+    return { url, isAllowedByName, headers, body, abort }
+  }
+
+  const steps = { [WEBHOOK_STEP]: () => null }
+  return {
+    ...defineProcess(WEBHOOK_PROCESS, {
+      retry: { ...RETRY, ...retry },
+      stepTimeoutSeconds: 60,
+      steps,
+    }),
+    runBuiltIn: deliver,
+  }
+}
+
+const isDelivered = (result: PostResult): boolean =>
+  result.kind === 'responded' && result.status >= 200 && result.status < 300
+
+/**
+ * Returns the outcome of an attempt. Anything but 2xx is retried, because a receiver that is being repaired or moved
+ * responds with any status, also with 404 or a redirect. The error contains no path, which may be secret.
+ */
+function outcomeOf(
+  result: Exclude<PostResult, { kind: 'aborted' }>,
+  receiver: string,
+  { mayRetry }: { readonly mayRetry: boolean },
+): StepOutcome {
+  const response = result.kind === 'responded' ? { status: result.status, body: '' } : null
+  if (isDelivered(result)) return { kind: 'completed', response, data: null, endsRun: true }
+  const { errorClass, error } = describe(result, receiver)
+  const isGone = result.kind === 'responded' && result.status === GONE
+  if (isGone || !mayRetry) return { kind: 'failed', errorClass, error, response }
+  const asked = result.kind === 'responded' ? result.retryAfterMs : null
+  const retryAfterMs =
+    asked === null ? null : Math.min(Math.max(asked, RETRY.baseMs), MAX_RETRY_AFTER_MS)
+  return { kind: 'retry', errorClass, error, response, retryAfterMs }
+}
+
+function describe(result: Exclude<PostResult, { kind: 'aborted' }>, receiver: string) {
+  switch (result.kind) {
+    case 'responded':
+      return {
+        errorClass: `http_${result.status}`,
+        error: `the receiver ${receiver} responded with ${result.status}`,
+      }
+    case 'failed':
+      return {
+        errorClass: result.isSent ? NO_RESPONSE : 'network',
+        error: `the receiver ${receiver} ${result.isSent ? 'did not respond' : 'cannot be reached'}: ${result.reason}`,
+      }
+    case 'private_address':
+      return {
+        errorClass: 'webhook_address_refused',
+        error: `the receiver ${receiver} has an address of a private network, which WEBHOOKS_ALLOWED_HOSTS does not name`,
+      }
+  }
+}
+
+const failed = (errorClass: string, error: string): StepOutcome => ({
+  kind: 'failed',
+  errorClass,
+  error,
+  response: null,
+})

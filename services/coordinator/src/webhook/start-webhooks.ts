@@ -1,0 +1,70 @@
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Run } from '../transaction/run.ts'
+import type { TransactionSource, WebhookBacklog } from '../transaction/transaction-source.ts'
+import { startPolling } from '../worker/polling.ts'
+
+export interface WebhookStarterDeps {
+  readonly source: Pick<TransactionSource, 'startWebhooks' | 'webhookBacklog'>
+  /** Publishes the first messages of new runs. */
+  readonly publish: (runs: readonly Run[]) => void
+  readonly onBacklog: (backlog: readonly WebhookBacklog[]) => void
+  readonly log: Logger
+  readonly random: () => number
+  /** `LOCAL_PULL_SECONDS`, in milliseconds. */
+  readonly intervalMs: number
+}
+
+export interface WebhookStarter extends AsyncDisposable {
+  /** Looks for webhooks to start soon, because one was stored or the run of one is over. */
+  hint(): void
+}
+
+const BATCH = 500
+/** Milliseconds from a hint to the poll, so that one poll finds the webhooks of many transitions. */
+const HINT_MS = 10
+
+/**
+ * Queues the runs of webhooks when their turn has come. It polls at intervals as well, because a hint is lost when a
+ * replica stops right after it has committed a transition.
+ */
+export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
+  const { source, log, random, intervalMs } = deps
+  /** Its abort ends the pause before the next poll. */
+  let wake = new AbortController()
+  let hinted: NodeJS.Timeout | null = null
+  let countedAt = Number.NEGATIVE_INFINITY
+
+  async function poll(): Promise<boolean> {
+    for (let hasMore = true; hasMore;) {
+      const started = await source.startWebhooks(BATCH)
+      deps.publish(started.runs)
+      hasMore = started.hasMore
+    }
+    if (performance.now() - countedAt >= intervalMs / 2) {
+      deps.onBacklog(await source.webhookBacklog())
+      countedAt = performance.now()
+    }
+    return true
+  }
+
+  const polling = startPolling({
+    task: 'start of webhooks',
+    intervalMs,
+    log,
+    random,
+    poll,
+    wakeUp() {
+      wake = new AbortController()
+      return wake.signal
+    },
+  })
+  return {
+    hint() {
+      hinted ??= setTimeout(() => {
+        hinted = null
+        wake.abort()
+      }, HINT_MS).unref()
+    },
+    [Symbol.asyncDispose]: () => polling[Symbol.asyncDispose](),
+  }
+}

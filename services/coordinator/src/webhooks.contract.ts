@@ -1,0 +1,418 @@
+import {
+  type CredentialEvent,
+  type CredentialEventKind,
+  credentialMessageId,
+  credentialRoutingKey,
+  CREDENTIALS_EXCHANGE,
+} from '@integration-host/shared/contracts/credential-event'
+import { until } from '@integration-host/shared/test-support/eventually'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { createWebhooksFile, type Receiver, startReceiver } from '../test-support/fake-receiver.ts'
+import {
+  type Backends,
+  type Fixture,
+  type FixtureOptions,
+  openBackends,
+  startFixture,
+} from '../test-support/fixture.ts'
+import { defineProcess } from './process/definition.ts'
+import type { Step } from './process/step.ts'
+
+const timing = {
+  webhooks: {
+    retry: { baseMs: 50, capMs: 200 },
+    busyMs: { healthy: 20, failing: 50 },
+    timeoutMs: 300,
+  },
+}
+
+/** The delivery of webhooks. It must be the same on all backends. */
+export function webhooksContract(kind: 'embedded' | 'real'): void {
+  describe(`webhooks on ${kind} backends`, () => {
+    let backends: Backends
+    const opened: AsyncDisposable[] = []
+    const use = <Opened extends AsyncDisposable>(resource: Opened): Opened => {
+      opened.push(resource)
+      return resource
+    }
+    beforeAll(async () => {
+      backends = await openBackends(kind, { Sale: ['sell'], Webhook: ['deliver'] })
+    })
+    afterEach(async () => {
+      for (const resource of opened.splice(0).toReversed()) await resource[Symbol.asyncDispose]()
+    })
+    afterAll(() => backends[Symbol.asyncDispose]())
+
+    /** A process whose step does what its initial data names. */
+    const sale = defineProcess('Sale', {
+      retry: { maxAttempts: 2, baseMs: 1 },
+      steps: {
+        sell: async (step: Step<{ how: string; url?: string }>) => {
+          const { how, url = '' } = step.initialData
+          if (how === 'fails') return step.fail('the customer said 4711')
+          if (how === 'calls') return step.execute({ url })
+          return step.complete({ secret: 'business data' })
+        },
+      },
+    })
+    const start = async (
+      receivers: readonly Receiver[],
+      options: FixtureOptions & { readonly entries?: readonly object[] } = {},
+    ) => {
+      const entries = options.entries ?? receivers.map((receiver) => receiver.entry())
+      const file = use(await createWebhooksFile(entries))
+      const host = use(
+        await startFixture(backends, {
+          processes: [sale],
+          timing,
+          ...options,
+          env: { ...file.env, ...options.env },
+        }),
+      )
+      return { host, file }
+    }
+    const fresh = (): string => crypto.randomUUID()
+    const realm = (): string => fresh().slice(0, 8)
+    let clock = 0
+    const publish = (
+      { bus }: Fixture,
+      event: Pick<CredentialEvent, 'Name' | 'Version'> & Partial<CredentialEvent>,
+      eventKind: CredentialEventKind = 'stored',
+    ) => {
+      const body: CredentialEvent = {
+        Environment: event.Name.slice(4),
+        Expiry: '2027-01-01T00:00:00.000Z',
+        At: new Date(Date.now() + (clock += 1)).toISOString(),
+        ...event,
+      }
+      return bus.publish({
+        exchange: CREDENTIALS_EXCHANGE,
+        routingKey: credentialRoutingKey(eventKind),
+        messageId: credentialMessageId(body, eventKind),
+        type: credentialRoutingKey(eventKind),
+        body,
+        mandatory: true,
+      })
+    }
+    const types = ({ received }: Receiver) => received.map(({ type }) => type)
+    const runsOf = async (host: Fixture, status?: string) => {
+      const query = status === undefined ? '' : `?status=${status}`
+      const response = await host.call(`/processes/Webhook/transactions${query}`)
+      const { items } = (await response.json()) as {
+        items: {
+          TransactionID: string
+          ErrorClass: string | null
+          InitialData: { MessageID: string }
+        }[]
+      }
+      return items
+    }
+
+    it('a receiver gets a signed webhook of each credential event, with names and classes only', async () => {
+      const receiver = use(await startReceiver())
+      const { host } = await start([receiver])
+      const company = realm()
+      const Name = `ACC-${company}`
+      await publish(host, { Name, Version: 1 })
+      const fault = {
+        Code: 'invalid_grant',
+        Message: `Couldn't refresh token for realm ${Name}, {"error":"invalid_grant"}`,
+        At: '2026-11-20T00:00:00.000Z',
+        Attempts: 1,
+        Final: true,
+      }
+      await publish(host, { Name, Version: 2, Fault: fault }, 'faulted')
+      await publish(host, { Name, Version: 3, HardExpiry: '2027-02-01T00:00:00.000Z' }, 'expiring')
+      await publish(host, { Name, Version: 3, revoked: true }, 'removed')
+      await until(() => receiver.received.length === 4)
+      expect(receiver.forged).toEqual([])
+      expect(types(receiver)).toEqual([
+        'credential.stored',
+        'credential.faulted',
+        'credential.expiring',
+        'credential.removed',
+      ])
+      expect(receiver.received.map(({ id }) => id)).toEqual([
+        `${Name}/1/stored`,
+        `${Name}/2/faulted`,
+        `${Name}/3/expiring`,
+        `${Name}/3/removed`,
+      ])
+      expect(receiver.received[1]?.data).toEqual({
+        Realm: company,
+        Name,
+        Environment: company,
+        Expiry: '2027-01-01T00:00:00.000Z',
+        Version: 2,
+        Fault: { Code: 'invalid_grant', At: '2026-11-20T00:00:00.000Z', Final: true },
+      })
+      expect(receiver.received[2]?.data['HardExpiry']).toBe('2027-02-01T00:00:00.000Z')
+      expect(receiver.received[3]?.data['revoked']).toBe(true)
+    })
+
+    it('a receiver gets a webhook of each completed and failed transaction, without its data', async () => {
+      const receiver = use(await startReceiver())
+      const { host } = await start([receiver])
+      const [good, bad, company] = [`a.b ${fresh()}`, fresh(), realm()]
+      await host.queue(good, { how: 'completes', customer: 'Ada' }, company)
+      await host.queue(bad, { how: 'fails', customer: 'Bob' })
+      await until(() => receiver.received.length === 2)
+      const byType = new Map(receiver.received.map((webhook) => [webhook.type, webhook]))
+      const completed = byType.get('transaction.completed')
+      expect(completed?.data).toEqual({
+        Realm: company,
+        Process: 'Sale',
+        TransactionID: good,
+        ReplayID: 0,
+        Status: 'Completed',
+        StepName: 'sell',
+        Version: 2,
+        ErrorClass: null,
+        InDoubt: false,
+      })
+      expect(completed?.at).toBe((await host.run(good)).UpdatedAt)
+      // The signature separates its parts by full stops, so an id contains none.
+      expect(completed?.id).toBe(`Sale/${encodeURIComponent(good).replace('.', '%2E')}/0/2`)
+      expect(byType.get('transaction.failed')?.data).toMatchObject({
+        Realm: null,
+        TransactionID: bad,
+        Status: 'Failed',
+        ErrorClass: 'step_failed',
+      })
+      const texts = receiver.received.map(({ text }) => text).join()
+      expect(texts).not.toMatch(/Ada|Bob|4711|business/)
+    })
+
+    it('a step that is left in doubt by several attempts is reported once, before the failure of the run', async () => {
+      const receiver = use(await startReceiver())
+      const { host } = await start([receiver])
+      host.target.on('/unsure', (_, response) => void response.writeHead(500).end())
+      const id = fresh()
+      await host.queue(id, { how: 'calls', url: `${host.target.url}/unsure` }, realm())
+      await until(() => types(receiver).includes('transaction.failed'))
+      expect(host.target.callsTo('/unsure')).toHaveLength(2)
+      expect(receiver.received.map(({ type, data }) => [type, data['Status']])).toEqual([
+        ['transaction.in_doubt', 'Retrying'],
+        ['transaction.failed', 'Failed'],
+      ])
+      expect(receiver.received[0]?.id).toBe(`Sale/${id}/0/sell/in_doubt`)
+      expect(receiver.received[1]?.data).toMatchObject({ InDoubt: true, ErrorClass: 'http_500' })
+    })
+
+    it('a receiver that was away gets everything afterwards, in order for each company, with the same ids', async () => {
+      const receiver = use(await startReceiver())
+      const { host } = await start([receiver])
+      receiver.respond((_, response) => void response.writeHead(500).end())
+      const companies = [realm(), realm(), realm()]
+      for (let version = 1; version <= 12; version += 1)
+        for (const company of companies)
+          await publish(host, { Name: `ACC-${company}`, Version: version })
+      await until(() => receiver.received.length >= 6)
+      await receiver.close()
+      const failed = receiver.received.length
+      const before = new Set(receiver.received.map(({ id }) => id))
+      await until(async () => (await runsOf(host, 'Retrying')).length === 3)
+      receiver.respond(null)
+      await receiver.open()
+      await until(() => receiver.received.length >= failed + 36)
+      const after = receiver.received.slice(failed)
+      for (const company of companies)
+        expect(
+          after.filter(({ data }) => data['Realm'] === company).map(({ data }) => data['Version']),
+        ).toEqual(Array.from({ length: 12 }, (_, index) => index + 1))
+      expect(new Set(after.map(({ id }) => id)).size).toBe(36)
+      // Only the first webhook of each company was tried while the receiver was away.
+      expect([...before].toSorted()).toEqual(
+        companies.map((company) => `ACC-${company}/1/stored`).toSorted(),
+      )
+    })
+
+    it('a duplicate of a message is delivered once', async () => {
+      const receiver = use(await startReceiver())
+      const { host } = await start([receiver])
+      const Name = `ACC-${realm()}`
+      const At = new Date().toISOString()
+      await publish(host, { Name, Version: 1, At })
+      await until(() => receiver.received.length === 1)
+      await publish(host, { Name, Version: 1, At })
+      await publish(host, { Name, Version: 2 })
+      await until(() => receiver.received.length === 2)
+      expect(receiver.received.map(({ id }) => id)).toEqual([
+        `${Name}/1/stored`,
+        `${Name}/2/stored`,
+      ])
+    })
+
+    it('each receiver gets only its events, and a receiver that fails delays no other', async () => {
+      const [away, there] = [use(await startReceiver()), use(await startReceiver())]
+      const { host } = await start([], {
+        entries: [away.entry(), there.entry(['credential.removed', 'transaction.failed'])],
+      })
+      away.respond(() => {}) // hangs
+      const companies = Array.from({ length: 20 }, realm)
+      for (const company of companies) {
+        await publish(host, { Name: `ACC-${company}`, Version: 1 })
+        await publish(host, { Name: `ACC-${company}`, Version: 2 }, 'removed')
+      }
+      await until(() => there.received.length === 20)
+      expect(new Set(types(there))).toEqual(new Set(['credential.removed']))
+      away.respond(null)
+      await until(
+        () => away.received.filter(({ type }) => type === 'credential.removed').length >= 20,
+      )
+    })
+
+    it.each([
+      ['redirects', (_, response) => void response.writeHead(307, { location: '/other' }).end()],
+      ['rejects', (_, response) => void response.writeHead(403).end()],
+      ['hangs', () => {}],
+      ['sends broken HTTP', (_, response) => void response.socket?.end('nonsense\r\n\r\n')],
+      [
+        'sends 1 MB of headers',
+        (_, response) => void response.writeHead(200, { a: 'x'.repeat(1e6) }).end(),
+      ],
+    ] as const satisfies readonly (readonly [string, Parameters<Receiver['respond']>[0]])[])(
+      'a receiver that %s gets the webhook again until it responds with 2xx',
+      async (_, respond) => {
+        const receiver = use(await startReceiver())
+        const { host } = await start([receiver])
+        receiver.respond(respond)
+        await publish(host, { Name: `ACC-${realm()}`, Version: 1 })
+        await until(() => receiver.received.length >= 2)
+        receiver.respond(null)
+        const tried = receiver.received.length
+        await until(() => receiver.received.length > tried)
+        await until(async () => (await runsOf(host, 'Retrying')).length === 0)
+        expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(1)
+      },
+    )
+
+    it('an endless response body is cut off, and the webhook counts as delivered', async () => {
+      const receiver = use(await startReceiver())
+      const { host } = await start([receiver])
+      let sent = 0
+      const closed = Promise.withResolvers<void>()
+      receiver.respond((_, response) => {
+        response.writeHead(200)
+        const chunk = Buffer.alloc(65_536)
+        const write = (): void => {
+          while (!response.destroyed && response.write(chunk)) sent += chunk.length
+        }
+        response
+          .on('drain', write)
+          .on('close', closed.resolve)
+          .on('error', () => {})
+        write()
+      })
+      await publish(host, { Name: `ACC-${realm()}`, Version: 1 })
+      await closed.promise
+      expect(sent).toBeLessThan(16_000_000) // what the buffers of the operating system hold
+      await until(async () => (await runsOf(host, 'Retrying')).length === 0)
+      expect(receiver.received).toHaveLength(1)
+    })
+
+    it('a receiver that says it is gone gets no further attempt; a resume delivers the webhook again', async () => {
+      const receiver = use(await startReceiver())
+      const { host } = await start([receiver])
+      receiver.respond((_, response) => void response.writeHead(410).end())
+      const Name = `ACC-${realm()}`
+      await publish(host, { Name, Version: 1 })
+      let failed: Awaited<ReturnType<typeof runsOf>>[number] | undefined
+      await until(async () => {
+        failed = (await runsOf(host, 'Failed')).find(
+          ({ InitialData }) => InitialData.MessageID === `${Name}/1/stored`,
+        )
+        return failed !== undefined
+      })
+      expect(failed).toMatchObject({ ErrorClass: 'http_410' })
+      receiver.respond(null)
+      const path = `/processes/Webhook/transactions/${failed?.TransactionID}`
+      expect((await host.call(`${path}/resume`, { method: 'POST' })).status).toBe(202)
+      await until(() => receiver.received.length === 2)
+      expect(receiver.received[1]?.id).toBe(`${Name}/1/stored`)
+    })
+
+    it('an address in the private network that is not allowed by name gets nothing', async () => {
+      const receiver = use(await startReceiver())
+      const url = receiver.url
+        .replace('127.0.0.1', 'innocent.example.com')
+        .replace('http:', 'https:')
+      const { host } = await start([], {
+        entries: [{ ...receiver.entry(), url }],
+        timing: {
+          webhooks: {
+            ...timing.webhooks,
+            // What an attacker's name server responds with.
+            resolve: ((_: string, __: object, callback: (...result: unknown[]) => void) =>
+              callback(null, [{ address: '127.0.0.1', family: 4 }])) as never,
+          },
+        },
+      })
+      await publish(host, { Name: `ACC-${realm()}`, Version: 1 })
+      await until(async () =>
+        (await runsOf(host, 'Retrying')).some(
+          (run) => run.ErrorClass === 'webhook_address_refused',
+        ),
+      )
+      expect(receiver.received).toEqual([])
+    })
+
+    it('a changed file takes effect within a second; while it is not valid, the last list stays in force', async () => {
+      const [first, second] = [use(await startReceiver()), use(await startReceiver())]
+      const { host, file } = await start([first])
+      await file.write('not JSON')
+      await until(() => host.log.some(({ msg }) => msg.startsWith('webhooks file is not valid')))
+      const company = realm()
+      await publish(host, { Name: `ACC-${company}`, Version: 1 })
+      await until(() => first.received.length === 1)
+      await file.write([second.entry()])
+      await until(() => host.log.filter(({ msg }) => msg === 'webhook receivers read').length === 2)
+      await publish(host, { Name: `ACC-${company}`, Version: 2 })
+      await until(() => second.received.length === 1)
+      expect(first.received).toHaveLength(1)
+    })
+
+    it('the webhooks of a receiver that was removed from the file fail, and tell why', async () => {
+      const receiver = use(await startReceiver())
+      const { host, file } = await start([receiver])
+      await receiver.close()
+      const Name = `ACC-${realm()}`
+      await publish(host, { Name, Version: 1 })
+      await publish(host, { Name, Version: 2 })
+      await until(async () => (await runsOf(host, 'Retrying')).length > 0)
+      await file.write([])
+      await until(async () => {
+        const failed = await runsOf(host, 'Failed')
+        return (
+          failed.filter(
+            (run) =>
+              run.ErrorClass === 'webhook_receiver_removed' &&
+              run.InitialData.MessageID.startsWith(Name),
+          ).length === 2
+        )
+      })
+    })
+
+    it('the built-in process is marked, and clients cannot queue its transactions', async () => {
+      const receiver = use(await startReceiver())
+      const { host } = await start([receiver])
+      const response = await host.call('/processes')
+      expect(await response.json()).toMatchObject({
+        items: [
+          { Process: 'Sale', BuiltIn: false },
+          { Process: 'Webhook', BuiltIn: true, Steps: ['deliver'] },
+        ],
+      })
+      const forged = { TransactionID: fresh(), InitialData: {} }
+      for (const path of ['', '/bulk']) {
+        const queued = await host.call(`/processes/Webhook/transactions${path}`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json' },
+          body: JSON.stringify(path === '' ? forged : [forged]),
+        })
+        expect(queued.status).toBe(409)
+        expect(await queued.json()).toMatchObject({ code: 'process_built_in' })
+      }
+    })
+  })
+}

@@ -1,0 +1,3 @@
+import { webhooksContract } from './webhooks.contract.ts'
+
+webhooksContract('real')

@@ -1,0 +1,68 @@
+/** Assembles the parts that deliver webhooks. Without `WEBHOOKS_FILE` nothing of this runs. */
+import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
+import { StartupError } from '@integration-host/shared/process/lifecycle'
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
+import type { OpenedReceivers } from './adapters/files/webhooks-file.ts'
+import { createWebhookPost, type WebhookPostOptions } from './adapters/http/webhook-post.ts'
+import { onCredentialEvent } from './adapters/message-bus/webhook-events.ts'
+import type { ProcessDefinition } from './process/definition.ts'
+import type { TransactionSource } from './transaction/transaction-source.ts'
+import { createWebhookProcess, type WebhookTiming } from './webhook/deliver.ts'
+import {
+  startWebhookRuns,
+  type WebhookStarter,
+  type WebhookStarterDeps,
+} from './webhook/start-webhooks.ts'
+import { webhooksOfCredential, webhooksOfTransition } from './webhook/webhook.ts'
+import { ABORTED, createStoreRetry } from './worker/store-retry.ts'
+
+/** @throws {StartupError} if a process of the user has the name of the built-in process. */
+export function addWebhookProcess(
+  processes: ReadonlyMap<string, ProcessDefinition>,
+  receivers: OpenedReceivers | null,
+  {
+    now,
+    random,
+    timing = {},
+  }: {
+    readonly now: () => number
+    readonly random: () => number
+    readonly timing?: WebhookTiming & WebhookPostOptions
+  },
+): ReadonlyMap<string, ProcessDefinition> {
+  if (processes.has(WEBHOOK_PROCESS))
+    throw new StartupError(`the process name ${WEBHOOK_PROCESS} is that of a built-in process`)
+  if (receivers === null) return processes
+  const post = createWebhookPost(timing)
+  const process = createWebhookProcess({ receivers: receivers.current, post, now, random, timing })
+  return new Map([...processes, [process.name, process]])
+}
+
+export interface WebhooksDeps extends WebhookStarterDeps {
+  readonly source: TransactionSource
+  readonly bus: MessageBus
+  readonly receivers: OpenedReceivers
+  readonly owner: string
+}
+
+/** Stores the webhooks of transitions and credential events, and starts their runs. */
+export async function startWebhooks(deps: WebhooksDeps): Promise<WebhookStarter> {
+  const { source, bus, receivers, owner, random } = deps
+  source.announce((run) => webhooksOfTransition(receivers.current(), run))
+  await using stack = new AsyncDisposableStack()
+  const starter = stack.use(startWebhookRuns(deps))
+  const shutdown = new AbortController()
+  const retryStore = createStoreRetry(random)
+  const consumer = await onCredentialEvent(bus, `${owner} webhooks`, async (kind, event) => {
+    const webhooks = webhooksOfCredential(receivers.current(), kind, event)
+    const stored = await retryStore(() => source.addWebhooks(webhooks), shutdown.signal)
+    starter.hint()
+    return stored !== ABORTED
+  })
+  stack.defer(async () => {
+    shutdown.abort()
+    await consumer.cancel()
+  })
+  const owned = stack.move()
+  return { hint: starter.hint, [Symbol.asyncDispose]: () => owned.disposeAsync() }
+}
