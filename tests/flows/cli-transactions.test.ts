@@ -22,14 +22,15 @@ describe('the transactions command against a coordinator', () => {
     await rm(folder, { recursive: true })
   })
 
-  async function cli(...args: readonly string[]) {
-    const result = await runCli(['transactions', ...args], {
+  async function command(...args: readonly string[]) {
+    const result = await runCli(args, {
       cwd: folder,
       env: { COORDINATOR_URL: system.url('coordinator'), SERVICE_API_KEY: system.serviceKey },
     })
     expect(result.stdout + result.stderr).not.toContain(system.serviceKey)
     return result
   }
+  const cli = (...args: readonly string[]) => command('transactions', ...args)
   async function json(...args: readonly string[]) {
     const { code, stdout, stderr } = await cli(...args, '--json')
     return { code, stderr, lines: parseJsonLines(stdout) }
@@ -43,7 +44,7 @@ describe('the transactions command against a coordinator', () => {
     const { code, stdout } = await cli('show', '66')
     expect(code).toBe(0)
     expect(stdout).toMatch(
-      /^Transaction +66\nProcess +OrderProcess\nReplay +0\nStatus +Completed\n/,
+      /^Transaction +66\nProcess +OrderProcess\nReplay +0\nVersion +6\nStatus +Completed\n/,
     )
     expect(stdout).toMatch(/^order +Completed +1 +201 /m)
     expect(stdout).toMatch(/^csv +Completed +1 /m)
@@ -86,7 +87,11 @@ describe('the transactions command against a coordinator', () => {
       code: 1,
       stderr: expect.stringContaining('(transaction_active)'),
     })
-    expect(await cli('cancel', '67')).toMatchObject({
+    expect(await cli('cancel', '67', '--replay', '0', '--if-version', '0')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('(version_moved)'),
+    })
+    expect(await cli('cancel', '67', '--reason', 'the demo API is stopped')).toMatchObject({
       code: 0,
       stdout: '67 is cancelled at order, in run 0.\n',
     })
@@ -105,6 +110,24 @@ describe('the transactions command against a coordinator', () => {
       code: 1,
       stderr: expect.stringContaining('(transaction_not_resumable)'),
     })
+  })
+
+  it('"actions list" prints who did what to a transaction and why, also what was rejected', async () => {
+    const { code, stdout } = await command('actions', 'list', '--id', '67')
+    expect(code).toBe(0)
+    const rows = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => line.split(/ {2,}/).slice(3).join(' '))
+    expect(rows).toEqual([
+      'ACTION PROCESS TRANSACTION REPLAY OUTCOME REASON',
+      'resume OrderProcess 67 transaction_not_resumable',
+      'resume OrderProcess 67 0 done',
+      'cancel OrderProcess 67 transaction_not_active',
+      'cancel OrderProcess 67 0 done the demo API is stopped',
+      'cancel OrderProcess 67 0 version_moved',
+      'replay OrderProcess 67 transaction_active',
+    ])
   })
 
   it('"transactions queue --file" reports the rejected lines of a large file, and queues no transaction twice if it is run again', async () => {
