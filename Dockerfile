@@ -27,7 +27,7 @@ COPY --from=dependencies /app ./
 COPY packages packages
 COPY services services
 COPY scripts/init-volumes.ts scripts/init-provider.ts scripts/secret-file.ts scripts/backend-accounts.ts \
-     scripts/container-health.sh scripts/
+     scripts/installation-keys.ts scripts/container-health.sh scripts/
 COPY deploy/definitions.json deploy/
 RUN install -d -o node -g node /data
 USER node

@@ -14,6 +14,7 @@ import {
   redisAccounts,
   redisUser,
 } from './backend-accounts.ts'
+import { keyFileFlaw, type KeyHolder, keysOfHolders } from './installation-keys.ts'
 import {
   BACKENDS,
   INIT,
@@ -28,6 +29,9 @@ import {
 const ROOT = process.argv[2] ?? '/volumes'
 const at = (path: string): string => join(ROOT, path)
 
+/** The digests of the keys of callers. All services that need a key read this file, and the container `cli` changes it. */
+const KEY_FILE = 'service-keys/service_keys.json'
+
 /** The folder from which the volumes of all services are filled. Only `init` and `real-provider` mount this folder. */
 const STORE = 'service-secrets'
 
@@ -35,6 +39,7 @@ const owners = {
   'redis-data': BACKENDS,
   'postgres-data': BACKENDS,
   'rabbitmq-data': BACKENDS,
+  'service-keys': SERVICES,
   'order-data': SERVICES,
   'sandbox-data': SERVICES,
 } as const
@@ -120,6 +125,12 @@ function passwordsOf<Name extends string>(
   return Object.fromEntries(entries) as Record<Name, string>
 }
 
+const keyFileProblem = await keyFileFlaw(at(KEY_FILE))
+if (keyFileProblem !== null)
+  problems.push(
+    `${KEY_FILE} ${keyFileProblem}: correct it, or remove it, and the keys that were made by hand with it`,
+  )
+
 if (problems.length > 0) {
   console.error(
     [
@@ -131,6 +142,18 @@ if (problems.length > 0) {
   )
   process.exit(1)
 }
+
+const keys = await keysOfHolders(
+  at(KEY_FILE),
+  (holder) => at(`${STORE}/${fileOfKey(holder)}`),
+  (path, content) => writeSecret(path, INIT, content),
+)
+
+/** Returns the name of the file with a caller's key, such as `operator_key`. */
+function fileOfKey(holder: KeyHolder): string {
+  return `${holder.replaceAll('-', '_')}_key`
+}
+const keyOf = (holder: KeyHolder) => ({ [fileOfKey(holder)]: keys[holder] })
 
 // Settings that init-provider.ts has written for another provider are kept.
 const provider = readSecret(at(`${STORE}/discovery_url`))
@@ -149,7 +172,8 @@ if (provider === null || provider === SANDBOX_DISCOVERY_URL) {
 const ofProvider = (name: string): Readonly<Record<string, string>> => ({
   [name]: readSecret(at(`${STORE}/${name}`)) ?? '',
 })
-const key = { service_api_key: serviceKey }
+/** The key between the services, which has every scope except `act-for`. No other container gets it. */
+const serviceKeyFile = { service_api_key: serviceKey }
 const redisUrl = (name: RedisAccountName) => ({
   redis_url: `redis://${name}:${redisPasswords[name]}@redis:6379`,
 })
@@ -162,7 +186,7 @@ const databaseUrl = {
 /** The files in the volume `<service>-secrets` of each service. */
 const files: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'token-service': {
-    ...key,
+    ...serviceKeyFile,
     ...redisUrl('token-service'),
     ...amqpUrl('token-service'),
     credential_keys: credentialKeys,
@@ -172,23 +196,25 @@ const files: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     ...ofProvider('redirect'),
   },
   'accounting-gateway': {
-    ...key,
+    ...serviceKeyFile,
     ...redisUrl('accounting-gateway'),
     ...amqpUrl('accounting-gateway'),
     ...ofProvider('accounting_url'),
   },
-  coordinator: { ...key, ...databaseUrl, ...amqpUrl('coordinator') },
-  'demo-api': key,
+  coordinator: { ...serviceKeyFile, ...databaseUrl, ...amqpUrl('coordinator') },
+  'demo-api': keyOf('demo-api'),
   'sandbox-provider': { sandbox_client_secret: sandbox },
   // `doctor` compares the existing queues with those that the coordinator declares, so it needs the coordinator's
   // account at RabbitMQ.
   doctor: {
-    ...key,
+    ...keyOf('operator'),
     ...redisUrl('doctor'),
     ...databaseUrl,
     ...amqpUrl('coordinator'),
     ...ofProvider('discovery_url'),
   },
+  // The command line uses the operators' key, and shows operators the applications' key.
+  cli: { ...keyOf('operator'), ...keyOf('application') },
 }
 for (const [service, contents] of Object.entries(files)) {
   const volume = `${service}-secrets`
@@ -211,6 +237,7 @@ writeSecret(at('redis-secrets/redis.conf'), BACKENDS, redisConf())
 writeSecret(at('rabbitmq-secrets/definitions.json'), BACKENDS, brokerDefinitions())
 
 for (const [volume, uid] of Object.entries(owners)) give(at(volume), uid)
+chmodSync(at(KEY_FILE), 0o600)
 
 /**
  * Makes `uid` the owner of a path and of everything below it. The entrypoints of the official images do the same if

@@ -26,6 +26,7 @@ import {
   respondsWithoutReplica,
   retriesRefusedConnections,
 } from '../tests/compose/ingress.ts'
+import { keysAreBounded, operatorsMakeKeys, revokedWithinASecond } from '../tests/compose/keys.ts'
 import { type Load, startLoad } from '../tests/compose/load.ts'
 import { realProvider, sandboxKept, settingsMissing } from '../tests/compose/real-provider.ts'
 import { ONE_SHOTS, Stack, words } from '../tests/compose/stack.ts'
@@ -135,6 +136,15 @@ async function everything(): Promise<void> {
     () => deadLettersSurviveReading(stack),
   )
   await step('gives each service its own secrets only', () => holdsOwnSecretsOnly(stack))
+  await step('accepts the keys of applications and operators for their own tasks only', () =>
+    keysAreBounded(stack, realm),
+  )
+  await step('makes keys by the command line, which uses the operator key', () =>
+    operatorsMakeKeys(stack, realm),
+  )
+  await step('rejects a revoked key within a second on every replica', () =>
+    revokedWithinASecond(stack),
+  )
   await step("denies the gateway's accounts access to the data of other services", () =>
     deniesForeignData(stack, realm),
   )

@@ -91,7 +91,7 @@ describe('the compose file', () => {
   })
 
   it('every container drops all capabilities, has a read-only file system and has resource limits', () => {
-    const oneShots = ['init', 'real-provider', 'doctor']
+    const oneShots = ['init', 'real-provider', 'doctor', 'cli']
     for (const [name, service] of all) {
       const isOneShot = oneShots.includes(name)
       expect(service, name).toMatchObject({
@@ -103,7 +103,7 @@ describe('the compose file', () => {
         pids_limit: expect.any(Number),
         stop_grace_period: expect.any(String),
       })
-      expect(service.cap_add !== undefined, name).toBe(isOneShot && name !== 'doctor')
+      expect(service.cap_add !== undefined, name).toBe(['init', 'real-provider'].includes(name))
       expect(service.healthcheck !== undefined, name).toBe(!isOneShot)
     }
   })
@@ -123,12 +123,39 @@ describe('the compose file', () => {
       'demo-api',
       'sandbox-provider',
       'doctor',
+      'cli',
     ])
       expect(mounts(name)).toEqual([`${name}-secrets:/secrets:ro`])
     const withAll = all.filter(([name]) =>
       mounts(name).some((volume) => volume.startsWith('service-secrets:')),
     )
     expect(withAll.map(([name]) => name)).toEqual(['init', 'real-provider'])
+  })
+
+  it('only the services that accept keys read the key file, and only the command line and init change it', () => {
+    const mounted = all.flatMap(([name, service]) =>
+      (service.volumes ?? [])
+        .filter((volume) => volume.startsWith('service-keys:'))
+        .map((volume) => [name, volume.slice('service-keys:'.length)]),
+    )
+    expect(Object.fromEntries(mounted)).toEqual({
+      init: '/volumes/service-keys',
+      'token-service': '/keys:ro',
+      'accounting-gateway': '/keys:ro',
+      coordinator: '/keys:ro',
+      cli: '/keys',
+    })
+  })
+
+  it('the key between the services is given to the services that accept it, and to no other container', () => {
+    const withKey = all.filter(
+      ([, { environment }]) => environment?.['SERVICE_API_KEY_FILE'] === '/secrets/service_api_key',
+    )
+    expect(withKey.map(([name]) => name)).toEqual([
+      'token-service',
+      'accounting-gateway',
+      'coordinator',
+    ])
   })
 
   it('the services run with the inspector and core dumps disabled', () => {

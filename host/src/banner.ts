@@ -12,12 +12,12 @@ export function banner(host: Host): string {
     ['coordinator', host.coordinator],
     ['sandbox-provider', host.sandboxProvider],
   ]
-  // The printed commands pass the header with the service key to curl through standard input, because other users of
+  // The printed commands pass the header with the key to curl through standard input, because other users of
   // the machine can read the arguments of an OS process.
   const authorization =
-    host.serviceKeyFile === null
+    host.applicationKeyFile === null
       ? `printf 'Authorization: Bearer %s\\n' "$SERVICE_API_KEY"`
-      : `sed 's/^/Authorization: Bearer /' '${host.serviceKeyFile}'`
+      : `sed 's/^/Authorization: Bearer /' '${host.applicationKeyFile}'`
   const addresses = rows
     .filter(([, url]) => url !== null)
     .map(([name, url]) => `  ${name.padEnd(19)} ${url}`)

@@ -1,8 +1,10 @@
 import { randomBytes } from 'node:crypto'
-import { chmodSync, existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { entryOf, installationKeys, newKey } from '@integration-host/shared/access/new-key'
 import type { Environment } from '@integration-host/shared/process/config'
 import { generateKeyRing } from '@integration-host/shared/secrets/envelope'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 
 const random = (): string => randomBytes(32).toString('base64url')
@@ -13,9 +15,14 @@ const secrets = [
   { setting: 'CLIENT_SECRET', file: 'client_secret', make: random },
 ] as const
 
+/** The files of the applications' key, and of the list that has its digest (docs/access.md). */
+const APPLICATION_KEY = 'application_key'
+const KEY_LIST = 'service_keys.json'
+
 /**
  * Returns `X_FILE` settings for the secrets that the environment does not set. The first start generates these secrets
- * in `<dataDir>/secrets` (mode 0600), and later starts reuse them. The encryption keys are not in the file of the
+ * in `<dataDir>/secrets` (mode 0600), and later starts reuse them. It also makes a key for applications and lists its
+ * digest in `SERVICE_KEYS_FILE`; a key that was revoked there is not listed again. The encryption keys are not in the file of the
  * credentials that they encrypt.
  *
  * @throws {StartupError} the data folder has stored credentials but no file with their keys; newly generated keys could
@@ -35,12 +42,37 @@ export function embeddedSecrets(dataDir: string, env: Environment): Environment 
         `${path} is missing, and ${credentials} cannot be read without it: restore it from a backup, or move ${credentials} away and connect the companies again`,
       )
     }
-    try {
-      writeFileSync(path, make(), { mode: 0o600, flag: 'wx' })
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-      if ((statSync(path).mode & 0o077) !== 0) chmodSync(path, 0o600)
-    }
+    create(path, make)
+  }
+  if (!env['SERVICE_KEYS_FILE']) {
+    settings['SERVICE_KEYS_FILE'] = join(folder, KEY_LIST)
+    createKeyList(folder)
   }
   return settings
+}
+
+/** Returns the file with the applications' key if `settings` of {@link embeddedSecrets} list it; otherwise `null`. */
+export function applicationKeyFile(settings: Environment): string | null {
+  const list = settings['SERVICE_KEYS_FILE']
+  return list === undefined ? null : join(dirname(list), APPLICATION_KEY)
+}
+
+function createKeyList(folder: string): void {
+  const list = join(folder, KEY_LIST)
+  if (existsSync(list)) return
+  const path = join(folder, APPLICATION_KEY)
+  create(path, () => newKey(installationKeys.application).key.reveal())
+  // Read again, because an earlier start may have made the key and ended before it wrote the list.
+  const key = new Secret(readFileSync(path, 'utf8').trim())
+  create(list, () => JSON.stringify([entryOf(key, installationKeys.application)], null, 2))
+}
+
+/** Writes a file that only its owner can read, unless the file exists. */
+function create(path: string, make: () => string): void {
+  try {
+    writeFileSync(path, make(), { mode: 0o600, flag: 'wx' })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    if ((statSync(path).mode & 0o077) !== 0) chmodSync(path, 0o600)
+  }
 }

@@ -99,6 +99,8 @@ describe('the embedded host', () => {
       'credentials.json',
       'secrets/credential_keys',
       'secrets/service_api_key',
+      'secrets/application_key',
+      'secrets/service_keys.json',
       'sandbox-provider.bin',
     ]) {
       expect([file, (await stat(join(dataDir, file))).mode & 0o077]).toEqual([file, 0])
@@ -185,20 +187,54 @@ describe('the embedded host', () => {
     expect(await readFile(join(dataDir, 'credentials.json'))).toEqual(before)
   })
 
-  it('the banner prints commands that pass the service key to curl through standard input instead of an argument', async () => {
+  it('the embedded host makes a key for applications that may not export, keeps it, and does not list it again once it is revoked', async () => {
+    const list = join(dataDir, 'secrets/service_keys.json')
+    const statusOf = async (method: string, url: string): Promise<number> => {
+      const key = await readFile(join(dataDir, 'secrets/application_key'), 'utf8')
+      const headers = { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' }
+      const response = await fetch(url, {
+        method,
+        headers,
+        ...(method === 'POST' && { body: '{}' }),
+      })
+      await response.body?.cancel()
+      return response.status
+    }
+    let listed: string
+    {
+      await using host = await start()
+      listed = await readFile(list, 'utf8')
+      expect(await statusOf('GET', `${host.coordinator}/processes`)).toBe(200)
+      expect(await statusOf('GET', `${host.tokenService}/credentials`)).toBe(200)
+      expect(await statusOf('POST', `${host.tokenService}/exports`)).toBe(403)
+    }
+    {
+      await using host = await start()
+      expect(await readFile(list, 'utf8')).toBe(listed)
+      expect(await statusOf('GET', `${host.coordinator}/processes`)).toBe(200)
+    }
+    await writeFile(list, '[]')
     await using host = await start()
+    expect(await readFile(list, 'utf8')).toBe('[]')
+    expect(await statusOf('GET', `${host.coordinator}/processes`)).toBe(401)
+  })
+
+  it("the banner prints commands that pass the applications' key to curl through standard input instead of an argument", async () => {
+    await using host = await start()
+    const applicationKey = await readFile(join(dataDir, 'secrets/application_key'), 'utf8')
     const commands = banner(host)
       .split('\n')
       .flatMap((line) => /^ {2}(.*) \| curl -H @- /.exec(line)?.[1] ?? [])
     expect(commands).toHaveLength(2)
     for (const command of commands) {
       const { stdout } = await promisify(execFile)('sh', ['-c', command])
-      expect(stdout.trim()).toBe(`Authorization: Bearer ${host.serviceKey}`)
+      expect(stdout.trim()).toBe(`Authorization: Bearer ${applicationKey}`)
     }
-    expect(banner(host)).not.toContain(host.serviceKey)
+    for (const secret of [applicationKey, host.serviceKey])
+      expect(banner(host)).not.toContain(secret)
     const key = { SERVICE_API_KEY: host.serviceKey }
     const [command = ''] =
-      / {2}(printf .*) \| curl/.exec(banner({ ...host, serviceKeyFile: null })) ?? []
+      / {2}(printf .*) \| curl/.exec(banner({ ...host, applicationKeyFile: null })) ?? []
     const printed = command.replace(/ \| curl$/, '')
     const { stdout } = await promisify(execFile)('sh', ['-c', printed], { env: key })
     expect(stdout).toBe(`Authorization: Bearer ${host.serviceKey}\n`)

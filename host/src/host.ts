@@ -29,7 +29,7 @@ import { createFileConnectLinkStore } from '@integration-host/token-service/file
 import { createFileCredentialStore } from '@integration-host/token-service/file-credential-store'
 import { countDecryptionFailures } from '@integration-host/token-service/metrics'
 import { startTokenService } from '@integration-host/token-service/service'
-import { embeddedSecrets } from './embedded-secrets.ts'
+import { applicationKeyFile, embeddedSecrets } from './embedded-secrets.ts'
 import type { Installation } from './story.ts'
 
 export interface HostOptions {
@@ -44,8 +44,8 @@ export interface HostOptions {
 
 export interface Host extends Installation, AsyncDisposable {
   readonly dataDir: string
-  /** The path of the file with the service key; `null` if the environment sets the key directly. */
-  readonly serviceKeyFile: string | null
+  /** The path of the file with a key for applications; `null` if the environment sets the keys directly. */
+  readonly applicationKeyFile: string | null
   /** The address of the sandbox provider; `null` if the environment names a real provider. */
   readonly sandboxProvider: string | null
 }
@@ -154,7 +154,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
   const services = opened.move()
   return {
     dataDir,
-    serviceKeyFile: secrets['SERVICE_API_KEY_FILE'] ?? options.env['SERVICE_API_KEY_FILE'] ?? null,
+    applicationKeyFile: applicationKeyFile(secrets) ?? options.env['SERVICE_API_KEY_FILE'] ?? null,
     serviceKey: tokenConfig.SERVICE_API_KEY[0].reveal(),
     demoApi: demoApi.url,
     tokenService: at('tokenService'),

@@ -9,22 +9,41 @@ import { join } from 'node:path'
 import { expect, until } from './check.ts'
 import { type Stack, words } from './stack.ts'
 
-/** The files that each container must have in `/secrets`. */
+/** The files that each container must have in `/secrets`. The last two containers run once for each command. */
 const SECRETS: Readonly<Record<string, string>> = {
   'token-service':
     'amqp_url client_id client_secret credential_keys discovery_url redirect redis_url service_api_key',
   'accounting-gateway': 'accounting_url amqp_url redis_url service_api_key',
   coordinator: 'amqp_url database_url service_api_key',
-  'demo-api': 'service_api_key',
+  'demo-api': 'demo_api_key',
   'sandbox-provider': 'sandbox_client_secret',
+  doctor: 'amqp_url database_url discovery_url operator_key redis_url',
+  cli: 'application_key operator_key',
 }
+const RUN_ONCE = ['doctor', 'cli']
+/** The containers that read the digests of keys. Only `cli` may change them. */
+const READ_KEY_FILE = ['token-service', 'accounting-gateway', 'coordinator', 'cli']
 
-/** Checks that each container has the secrets that its service needs, and no other secrets. */
+/**
+ * Checks that each container has the secrets that its service needs, and no other secrets; that the other containers
+ * have none of them; and that only `cli` can change the key file.
+ */
 export async function holdsOwnSecretsOnly(stack: Stack): Promise<void> {
+  const script = `ls -A /secrets; echo --; ls -A /keys 2>/dev/null | grep -v lock; echo --
+    for f in /secrets/*; do cat "$f" >/dev/null 2>&1 || echo "cannot read $f"; done
+    ! touch /secrets/x 2>/dev/null || echo "can write secrets"
+    ! touch /keys/x 2>/dev/null || { rm /keys/x; echo "can write keys"; }`
   for (const [service, wanted] of Object.entries(SECRETS)) {
-    const files = await stack.compose(['exec', '-T', service, 'ls', '-A', '/secrets'])
-    const present = files.split('\n').filter(Boolean).toSorted().join(' ')
+    const run = RUN_ONCE.includes(service)
+      ? words(`run --rm -T --entrypoint sh ${service}`)
+      : words(`exec -T ${service} sh`)
+    const [files, keys, faults] = (await stack.compose([...run, '-c', script])).split('--\n')
+    const present = (files ?? '').split('\n').filter(Boolean).toSorted().join(' ')
     expect(present === wanted, `${service} has the secrets ${present}`)
+    const hasKeys = READ_KEY_FILE.includes(service)
+    expect(keys?.trim() === (hasKeys ? 'service_keys.json' : ''), `${service} has /keys: ${keys}`)
+    const allowed = service === 'cli' ? 'can write keys' : ''
+    expect(faults?.trim() === allowed, `${service} ${faults}`)
   }
 }
 
@@ -137,9 +156,16 @@ export async function firstReleaseVolumes(stack: Stack): Promise<void> {
 
   await stack.compose(['up', '--wait'])
   await holdsOwnSecretsOnly(stack)
-  const key = await stack.read('demo-api', '/secrets/service_api_key')
+  const key = await stack.read('token-service', '/secrets/service_api_key')
   const keys = await stack.read('token-service', '/secrets/credential_keys')
   expect(key === secrets.key && keys === credentialKeys, 'a secret was replaced')
+  for (const accepted of [secrets.key, await stack.heldKey('application')]) {
+    const headers = { Authorization: `Bearer ${accepted}` }
+    const { status } = await fetch(`${stack.at('COORDINATOR_PORT')}/processes`, { headers })
+    expect(status === 200, `the coordinator responds with ${status} to a key`)
+  }
+  const { status } = await fetch(`${stack.at('DEMO_API_PORT')}/queue?number=upgraded`)
+  expect(status === 200, `the demo API responds with ${status} after the upgrade`)
   const reply = await asShared('PING')
   expect(/WRONGPASS|NOAUTH/.test(reply), `Redis accepts the shared account: ${reply}`)
   expect(!(await canLogIn()), 'RabbitMQ accepts the shared account')

@@ -30,12 +30,15 @@ export async function portTaken(stack: Stack): Promise<string> {
  * owners and modes.
  */
 export async function wrongOwners(stack: Stack): Promise<void> {
-  await shell(stack, 'chown -R 0:0 /volumes/*-data && chmod 444 /volumes/*-secrets/*')
+  await shell(
+    stack,
+    'chown -R 0:0 /volumes/*-data /volumes/service-keys && chmod 444 /volumes/*-secrets/* /volumes/service-keys/*',
+  )
   const { code, text } = await stack.init()
   expect(code === 0, text)
   const owners = await shell(
     stack,
-    'find /volumes/*-data -user root; find /volumes/*-secrets -type f -perm /077',
+    'find /volumes/*-data /volumes/service-keys -user root; find /volumes/*-secrets /volumes/service-keys/*.json -type f -perm /077',
   )
   expect(!owners.includes('/volumes/'), `wrong owner or mode: ${owners}`)
 }

@@ -61,14 +61,14 @@ export class Stack {
     return `http://127.0.0.1:${this.ports[name]}`
   }
 
-  /** Returns the addresses and the service key that `tellStory` needs. */
+  /** Returns the addresses and the key that `tellStory` needs, which is the applications' key. */
   async installation(): Promise<Installation> {
     return {
       tokenService: this.at('TOKEN_SERVICE_PORT'),
       accountingGateway: this.at('ACCOUNTING_GATEWAY_PORT'),
       coordinator: this.at('COORDINATOR_PORT'),
       demoApi: this.at('DEMO_API_PORT'),
-      serviceKey: await this.read('demo-api', '/secrets/service_api_key'),
+      serviceKey: await this.heldKey('application'),
     }
   }
 
@@ -125,6 +125,13 @@ export class Stack {
   /** Runs the `init` container with its own command or with another command. */
   init(...command: readonly string[]): Promise<Output> {
     return this.tryCompose([...words('run --rm --no-deps -T init'), ...command])
+  }
+
+  /** Returns a key that `init` made, as the README prints it. */
+  async heldKey(holder: 'application' | 'operator'): Promise<string> {
+    const args = `run --rm -T --entrypoint cat cli /secrets/${holder}_key`
+    const text = await this.compose(words(args))
+    return /ihk_[\w-]{43}/.exec(text)?.[0] ?? text
   }
 
   /** Returns the content of a file in a service's container, without the final line break. */

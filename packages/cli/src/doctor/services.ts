@@ -99,6 +99,14 @@ export async function query<T>(
     })
     if (response.status === 401)
       return { result: problem(check, 'rejected', `Set SERVICE_API_KEY to a key of ${name}.`) }
+    if (response.status === 403)
+      return {
+        result: skipped(
+          path,
+          'the key may not read this',
+          'Set SERVICE_API_KEY to a key with the scopes credentials:read, transactions:read and audit:read.',
+        ),
+      }
     const parsed = schema.safeParse(await response.json().catch(() => null))
     if (parsed.success) return { data: parsed.data }
     return {
