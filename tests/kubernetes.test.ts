@@ -241,9 +241,28 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       const named = container.env.filter((env) => env.name.endsWith('_FILE'))
       expect(named.map(({ value }) => value).toSorted(byText)).toEqual(files.toSorted(byText))
       const unknown = container.env
-        .map((env) => env.name.replace(/_FILE$/, ''))
-        .filter((setting) => !settings.has(setting))
+        .map((env) => env.name)
+        .filter((name) => !settings.has(name) && !settings.has(name.replace(/_FILE$/, '')))
       expect(unknown).toEqual([])
+    })
+
+    it('the pods mount a secret of their own, and besides it only the key between services and the digests of the other keys', () => {
+      const mounted = pod.volumes.flatMap(({ projected }) =>
+        (projected?.sources ?? []).map(({ secret }) => secret.name),
+      )
+      expect(mounted).toEqual([
+        'integration-host-service-key',
+        'integration-host-keys',
+        `integration-host-${name}`,
+      ])
+    })
+
+    it('a change of the key file reaches the pods, because its folder is mounted whole', () => {
+      expect(container.env).toContainEqual({
+        name: 'SERVICE_KEYS_FILE',
+        value: '/secrets/service_keys.json',
+      })
+      for (const mount of container.volumeMounts) expect(mount).not.toHaveProperty('subPath')
     })
 
     it('the pods mount only volumes that are defined', () => {
@@ -280,13 +299,14 @@ describe('the network policies', () => {
   })
 
   it('the network policies allow each service to reach only the backends that it is configured with', () => {
-    for (const backend of ['rabbitmq', 'redis', 'postgres']) {
+    const backends = { rabbitmq: 'amqp_url', redis: 'redis_url', postgres: 'database_url' }
+    for (const [backend, address] of Object.entries(backends)) {
       const policy = policies.find(({ metadata }) => metadata.name === `backend-${backend}`)
       const allowed = deployments.filter(({ spec }) =>
         selects(policy?.spec.podSelector ?? {}, spec.template.metadata.labels),
       )
       const given = deployments.filter(({ spec }) =>
-        JSON.stringify(spec).includes(`"integration-host-${backend}"`),
+        JSON.stringify(spec).includes(`"/secrets/${address}"`),
       )
       expect(allowed).toEqual(given)
     }
@@ -321,6 +341,52 @@ describe('the example overlay', () => {
     const inRouter = ({ path, pathType }: { path?: string; pathType: string }) =>
       pathType === 'Prefix' ? `${path}/*` : path
     expect(paths.map(inRouter)).toEqual(published)
+  })
+})
+
+describe('the component for backends with an authority of their own', () => {
+  const COMPONENT = 'deploy/kubernetes/components/backend-authorities'
+  const added = manifests(
+    COMPONENT,
+    (kustomization(COMPONENT).patches ?? []).map(({ path }) => path),
+  ) as Workload[]
+
+  it.each(added.map((patch) => [patch.metadata.name, patch] as const))(
+    'the component gives %s the certificate of the authority of each of its backends',
+    (name, { spec }) => {
+      const { containers, volumes } = spec.template.spec
+      const [{ env, volumeMounts, ...container }] = containers
+      expect(container).toEqual({ name })
+      const deployment = deployments.find(({ metadata }) => metadata.name === name)
+      const backends = deployment?.spec.template.spec.containers[0].env.flatMap(
+        (setting) => /^([A-Z]+)_URL_FILE$/.exec(setting.name)?.[1] ?? [],
+      )
+      const files = (backends ?? []).map((backend) => `${backend.toLowerCase()}_ca.pem`)
+      expect(env).toEqual(
+        (backends ?? []).map((backend, index) => ({
+          name: `${backend}_CA_FILE`,
+          value: `/authorities/${files[index]}`,
+        })),
+      )
+      expect(volumeMounts).toEqual([
+        { name: 'authorities', mountPath: '/authorities', readOnly: true },
+      ])
+      expect(volumes).toEqual([
+        {
+          name: 'authorities',
+          configMap: {
+            name: 'integration-host-authorities',
+            items: files.map((file) => ({ key: file, path: file })),
+          },
+        },
+      ])
+      const documented = read('docs/settings.md')
+      for (const setting of env) expect(documented).toContain(`\`${setting.name}\``)
+    },
+  )
+
+  it('the component patches every Deployment', () => {
+    expect(added.map(titleOf)).toEqual(deployments.map(titleOf))
   })
 })
 
