@@ -44,7 +44,7 @@ export async function keysAreBounded(stack: Stack, realm: string): Promise<void>
   const company = `${at.accountingGateway}/v3/company/${realm}/query?query=select%20*%20from%20CompanyInfo`
   const credential = `${at.tokenService}/credentials/ACC-${realm}`
   const orders = `${at.coordinator}/processes/OrderProcess/transactions`
-  const order = { TransactionID: 'keys' }
+  const order = { TransactionID: 'keys', InitialData: 'keys' }
   const exported = { method: 'POST', body: { Names: [`ACC-${realm}`] } } as const
   const cases: readonly (readonly [who: string, key: string, url: string, Call, status: string])[] =
     [

@@ -108,7 +108,9 @@ const COMMON_HELP = `All commands (but no --url for keys, doctor, verify-provide
   -h, --help   this text
 
 SERVICE_API_KEY or SERVICE_API_KEY_FILE gives the service key; without them it is the one of the embedded host
-(data/secrets/service_api_key).
+(data/secrets/service_api_key). In the compose stack the operators' key is in the container of this command, and
+  docker compose run --rm -T --entrypoint cat cli /secrets/application_key
+prints the key for applications.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such credential, key or transaction, 4 the credential is faulted,
 5 the service cannot be reached or rejects the key, 6 audit entries after the expected one are no longer kept.`
