@@ -42,8 +42,21 @@ beforeEach(async () => {
     'GET /audit': ({ query }) => {
       between(service.requests.length)
       const limit = Number(query.get('limit'))
-      const items = log.filter(({ Seq }) => Seq > Number(query.get('after'))).slice(0, limit)
       const { Seq, Hash } = head ?? log.at(-1) ?? auditStart
+      if (!query.has('after')) {
+        // Like the service, a page has only the wanted entries of a part of the log.
+        const before = Number(query.get('before') ?? LENGTH + 1)
+        const searched = log
+          .filter((one) => one.Seq < before)
+          .slice(-1_000)
+          .toReversed()
+        const wanted = searched.filter(({ Name }) => [null, Name].includes(query.get('name')))
+        const items = wanted.slice(0, limit)
+        const end = items.length === limit ? items.at(-1) : searched.at(-1)
+        const next_before = (end?.Seq ?? 1) > 1 ? end?.Seq : null
+        return { body: { items, head: { Seq, Hash }, next_before } }
+      }
+      const items = log.filter((one) => one.Seq > Number(query.get('after'))).slice(0, limit)
       return { body: { items, head: { Seq, Hash } } }
     },
   })
@@ -66,6 +79,29 @@ describe('audit list', () => {
     const { out } = await run(args.slice(0, -1), service)
     expect(out.split('\n')[0]).toMatch(/^SEQ {3}AT .* OUTCOME/)
     expect(out.split('\n')[1]).toMatch(/^2488 .*handed_out.*ACC-7/)
+  })
+
+  it('`audit list --newest` prints the newest entry first, over all pages', async () => {
+    const { code, json } = await run(['audit', 'list', '--newest', '--json'], service)
+    expect(code).toBe(0)
+    expect(json).toEqual(whole.toReversed())
+    expect(service.requests.map(({ query }) => query.get('before'))).toEqual([null, '1501', '501'])
+  })
+
+  it('`audit list --newest --name --limit` reads pages until it has enough entries of the credential', async () => {
+    log = whole.filter(({ Seq, Name }) => Name !== 'ACC-7' || Seq < 40)
+    const args = ['audit', 'list', '--newest', '--name', 'ACC-7', '--limit', '2', '--json']
+    expect((await run(args, service)).json).toEqual([entry(38), entry(28)])
+    const inOrder = ['audit', 'list', '--name', 'ACC-7', '--limit', '2', '--json']
+    expect((await run(inOrder, service)).json).toEqual([entry(8), entry(18)])
+  })
+
+  it('`audit list` rejects --newest together with --since, and a limit that is not a number', async () => {
+    for (const args of [
+      ['--newest', '--since', '1'],
+      ['--limit', 'x'],
+    ])
+      expect((await run(['audit', 'list', ...args], service)).code).toBe(2)
   })
 
   it('`audit list` prints only the table header for an empty log', async () => {

@@ -12,26 +12,77 @@ const readerOf =
   (after, limit) =>
     service.get(`/audit?after=${after}&limit=${limit}`, AuditPage)
 
+type Entries = AuditPage['items']
+
+/** Yields the pages of the log in order, beginning after the entry `after`. */
+async function* inOrder(read: ReadAudit, after: number): AsyncGenerator<Entries, void> {
+  for (let last = after; ;) {
+    const { items, head } = await read(last, PAGE)
+    yield items
+    const end = items.at(-1)
+    if (end === undefined || end.Seq >= head.Seq) return
+    last = end.Seq
+  }
+}
+
+/** Yields the pages of the log with the newest entry first. */
+async function* newestFirst(
+  service: ServiceApi,
+  name: string | undefined,
+  limit: number,
+): AsyncGenerator<Entries, void> {
+  const filter = name === undefined ? '' : `&name=${name}`
+  for (let before: number | null | undefined; before !== null;) {
+    const position: string = before === undefined ? '' : `&before=${before}`
+    const page: AuditPage = await service.get(
+      `/audit?limit=${Math.max(1, Math.min(limit, PAGE))}${filter}${position}`,
+      AuditPage,
+    )
+    yield page.items
+    before = page.next_before ?? null
+  }
+}
+
+const rowOf = (entry: Entries[number]): string[] => [
+  String(entry.Seq),
+  entry.At,
+  entry.Who,
+  entry.What,
+  entry.Name,
+  String(entry.Version),
+  entry.Outcome,
+  String(entry.Count ?? ''),
+  entry.TraceId ?? '',
+]
+
 export const auditList: Command = {
   summary: 'list who did what to which credential, when and with what outcome',
-  usage: '[--name ACC-<realm>] [--since SEQ]',
+  usage: '[--name ACC-<realm>] [--since SEQ | --newest] [--limit N]',
   help: `Lists the audit log, the oldest entry first. With --json one entry on each line, in the form that is hashed.
 
   --name ACC-<realm>   only entries of this credential
   --since SEQ          only entries from this number on
+  --newest             the newest entry first; of all if there is no --limit
+  --limit N            at most N entries
 
 Examples:
   integration-host audit list --name ACC-9341453908059889
+  integration-host audit list --name ACC-9341453908059889 --newest --limit 20
   integration-host audit list --json --since 5001 >> audit.ndjson`,
   async run(args, terminal) {
     const { values, positionals } = parse(args, {
       name: { type: 'string' },
       since: { type: 'string' },
+      newest: { type: 'boolean' },
+      limit: { type: 'string' },
     })
     expectNone(positionals)
     const [name] = credentialNames(values.name === undefined ? [] : [values.name])
     const since = wholeNumber('--since', values.since ?? '1')
-    const read = readerOf(openTokenService(values.url, terminal))
+    const limit = wholeNumber('--limit', values.limit ?? '999999999999999')
+    if (values.newest && values.since !== undefined)
+      throw new UsageError('--newest cannot be combined with --since')
+    const service = openTokenService(values.url, terminal)
     const table = createTable([
       'SEQ',
       'AT',
@@ -43,30 +94,22 @@ Examples:
       'COUNT',
       'TRACE ID',
     ])
-    let after = Math.max(since - 1, 0)
-    for (;;) {
-      const { items, head } = await read(after, PAGE)
-      const wanted = items.filter((entry) => name === undefined || entry.Name === name)
+    const pages = values.newest
+      ? newestFirst(service, name, limit)
+      : inOrder(readerOf(service), Math.max(since - 1, 0))
+    let left = limit
+    for await (const items of pages) {
+      const wanted = items
+        .filter((entry) => name === undefined || entry.Name === name)
+        .slice(0, left)
       const lines = values.json
         ? wanted.map((entry) => JSON.stringify(entry))
-        : table(
-            wanted.map((entry) => [
-              String(entry.Seq),
-              entry.At,
-              entry.Who,
-              entry.What,
-              entry.Name,
-              String(entry.Version),
-              entry.Outcome,
-              String(entry.Count ?? ''),
-              entry.TraceId ?? '',
-            ]),
-          )
+        : table(wanted.map(rowOf))
       await print(terminal, ...lines)
-      const last = items.at(-1)
-      if (last === undefined || last.Seq >= head.Seq) return exitCodes.ok
-      after = last.Seq
+      left -= wanted.length
+      if (left <= 0) break
     }
+    return exitCodes.ok
   },
 }
 
