@@ -1,5 +1,6 @@
 import type { Command } from './command.ts'
 import { listActions } from './commands/actions.ts'
+import { adopt } from './commands/adopt.ts'
 import { auditList, auditVerify } from './commands/audit.ts'
 import { chaos } from './commands/chaos.ts'
 import { doctor } from './commands/doctor.ts'
@@ -37,6 +38,7 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
         ['rotate-keys', rotateKeys],
         ['import', importCredentials],
         ['export', exportCredentials],
+        ['adopt', adopt],
       ]),
       examples: ['credentials list', 'credentials show ACC-9341453908059889'],
     },

@@ -30,8 +30,13 @@ export interface ServiceApi {
     body: unknown,
     schema: z.ZodType<T>,
   ): Promise<{ readonly status: number; readonly data: T }>
-  /** Posts a body of JSON lines unchanged. */
-  postText<T>(path: string, lines: string, schema: z.ZodType<T>): Promise<T>
+  /** Posts a body of JSON lines unchanged. `isLong` allows the response to take minutes. */
+  postText<T>(
+    path: string,
+    lines: string,
+    schema: z.ZodType<T>,
+    options?: { readonly isLong: boolean },
+  ): Promise<T>
   /** Sends DELETE and returns the headers of the response. */
   delete(path: string): Promise<Headers>
   /** Sends POST without a body and yields each line of the response. */
@@ -115,7 +120,8 @@ function openService(
         async (response) => ({ status: response.status, data: await json(schema)(response) }),
         { body },
       ),
-    postText: (path, lines, schema) => call('POST', path, json(schema), { lines }),
+    postText: (path, lines, schema, { isLong } = { isLong: false }) =>
+      call('POST', path, json(schema), { lines, ...(isLong && { deadlineMs: LONG_DEADLINE_MS }) }),
     delete: (path) =>
       call(
         'DELETE',

@@ -15,7 +15,7 @@ export interface ReceivedRequest {
   readonly route: string
   readonly query: URLSearchParams
   readonly headers: IncomingHttpHeaders
-  /** The parsed request body, which is JSON or a form. */
+  /** The parsed request body, which is JSON or a form; of JSON lines the member `lines`. */
   readonly body: Record<string, unknown>
 }
 
@@ -45,6 +45,8 @@ async function readBody(
   if (mediaType === 'application/json') return (await json(request)) as Record<string, unknown>
   if (mediaType === 'application/x-www-form-urlencoded')
     return Object.fromEntries(new URLSearchParams(await text(request)))
+  if (mediaType === 'application/x-ndjson')
+    return { lines: (await text(request)).split('\n').map((line) => JSON.parse(line) as unknown) }
   return {}
 }
 

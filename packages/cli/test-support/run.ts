@@ -16,6 +16,8 @@ export interface Surroundings {
   readonly env?: Readonly<Record<string, string>>
   /** The user's input, one text for each prompt. Standard input is a terminal only if this member is set. */
   readonly typed?: readonly (string | (() => string))[]
+  /** The content of standard input, which is then not a terminal. */
+  readonly input?: string | Buffer
   /** The clock, in milliseconds. By default the time does not pass. */
   readonly now?: () => number
   readonly stop?: AbortSignal & { readonly reason?: CommandFailed }
@@ -26,10 +28,11 @@ export interface Surroundings {
 /** Runs the command line in this process. */
 export async function run(
   args: readonly string[],
-  { url, env = {}, typed, now = () => 0, stop, onErr }: Surroundings = {},
+  { url, env = {}, typed, input, now = () => 0, stop, onErr }: Surroundings = {},
 ): Promise<Run> {
   const answers = [...(typed ?? [])]
   const stdin = Object.assign(new PassThrough(), { isTTY: typed !== undefined })
+  if (input !== undefined) stdin.end(input)
   const collect = (onText?: (text: string) => void) => {
     const chunks: string[] = []
     const stream = new Writable({
