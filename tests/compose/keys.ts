@@ -7,11 +7,8 @@ const SERVICES = ['token-service', 'accounting-gateway', 'coordinator'] as const
 const PORTS = { 'token-service': 7217, 'accounting-gateway': 7218, coordinator: 7219 } as const
 
 /** Runs the command line of the stack as the README shows, and returns what it printed. */
-export const cli = (stack: Stack, ...args: readonly string[]): Promise<string> =>
+const cli = (stack: Stack, ...args: readonly string[]): Promise<string> =>
   stack.compose([...words('run --rm -T cli'), ...args])
-
-/** Returns the operators' key. */
-export const operatorKey = (stack: Stack): Promise<string> => stack.heldKey('operator')
 
 interface Call {
   readonly method?: 'POST'
@@ -39,7 +36,7 @@ async function call(url: string, key: string, { method, body }: Call = {}): Prom
 export async function keysAreBounded(stack: Stack, realm: string): Promise<void> {
   const at = await stack.installation()
   const application = at.serviceKey
-  const operator = await operatorKey(stack)
+  const operator = await stack.heldKey('operator')
   const demo = await stack.read('demo-api', '/secrets/demo_api_key')
   const company = `${at.accountingGateway}/v3/company/${realm}/query?query=select%20*%20from%20CompanyInfo`
   const credential = `${at.tokenService}/credentials/ACC-${realm}`

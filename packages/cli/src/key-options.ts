@@ -1,7 +1,7 @@
 /** Reads the options of the commands `keys new`, `keys list` and `keys revoke`. */
 import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { KeyEntry } from '@integration-host/shared/access/key-list'
+import { KeyEntry, KeyId } from '@integration-host/shared/access/key-list'
 import type { KeyTerms } from '@integration-host/shared/access/new-key'
 import type { Environment } from '@integration-host/shared/process/config'
 import { UsageError } from './exit-code.ts'
@@ -23,7 +23,7 @@ export function keyFileOf(given: string | undefined, env: Environment): string {
 /** @throws {UsageError} the id is missing or not valid. */
 export function keyIdOf(text: string | undefined): string {
   if (text === undefined) throw new UsageError('--id is needed')
-  const id = KeyEntry.shape.id.safeParse(text)
+  const id = KeyId.safeParse(text)
   if (!id.success) throw new UsageError(`--id ${id.error.issues[0]?.message ?? ''}`)
   return id.data
 }
