@@ -158,6 +158,15 @@ describe('the compose file', () => {
     ])
   })
 
+  it("the README and the help of the command line print the applications' key from the container that holds it", () => {
+    const command = 'docker compose run --rm -T --entrypoint cat cli /secrets/application_key'
+    for (const file of ['README.md', 'packages/cli/src/command-line.ts', 'docs/access.md'])
+      expect(readFileSync(join(root, file), 'utf8'), file).toContain(command)
+    expect(services['cli']).toMatchObject({
+      volumes: ['cli-secrets:/secrets:ro', expect.anything()],
+    })
+  })
+
   it('the services run with the inspector and core dumps disabled', () => {
     for (const [name, { command, ulimits }] of all) {
       if (!(command ?? []).some((word) => word.startsWith('services/'))) continue
