@@ -9,10 +9,13 @@
  * program's memory.
  */
 import { randomBytes } from 'node:crypto'
-import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
+import { digestOf } from '@integration-host/shared/access/access-keys'
+import type { Scope } from '@integration-host/shared/access/scope'
 import { type KeyRing, parseKeyRing } from '@integration-host/shared/secrets/envelope'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { changeRecord, expiringIn } from '@integration-host/shared/test-support/change-record'
@@ -302,6 +305,7 @@ describe('the search for leaked secrets in a running system', () => {
     await exerciseProviderFailures()
     await exerciseRejections()
     await exerciseOperations()
+    await exerciseKeysAndLinks()
     await exerciseCrashes()
     await exerciseMisconfiguration()
     await readAllRoutes()
@@ -418,6 +422,56 @@ describe('the search for leaked secrets in a running system', () => {
     const headers = { 'If-Match': wrong }
     const mismatched = await call('coordinator', `${run}/resume`, { method: 'POST', headers })
     expect(mismatched.status).toBe(400)
+    await recordRedis()
+  }
+
+  /** Keys of a key file, valid and misplaced ones, and connect links. */
+  async function exerciseKeysAndLinks(): Promise<void> {
+    const key = register('key of the key file', random('ihk'))
+    const misplaced = register('key in place of its digest', random('ihk'))
+    const folder = await mkdtemp(join(tmpdir(), 'leaks-'))
+    opened.defer(() => rm(folder, { recursive: true }))
+    const file = join(folder, 'keys.json')
+    const scopes: Scope[] = ['credentials:read', 'credentials:manage', 'act-for']
+    const entry = { id: 'console', sha256: digestOf(key), scopes, realms: ['*'] }
+    await writeFile(file, JSON.stringify([entry]))
+    await system.service('token-service').stop('SIGTERM')
+    settings['token-service'] = { ...settings['token-service'], SERVICE_KEYS_FILE: file }
+    const running = start('token-service')
+    await system.ready('token-service')
+
+    const origin = system.url('token-service')
+    const headers = { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' }
+    const withKey = async (path: string, init: RequestInit = {}) =>
+      record(`${path} with a key of the key file`, await fetch(origin + path, { headers, ...init }))
+    expect((await withKey('/credentials')).status).toBe(200)
+    expect((await withKey('/audit')).status).toBe(403)
+    expect((await withKey('/exports', { method: 'POST', body: '{}' })).status).toBe(403)
+    const person = { headers: { ...headers, 'Acting-For': `ada ${key}` } }
+    expect((await withKey('/credentials', person)).status).toBe(400)
+
+    const created = await fetch(`${origin}/connect-links`, { method: 'POST', headers, body: '{}' })
+    const { url } = (await created.clone().json()) as { url: string }
+    const ticket = register(
+      'ticket of a connect link',
+      new URL(url).pathname.split('/').at(-1) ?? '',
+    )
+    await record('POST /connect-links', created, [ticket])
+    expect((await record('GET /connect', await fetch(url))).status).toBe(200)
+    const used = await fetch(url, { method: 'POST', redirect: 'manual' })
+    const state = new URL(used.headers.get('Location') ?? '').searchParams.get('state') ?? ''
+    const browser = used.headers.getSetCookie()[0]?.split(';')[0]?.split('=')[1] ?? ''
+    await record('POST /connect', used, [
+      register('state', state),
+      register('browser cookie', browser),
+    ])
+    expect((await record('GET /connect', await fetch(url))).status).toBe(410)
+    expect((await withKey('/connect-links')).status).toBe(200)
+
+    await writeFile(file, JSON.stringify([{ ...entry, id: misplaced, sha256: misplaced }]))
+    await eventually(() => expect(running.output()).toContain('service keys file is not valid'))
+    await call('token-service', '/health/ready')
+    await writeFile(file, JSON.stringify([entry]))
     await recordRedis()
   }
 
@@ -542,6 +596,9 @@ describe('the search for leaked secrets in a running system', () => {
         'refresh_token that was issued',
         'id_token that was issued',
         'access token',
+        'key of the key file',
+        'key in place of its digest',
+        'ticket of a connect link',
       ]),
     )
     for (const { kind, value } of allSecrets())

@@ -71,7 +71,7 @@ describe('keys new', () => {
 
   it.each([
     ['--id is needed', ['--scope', 'audit:read']],
-    ['--id must be 1-64 of', ['--id', 'a\nb', '--scope', 'audit:read']],
+    ['--id must be 1-31 of', ['--id', 'a\nb', '--scope', 'audit:read']],
     ['--scope must name a scope', ['--id', 'erp']],
     ['--scope must be one of gateway:read', ['--id', 'erp', '--scope', 'gateway:admin']],
     ['--realm is needed for the scope', ['--id', 'erp', '--scope', 'custody:transfer']],

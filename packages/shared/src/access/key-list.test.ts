@@ -25,7 +25,7 @@ describe('parseKeyList', () => {
     ['no scope', { scopes: [] }, 'scopes: must name a scope'],
     ['a digest that is too short', { sha256: 'abc' }, 'sha256: must be the SHA-256'],
     ['a digest in upper case', { sha256: sha256.toUpperCase() }, 'sha256: must be the SHA-256'],
-    ['an id with a space', { id: 'the erp' }, 'id: must be 1-64'],
+    ['an id with a space', { id: 'the erp' }, 'id: must be 1-31'],
     ['a wildcard inside of a pattern', { realms: ['a*b'] }, 'realms.0: must be a name'],
     ['two wildcards', { processes: ['a**'] }, 'processes.0: must be a name'],
     ['an empty pattern', { realms: [''] }, 'realms.0: must be a name'],
@@ -61,7 +61,7 @@ describe('parseKeyList', () => {
     const secret = 'ihk_a-key-that-was-entered-in-place-of-its-digest'
     const faults = faultsOf({
       ...key,
-      id: `${secret} `,
+      id: secret,
       sha256: secret,
       scopes: [secret],
       realms: [`${secret}*x`],

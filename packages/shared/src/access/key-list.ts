@@ -1,12 +1,15 @@
 import { z } from 'zod'
 import { SCOPES } from './scope.ts'
 
-/** The id of a key, under which logs name its callers. */
+/**
+ * The id of a key, under which logs name its callers. It is shorter than a key, so that a key that was entered as an id
+ * by mistake is rejected, and is not printed.
+ */
 export const KeyId = z
   .string()
   .regex(
-    /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/,
-    'must be 1-64 of A-Z a-z 0-9 . _ -, starting with a letter or digit',
+    /^[A-Za-z0-9][A-Za-z0-9._-]{0,30}$/,
+    'must be 1-31 of A-Z a-z 0-9 . _ -, starting with a letter or digit',
   )
 
 /** `*`, an exact name, or a prefix that ends in `*`. */
