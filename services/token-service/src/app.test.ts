@@ -479,7 +479,7 @@ describe('access to the routes', () => {
 
   it.each([
     ['PUT', '/credentials', 'GET, HEAD'],
-    ['POST', '/credentials/ACC-1', 'GET, HEAD, DELETE'],
+    ['POST', '/credentials/ACC-1', 'GET, HEAD, PATCH, DELETE'],
     ['DELETE', '/credentials/ACC-1/token', 'GET, HEAD'],
     ['GET', '/credentials/ACC-1/refresh', 'POST'],
     ['PUT', '/callback', 'GET, HEAD, POST'],

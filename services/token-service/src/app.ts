@@ -9,6 +9,7 @@ import { authorizationRoutes, type AuthorizationRoutesDeps } from './routes/auth
 import { connectRoutes, type ConnectRoutesDeps } from './routes/connect.ts'
 import { connectLinkRoutes, type ConnectLinkRoutesDeps } from './routes/connect-links.ts'
 import { custodyRoutes, type CustodyRoutesDeps, MAX_IMPORT_BYTES } from './routes/custody.ts'
+import { credentialListRoutes, type CredentialListRoutesDeps } from './routes/credential-lists.ts'
 import { credentialRoutes, type CredentialRoutesDeps } from './routes/credentials.ts'
 import { grantRoutes, type GrantRoutesDeps, MAX_GRANTS_BYTES } from './routes/grants.ts'
 
@@ -17,6 +18,7 @@ export interface AppDeps
     AuthorizationRoutesDeps,
     ConnectRoutesDeps,
     ConnectLinkRoutesDeps,
+    CredentialListRoutesDeps,
     CredentialRoutesDeps,
     CustodyRoutesDeps,
     GrantRoutesDeps,
@@ -56,6 +58,7 @@ export const createApp = (deps: AppDeps): Hono =>
       app.route('/', authorizationRoutes(deps))
       app.route('/', connectRoutes(deps))
       app.route('/', connectLinkRoutes(deps))
+      app.route('/', credentialListRoutes(deps))
       app.route('/', credentialRoutes(deps))
       app.route('/', custodyRoutes(deps))
       app.route('/', grantRoutes(deps))

@@ -36,6 +36,7 @@ import {
   refreshTiming,
 } from './credential/refresh.ts'
 import { createAuditCounter } from './credential/audit-counter.ts'
+import { startIndexUpkeep } from './credential/index-upkeep.ts'
 import { createKeyRotation } from './credential/key-rotation.ts'
 import { createRecentPairs, type RestorationReport } from './credential/recent-pairs.ts'
 import { createLabelling } from './credential/labelling.ts'
@@ -284,6 +285,7 @@ export async function startTokenService(
     links,
     redirectUri: new URL(config.REDIRECT),
     store,
+    lists: store,
     accessTokens,
     refreshAheadMs,
     changeLabels: createLabelling({ store, now, notifyOutbox }),
@@ -303,6 +305,8 @@ export async function startTokenService(
   opened.use(
     startSchedule({ store, routine, now, sleep, concurrency: MAX_SCHEDULED_REFRESHES, onError }),
   )
+
+  opened.use(startIndexUpkeep({ store, sleep, onError }))
 
   const uncommittedCount = (): number => refreshRoutine.uncommittedCount()
   opened.use(watchCredentials(metrics, { store, uncommittedCount, now, onError }))

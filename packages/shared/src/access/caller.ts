@@ -47,6 +47,11 @@ export class Caller {
     return this.#grants.scopes.has(scope)
   }
 
+  /** The realms that the key may use: `*`, exact names, and prefixes that end in `*`. For lists. */
+  get realms(): readonly string[] {
+    return this.#grants.realms
+  }
+
   mayUseRealm(realm: string): boolean {
     return isCovered(realm, this.#grants.realms)
   }

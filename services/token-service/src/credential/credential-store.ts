@@ -17,6 +17,7 @@ import type { Fault } from '@integration-host/shared/contracts/credential'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { Credential, CredentialSummary, Grant } from './credential.ts'
 import type { Labels, LabelsChange } from './labels.ts'
+import type { CredentialCounts, CredentialFilter, CredentialPage, NameRange } from './listing.ts'
 import type { AuditContext, OutboxEntry } from './outbox.ts'
 
 export interface CredentialStore {
@@ -28,6 +29,29 @@ export interface CredentialStore {
     readonly after: string
     readonly limit: number
   }): Promise<readonly CredentialSummary[]>
+
+  /**
+   * Returns the credentials that fulfil `filter`, in the order of their names, beginning after the name `after`. A page
+   * may have fewer than `limit` credentials although others follow: the search for rare ones is limited in time.
+   */
+  find(page: {
+    readonly after: string
+    readonly limit: number
+    readonly filter: CredentialFilter
+  }): Promise<CredentialPage>
+
+  /**
+   * Counts the credentials whose names are in `ranges`, by state and class.
+   *
+   * @throws {IntegrationError} `store_unavailable` also while the index is being built.
+   */
+  summary(ranges: readonly NameRange[]): Promise<CredentialCounts>
+
+  /**
+   * Completes what `find` and `summary` read, after an upgrade from a release without it. Resolves with `false` if
+   * another process is doing that, or if `signal` was aborted.
+   */
+  completeIndex(signal: AbortSignal): Promise<boolean>
 
   /**
    * Counts credentials and those with a fault. `nextExpiryAt` is the earliest expiry of an access token, in epoch

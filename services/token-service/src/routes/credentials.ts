@@ -3,7 +3,7 @@ import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
 import { LabelChange } from '@integration-host/shared/contracts/labels'
-import { CredentialName, realmOf } from '@integration-host/shared/contracts/realm'
+import { CredentialName } from '@integration-host/shared/contracts/realm'
 import { ifMatch } from '@integration-host/shared/http/if-match'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
@@ -14,21 +14,11 @@ import type { CredentialStore } from '../credential/credential-store.ts'
 import type { ChangeLabels } from '../credential/labelling.ts'
 import type { Removed } from '../credential/removal.ts'
 import { requireJson } from './json-body.ts'
-import { wholeNumber } from './whole-number.ts'
 
 const Params = z.object({ name: CredentialName })
-const Page = z.object({
-  cursor: CredentialName.optional(),
-  limit: wholeNumber(1, 500).optional(),
-})
 const RefreshBody = z.strictObject({
   Version: z.int().positive().max(Number.MAX_SAFE_INTEGER).optional(),
 })
-const CredentialPage = z.object({
-  items: z.array(CredentialView),
-  next_cursor: z.string().nullable(),
-})
-
 const IF_MATCH = {
   name: 'If-Match',
   in: 'header' as const,
@@ -38,7 +28,7 @@ const IF_MATCH = {
 }
 
 export interface CredentialRoutesDeps {
-  readonly store: Pick<CredentialStore, 'get' | 'list'>
+  readonly store: Pick<CredentialStore, 'get'>
   readonly accessTokens: AccessTokens
   /** With which the time of the next refresh is computed. */
   readonly refreshAheadMs: number
@@ -46,40 +36,12 @@ export interface CredentialRoutesDeps {
   readonly remove: (name: string, who: string, ifVersion: number | null) => Promise<Removed>
 }
 
-/** The routes for credentials. Only `GET /credentials/:name/token` returns a secret: the access token. */
+/** The routes for one credential. Only `GET /credentials/:name/token` returns a secret: the access token. */
 export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
   const { store, accessTokens, remove } = deps
   const view = (credential: CredentialSummary) => viewOf(credential, deps.refreshAheadMs)
   const tags = ['credentials']
   return new Hono()
-    .get(
-      '/credentials',
-      needs('credentials:read'),
-      describeRoute({
-        tags,
-        summary:
-          'All credentials that the key may see, in the order of their names, without secrets',
-        responses: {
-          200: jsonResponse('one page', CredentialPage),
-          ...problemResponses({ 400: 'bad cursor or limit, or an unknown query parameter' }),
-        },
-      }),
-      onlyKnownQuery(...Object.keys(Page.shape)),
-      validate('query', Page),
-      async (c) => {
-        const { cursor = '', limit = 100 } = c.req.valid('query')
-        const caller = callerOf(c)
-        const found = await store.list({ after: cursor, limit: limit + 1 })
-        const items = found
-          .slice(0, limit)
-          .filter(({ name }) => caller.mayUseRealm(realmOf(name)))
-          .map(view)
-        return c.json({
-          items,
-          next_cursor: found.length > limit ? (found[limit - 1]?.name ?? null) : null,
-        })
-      },
-    )
     .get(
       '/credentials/:name',
       needs('credentials:read'),

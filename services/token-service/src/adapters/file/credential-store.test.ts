@@ -6,6 +6,7 @@ import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { auditContextOf, grantOf } from '../../../test-support/grants.ts'
 import { openTestFile, testKeys } from '../../../test-support/service-fixture.ts'
 import { credentialLabelsContract } from '../../credential/credential-labels.contract.ts'
+import { credentialListsContract } from '../../credential/credential-lists.contract.ts'
 import {
   credentialStoreContract,
   type StoredRecords,
@@ -49,6 +50,7 @@ const contractOptions = {
 }
 credentialStoreContract('the credential file', contractOptions)
 credentialLabelsContract('the credential file', contractOptions)
+credentialListsContract('the credential file', contractOptions)
 
 const grant = grantOf('ACC-1', 'canary', { idToken: null })
 

@@ -24,6 +24,7 @@ import {
   type Lease,
   VersionConflict,
 } from '../../credential/credential-store.ts'
+import { countsOf, isListed } from '../../credential/listing.ts'
 import { isGrantRejected } from '../../credential/fault.ts'
 import { labelsEntryOf, outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
 import {
@@ -121,6 +122,27 @@ function openStore(
         .slice(0, limit)
         .map((name) => openForList(keys, name, fieldsOf(name) ?? {}))
     },
+
+    async find({ after, limit, filter }) {
+      const all = Object.entries(file.state().credentials)
+        .filter(([name]) => name > after)
+        .map(([name, fields]) => openForList(keys, name, fields))
+        .filter((credential) => isListed(credential, filter))
+        .toSorted((a, b) => (a.name < b.name ? -1 : 1))
+      const items = all.slice(0, limit)
+      return { items, next: all.length > limit ? (items.at(-1)?.name ?? null) : null }
+    },
+
+    async summary(ranges) {
+      const all = Object.entries(file.state().credentials)
+      return countsOf(
+        all
+          .filter(([name]) => ranges.some(({ first, last }) => first <= name && name <= last))
+          .map(([name, fields]) => openForList(keys, name, fields)),
+      )
+    },
+
+    completeIndex: async () => true,
 
     async counts() {
       const all = Object.values(file.state().credentials)

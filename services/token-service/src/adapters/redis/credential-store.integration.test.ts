@@ -17,6 +17,7 @@ import {
 } from '../../../test-support/service-fixture.ts'
 import { auditFactOf } from '../../credential/outbox.ts'
 import { credentialLabelsContract } from '../../credential/credential-labels.contract.ts'
+import { credentialListsContract } from '../../credential/credential-lists.contract.ts'
 import {
   credentialStoreContract,
   type StoredRecords,
@@ -43,6 +44,7 @@ const contractOptions = {
 }
 credentialStoreContract('Redis', contractOptions)
 credentialLabelsContract('Redis', contractOptions)
+credentialListsContract('Redis', contractOptions)
 
 describe('a credential in Redis', () => {
   it('the Redis store keeps a credential as a hash with the documented fields, encrypted secrets and no expiry', async () => {

@@ -16,7 +16,13 @@ import {
   summaryFields,
   summaryOf,
 } from '../../credential/credential-record.ts'
-import { labelFields, noLabels, relabelled } from '../../credential/labels.ts'
+import {
+  labelFields,
+  noLabels,
+  parseLabels,
+  type Relabelled,
+  relabelled,
+} from '../../credential/labels.ts'
 import { credentialOf, type CredentialSummary } from '../../credential/credential.ts'
 import {
   type CredentialStore,
@@ -28,6 +34,9 @@ import { labelsEntryOf, outboxEntryOf, removalEntryOf } from '../../credential/o
 import { createStoreCommands } from './commands.ts'
 import { retireKeyCheckValues } from './key-check-value.ts'
 import { keysOf, KEYS } from './key-names.ts'
+import { createRedisLists } from './credential-lists.ts'
+import { labelEntries, listedSets } from './list-index.ts'
+import { completeIndex } from './list-index-upkeep.ts'
 import { createRecordOpener, type FieldValues } from './opened-records.ts'
 import { createRedisOutbox } from './outbox.ts'
 import type { ReplicatedWrites } from './replicated-writes.ts'
@@ -59,8 +68,19 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     return toFields(fields, values)
   }
 
+  /** Reads the records of names; a credential that was removed is left out. */
+  async function readSummaries(names: readonly string[]): Promise<CredentialSummary[]> {
+    const batch = redis.pipeline()
+    for (const name of names) batch.hmget(name, ...CREDENTIAL_FIELDS)
+    return (await commands.pipelined(batch)).flatMap((values, index) => {
+      const fields = toFields(CREDENTIAL_FIELDS, values as (string | null)[])
+      return fields === null ? [] : [openForList(keys, names[index] ?? '', fields)]
+    })
+  }
+
   return {
     ...createRedisOutbox(commands, auditEntries),
+    ...createRedisLists(commands, readSummaries),
 
     async get(name) {
       return openRecord(name, await using(() => redis.hmget(name, ...CREDENTIAL_FIELDS)))
@@ -76,15 +96,12 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         )
         if (names.length === 0) break
         from = `(${names.at(-1)}`
-        const batch = redis.pipeline()
-        for (const name of names) batch.hmget(name, ...CREDENTIAL_FIELDS)
-        for (const [index, values] of (await commands.pipelined(batch)).entries()) {
-          const fields = toFields(CREDENTIAL_FIELDS, values as (string | null)[])
-          if (fields !== null) found.push(openForList(keys, names[index] ?? '', fields))
-        }
+        found.push(...(await readSummaries(names)))
       }
       return found
     },
+
+    completeIndex: (signal) => completeIndex(commands, signal),
 
     async counts() {
       const [stored, faulted, [, nearest]] = await using(() =>
@@ -126,6 +143,8 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           overlayFields,
           fields: flat({ ...sealGrant(keys, grant, version), ...labelled.fields }),
           lastLabels: labelled.replaces,
+          ...indexChange(name, labelled),
+          listed: listedSets(credential),
         })
         if (outcome === 'stored') return credential
         if (outcome === 'labelled') {
@@ -211,6 +230,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         entry: JSON.stringify(entry),
         overlayFields,
         fields: flat(sealGrant(keys, grant, newVersion)),
+        listed: listedSets(credential),
       })) as 'committed' | 'fenced' | 'superseded'
     },
 
@@ -229,6 +249,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         }),
         ...(fault !== null && {
           faultFields: flat(sealFault(keys, lease.name, lease.version, fault)),
+          listed: listedSets(source),
         }),
         keepsIntent: settlement.keepsIntent,
         isGrantRejected: isGrantRejected(fault),
@@ -247,6 +268,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           name,
           version: stored['Version'] ?? '',
           lastLabels: replaces,
+          ...indexChange(name, { replaces, labels }),
           fields: flat(fields),
           entry: JSON.stringify(labelsEntryOf(summaryOf(stored), changed, context)),
         })
@@ -263,6 +285,9 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         const outcome = await replicated('remove', keysOf(name), {
           name,
           version: fields['Version'] ?? '',
+          lastLabels: fields['Labels'] ?? '',
+          ...indexChange(name, { replaces: fields['Labels'], labels: noLabels }),
+          listed: '',
           entry: JSON.stringify(entry),
         })
         if (outcome !== 'changed') return outcome as 'removed' | 'absent'
@@ -340,6 +365,15 @@ const leaseArguments = (lease: Lease) => ({
   fence: String(lease.fence),
   version: String(lease.version),
 })
+
+/** The script arguments that change the entries of labels in the index; without a change of labels there are none. */
+const indexChange = (name: string, { replaces, labels }: Pick<Relabelled, 'replaces' | 'labels'>) =>
+  replaces === undefined
+    ? { unindexed: [], indexed: [] }
+    : {
+        unindexed: labelEntries(name, parseLabels(replaces)),
+        indexed: labelEntries(name, labels),
+      }
 
 const flat = (fields: StoredFields): string[] => Object.entries(fields).flat()
 

@@ -10,6 +10,12 @@ export const KEYS = {
   expiry: 'credentials:expiry',
   /** Set: the names of the credentials that have a fault. */
   faulted: 'credentials:faulted',
+  /** The beginning of the names of the sorted sets by which credentials are listed (list-index.ts). */
+  index: 'credentials:index:',
+  /** String: exists once the sets of states and classes contain every credential. */
+  indexBuilt: 'credentials:index-built',
+  /** String with expiry: the replica that completes the sets. */
+  indexLease: 'lease:credentials:index',
   /** Stream: outbox entries, each with the audit entries and events of one write. */
   outbox: 'credentials:outbox',
   /** Hash: the last version of each removed credential. A new grant under the same name gets the next version. */

@@ -23,19 +23,13 @@
  * change, that is an HSET of the value that is already stored.
  */
 import type { Redis } from 'ioredis'
+import { define } from './define-script.ts'
+import { INDEX_LABELS, LIST_STATE, listScripts } from './list-scripts.ts'
 
-/** The arguments of a script in addition to its keys: strings, booleans and lists of strings. */
+/** The arguments of a script in addition to its keys: strings, booleans and lists. */
 export type ScriptArguments = Readonly<
-  Record<string, string | boolean | readonly string[] | undefined>
+  Record<string, string | boolean | readonly string[] | readonly string[][] | undefined>
 >
-
-/** Returns a script with the names of its keys, in the order of KEYS. */
-const define = <Key extends string>(keys: readonly Key[], body: string) => ({
-  keys,
-  lua: `local a = cjson.decode(ARGV[1])
-local K = { ${keys.map((key, index) => `${key} = KEYS[${index + 1}]`).join(', ')} }
-${body}`,
-})
 
 /** Lua: sets `ms` to the epoch milliseconds of the Redis server. */
 const NOW_MS = `
@@ -134,7 +128,7 @@ ${RELEASE_OWN_LEASE}
 )
 
 const commit = define(
-  ['credential', 'lease', 'due', 'faulted', 'outbox', 'expiry'],
+  ['credential', 'lease', 'due', 'faulted', 'outbox', 'expiry', 'index'],
   `
 local now = redis.call('HMGET', K.credential, 'Fence', 'Version')
 if not now[2] then return 'superseded' end
@@ -148,6 +142,7 @@ ${REPLACE_PAIR}
 redis.call('ZADD', K.due, a.dueAt, a.name)
 redis.call('ZADD', K.expiry, a.expiresAt, a.name)
 redis.call('SREM', K.faulted, a.name)
+${LIST_STATE}
 ${ADD_ENTRY}
 ${RELEASE_OWN_LEASE}
 return 'committed'
@@ -155,7 +150,18 @@ return 'committed'
 )
 
 const put = define(
-  ['credential', 'lease', 'due', 'faulted', 'outbox', 'names', 'removed', 'fence', 'expiry'],
+  [
+    'credential',
+    'lease',
+    'due',
+    'faulted',
+    'outbox',
+    'names',
+    'removed',
+    'fence',
+    'expiry',
+    'index',
+  ],
   `
 if a.putId ~= '' and redis.call('HGET', K.credential, 'PutId') == a.putId then
   redis.call('HSET', K.credential, 'PutId', a.putId)
@@ -173,13 +179,15 @@ redis.call('ZADD', K.expiry, a.expiresAt, a.name)
 redis.call('SREM', K.faulted, a.name)
 redis.call('ZADD', K.names, 0, a.name)
 redis.call('HDEL', K.removed, a.name)
+${LIST_STATE}
+${INDEX_LABELS}
 ${ADD_ENTRY}
 return 'stored'
 `,
 )
 
 const settle = define(
-  ['credential', 'lease', 'due', 'faulted', 'outbox', 'expiry'],
+  ['credential', 'lease', 'due', 'faulted', 'outbox', 'expiry', 'index'],
   `
 local now = redis.call('HMGET', K.credential, 'Fence', 'Version')
 if now[1] ~= a.fence or now[2] ~= a.version then return 'lost' end
@@ -190,6 +198,7 @@ if not a.dueAt or a.isGrantRejected then redis.call('ZREM', K.expiry, a.name) en
 if a.faultFields then
   redis.call('HSET', K.credential, unpack(a.faultFields))
   redis.call('SADD', K.faulted, a.name)
+  ${LIST_STATE}
 end
 ${ADD_ENTRY}
 ${RELEASE_OWN_LEASE}
@@ -198,22 +207,26 @@ return 'settled'
 )
 
 const label = define(
-  ['credential', 'outbox'],
+  ['credential', 'outbox', 'index'],
   `
 if redis.call('HGET', K.credential, 'Version') ~= a.version then return 'moved' end
 ${HAS_OTHER_LABELS} then return 'moved' end
 redis.call('HSET', K.credential, unpack(a.fields))
+${INDEX_LABELS}
 ${ADD_ENTRY}
 return 'labelled'
 `,
 )
 
 const remove = define(
-  ['credential', 'lease', 'due', 'faulted', 'outbox', 'names', 'removed', 'expiry'],
+  ['credential', 'lease', 'due', 'faulted', 'outbox', 'names', 'removed', 'expiry', 'index'],
   `
 local version = redis.call('HGET', K.credential, 'Version')
 if not version then return 'absent' end
 if version ~= a.version then return 'changed' end
+${HAS_OTHER_LABELS} then return 'changed' end
+${LIST_STATE}
+${INDEX_LABELS}
 ${ADD_ENTRY}
 redis.call('DEL', K.credential, K.lease)
 redis.call('ZREM', K.due, a.name)
@@ -323,6 +336,7 @@ const scripts = {
   remove,
   claimAdoption,
   endAdoption,
+  ...listScripts,
   takeDue,
   readOutbox,
   record,

@@ -1,0 +1,185 @@
+/**
+ * Lists and counts credentials with the sorted sets of list-index.ts.
+ *
+ * A list reads the smallest set that contains all its credentials, in pieces, until the page is full or `SCAN_MS` have
+ * passed. The remaining conditions are checked by a script, and again with the decrypted record, so that an entry which
+ * another release or another program has left behind is never listed.
+ */
+import {
+  type CredentialState,
+  credentialStates,
+} from '@integration-host/shared/contracts/credential'
+import { IntegrationError } from '@integration-host/shared/errors'
+import type { CredentialSummary } from '../../credential/credential.ts'
+import type { CredentialStore } from '../../credential/credential-store.ts'
+import { faultClasses } from '../../credential/fault.ts'
+import {
+  allNames,
+  type CredentialFilter,
+  intersection,
+  isListed,
+  type NameRange,
+} from '../../credential/listing.ts'
+import type { StoreCommands } from './commands.ts'
+import { KEYS } from './key-names.ts'
+import type { ScriptArguments } from './scripts.ts'
+import { classSet, LABELS, prefixRanges, stateSet, tagSet } from './list-index.ts'
+
+/** How long a page is searched. A page is ended with fewer entries than requested after this time. */
+const SCAN_MS = 20
+/** How many entries of a set one script call examines, for less than about a millisecond. */
+const CHUNK = 1_000
+
+const NAMES = 'names'
+const indexedStates = credentialStates.filter((state) => state !== 'active')
+
+/** A part of a sorted set that is read for a list. */
+interface Source {
+  readonly set: string
+  readonly range: NameRange
+}
+
+type ListMethods = Pick<CredentialStore, 'find' | 'summary'>
+
+/** `readSummaries` reads the records of names; the record of a removed credential is left out. */
+export function createRedisLists(
+  { redis, using, script, pipelined }: StoreCommands,
+  readSummaries: (names: readonly string[]) => Promise<readonly CredentialSummary[]>,
+): ListMethods {
+  const keyOf = (set: string): string => (set === NAMES ? KEYS.names : KEYS.index + set)
+  const isBuilt = async (): Promise<boolean> =>
+    (await using(() => redis.exists(KEYS.indexBuilt))) === 1
+
+  /** Returns the groups of sets, one of which must contain a credential of the list. */
+  function groupsOf({ states, classes, tags }: CredentialFilter, hasStates: boolean): string[][] {
+    return [
+      ...(hasStates && states.length > 0 && !states.includes('active')
+        ? [states.map(stateSet)]
+        : []),
+      ...(hasStates && classes.length > 0 ? [classes.map(classSet)] : []),
+      ...tags.map(([name, value]) => [tagSet(name, value)]),
+    ]
+  }
+
+  /** Chooses the sets with the fewest members. */
+  async function sourcesOf(text: string, groups: readonly string[][]): Promise<readonly Source[]> {
+    const whole = (set: string): Source => ({ set, range: allNames })
+    const candidates = [[NAMES], ...groups].map((sets) => sets.map(whole))
+    if (text !== '')
+      candidates.push([
+        whole(LABELS),
+        ...prefixRanges(text).map((range) => ({ set: NAMES, range })),
+      ])
+    if (candidates.length === 1) return [whole(NAMES)]
+    const plans = await Promise.all(
+      candidates.map(async (sources) => ({ sources, size: await sizeOf(sources) })),
+    )
+    return plans.reduce((best, plan) => (plan.size < best.size ? plan : best)).sources
+  }
+
+  async function sizeOf(sources: readonly Source[]): Promise<number> {
+    const batch = redis.pipeline()
+    for (const { set, range } of sources) batch.zlexcount(keyOf(set), ...lexRange(set, range, ''))
+    const sizes = (await pipelined(batch)) as number[]
+    return sizes.reduce((sum, size) => sum + size, 0)
+  }
+
+  /**
+   * Examines the next entries of each source. Returns at most `limit` names, in order, and the name up to which there
+   * are no others; `null` if there are none after them.
+   */
+  async function scan(
+    sources: readonly Source[],
+    from: string,
+    limit: number,
+    conditions: ScriptArguments,
+  ): Promise<{ readonly names: readonly string[]; readonly end: string | null }> {
+    const scans = await Promise.all(
+      sources.map(async ({ set, range }) => {
+        const [lower, upper] = lexRange(set, range, from)
+        const limits = { chunk: String(CHUNK), limit: String(limit) }
+        const args = { ...conditions, ...limits, set, from: lower, to: upper }
+        return (await script('search', KEYS, args)) as [found: string[], last: string]
+      }),
+    )
+    // The sources were read up to different names. The list is complete only up to the first of these.
+    const ends = scans.map(([, last]) => last).filter((last) => last !== '')
+    const end = ends.length === 0 ? null : ends.reduce((a, b) => (a < b ? a : b))
+    const names = [...new Set(scans.flatMap(([found]) => found))]
+      .filter((name) => end === null || name <= end)
+      .toSorted((a, b) => (a < b ? -1 : 1))
+    return names.length < limit
+      ? { names, end }
+      : { names: names.slice(0, limit), end: names[limit - 1] ?? null }
+  }
+
+  return {
+    async find({ after, limit, filter }) {
+      const hasStates = await isBuilt()
+      const { states, text, ranges } = filter
+      const groups = groupsOf(filter, hasStates)
+      const isActiveListed = hasStates && states.includes('active')
+      const unlisted = isActiveListed ? indexedStates.filter((one) => !states.includes(one)) : []
+      const conditions = { within: groups, without: unlisted.map(stateSet), text }
+      const sources = await sourcesOf(text, groups)
+      const items: CredentialSummary[] = []
+      const deadline = performance.now() + SCAN_MS
+      for (const range of ranges) {
+        const parts = sources.flatMap(({ set, range: whole }) => {
+          const common = intersection(whole, range)
+          return common === null ? [] : [{ set, range: common }]
+        })
+        for (let from: string | null = after; from !== null && from < range.last;) {
+          const { names, end } = await scan(parts, from, limit - items.length, conditions)
+          const read = await readSummaries(names)
+          items.push(...read.filter((credential) => isListed(credential, filter)))
+          from = end
+          const isDone = items.length === limit || performance.now() >= deadline
+          if (isDone) return { items, next: from ?? (range === ranges.at(-1) ? null : range.last) }
+        }
+      }
+      return { items, next: null }
+    },
+
+    async summary(ranges) {
+      if (!(await isBuilt())) throw notBuilt()
+      const classes = Object.keys(faultClasses)
+      const sets = [NAMES, ...indexedStates.map(stateSet), ...classes.map(classSet)]
+      const sizes = new Map(
+        await Promise.all(
+          sets.map(
+            async (set) => [set, await sizeOf(ranges.map((range) => ({ set, range })))] as const,
+          ),
+        ),
+      )
+      const size = (set: string): number => sizes.get(set) ?? 0
+      const faulty = indexedStates.reduce((sum, state) => sum + size(stateSet(state)), 0)
+      const total = size(NAMES)
+      const states = Object.fromEntries(
+        credentialStates.map((state) => [
+          state,
+          // The sizes are not read at one moment, so their difference may be negative for an instant.
+          state === 'active' ? Math.max(0, total - faulty) : size(stateSet(state)),
+        ]),
+      ) as Record<CredentialState, number>
+      const present = classes.map((one) => [one, size(classSet(one))] as const)
+      return {
+        total,
+        states,
+        classes: Object.fromEntries(present.filter(([, count]) => count > 0)),
+      }
+    },
+  }
+}
+
+/** Returns the bounds of a range for ZRANGEBYLEX and ZLEXCOUNT, after the name `after`. */
+function lexRange(set: string, { first, last }: NameRange, after: string): [string, string] {
+  // An entry of `labels` is a name, a space and text; `!` is the character after the space.
+  const end = set === LABELS ? '!' : ''
+  return [after >= first && after !== '' ? `(${after}${end}` : `[${first}`, `[${last}${end}`]
+}
+
+const notBuilt = (): IntegrationError =>
+  new IntegrationError('store_unavailable', 'the numbers are being counted for the first time', {
+    retryAfterSeconds: 5,
+  })

@@ -1,0 +1,10 @@
+/**
+ * Returns a script with the names of its keys, in the order of KEYS. The head of scripts.ts describes the tables `K` and
+ * `a` that the script uses.
+ */
+export const define = <Key extends string>(keys: readonly Key[], body: string) => ({
+  keys,
+  lua: `local a = cjson.decode(ARGV[1])
+local K = { ${keys.map((key, index) => `${key} = KEYS[${index + 1}]`).join(', ')} }
+${body}`,
+})

@@ -1,0 +1,97 @@
+/**
+ * Completes the index of states and classes (list-index.ts) once after each start. Credentials of earlier releases are
+ * not in the index, and a replica of an earlier release that still runs changes records without changing the index. Its
+ * replacement is started after it has stopped, and so repairs what it has left.
+ *
+ * One replica works at a time. The work needs no record of its progress: if the process dies, the next start begins
+ * again and finds nothing to do for the credentials that are done.
+ */
+import { randomUUID } from 'node:crypto'
+import { setTimeout } from 'node:timers/promises'
+import { credentialStates, Fault } from '@integration-host/shared/contracts/credential'
+import { parseJsonAs } from '@integration-host/shared/json'
+import { summaryOf } from '../../credential/credential-record.ts'
+import { faultClasses } from '../../credential/fault.ts'
+import type { StoreCommands } from './commands.ts'
+import { KEYS, keysOf } from './key-names.ts'
+import { classSet, listedSets, stateSet } from './list-index.ts'
+
+const PAGE = 500
+/** The pause between two pages, so that other commands are not delayed. */
+const PAUSE_MS = 10
+/** How long the lease is valid after each page. */
+const LEASE_MS = 30_000
+const FIELDS = ['Name', 'Version', 'Fault', 'ExpiryNotice', 'Listed'] as const
+
+/**
+ * Resolves when the index is complete; with `false` if another replica is working on it, or if `signal` was aborted.
+ *
+ * @throws {IntegrationError} `store_unavailable`.
+ */
+export async function completeIndex(
+  { redis, using, script, pipelined }: StoreCommands,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const owner = randomUUID()
+  const isOwner = async (): Promise<boolean> =>
+    (await script(
+      'acquireIndex',
+      { lease: KEYS.indexLease },
+      { owner, leaseMs: String(LEASE_MS) },
+    )) === 1
+
+  /** Calls `visit` with the names of a sorted set, page by page; resolves with `false` if the work was stopped. */
+  async function pages(
+    key: string,
+    visit: (names: readonly string[]) => Promise<void>,
+  ): Promise<boolean> {
+    for (let from = '-'; ;) {
+      if (signal.aborted || !(await isOwner())) return false
+      const names = await using(() => redis.zrangebylex(key, from, '+', 'LIMIT', 0, PAGE))
+      await visit(names)
+      if (names.length < PAGE) return true
+      from = `(${names.at(-1)}`
+      await setTimeout(PAUSE_MS)
+    }
+  }
+
+  async function correct(names: readonly string[]): Promise<void> {
+    const batch = redis.pipeline()
+    for (const name of names) batch.hmget(name, ...FIELDS)
+    const records = (await pipelined(batch)) as (string | null)[][]
+    for (const [index, [found, version, fault, notice, listed]] of records.entries()) {
+      const name = names[index] ?? ''
+      // A removed credential, or one whose fault another program has written.
+      if (!found || (fault && parseJsonAs(Fault, fault) === null)) continue
+      const summary = summaryOf({ Fault: fault ?? '', ExpiryNotice: notice ?? '' })
+      const wanted = listedSets(summary)
+      if (wanted === (listed ?? '')) continue
+      // The script changes nothing if the record was written in between, because that write has corrected the index.
+      await script('relist', keysOf(name), {
+        name,
+        version: version ?? '',
+        fault: fault ?? '',
+        listed: wanted,
+      })
+    }
+  }
+
+  const dropStale =
+    (set: string) =>
+    async (names: readonly string[]): Promise<void> => {
+      for (const name of names) await script('unlist', keysOf(name), { name, set })
+    }
+
+  try {
+    if (!(await pages(KEYS.names, correct))) return false
+    for (const set of [
+      ...credentialStates.map(stateSet),
+      ...Object.keys(faultClasses).map(classSet),
+    ])
+      if (!(await pages(KEYS.index + set, dropStale(set)))) return false
+    await using(() => redis.set(KEYS.indexBuilt, '1'))
+    return true
+  } finally {
+    await script('release', { lease: KEYS.indexLease }, { holder: owner })
+  }
+}

@@ -1,0 +1,64 @@
+/**
+ * The sorted sets by which credentials are listed (`credentials:index:<set>`), all with score 0, so that their members
+ * are in the order of the names. They are written by the scripts that write the records.
+ *
+ * - `state:<state>` and `class:<class>`: names. There is no set for the state `active`, which nearly all credentials
+ *   have; a credential is active if it is in no other set of a state. The field `Listed` of a record names the sets that
+ *   contain it.
+ * - `tag:<name>:<value>`: names.
+ * - `labels`: `<name> <folded label>`. A space sorts before every character of a name, so the order is that of names.
+ */
+import { realmOf } from '@integration-host/shared/contracts/realm'
+import { type CredentialSummary, stateOf } from '../../credential/credential.ts'
+import type { Labels } from '../../credential/labels.ts'
+import { folded, type NameRange, namesFrom } from '../../credential/listing.ts'
+
+export const LABELS = 'labels'
+export const stateSet = (state: string): string => `state:${state}`
+export const classSet = (faultClass: string): string => `class:${faultClass}`
+export const tagSet = (name: string, value: string): string => `tag:${name}:${value}`
+
+/** Returns the value of `Listed`: the sets of state and class that contain a credential, separated by spaces. */
+export function listedSets(
+  credential: Pick<CredentialSummary, 'fault' | 'expiryNoticeDays'>,
+): string {
+  const state = stateOf(credential)
+  const { Code } = credential.fault ?? {}
+  const sets = [...(state === 'active' ? [] : [stateSet(state)]), ...(Code ? [classSet(Code)] : [])]
+  return sets.join(' ')
+}
+
+/** Returns the entries of labels in the index, as a list of set, member, set, member and so on. */
+export const labelEntries = (name: string, { label, tags }: Labels): readonly string[] => [
+  ...Object.entries(tags).flatMap(([key, value]) => [tagSet(key, value), name]),
+  ...(label === null ? [] : [LABELS, `${name} ${folded(label)}`]),
+]
+
+/** How many letters of a text are looked up in upper and lower case. More letters would multiply the ranges. */
+const CASED_LETTERS = 2
+
+/**
+ * Returns ranges that contain every name that, or whose realm, begins with the folded `text`. Names are stored with
+ * upper and lower case, so the ranges cover both cases of the first letters, and may contain other names.
+ */
+export function prefixRanges(text: string): readonly NameRange[] {
+  if (!/^[a-z0-9_-]+$/.test(text)) return []
+  const start = 'ACC-'
+  const foldedStart = start.toLowerCase()
+  if (foldedStart.startsWith(text)) return [namesFrom(start)]
+  const realms = [text, ...(text.startsWith(foldedStart) ? [realmOf(text)] : [])]
+  return realms.flatMap((realm) => casesOf(realm)).map((realm) => namesFrom(start + realm))
+}
+
+function casesOf(text: string): readonly string[] {
+  let prefixes = ['']
+  let letters = 0
+  for (const character of text) {
+    const isLetter = /[a-z]/.test(character)
+    if (isLetter && letters === CASED_LETTERS) break
+    if (isLetter) letters += 1
+    const cases = isLetter ? [character.toUpperCase(), character] : [character]
+    prefixes = prefixes.flatMap((prefix) => cases.map((one) => prefix + one))
+  }
+  return prefixes
+}

@@ -1,0 +1,36 @@
+/** Completes the index of the credential store in the background, once after each start. */
+import { backoffMs } from '@integration-host/shared/process/backoff'
+import type { CredentialStore } from './credential-store.ts'
+
+export interface IndexUpkeepDeps {
+  readonly store: Pick<CredentialStore, 'completeIndex'>
+  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
+  readonly onError: (error: unknown) => void
+}
+
+/** The pauses before the work is tried again: the store was unavailable, or another process was at it. */
+const RETRY = { baseMs: 200, capMs: 10_000 } as const
+
+/** Starts the work, and repeats it until it has been completed or is disposed. */
+export function startIndexUpkeep({ store, sleep, onError }: IndexUpkeepDeps): AsyncDisposable {
+  const shutdown = new AbortController()
+
+  async function run(): Promise<void> {
+    for (let attempt = 1; !shutdown.signal.aborted; attempt += 1) {
+      try {
+        if (await store.completeIndex(shutdown.signal)) return
+      } catch (error) {
+        onError(error)
+      }
+      await sleep(backoffMs(attempt, { ...RETRY, random: 1 }), shutdown.signal)
+    }
+  }
+
+  const running = run()
+  return {
+    async [Symbol.asyncDispose]() {
+      shutdown.abort()
+      await running
+    },
+  }
+}

@@ -1,0 +1,122 @@
+/** Which credentials a list contains, and how many there are of each kind. */
+import {
+  type CredentialState,
+  credentialStates,
+} from '@integration-host/shared/contracts/credential'
+import { credentialName, realmOf } from '@integration-host/shared/contracts/realm'
+import { type CredentialSummary, stateOf } from './credential.ts'
+
+/** The conditions of a list, all of which a credential must fulfil. */
+export interface CredentialFilter {
+  /** The credential is in one of these states; empty: in any state. */
+  readonly states: readonly CredentialState[]
+  /** The credential has a fault of one of these classes; empty: any fault or none. */
+  readonly classes: readonly string[]
+  /** The credential has all of these tags. */
+  readonly tags: readonly (readonly [name: string, value: string])[]
+  /**
+   * What the name or the realm begins with, or what the label contains, in the form that `folded` returns; empty: any
+   * name and label.
+   */
+  readonly text: string
+  /** The names that may be listed: disjoint ranges in ascending order. */
+  readonly ranges: readonly NameRange[]
+}
+
+/** A range of names in their alphabetical order: from `first` up to and including `last`. */
+export interface NameRange {
+  readonly first: string
+  readonly last: string
+}
+
+/** A character that sorts after every character of a name. */
+const AFTER_ALL = '~'
+
+export const allNames: NameRange = { first: '', last: AFTER_ALL }
+
+/** Returns the range of the names that begin with `prefix`. */
+export const namesFrom = (prefix: string): NameRange => ({
+  first: prefix,
+  last: prefix + AFTER_ALL,
+})
+
+/**
+ * Returns the names of the realms that a service key may use, as disjoint ranges. A pattern is `*`, the exact name of a
+ * realm, or a prefix that ends in `*`.
+ */
+export function nameRanges(patterns: readonly string[]): readonly NameRange[] {
+  const ranges = patterns
+    .map((pattern) => {
+      if (pattern === '*') return allNames
+      const name = credentialName(pattern.replace(/\*$/, ''))
+      return pattern.endsWith('*') ? namesFrom(name) : { first: name, last: name }
+    })
+    .toSorted((a, b) => (a.first < b.first || (a.first === b.first && a.last > b.last) ? -1 : 1))
+  // Two prefixes are either disjoint or one contains the other, so a range that begins inside another one ends there.
+  let end = ''
+  return ranges.filter(({ last }, index) => {
+    const isContained = index > 0 && last <= end
+    if (!isContained) end = last
+    return !isContained
+  })
+}
+
+/** Returns the names that two ranges have in common; `null` if there are none. */
+export function intersection(a: NameRange, b: NameRange): NameRange | null {
+  const first = a.first > b.first ? a.first : b.first
+  const last = a.last < b.last ? a.last : b.last
+  return first <= last ? { first, last } : null
+}
+
+/** Returns a text in the form in which texts are compared, so that upper and lower case are the same. */
+export const folded = (text: string): string => text.normalize('NFC').toLowerCase()
+
+/** Returns whether a credential fulfils all conditions. */
+export function isListed(
+  credential: Pick<CredentialSummary, 'name' | 'label' | 'tags' | 'fault' | 'expiryNoticeDays'>,
+  { states, classes, tags, text, ranges }: CredentialFilter,
+): boolean {
+  const { name, label, fault } = credential
+  return (
+    (states.length === 0 || states.includes(stateOf(credential))) &&
+    (classes.length === 0 || (fault !== null && classes.includes(fault.Code))) &&
+    tags.every(
+      ([key, value]) => Object.hasOwn(credential.tags, key) && credential.tags[key] === value,
+    ) &&
+    ranges.some(({ first, last }) => first <= name && name <= last) &&
+    (text === '' ||
+      folded(name).startsWith(text) ||
+      folded(realmOf(name)).startsWith(text) ||
+      (label !== null && folded(label).includes(text)))
+  )
+}
+
+export interface CredentialPage {
+  readonly items: readonly CredentialSummary[]
+  /** The name after which the next page begins; `null` if this is the last page. */
+  readonly next: string | null
+}
+
+export interface CredentialCounts {
+  readonly total: number
+  readonly states: Readonly<Record<CredentialState, number>>
+  /** By class of the fault; a class without credentials is left out. */
+  readonly classes: Readonly<Record<string, number>>
+}
+
+/** Counts credentials by state and class. */
+export function countsOf(
+  credentials: readonly Pick<CredentialSummary, 'fault' | 'expiryNoticeDays'>[],
+): CredentialCounts {
+  const states = Object.fromEntries(credentialStates.map((state) => [state, 0])) as Record<
+    CredentialState,
+    number
+  >
+  const classes: Record<string, number> = {}
+  for (const credential of credentials) {
+    states[stateOf(credential)] += 1
+    const { Code } = credential.fault ?? {}
+    if (Code !== undefined) classes[Code] = (classes[Code] ?? 0) + 1
+  }
+  return { total: credentials.length, states, classes }
+}

@@ -1,0 +1,132 @@
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import {
+  CredentialCounts,
+  credentialStates,
+  CredentialView,
+} from '@integration-host/shared/contracts/credential'
+import { callerOf, needs } from '@integration-host/shared/http/access'
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { viewOf } from '../credential/credential.ts'
+import type { CredentialStore } from '../credential/credential-store.ts'
+import { faultClasses } from '../credential/fault.ts'
+import { folded, nameRanges } from '../credential/listing.ts'
+import { wholeNumber } from './whole-number.ts'
+
+/** Returns the schema of a query parameter that may be repeated, and whose values may be separated by commas. */
+const oneOrMore = <Item extends z.ZodType<unknown, string>>(item: Item) =>
+  z
+    .union([z.string(), z.array(z.string())])
+    .transform((values) => [values].flat().flatMap((value) => value.split(',')))
+    .pipe(z.array(item).max(20))
+
+const TagQuery = z
+  .string()
+  .max(321)
+  .regex(/^[^:]+:/, 'must be <name>:<value>')
+  .transform((text): readonly [string, string] => {
+    const colon = text.indexOf(':')
+    return [text.slice(0, colon), text.slice(colon + 1)]
+  })
+
+const ListQuery = z.object({
+  // The position of a search may be between two names.
+  cursor: z
+    .string()
+    .regex(/^ACC-[A-Za-z0-9_.-]{1,128}~?$/, 'must be next_cursor of the previous page')
+    .optional(),
+  limit: wholeNumber(1, 500).optional(),
+  state: oneOrMore(z.enum(credentialStates)).optional(),
+  class: oneOrMore(z.enum(Object.keys(faultClasses))).optional(),
+  tag: z
+    .union([TagQuery, z.array(TagQuery).max(10)])
+    .optional()
+    .meta({ description: '<name>:<value>; repeated: all of them' }),
+  q: z
+    .string()
+    .min(1)
+    .max(100)
+    .optional()
+    .meta({ description: 'the beginning of a name or realm, or a part of a label; in any case' }),
+})
+
+const CredentialPage = z.object({
+  items: z.array(CredentialView),
+  next_cursor: z.string().nullable().meta({
+    description:
+      'null: the last page. Otherwise there may be more, even if this page has fewer items than the limit, or none',
+  }),
+})
+
+export interface CredentialListRoutesDeps {
+  readonly lists: Pick<CredentialStore, 'find' | 'summary'>
+  /** With which the time of the next refresh is computed. */
+  readonly refreshAheadMs: number
+}
+
+/** The routes that list and count the credentials that the key may see. */
+export function credentialListRoutes({ lists, refreshAheadMs }: CredentialListRoutesDeps): Hono {
+  const tags = ['credentials']
+  return new Hono()
+    .get(
+      '/credentials',
+      needs('credentials:read'),
+      describeRoute({
+        tags,
+        summary:
+          'Credentials that the key may see, in the order of their names, without secrets. A credential is listed if it fulfils all conditions; of several states or classes, one',
+        responses: {
+          200: jsonResponse('one page', CredentialPage),
+          ...problemResponses({
+            400: 'bad cursor, limit or condition, or an unknown query parameter',
+            503: 'the store is not available',
+          }),
+        },
+      }),
+      onlyKnownQuery(...Object.keys(ListQuery.shape)),
+      validate('query', ListQuery),
+      async (c) => {
+        const { cursor = '', limit = 100, q = '', tag = [], ...sets } = c.req.valid('query')
+        const { items, next } = await lists.find({
+          after: cursor,
+          limit,
+          filter: {
+            states: sets.state ?? [],
+            classes: sets.class ?? [],
+            tags: isOneTag(tag) ? [tag] : tag,
+            text: folded(q),
+            ranges: nameRanges(callerOf(c).realms),
+          },
+        })
+        return c.json({
+          items: items.map((credential) => viewOf(credential, refreshAheadMs)),
+          next_cursor: next,
+        })
+      },
+    )
+    .get(
+      '/credentials/summary',
+      needs('credentials:read'),
+      describeRoute({
+        tags,
+        summary: 'How many credentials the key may see, by state and by class of the fault',
+        responses: {
+          200: jsonResponse('the numbers', CredentialCounts),
+          ...problemResponses({
+            400: 'a query parameter',
+            503: 'the store is not available, or counts for the first time after an upgrade',
+          }),
+        },
+      }),
+      onlyKnownQuery(),
+      async (c) => {
+        const { total, states, classes } = await lists.summary(nameRanges(callerOf(c).realms))
+        return c.json({ Total: total, States: states, Classes: classes })
+      },
+    )
+}
+
+type TagPair = z.output<typeof TagQuery>
+const isOneTag = (tag: TagPair | readonly TagPair[]): tag is TagPair => typeof tag[0] === 'string'
