@@ -42,7 +42,7 @@ describe('the documents', () => {
       expect(settings.includes(`\`${name}\``), name).toBe(true)
     const faults = await read('tests/cluster/faults.ts')
     for (const [, name = ''] of text.matchAll(
-      /`((?:redis|rabbitmq|postgres|machine|services|clock)-[a-z]+(?:-[a-z]+)?)`/g,
+      /`((?:redis|rabbitmq|postgres|machine|services|token-service|coordinator|clock)-[a-z]+(?:-[a-z]+)*)`/g,
     ))
       expect(name === 'rabbitmq-queues' || faults.includes(`'${name}'`), name).toBe(true)
     const files = [...text.matchAll(/`((?:tests|packages|services|deploy)\/[\w./-]+)`/g)]

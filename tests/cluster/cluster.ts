@@ -158,6 +158,13 @@ export class Cluster {
     for (const name of names) this.#stopped.delete(name)
   }
 
+  /** Replaces containers with new ones that have no data. */
+  async replace(...names: readonly string[]): Promise<void> {
+    const empty = ['--force-recreate', '--renew-anon-volumes']
+    await this.compose('up', '--detach', '--no-build', '--no-deps', ...empty, ...names)
+    for (const name of names) this.#stopped.delete(name)
+  }
+
   /** Freezes the processes of containers. Their connections stay open and unresponsive. */
   async pause(...names: readonly string[]): Promise<void> {
     for (const name of names) this.#paused.add(name)

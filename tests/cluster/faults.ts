@@ -173,6 +173,15 @@ const rabbitmq: readonly Fault[] = [
     },
   },
   {
+    name: 'rabbitmq-replaced',
+    does: 'all nodes are killed and replaced with empty ones, so that every queue and message is lost',
+    async cause(cluster) {
+      const nodes = ['rabbitmq-1', 'rabbitmq-2', 'rabbitmq-3']
+      await cluster.kill(...nodes)
+      await cluster.replace(...nodes)
+    },
+  },
+  {
     name: 'rabbitmq-upgraded',
     does: 'all nodes are restarted in turn',
     cause: (cluster) => restartInTurn(cluster, [['rabbitmq-1'], ['rabbitmq-2'], ['rabbitmq-3']]),

@@ -6,7 +6,7 @@ import { type RoundDeps, runRound } from '../../packages/cli/src/chaos/round.ts'
 import type { Round } from '../../packages/cli/src/chaos/verdict.ts'
 import { expect } from '../compose/check.ts'
 import type { Cluster } from './cluster.ts'
-import { type Fault, faults } from './faults.ts'
+import type { Fault } from './faults.ts'
 
 const COMPANIES = 60
 const RATES = { orders: 8, reads: 30, connects: 0.5 }
@@ -51,8 +51,7 @@ export async function runFaults(
     const added = await connectCompanies(client, missing, () => now() > deadline)
     expect(added.length === missing.length, 'not every company could be connected')
     companies = [...companies, ...added]
-    // The same seed makes the same choices in a fault, whichever faults run before it.
-    const random = randomOf(seed * faults.length + faults.indexOf(fault))
+    const random = randomOf(seedOf(fault, seed))
     const deps: RoundDeps = { client, sandbox, random, now, signal }
     const round = await runRound(deps, {
       name: fault.name,
@@ -75,6 +74,10 @@ export async function runFaults(
     companies = companies.filter((realm) => !round.lockedOut.includes(realm))
   }
 }
+
+/** Returns a seed that depends only on its arguments, so that the faults that ran before do not change the choices. */
+const seedOf = ({ name }: Fault, seed: number): number =>
+  Buffer.from(name).reduce((hash, byte) => Math.imul(hash, 31) + byte, seed)
 
 /** Rejects with the reason of `signal` when it is aborted. A fault may wait for seconds without checking the signal. */
 async function abortOf(signal: AbortSignal): Promise<never> {
