@@ -5,7 +5,7 @@
 // `-- --keep-images` does not remove the images afterwards. The exit code is 1 if a fault broke a promise of
 // docs/clusters.md.
 import { randomInt } from 'node:crypto'
-import { appendFileSync } from 'node:fs'
+import { appendFileSync, writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { parseArgs } from 'node:util'
 import { isKept, type Round, roundDocument, roundTable } from '../packages/cli/src/chaos/verdict.ts'
@@ -18,6 +18,7 @@ import { expect } from '../tests/compose/check.ts'
 
 const START_DEADLINE_MINUTES = 10
 const MINUTES_PER_FAULT = 4
+const LOG_LINES = 5_000
 
 const { values, positionals, seeds } = readArguments()
 if (values.list) {
@@ -63,7 +64,7 @@ try {
   }
 } catch (error) {
   console.error(`\n${error instanceof Error ? error.message : String(error)}`)
-  if (!interrupted.signal.aborted) console.error(await cluster.logs())
+  if (!interrupted.signal.aborted) console.error(await cluster.logs(5))
   process.exitCode = 1
 }
 if (rounds.length > 0) console.log(`\n${roundTable(rounds).join('\n')}`)
@@ -73,11 +74,16 @@ if (!rounds.every(isKept)) process.exitCode = 1
 // Requests of the load generator may still be waiting for a response and would keep this process alive.
 process.exit()
 
-function report(round: Round, { seed }: PlannedRound): void {
+async function report(round: Round, { seed }: PlannedRound): Promise<void> {
   rounds.push(seeds.length === 1 ? round : { ...round, name: `${round.name} (seed ${seed})` })
   const verdict = isKept(round) ? 'kept  ' : 'BROKEN'
   console.log(`${secondsSince(startedAt)} s  ${verdict} ${rounds.at(-1)?.name}`)
   if (values.results === undefined) return
+  if (!isKept(round)) {
+    const file = `${values.results}.${round.name}.${seed}.log`
+    writeFileSync(file, await cluster.logs(LOG_LINES))
+    console.log(`          the logs of its containers are in ${file}`)
+  }
   const conditions = { Seed: seed, At: new Date(), Load: loadavg()[0] }
   appendFileSync(values.results, `${JSON.stringify({ ...roundDocument(round), ...conditions })}\n`)
 }

@@ -135,8 +135,8 @@ export class Cluster {
   }
 
   /** Returns the last log lines of every container. Also works after the signal was aborted. */
-  async logs(): Promise<string> {
-    const args = [...this.#base, 'logs', '--no-color', '--tail', '5']
+  async logs(lines: number): Promise<string> {
+    const args = [...this.#base, 'logs', '--no-color', '--timestamps', '--tail', String(lines)]
     return (await runDocker(args, this.#env, AbortSignal.timeout(60_000))).text
   }
 

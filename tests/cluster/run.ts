@@ -24,7 +24,7 @@ export interface PlannedRound {
 
 export interface RunOptions {
   readonly signal: AbortSignal
-  readonly onRound: (round: Round, planned: PlannedRound) => void
+  readonly onRound: (round: Round, planned: PlannedRound) => Promise<void>
 }
 
 /**
@@ -70,7 +70,7 @@ export async function runFaults(
         }
       },
     })
-    onRound(checkService(fault, round), planned)
+    await onRound(checkService(fault, round), planned)
     companies = companies.filter((realm) => !round.lockedOut.includes(realm))
   }
 }
