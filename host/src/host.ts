@@ -84,6 +84,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
     CLIENT_ID: 'integration-host',
     DISCOVERY_URL: `${at('sandboxProvider')}/.well-known/openid_configuration`,
     REDIRECT: `${at('tokenService')}/callback`,
+    DISCONNECT_URL: `${at('tokenService')}/disconnected`,
     ACCOUNTING_URL: at('sandboxProvider'),
     BROWSER_URL: '',
     PERSONALITY: 'intuit',

@@ -22,6 +22,8 @@ const OPEN_FOR_BROWSERS = new Set([
   'GET /authorize',
   'GET /connect/{ticket}',
   'POST /connect/{ticket}',
+  'GET /reconnect',
+  'GET /disconnected',
 ])
 
 describe('the routes in the OpenAPI documents of the services', () => {

@@ -120,7 +120,11 @@ export async function startSystem(
   }
   const profile = { PROVIDER_PROFILE: personality === 'intuit' ? 'intuit' : 'generic' }
   const settings: Record<ServiceName, Record<string, string>> = {
-    'sandbox-provider': { ...client, PERSONALITY: personality },
+    'sandbox-provider': {
+      ...client,
+      PERSONALITY: personality,
+      DISCONNECT_URL: `${url('token-service')}/disconnected`,
+    },
     'token-service': {
       ...redis,
       ...amqp,

@@ -31,6 +31,8 @@ export interface SandboxProviderDeps {
   readonly client: Client
   /** The registered redirect URIs; `null` accepts any redirect URI with a loopback host. */
   readonly redirectUris: readonly string[] | null
+  /** The application's Disconnect URL; `null` if none is entered. */
+  readonly disconnectUrl: string | null
   /** Which provider is imitated, such as `intuit`, from the start and again after each reset of the sandbox. */
   readonly personality: PersonalityName
   readonly signer: IdentitySigner
@@ -65,6 +67,7 @@ export function createApp(deps: SandboxProviderDeps): Hono {
     now: deps.now,
     addresses: deps.addresses,
     client: deps.client,
+    disconnectUrl: deps.disconnectUrl,
     signer: deps.signer,
   }
   return createServiceApp(

@@ -41,6 +41,7 @@ export async function startSandboxProvider(
     metrics,
     client: { id: config.CLIENT_ID, secret: config.CLIENT_SECRET },
     redirectUris: config.REDIRECT ?? null,
+    disconnectUrl: config.DISCONNECT_URL ?? null,
     personality: config.PERSONALITY,
     signer: await createIdentitySigner(),
     addresses,

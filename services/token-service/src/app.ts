@@ -10,6 +10,7 @@ import { connectRoutes, type ConnectRoutesDeps } from './routes/connect.ts'
 import { connectLinkRoutes, type ConnectLinkRoutesDeps } from './routes/connect-links.ts'
 import { custodyRoutes, type CustodyRoutesDeps, MAX_IMPORT_BYTES } from './routes/custody.ts'
 import { credentialListRoutes, type CredentialListRoutesDeps } from './routes/credential-lists.ts'
+import { reconnectRoutes, type ReconnectRoutesDeps } from './routes/reconnect.ts'
 import { credentialRoutes, type CredentialRoutesDeps } from './routes/credentials.ts'
 import { grantRoutes, type GrantRoutesDeps, MAX_GRANTS_BYTES } from './routes/grants.ts'
 
@@ -19,6 +20,7 @@ export interface AppDeps
     ConnectRoutesDeps,
     ConnectLinkRoutesDeps,
     CredentialListRoutesDeps,
+    ReconnectRoutesDeps,
     CredentialRoutesDeps,
     CustodyRoutesDeps,
     GrantRoutesDeps,
@@ -59,6 +61,7 @@ export const createApp = (deps: AppDeps): Hono =>
       app.route('/', connectRoutes(deps))
       app.route('/', connectLinkRoutes(deps))
       app.route('/', credentialListRoutes(deps))
+      app.route('/', reconnectRoutes(deps))
       app.route('/', credentialRoutes(deps))
       app.route('/', custodyRoutes(deps))
       app.route('/', grantRoutes(deps))

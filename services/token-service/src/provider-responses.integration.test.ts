@@ -60,7 +60,7 @@ const final = (what: string, answer: Scripted, code: string, body: string): Row 
   answer,
   calls: { refresh: 1, exchange: 1 },
   fault: { code, body },
-  isTerminal: code === 'invalid_grant',
+  isTerminal: code === 'used_elsewhere',
 })
 
 const rows: readonly Row[] = [
@@ -92,7 +92,7 @@ const rows: readonly Row[] = [
   final(
     'the error invalid_grant with status 200',
     { body: '{"error":"invalid_grant"}' },
-    'invalid_grant',
+    'used_elsewhere',
     '{"error":"invalid_grant"}',
   ),
   unusable(
@@ -108,7 +108,7 @@ const rows: readonly Row[] = [
   final(
     'the error invalid_grant',
     { status: 400, body: '{"error":"invalid_grant","error_description":"Token revoked"}' },
-    'invalid_grant',
+    'used_elsewhere',
     '{"error":"invalid_grant","error_description":"Token revoked"}',
   ),
   final(

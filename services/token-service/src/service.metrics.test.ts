@@ -38,7 +38,7 @@ describe('the metrics of token-service', () => {
     await service.ask('/credentials/ACC-4620816365291/refresh', { method: 'POST' })
     const text = await metrics(service)
     expect(text).toContain(
-      'credential_refreshes_total{outcome="failed",class="invalid_grant",service="token-service"} 1',
+      'credential_refreshes_total{outcome="failed",class="used_elsewhere",service="token-service"} 1',
     )
     expect(text).not.toContain('4620816365291')
   })

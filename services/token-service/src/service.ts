@@ -5,6 +5,7 @@ import { openAccessKeys } from '@integration-host/shared/access/key-file'
 import type { Health } from '@integration-host/shared/observability/health'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
 import { isLoopback } from '@integration-host/shared/http/loopback'
+import { DecryptionError } from '@integration-host/shared/secrets/envelope'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
@@ -37,6 +38,7 @@ import {
 } from './credential/refresh.ts'
 import { createAuditCounter } from './credential/audit-counter.ts'
 import { startIndexUpkeep } from './credential/index-upkeep.ts'
+import { createDisconnectHints } from './credential/disconnect-hints.ts'
 import { createKeyRotation } from './credential/key-rotation.ts'
 import { createRecentPairs, type RestorationReport } from './credential/recent-pairs.ts'
 import { createLabelling } from './credential/labelling.ts'
@@ -232,6 +234,15 @@ export async function startTokenService(
     returnToOrigins: config.RETURN_TO_ORIGINS ?? null,
     now,
   })
+  const disconnectHints = opened.use(
+    createDisconnectHints({
+      store,
+      routine,
+      admit: (name, intervalMs) => authorizations.admitHint(name, intervalMs),
+      now: () => performance.now(),
+      onError,
+    }),
+  )
   const shutdown = new AbortController()
   const leaseDeps = {
     store,
@@ -283,6 +294,8 @@ export async function startTokenService(
     isAuthorizeOpen: config.AUTHORIZE === 'open',
     connectLinks,
     links,
+    disconnectHints,
+    isKnown: createIsKnown(store),
     redirectUri: new URL(config.REDIRECT),
     store,
     lists: store,
@@ -318,6 +331,21 @@ export async function startTokenService(
   const running = opened.move()
   return { url: server.url, [Symbol.asyncDispose]: () => running.disposeAsync() }
 }
+
+/**
+ * Returns a function that returns whether a credential is stored. A record that cannot be decrypted counts, because its
+ * company has to be connected again.
+ */
+const createIsKnown =
+  (store: Pick<CredentialStore, 'get'>) =>
+  (name: string): Promise<boolean> =>
+    store.get(name).then(
+      (credential) => credential !== null,
+      (error: unknown) => {
+        if (error instanceof DecryptionError) return true
+        throw error
+      },
+    )
 
 function logRefresh(logger: Logger, report: RefreshReport): void {
   if (report.outcome === 'rotation_dropped') {

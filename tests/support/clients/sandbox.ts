@@ -48,6 +48,10 @@ export function sandboxClient(system: System) {
     expire: (realm: string) => control('POST', `realms/${realm}/expire`),
     /** Revokes the realm's grant, as the owner of the company can do at the provider. */
     revoke: (realm: string) => control('POST', `realms/${realm}/revoke`),
+    /** Disconnects the company as its owner does. Resolves with the address to which the owner's browser goes. */
+    disconnect: async (realm: string): Promise<string> =>
+      ((await control('POST', `companies/${realm}/disconnect`)) as { browserGoesTo: string })
+        .browserGoesTo,
     /** Delays the response to the next token call by `ms`. The call still takes effect at once. */
     delayNextTokenResponse: (ms: number) => addFault({ target: 'token', latencyMs: ms }),
     allCalls,

@@ -18,6 +18,8 @@ export interface SandboxDeps {
   readonly companies: Companies
   readonly grants: Grants
   readonly posted: PostedEntities
+  /** The application's Disconnect URL; `null` if none is entered. */
+  readonly disconnectUrl: string | null
 }
 
 const SettingsChange = SandboxSettings.partial().refine(
@@ -26,11 +28,12 @@ const SettingsChange = SandboxSettings.partial().refine(
 )
 const RealmParam = z.object({ realm: Realm })
 const Waiting = z.object({ waiting: z.array(Fault) })
+const Disconnected = z.object({ revoked: z.int(), browserGoesTo: z.url().nullable() })
 const MAX_WAITING_FAULTS = 1_000
 
 /** The routes under `/sandbox`, with which tests and demos control the provider's behaviour and read its counters. */
 export function sandboxRoutes(deps: SandboxDeps) {
-  const { settings, faults, counters, companies, grants, posted } = deps
+  const { settings, faults, counters, companies, grants, posted, disconnectUrl } = deps
   const known = (realm: string): string => {
     if (companies.find(realm) === null)
       throw new IntegrationError('not_found', 'the sandbox has no company with this realm')
@@ -114,6 +117,30 @@ export function sandboxRoutes(deps: SandboxDeps) {
       }),
       validate('param', RealmParam),
       (c) => c.json({ revoked: grants.revokeRealm(known(c.req.valid('param').realm)) }),
+    )
+    .post(
+      '/sandbox/companies/:realm/disconnect',
+      describeRoute({
+        tags: ['sandbox'],
+        summary:
+          'Disconnect the application from the company, as its user does in the accounting product',
+        responses: {
+          200: jsonResponse(
+            'how many grants were ended, and where the user’s browser goes then; null without DISCONNECT_URL',
+            Disconnected,
+          ),
+          ...problemResponses({ 400: 'invalid_request', 404: 'not_found' }),
+        },
+      }),
+      validate('param', RealmParam),
+      (c) => {
+        const { realm } = c.req.valid('param')
+        const revoked = grants.revokeRealm(known(realm))
+        return c.json({
+          revoked,
+          browserGoesTo: disconnectUrl === null ? null : `${disconnectUrl}?realmId=${realm}`,
+        })
+      },
     )
     .post(
       '/sandbox/realms/:realm/expire',

@@ -38,6 +38,16 @@ export function authorizationStoreContract(
       expect(await store.isStateUsed('state')).toBe(false)
     })
 
+    it('the authorization store admits one of many concurrent hints about a credential, and another one after the interval', async () => {
+      const admitted = await Promise.all(
+        Array.from({ length: 10 }, () => store.admitHint('ACC-1', 60_000)),
+      )
+      expect(admitted.filter(Boolean)).toEqual([true])
+      expect(await store.admitHint('ACC-2', 20)).toBe(true)
+      await new Promise((done) => setTimeout(done, 60))
+      expect(await store.admitHint('ACC-2', 20)).toBe(true)
+    })
+
     it('the authorization store accepts the first claim of a code, and returns that claim and its result to later callers', async () => {
       const answers = await Promise.all(
         Array.from({ length: 10 }, () => store.claimCode('code', claim, 60_000)),

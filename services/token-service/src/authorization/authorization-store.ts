@@ -20,6 +20,12 @@ export interface AuthorizationStore {
   /** Resolves with the kept label and tags; `null` if there are none. */
   readLabels(state: string): Promise<LabelsChange | null>
 
+  /**
+   * Records that the hint of a browser about the credential `name` is followed. Resolves with `false` if another one was
+   * recorded less than `intervalMs` ago.
+   */
+  admitHint(name: string, intervalMs: number): Promise<boolean>
+
   /** Claims a code for `ttlMs`. Resolves with `null` if this claim is the first, else with the earlier claim. */
   claimCode(code: string, claim: CodeClaim, ttlMs: number): Promise<CodeClaim | null>
 

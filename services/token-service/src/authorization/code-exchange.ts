@@ -181,6 +181,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
       idToken: tokens.idToken,
       previous: null,
       ...labels,
+      isUnused: true,
     }
     return { kind: 'stored', credential: await storeGrant(grant, who) }
   }

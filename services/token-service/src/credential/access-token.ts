@@ -79,9 +79,11 @@ export function createAccessTokens(deps: {
       const credential = await read(name)
       if (credential === null) throw notFound(name)
       const state = freshness(credential, now(), refreshAheadMs)
-      if (state === 'fresh') return issue(credential, who)
+      // A company that disconnects the application ends its access tokens as well.
+      const isDisconnected = credential.fault?.Code === 'disconnected'
+      if (state === 'fresh' && !isDisconnected) return issue(credential, who)
       const blocked = refreshBlocked(credential, now())
-      if (state === 'due') {
+      if (state === 'due' && !isDisconnected) {
         // The refresh runs in the background, and this caller gets the current token, which is still valid. If the
         // refresh fails, the failure is stored with the credential.
         if (blocked === null) routine.refresh(name, { kind: 'fresh' }, who).catch(() => {})

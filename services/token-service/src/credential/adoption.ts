@@ -281,6 +281,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
   ): Grant => {
     const limits = grantLimits(tokens, startedAt, deps.idleLimitMs)
     const next = tokens.refreshToken ?? refreshToken // RFC 6749 §6
+    const isRotated = next.reveal() !== refreshToken.reveal()
     return {
       name: credentialName(realm),
       environment,
@@ -291,10 +292,8 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
       accessToken: tokens.accessToken,
       refreshToken: next,
       idToken: tokens.idToken,
-      previous:
-        next.reveal() === refreshToken.reveal()
-          ? null
-          : { token: refreshToken, retiredAt: startedAt },
+      previous: isRotated ? { token: refreshToken, retiredAt: startedAt } : null,
+      isUnused: isRotated,
       ...labels,
     }
   }

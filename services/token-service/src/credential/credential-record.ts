@@ -82,6 +82,9 @@ export function sealGrant(keys: KeyRing, grant: Grant, version: number): StoredF
     IdleExpiry: new Date(grant.idleExpiresAt).toISOString(),
     HardExpiry: grant.hardExpiresAt === null ? '' : new Date(grant.hardExpiresAt).toISOString(),
     ExpiryNotice: grant.expiryNoticeDays === null ? '' : String(grant.expiryNoticeDays),
+    // The version and not a flag, so that a replica of an earlier release, which does not write this field, leaves a
+    // value without effect.
+    Unused: grant.isUnused === true ? String(version) : '',
     PreviousRetiredAt:
       grant.previous === null ? '' : new Date(grant.previous.retiredAt).toISOString(),
   }
@@ -238,12 +241,14 @@ export function openGrantSecrets(
   keys: KeyRing,
   name: string,
   fields: StoredFields,
-): Pick<Grant, 'refreshToken' | 'idToken' | 'previous'> {
+): Pick<Required<Grant>, 'refreshToken' | 'idToken' | 'previous' | 'isUnused'> {
   const open = (field: string) => openField(keys, name, fields, field)?.secret ?? null
   const previous = open('Previous')
   return {
     refreshToken: open('RefreshToken'),
     idToken: open('StoreA'),
+    // Not authenticated: a changed value could only change the class of a fault.
+    isUnused: fields['Unused'] === fields['Version'],
     previous:
       previous === null
         ? null
@@ -310,7 +315,12 @@ export function isDecryptable(keys: KeyRing, name: string, fields: StoredFields)
 }
 
 /** All fields that are needed to read a whole record. */
-export const recordFields = [...summaryFields, ...secretFields, 'PreviousRetiredAt'] as const
+export const recordFields = [
+  ...summaryFields,
+  ...secretFields,
+  'PreviousRetiredAt',
+  'Unused',
+] as const
 
 /**
  * Returns the age of a record's intent, which is stored as `version:fence:epoch ms`; `null` if there is none for

@@ -278,6 +278,8 @@ export interface LeasedCredential {
   readonly refreshToken: Secret | null
   readonly idToken: Secret | null
   readonly previous: Grant['previous']
+  /** Whether the refresh token came from the provider to this installation, and was not used yet. */
+  readonly isUnused: boolean
   /**
    * The intent that a process stored `ageMs` ago, before it sent the refresh token of this version. No response to
    * that request was recorded. `null` if there is no intent.

@@ -73,6 +73,11 @@ export interface Grant
   readonly idToken: Secret | null
   /** The previous refresh token, which a provider with a grace period accepts for some time after the rotation. */
   readonly previous: { readonly token: Secret; readonly retiredAt: number } | null
+  /**
+   * Whether this installation has received the refresh token from the provider and has not used it yet. The default
+   * value is `false`.
+   */
+  readonly isUnused?: boolean
 }
 
 export type Freshness = 'fresh' | 'due' | 'expired'

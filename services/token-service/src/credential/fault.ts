@@ -14,6 +14,18 @@ export const faultClasses = {
     remedy:
       'Reconnect the company: the provider has ended this grant. Its owner disconnected the application, or another program used the grant: a second authorization of the same company, a second installation or a copy of this one. Only one may use it.',
   },
+  disconnected: {
+    endsGrant: true,
+    isRejection: true,
+    remedy:
+      'Reconnect the company: it disconnected the application at the provider. Send its owner a connect link, or the address /reconnect?realmId=<realm> of token-service.',
+  },
+  used_elsewhere: {
+    endsGrant: true,
+    isRejection: true,
+    remedy:
+      'Another program uses this grant: find it, then reconnect the company. The provider rejected a refresh token that this installation had just received and never used. If the owner of the company disconnected the application instead, reconnect it at once.',
+  },
   rotation_lost: {
     endsGrant: true,
     isRejection: true,
@@ -65,6 +77,12 @@ export type FaultClass = keyof typeof faultClasses
 const PROVISIONAL_REMEDY =
   'Wait: the provider rejected the refresh token, which it may also do in an outage, so the token is tried again at NextTryAt. If the owner of the company disconnected the application, or another program uses this grant, reconnect the company.'
 
+/** The remedies of provisional faults that do not advise to wait. */
+const PROVISIONAL_REMEDIES: Partial<Record<FaultClass, string>> = {
+  disconnected: `${faultClasses.disconnected.remedy} The token is tried once more at NextTryAt, because the provider may also reject it in an outage.`,
+  used_elsewhere: `${faultClasses.used_elsewhere.remedy} The token is tried again at NextTryAt, because the provider may also reject it in an outage.`,
+}
+
 /** The remedy of `invalid_grant` if the store may have lost a newer pair. */
 const SUPERSEDED_REMEDY =
   'Reconnect the company. Either Redis lost a newer token pair of this company when it changed its primary or was restarted, and the provider accepts only that pair. Or the provider has ended the grant: its owner disconnected the application, or another program used the grant.'
@@ -108,7 +126,9 @@ export function faultOf(
 ): Fault {
   const hasTwoCauses = faultClass === 'invalid_grant' && isPossiblySuperseded
   const finalRemedy = hasTwoCauses ? SUPERSEDED_REMEDY : faultClasses[faultClass].remedy
-  const provisionalRemedy = hasTwoCauses ? PROVISIONAL_SUPERSEDED_REMEDY : PROVISIONAL_REMEDY
+  const provisionalRemedy = hasTwoCauses
+    ? PROVISIONAL_SUPERSEDED_REMEDY
+    : (PROVISIONAL_REMEDIES[faultClass] ?? PROVISIONAL_REMEDY)
   return {
     Code: faultClass,
     Message: `Couldn't refresh token for realm ${name}, ${response.body}`,

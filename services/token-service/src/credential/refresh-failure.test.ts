@@ -1,7 +1,14 @@
 import { describe, expect, it } from 'vitest'
-import { START } from '../../test-support/grants.ts'
+import { grantOf, START } from '../../test-support/grants.ts'
+import { type Credential, credentialOf } from './credential.ts'
 import { faultOf } from './fault.ts'
-import { type RefreshFailure, type RefreshFailureContext, settlementOf } from './refresh-failure.ts'
+import { noLabels } from './labels.ts'
+import {
+  rejectionClass,
+  type RefreshFailure,
+  type RefreshFailureContext,
+  settlementOf,
+} from './refresh-failure.ts'
 
 const response = { body: '{"error":"x"}', traceId: 'trace-1' }
 const failureOf = (
@@ -180,4 +187,67 @@ describe('settlement of a failed refresh', () => {
       }
     },
   )
+})
+
+describe('the class of a rejected refresh token', () => {
+  const stored = credentialOf(grantOf('ACC-1', 'one'), 1, noLabels)
+  const DAY_MS = 86_400_000
+  const cause = {
+    at: START + DAY_MS,
+    isDisconnectReported: false,
+    isAmbiguous: false,
+    storeChangedAt: null,
+  }
+  const classOf = (
+    overrides: Partial<typeof cause | { storeChangedAt: number }>,
+    { isUnused = true, ...credential }: Partial<Credential> & { isUnused?: boolean } = {},
+  ) =>
+    rejectionClass(
+      { credential: { ...stored, ...credential }, isUnused },
+      { ...cause, ...overrides },
+    )
+
+  it('a token that was received within its lifetime and never used was used by another program', () => {
+    expect(classOf({})).toBe('used_elsewhere')
+  })
+
+  it.each<readonly [string, ReturnType<typeof classOf>, string]>([
+    ['the token was used before', classOf({}, { isUnused: false }), 'invalid_grant'],
+    ['a request had an unknown outcome', classOf({ isAmbiguous: true }), 'rotation_lost'],
+    ['a disconnect was reported', classOf({ isDisconnectReported: true }), 'disconnected'],
+    [
+      'a disconnect was reported and a request had an unknown outcome',
+      classOf({ isDisconnectReported: true, isAmbiguous: true }),
+      'disconnected',
+    ],
+    [
+      'the store may have lost a newer pair',
+      classOf({ storeChangedAt: START + 1 }),
+      'invalid_grant',
+    ],
+    ['the grant was idle for too long', classOf({ at: stored.idleExpiresAt }), 'idle_expired'],
+    ['the grant is too old', classOf({}, { hardExpiresAt: START }), 'hard_expired'],
+    [
+      'the token was rejected before',
+      classOf({ isAmbiguous: true }, { fault: provisional.fault }),
+      'invalid_grant',
+    ],
+  ])('if %s, no other program is blamed', (_, actual, expected) => {
+    expect(actual).toBe(expected)
+  })
+
+  it('the second rejection after a reported disconnect is final, and its remedy names the ways to reconnect', () => {
+    const first = settlementOf(healthy, failureOf('disconnected'), context)
+    expect(first).toMatchObject({ nextTryAt: START + 300_000, fault: { Final: false } })
+    const second = settlementOf(
+      { ...healthy, fault: first.fault },
+      failureOf('disconnected'),
+      context,
+    )
+    expect(second).toMatchObject({ nextTryAt: null, isPublished: true, fault: { Final: true } })
+    for (const { fault } of [first, second]) {
+      expect(fault?.Remedy).toContain('it disconnected the application')
+      expect(fault?.Remedy).toContain('connect link')
+    }
+  })
 })

@@ -2,7 +2,7 @@
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import type { ProviderResponse } from '../provider/provider.ts'
 import type { CredentialSummary } from './credential.ts'
-import type { Settlement } from './credential-store.ts'
+import type { LeasedCredential, Settlement } from './credential-store.ts'
 import {
   type FaultClass,
   faultClasses,
@@ -66,9 +66,12 @@ export function settlementOf(
   const attempts = isClientRejected ? credential.attempts : credential.attempts + 1
   const isRejection = isFaultClass(failureClass) && faultClasses[failureClass].isRejection
   const rejections = isRejection ? (standing?.Rejections ?? 0) + 1 : 0
-  const rejectedDelayMs = isRejection
-    ? (context.rejectedGrantRetryDelaysMs[rejections - 1] ?? null)
-    : null
+  // If the company has reported that it disconnected the application, a second rejection is final.
+  const delaysMs = context.rejectedGrantRetryDelaysMs.slice(
+    0,
+    failureClass === 'disconnected' ? 1 : undefined,
+  )
+  const rejectedDelayMs = isRejection ? (delaysMs[rejections - 1] ?? null) : null
   const isFinal = endsGrant(failureClass) && rejectedDelayMs === null
 
   let nextTryAt: number | null = null
@@ -99,9 +102,7 @@ export function settlementOf(
       attempts,
       rejections,
       retryAt,
-      // The store may have lost the newer pair by which the provider replaced this pair.
-      isPossiblySuperseded:
-        context.storeChangedAt !== null && credential.refreshedAt < context.storeChangedAt,
+      isPossiblySuperseded: isPossiblySuperseded(credential, context.storeChangedAt),
     })
   } else if (isProvisional(standing) && nextTryAt !== null) {
     fault = { ...standing, NextTryAt: new Date(nextTryAt).toISOString() }
@@ -115,6 +116,39 @@ export function settlementOf(
     keepsIntent: isAmbiguous && !isFinal,
   }
 }
+
+/**
+ * Returns the fault class that explains best why the provider rejected a refresh token with `invalid_grant`.
+ * `isDisconnectReported`: a browser has reported that the company disconnected the application. `isAmbiguous`: an
+ * earlier request with this token had an unknown outcome.
+ */
+export function rejectionClass(
+  { credential, isUnused }: Pick<LeasedCredential, 'credential' | 'isUnused'>,
+  context: {
+    readonly at: number
+    readonly isDisconnectReported: boolean
+    readonly isAmbiguous: boolean
+    readonly storeChangedAt: number | null
+  },
+): FaultClass {
+  const { at } = context
+  if (credential.hardExpiresAt !== null && at >= credential.hardExpiresAt) return 'hard_expired'
+  if (at >= credential.idleExpiresAt) return 'idle_expired'
+  if (context.isDisconnectReported) return 'disconnected'
+  // If the same token is rejected before and after a request with unknown outcome, that request has not rotated the
+  // token, so the fault class stays the same (I10).
+  if (isProvisional(credential.fault)) return credential.fault.Code as FaultClass
+  if (context.isAmbiguous) return 'rotation_lost'
+  return isUnused && !isPossiblySuperseded(credential, context.storeChangedAt)
+    ? 'used_elsewhere'
+    : 'invalid_grant'
+}
+
+/** Returns whether the store may have lost the newer pair by which the provider replaced this pair. */
+const isPossiblySuperseded = (
+  { refreshedAt }: Pick<CredentialSummary, 'refreshedAt'>,
+  storeChangedAt: number | null,
+): boolean => storeChangedAt !== null && refreshedAt < storeChangedAt
 
 const isFaultClass = (failureClass: RefreshFailureClass): failureClass is FaultClass =>
   failureClass in faultClasses

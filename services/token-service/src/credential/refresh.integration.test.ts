@@ -504,7 +504,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
       body: {
         code: 'credential_faulted',
         detail: `Couldn't refresh token for realm ${NAME}, {"error":"invalid_grant"}`,
-        Fault: { Code: 'invalid_grant', Final: false, Rejections: 1 },
+        Fault: { Code: 'used_elsewhere', Final: false, Rejections: 1 },
       },
     })
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(424)
@@ -541,7 +541,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     provider.revokeAll()
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(424)
     await eventually(async () => expect(await fault()).toMatchObject({ Final: true }))
-    expect(await fault()).toMatchObject({ Code: 'invalid_grant', Rejections: 3 })
+    expect(await fault()).toMatchObject({ Code: 'used_elsewhere', Rejections: 3 })
     expect(await redis.redis.zscore('credentials:due', NAME)).toBeNull()
     expect(sentTokens()).toHaveLength(3)
     expect(new Set(sentTokens()).size).toBe(1)
@@ -561,10 +561,10 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     await service.ask(`/credentials/${NAME}/token`)
     const forced = await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
     expect([forced.status, refreshes().length]).toEqual([424, 3])
-    expect(await fault()).toMatchObject({ Code: 'invalid_grant', Final: false, Rejections: 1 })
+    expect(await fault()).toMatchObject({ Code: 'used_elsewhere', Final: false, Rejections: 1 })
   })
 
-  it('the fault class stays invalid_grant after a request of unknown outcome between two rejections', async () => {
+  it('the fault class stays the same after a request of unknown outcome between two rejections', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
     await service.connect('1')
     await expire()
@@ -573,7 +573,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
     provider.revokeAll()
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
-    expect(await fault()).toMatchObject({ Code: 'invalid_grant', Rejections: 2 })
+    expect(await fault()).toMatchObject({ Code: 'used_elsewhere', Rejections: 2 })
   })
 
   it('the previous refresh token is sent only at the first rejection, not at later retries', async () => {

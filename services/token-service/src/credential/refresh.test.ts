@@ -30,7 +30,7 @@ function storeOf(commit: () => Promise<'committed'>): RefreshStore {
     get: async () => credential,
     acquire: async () => ({
       kind: 'acquired',
-      leased: { lease, credential, refreshToken, idToken, previous, intent: null },
+      leased: { lease, credential, refreshToken, idToken, previous, isUnused: false, intent: null },
     }),
     renew: async () => true,
     release: async () => {},

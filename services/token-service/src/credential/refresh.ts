@@ -32,7 +32,8 @@
  * I10 A provider may respond with `invalid_grant` in an outage, and a rejected token remains valid if the rejection
  *     was wrong. So the first fault is provisional: the same token is sent again after the delays of the provider
  *     profile, a few times within about a day, and only then is the fault final. A failure in between that is
- *     unrelated to the grant leaves the provisional fault in place.
+ *     unrelated to the grant leaves the provisional fault in place. If a browser has reported that the company
+ *     disconnected the application, the fault is `disconnected`, and the second rejection is final.
  */
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
@@ -50,17 +51,12 @@ import {
   refreshDueAt,
 } from './credential.ts'
 import type { CredentialStore, Lease, LeasedCredential } from './credential-store.ts'
-import {
-  type FaultClass,
-  isGrantRejected,
-  isProvisional,
-  isTerminal,
-  RETRY_CAP_MS,
-} from './fault.ts'
+import { isGrantRejected, isProvisional, isTerminal, RETRY_CAP_MS } from './fault.ts'
 import {
   endsGrant,
   type RefreshFailure,
   type RefreshFailureClass,
+  rejectionClass,
   settlementOf,
 } from './refresh-failure.ts'
 import type { KeptPair } from './restoration.ts'
@@ -71,9 +67,15 @@ export type RefreshGoal =
   | { readonly kind: 'fresh' }
   /**
    * A token pair newer than `version`. With `force` the provider is called even before `nextTryAt` of a failed
-   * refresh.
+   * refresh. With `isDisconnectReported` a rejection of the refresh token means that the company has disconnected the
+   * application (disconnect-hints.ts).
    */
-  | { readonly kind: 'newer'; readonly version: number; readonly force: boolean }
+  | {
+      readonly kind: 'newer'
+      readonly version: number
+      readonly force: boolean
+      readonly isDisconnectReported?: boolean
+    }
 
 export type RefreshResult =
   | { readonly kind: 'refreshed'; readonly credential: Credential }
@@ -444,7 +446,13 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
             token = previous.token
             break
           }
-          return failed(rejectionClass(credential, isAmbiguous, now()), outcome)
+          const context = {
+            at: now(),
+            isDisconnectReported: goal.kind === 'newer' && goal.isDisconnectReported === true,
+            isAmbiguous,
+            storeChangedAt: deps.storeChangedAt(),
+          }
+          return failed(rejectionClass(leased, context), outcome)
         }
         default:
           return outcome satisfies never
@@ -602,16 +610,6 @@ interface LeaseRenewal {
   readonly stop: () => void
 }
 
-/** Returns the fault class that explains best why the provider rejected the refresh token. */
-function rejectionClass(credential: Credential, isAmbiguous: boolean, now: number): FaultClass {
-  if (credential.hardExpiresAt !== null && now >= credential.hardExpiresAt) return 'hard_expired'
-  if (now >= credential.idleExpiresAt) return 'idle_expired'
-  // If the same token is rejected before and after a request with unknown outcome, that request has not rotated the
-  // token, so the fault class stays the same (I10).
-  if (isProvisional(credential.fault)) return credential.fault.Code as FaultClass
-  return isAmbiguous ? 'rotation_lost' : 'invalid_grant'
-}
-
 /** Returns the grant after a refresh with the token `used`. Members that the response lacks keep their values. */
 function renewedGrant(
   { credential, refreshToken, idToken, previous }: LeasedCredential,
@@ -638,5 +636,6 @@ function renewedGrant(
     refreshToken: next,
     idToken: tokens.idToken ?? idToken,
     previous: isRotated ? { token: refreshToken, retiredAt: startedAt } : previous,
+    isUnused: isRotated,
   }
 }

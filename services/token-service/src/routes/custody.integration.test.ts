@@ -103,7 +103,7 @@ describe('the audit log', () => {
     expect(told.filter(([what]) => what !== 'handed_out')).toEqual([
       ['granted', 'ACC-1', 1, 'ok'],
       ['refreshed', 'ACC-1', 2, 'ok'],
-      ['faulted', 'ACC-1', 2, 'invalid_grant'],
+      ['faulted', 'ACC-1', 2, 'used_elsewhere'],
       ['granted', 'ACC-2', 0, 'code_exchange_failed'],
       ['removed', 'ACC-1', 2, 'ok'],
     ])

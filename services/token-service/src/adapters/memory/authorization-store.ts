@@ -8,6 +8,7 @@ const LIMIT = 10_000
 export function createMemoryAuthorizationStore(now: () => number = Date.now): AuthorizationStore {
   const usedStates = createExpiringMap<true>(now)
   const labelsOf = createExpiringMap<LabelsChange>(now)
+  const hints = createExpiringMap<true>(now)
   const claims = createExpiringMap<CodeClaim>(now)
   return {
     async useState(state, ttlMs) {
@@ -23,6 +24,11 @@ export function createMemoryAuthorizationStore(now: () => number = Date.now): Au
     },
     async readLabels(state) {
       return labelsOf.get(digest(state))
+    },
+    async admitHint(name, intervalMs) {
+      if (hints.get(name) !== null) return false
+      hints.put(name, true, intervalMs)
+      return true
     },
     async claimCode(code, claim, ttlMs) {
       const first = claims.get(digest(code))

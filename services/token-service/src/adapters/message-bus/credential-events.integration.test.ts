@@ -133,7 +133,7 @@ describe('credential events', () => {
       Name: 'ACC-1',
       Environment: '1',
       Version: 2,
-      Fault: { Code: 'invalid_grant' },
+      Fault: { Code: 'used_elsewhere' },
     })
     expect(bodies[4]).toMatchObject({ revoked: true })
     expect(seen.every(({ isPersistent }) => isPersistent)).toBe(true)

@@ -45,6 +45,10 @@ export function createRedisAuthorizationStore(options: {
       const text = await using(() => redis.get(labelsKey(state)))
       return text === null ? null : (JSON.parse(text) as LabelsChange)
     },
+    async admitHint(name, intervalMs) {
+      const key = `authorization:hint:${name}`
+      return (await using(() => redis.set(key, '', 'PX', intervalMs, 'NX'))) !== null
+    },
     async claimCode(code, claim, ttlMs) {
       const key = codeKey(code)
       const text = JSON.stringify(claim)

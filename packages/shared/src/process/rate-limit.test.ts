@@ -1,0 +1,13 @@
+import { expect, it } from 'vitest'
+import { createRateLimit } from './rate-limit.ts'
+
+it('a rate limit allows its number of operations in each interval', () => {
+  let now = 1_000
+  const limit = createRateLimit({ count: 2, intervalMs: 100, now: () => now })
+  const taken = () => [limit.take(), limit.take(), limit.take()]
+  expect(taken()).toEqual([true, true, false])
+  now += 99
+  expect(limit.take()).toBe(false)
+  now += 1
+  expect(taken()).toEqual([true, true, false])
+})

@@ -1,0 +1,70 @@
+/**
+ * Follows hints that a company has disconnected the application. The provider sends the company's browser to
+ * `GET /disconnected`, which requires no key, so anyone can send such a hint about any company.
+ *
+ * D1  A hint alone changes nothing. It causes a refresh, and only the provider's rejection of the refresh token makes
+ *     the fault `disconnected`.
+ * D2  At most one hint per company and minute causes a refresh, over all replicas, and at most `REFRESHES.count` hints
+ *     a minute in each process. Further hints are dropped.
+ * D3  The sender of a hint learns nothing from it: the response does not wait for any of this.
+ */
+import { createRateLimit } from '@integration-host/shared/process/rate-limit'
+import type { CredentialStore } from './credential-store.ts'
+import { isProvisional, isTerminal } from './fault.ts'
+import type { RefreshRoutine } from './refresh.ts'
+
+const INTERVAL_MS = 60_000
+/** The limit on refreshes, which keeps a flood of hints from displacing the other entries of the audit log. */
+const REFRESHES = { count: 20, intervalMs: INTERVAL_MS }
+/** The limit on hints that are followed at the same time, each of which reads the store. */
+const MAX_IN_FLIGHT = 16
+
+export interface DisconnectHintsDeps {
+  readonly store: Pick<CredentialStore, 'get'>
+  readonly routine: Pick<RefreshRoutine, 'refresh'>
+  /** Resolves with `false` if a hint about the credential was admitted less than `intervalMs` ago, at any replica. */
+  readonly admit: (name: string, intervalMs: number) => Promise<boolean>
+  /** A monotonic clock in milliseconds. */
+  readonly now: () => number
+  /** Receives errors, for which no caller waits. */
+  readonly onError: (error: unknown) => void
+}
+
+export interface DisconnectHints extends AsyncDisposable {
+  /** Follows a hint about a credential in the background. */
+  follow(name: string): void
+}
+
+export function createDisconnectHints(deps: DisconnectHintsDeps): DisconnectHints {
+  const { store, routine } = deps
+  const refreshes = createRateLimit({ ...REFRESHES, now: deps.now })
+  const inFlight = new Map<string, Promise<void>>()
+
+  async function verify(name: string): Promise<void> {
+    const credential = await store.get(name)
+    // A provisional fault `disconnected` is confirmed by the schedule. Otherwise a second hint could make it final while
+    // the provider has a short outage.
+    if (credential === null || isTerminal(credential.fault)) return
+    if (credential.fault?.Code === 'disconnected') return
+    if (!(await deps.admit(name, INTERVAL_MS)) || !refreshes.take()) return
+    const { version } = credential
+    const goal = { kind: 'newer', version, force: true, isDisconnectReported: true } as const
+    const result = await routine.refresh(name, goal, 'browser')
+    // A refresh that was in flight already did not know of the hint.
+    if (result.kind !== 'faulted' || result.fault.Code === 'disconnected') return
+    if (isProvisional(result.fault)) await routine.refresh(name, goal, 'browser')
+  }
+
+  return {
+    follow(name) {
+      if (inFlight.size >= MAX_IN_FLIGHT || inFlight.has(name)) return
+      const work = verify(name)
+        .catch(deps.onError)
+        .finally(() => inFlight.delete(name))
+      inFlight.set(name, work)
+    },
+    async [Symbol.asyncDispose]() {
+      await Promise.all(inFlight.values())
+    },
+  }
+}

@@ -1,0 +1,248 @@
+/** The Reconnect URL and the Disconnect URL, with two replicas on Redis. */
+import {
+  CredentialEvent,
+  CREDENTIALS_EXCHANGE,
+} from '@integration-host/shared/contracts/credential-event'
+import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { callBack } from '../../test-support/browser.ts'
+import { redisStoresPerTest } from '../../test-support/redis-stores.ts'
+import {
+  type ScriptedProvider,
+  startScriptedProvider,
+} from '../../test-support/scripted-provider.ts'
+import {
+  silent,
+  startTestService,
+  type TestRedis,
+  type TestService,
+  testKeys,
+} from '../../test-support/service-fixture.ts'
+
+const { openUsable } = redisStoresPerTest()
+const REALM = '4620816365291'
+const NAME = `ACC-${REALM}`
+
+let provider: ScriptedProvider
+let redis: TestRedis
+let service: TestService
+let closing: AsyncDisposableStack
+let events: { event: CredentialEvent; id: string }[]
+
+beforeEach(async () => {
+  closing = new AsyncDisposableStack()
+  provider = closing.use(await startScriptedProvider())
+  redis = await openUsable()
+  events = []
+  const bus = closing.use(createInProcessBus(silent))
+  await bus.declare({
+    exchanges: [{ name: CREDENTIALS_EXCHANGE, type: 'topic' }],
+    queues: [
+      {
+        name: 'faults',
+        bindings: [{ exchange: CREDENTIALS_EXCHANGE, routingKey: 'credential.faulted' }],
+      },
+    ],
+  })
+  bus.consume('faults', { prefetch: 1, tag: 'test' }, async ({ content, messageId = '' }) => {
+    events.push({ event: CredentialEvent.parse(JSON.parse(String(content))), id: messageId })
+    return 'ack'
+  })
+  service = await start({}, { bus })
+})
+afterEach(() => closing.disposeAsync())
+
+const start = async (
+  env: Record<string, string> = {},
+  options: Partial<Parameters<typeof startTestService>[0]> = {},
+): Promise<TestService> =>
+  closing.use(
+    await startTestService({
+      provider,
+      store: redis.store,
+      authorizations: redis.authorizations,
+      keys: testKeys(),
+      env,
+      ...options,
+    }),
+  )
+const visit = (path: string, init: RequestInit = {}, at: TestService = service) =>
+  fetch(at.url + path, { redirect: 'manual', headers: { Accept: 'text/html' }, ...init })
+const disconnected = (realm = REALM, at?: TestService) =>
+  visit(`/disconnected?realmId=${realm}`, {}, at)
+const refreshes = () => provider.requests.filter(({ grant }) => grant === 'refresh_token')
+const credential = async () => (await service.ask(`/credentials/${NAME}`)).body
+const LONG = 'x'.repeat(10_240)
+
+describe('GET /reconnect', () => {
+  it('the browser of a known company goes into an authorization that accepts only this company', async () => {
+    await service.connect(REALM)
+    const started = await visit(`/reconnect?realmId=${REALM}`)
+    expect(started.status).toBe(302)
+    const consent = new URL(started.headers.get('Location') ?? '')
+    expect(consent.origin).toBe(provider.url)
+    const cookie = started.headers.getSetCookie()[0]?.split(';')[0] ?? ''
+    const state = consent.searchParams.get('state') ?? ''
+    const callback = (realmId: string, at = cookie) =>
+      callBack(service.url, { code: provider.authorize(consent), realmId, state }, at)
+    expect((await callback(REALM, '')).status).toBe(400)
+    expect((await callback('8')).status).toBe(409)
+    expect((await service.ask('/credentials/ACC-8')).status).toBe(404)
+  })
+
+  it('an unknown company and a missing realmId get the same page, without a cookie', async () => {
+    const pages = await Promise.all(
+      ['/reconnect?realmId=1', '/reconnect', '/reconnect?realmId='].map(async (path) => {
+        const response = await visit(path)
+        return [response.status, response.headers.getSetCookie(), await response.text()]
+      }),
+    )
+    expect(pages[0]).toEqual([
+      200,
+      [],
+      expect.stringContaining('Ask whoever runs this integration'),
+    ])
+    expect(pages.slice(1)).toEqual([pages[0], pages[0]])
+  })
+
+  it('looking up companies is bounded: beyond 20 requests a second a page says to retry', async () => {
+    const statuses = await Promise.all(
+      Array.from(
+        { length: 60 },
+        async (_, index) => (await visit(`/reconnect?realmId=${index}`)).status,
+      ),
+    )
+    expect(new Set(statuses)).toEqual(new Set([200, 503]))
+    expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(40)
+  })
+
+  it.each(['/reconnect', '/disconnected'])(
+    '%s with a realmId of 10 KB, with markup or given twice gets a page with status 400',
+    async (path) => {
+      for (const query of [`realmId=${LONG}`, 'realmId=%3Cscript%3E', 'realmId=1&realmId=2']) {
+        const response = await visit(`${path}?${query}`)
+        expect([response.status, response.headers.get('Content-Type')]).toEqual([
+          400,
+          'text/html; charset=UTF-8',
+        ])
+        expect(await response.text()).not.toContain('<script')
+      }
+    },
+  )
+})
+
+describe('GET /disconnected', () => {
+  it('a disconnect makes the fault class disconnected at once, with its event, and ends token issuance', async () => {
+    await service.connect(REALM)
+    provider.revokeAll()
+    const page = await disconnected()
+    expect(page.status).toBe(200)
+    expect(await page.text()).toContain(`<a href="reconnect?realmId=${REALM}">`)
+    await eventually(async () =>
+      expect(await credential()).toMatchObject({
+        Status: 'faulted',
+        Fault: {
+          Code: 'disconnected',
+          Final: false,
+          Rejections: 1,
+          Remedy: expect.stringMatching(/disconnected the application.*connect link.*\/reconnect/),
+        },
+      }),
+    )
+    await eventually(() => expect(events).toHaveLength(1))
+    expect(events[0]?.event.Fault?.Code).toBe('disconnected')
+    // The stored access token has not expired, but the provider has ended it together with the grant.
+    const issued = await service.ask(`/credentials/${NAME}/token`)
+    expect([issued.status, issued.body['code']]).toEqual([424, 'credential_faulted'])
+    expect(refreshes()).toHaveLength(1)
+
+    await service.connect(REALM)
+    expect(await credential()).toMatchObject({ Status: 'active' })
+    expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
+  })
+
+  it('a disconnect becomes final with the second rejection, and not after a day', async () => {
+    const quick = await start({}, { timing: { rejectedGrantRetryDelaysMs: [200, 60_000, 60_000] } })
+    await quick.connect(REALM)
+    provider.revokeAll()
+    await disconnected(REALM, quick)
+    await eventually(async () =>
+      expect(await credential()).toMatchObject({
+        Fault: { Code: 'disconnected', Final: true, Rejections: 2 },
+      }),
+    )
+    expect(refreshes()).toHaveLength(2)
+  })
+
+  it('a provider without retries of rejected tokens makes a disconnect final at once', async () => {
+    const strict = await start({ PROVIDER_PROFILE: 'generic', SCOPE: 'openid' })
+    await strict.connect(REALM)
+    provider.revokeAll()
+    await disconnected(REALM, strict)
+    await eventually(async () =>
+      expect(await credential()).toMatchObject({ Fault: { Code: 'disconnected', Final: true } }),
+    )
+  })
+
+  it('a disconnect is recognised even while an earlier rejection is still provisional', async () => {
+    await service.connect(REALM)
+    provider.revokeAll()
+    await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
+    expect(await credential()).toMatchObject({ Fault: { Code: 'used_elsewhere', Final: false } })
+    await disconnected()
+    await eventually(() =>
+      expect(events.map(({ id }) => id)).toEqual([`${NAME}/1/faulted`, `${NAME}/1/faulted/final`]),
+    )
+    expect(await credential()).toMatchObject({ Fault: { Code: 'disconnected', Final: true } })
+  })
+
+  it('forged hints about a connected company cause one refresh a minute over all replicas, and no fault', async () => {
+    const other = await start()
+    await service.connect(REALM)
+    for (let round = 0; round < 10; round += 1)
+      await Promise.all([disconnected(), disconnected(REALM, other)])
+    await eventually(async () => expect(await credential()).toMatchObject({ Version: 2 }))
+    expect(await credential()).toMatchObject({ Status: 'active' })
+    expect(refreshes()).toHaveLength(1)
+    const key = `authorization:hint:${NAME}`
+    expect(await redis.redis.pttl(key)).toBeGreaterThan(50_000)
+    await redis.redis.del(key) // a minute later
+    await disconnected(REALM, other)
+    await eventually(() => expect(refreshes()).toHaveLength(2))
+  })
+
+  it('a hint while the provider is unavailable makes no fault', async () => {
+    await service.connect(REALM)
+    provider.script({ status: 503, body: '' }, { status: 503, body: '' })
+    await disconnected()
+    await eventually(() => expect(refreshes()).toHaveLength(2))
+    await eventually(async () => expect(await redis.redis.hget(NAME, 'Attempts')).toBe('1'))
+    expect(JSON.stringify(await credential())).not.toContain('disconnected')
+  })
+
+  it('a flood of hints about many companies causes at most 20 refreshes a minute', async () => {
+    const realms = Array.from({ length: 40 }, (_, index) => String(index))
+    for (const realm of realms) await service.connect(realm)
+    for (const realm of realms) await disconnected(realm)
+    await eventually(() => expect(refreshes()).toHaveLength(20))
+    await disconnected('0')
+    expect(refreshes()).toHaveLength(20)
+  })
+
+  it('hints about unknown companies write nothing, and the page is the same', async () => {
+    const [first, second] = await Promise.all(['1', '2'].map((realm) => disconnected(realm)))
+    expect((await first?.text())?.replaceAll('realmId=1', '')).toBe(
+      (await second?.text())?.replaceAll('realmId=2', ''),
+    )
+    expect((await visit('/disconnected')).status).toBe(200)
+    expect(await redis.redis.keys(`${redis.prefix}authorization:*`)).toEqual([])
+  })
+
+  it('a HEAD request is not a hint', async () => {
+    await service.connect(REALM)
+    expect((await visit(`/disconnected?realmId=${REALM}`, { method: 'HEAD' })).status).toBe(200)
+    await disconnected('another')
+    expect(await redis.redis.exists(`authorization:hint:${NAME}`)).toBe(0)
+  })
+})

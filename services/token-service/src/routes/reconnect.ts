@@ -1,0 +1,101 @@
+import { html } from 'hono/html'
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { credentialName, Realm } from '@integration-host/shared/contracts/realm'
+import { textResponse } from '@integration-host/shared/http/service-app'
+import { createRateLimit } from '@integration-host/shared/process/rate-limit'
+import type { Authorization } from '../authorization/authorization-request.ts'
+import { busy } from '../authorization/exchange-admission.ts'
+import type { DisconnectHints } from '../credential/disconnect-hints.ts'
+import { forBrowser, page } from './browser-page.ts'
+import {
+  atOwnOrigin,
+  browserProblems,
+  createBrowserCookie,
+  rejectHead,
+  rejectSubresource,
+} from './browser-session.ts'
+import { single } from './callback-parameters.ts'
+
+/** How often each process looks up a company for browsers, so that trying out realm ids takes long. */
+const LOOKUPS = { count: 20, intervalMs: 1_000 }
+
+export interface ReconnectRoutesDeps {
+  readonly authorization: Pick<Authorization, 'start'>
+  readonly disconnectHints: Pick<DisconnectHints, 'follow'>
+  /** Whether a credential of this name is stored. */
+  readonly isKnown: (name: string) => Promise<boolean>
+  /** The setting `REDIRECT`. */
+  readonly redirectUri: URL
+}
+
+/** The pages that are entered at the provider as Reconnect URL and Disconnect URL of the application. */
+export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
+  const { authorization, disconnectHints, isKnown, redirectUri } = deps
+  const tags = ['authorization']
+  const cookie = createBrowserCookie(redirectUri)
+  const lookups = createRateLimit({ ...LOOKUPS, now: () => performance.now() })
+  return new Hono()
+    .get(
+      '/reconnect',
+      describeRoute({
+        tags,
+        summary: 'Starts an authorization that accepts only the company realmId, if it is known',
+        responses: {
+          200: textResponse('a page that says what to do', 'text/html'),
+          302: { description: 'to the provider' },
+          ...browserProblems({
+            400: 'bad realmId, or the request does not come from a navigation',
+            405: 'HEAD',
+            503: 'too many requests, or the provider or the store is not available; retry',
+          }),
+        },
+      }),
+      (c) =>
+        forBrowser(c, async () => {
+          rejectHead(c, 'GET')
+          rejectSubresource(c)
+          const own = atOwnOrigin(c, redirectUri)
+          if (own !== null) return c.redirect(own, 302)
+          const realm = single(c, ['realmId'], Realm)
+          if (!lookups.take()) throw busy()
+          if (realm === null || !(await isKnown(credentialName(realm))))
+            return c.html(page('Connect your company', UNKNOWN_COMPANY))
+          return cookie.authorize(c, (browser) =>
+            authorization.start({ returnTo: null, realm, browser }),
+          )
+        }),
+    )
+    .get(
+      '/disconnected',
+      describeRoute({
+        tags,
+        summary: 'The page for a company that has disconnected the application at the provider',
+        responses: {
+          200: textResponse('the page', 'text/html'),
+          ...browserProblems({ 400: 'bad realmId' }),
+        },
+      }),
+      (c) =>
+        forBrowser(c, async () => {
+          const realm = single(c, ['realmId'], Realm)
+          // The response does not wait, so that it is the same for every company.
+          if (realm !== null && c.req.method === 'GET')
+            disconnectHints.follow(credentialName(realm))
+          const query = realm === null ? '' : `?realmId=${realm}`
+          return c.html(
+            page(
+              'Disconnected',
+              DISCONNECTED,
+              html`<p><a href="reconnect${query}">Connect again</a></p>`,
+            ),
+          )
+        }),
+    )
+}
+
+const UNKNOWN_COMPANY =
+  'This address cannot tell which company to connect. Ask whoever runs this integration for a connect link, and open that link in this browser.'
+
+const DISCONNECTED =
+  'If you disconnected this application at your accounting provider, it can no longer read or change the data of your company, and work for your company waits until you connect again.'
