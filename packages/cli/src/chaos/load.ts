@@ -50,7 +50,9 @@ export interface LoadOptions {
   readonly now: () => number
 }
 
+/** The pause before the first repetition of a call. It doubles with each repetition, so that the load stays bounded. */
 const RETRY_MS = 500
+const MAX_RETRY_MS = 4_000
 /** A call that failed so often counts as unserved. Only an order is repeated further. */
 const ATTEMPTS = 3
 /**
@@ -96,7 +98,7 @@ export function startLoad(options: LoadOptions): Load {
       if (await call()) return true
       if (attempts === ATTEMPTS) unservedCalls += 1
       if (isEnough(attempts) || now() > retryUntil) return false
-      await delay(RETRY_MS)
+      await delay(Math.min(RETRY_MS * 2 ** (attempts - 1), MAX_RETRY_MS))
     }
   }
 
