@@ -311,6 +311,14 @@ describe('a coordinator that is killed during a step', { concurrent: true }, () 
         if (isStored === null) expect([202, 409]).toContain(second)
         else expect(second).toBe(isStored ? 409 : 202)
         expect(await replays()).toEqual([0, 1])
+        // The replay that is stored has its entry in the action log, and the one that is not stored has none.
+        const actions = await database.sql<{ outcome: string }[]>`
+          select "Outcome" as outcome from "Order_Action" where "TransactionID" = ${order}
+          order by "ID"`
+        expect(actions.map(({ outcome }) => outcome)).toEqual([
+          'done',
+          ...(second === 409 ? ['transaction_active'] : []),
+        ])
         await database.expireLeases()
         await fixture.resumeSurvivor()
         await untilCompleted(database, 2 * round)
