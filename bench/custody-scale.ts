@@ -1,10 +1,11 @@
 // Measures token-service with 10,000, 100,000 and 1,000,000 stored realms in a separate Redis: the start time, the
 // memory, and the duration of the query for due credentials. Prints a table.
 import { setTimeout as delay } from 'node:timers/promises'
-import { type KeyRing, parseKeyRing } from '@integration-host/shared/secrets/envelope'
+import { parseKeyRing } from '@integration-host/shared/secrets/envelope'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { changeRecord } from '@integration-host/shared/test-support/change-record'
 import type { Redis } from 'ioredis'
+import { copyFirstRecord, nameOf } from './support/copy-records.ts'
 import { type Custody, startCustody } from './support/custody.ts'
 import { startPrivateRedis } from './support/private-redis.ts'
 import { residentMb } from './support/process-usage.ts'
@@ -16,16 +17,12 @@ const STARTS = 3
 const IDLE_MS = 5_000
 const DUE = 100
 const TAKES = 500
-const BATCH = 1_000
 const DAY_SECONDS = 86_400
 const HOUR_MS = 3_600_000
 const DEADLINE_MS = 60_000
 /** This delay is longer than the service's longest interval between two polls for due credentials. */
 const LOOK_MS = 3_000
 const DUE_INDEX = 'credentials:due'
-
-// Realm ids are always strings, because a number of sixteen digits can exceed `Number.MAX_SAFE_INTEGER`.
-const nameOf = (n: number): string => `ACC-93414530${String(n).padStart(8, '0')}`
 
 await using opened = new AsyncDisposableStack()
 const { url, redis } = opened.use(await startPrivateRedis({ appendOnly: false }))
@@ -75,47 +72,6 @@ for (const size of SIZES) {
   console.log(`${size.toLocaleString('en')} realms measured`)
 }
 console.table(rows)
-
-/**
- * Stores the realms `from` to `to` as copies of the first realm, which the service itself has stored. Encrypted
- * fields are encrypted again, because the ciphertext is bound to the credential name. Each index that contains the
- * first realm gets an entry for each copy. The due times are spread over an hour.
- */
-async function copyFirstRecord(
-  store: Redis,
-  ring: KeyRing,
-  from: number,
-  to: number,
-): Promise<void> {
-  const first = nameOf(0)
-  const fields = await store.hgetall(first)
-  const version = Number(fields['Version'])
-  const secrets = Object.entries(fields)
-    .filter(([, value]) => value.startsWith(`1.${ring.activeKeyId}.`))
-    .map(([field, value]) => ({ field, text: ring.open(value, { name: first, field, version }) }))
-  const indexes: { readonly key: string; readonly score: number }[] = []
-  for (const key of await store.keys('credentials:*')) {
-    if ((await store.type(key)) !== 'zset') continue
-    const score = await store.zscore(key, first)
-    if (score !== null) indexes.push({ key, score: Number(score) })
-  }
-
-  for (let start = from; start < to; start += BATCH) {
-    const batch = store.pipeline()
-    for (let n = start; n < Math.min(to, start + BATCH); n += 1) {
-      const name = nameOf(n)
-      const sealed = secrets.map(
-        ({ field, text }) => [field, ring.seal(text, { name, field, version })] as const,
-      )
-      const own = { Name: name, Environment: name.slice('ACC-'.length) }
-      batch.hset(name, { ...fields, ...own, ...Object.fromEntries(sealed) })
-      for (const { key, score } of indexes) {
-        batch.zadd(key, score === 0 ? 0 : score + (n % HOUR_MS), name)
-      }
-    }
-    await batch.exec()
-  }
-}
 
 /**
  * Requests the tokens of as many realms as the service caches. This also proves that the service can decrypt the

@@ -8,6 +8,7 @@ import { connect, list, refresh, remove, show } from './commands/credentials.ts'
 import { exportCredentials } from './commands/export.ts'
 import { importCredentials } from './commands/import.ts'
 import { listKeys, makeKey, revokeKey } from './commands/keys.ts'
+import { labelCredential } from './commands/label.ts'
 import { rotateKeys } from './commands/rotate-keys.ts'
 import { cancel, replay, resume } from './commands/transactions/change-run.ts'
 import { listTransactions } from './commands/transactions/list.ts'
@@ -32,6 +33,7 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
       commands: new Map([
         ['list', list],
         ['show', show],
+        ['label', labelCredential],
         ['connect', connect],
         ['refresh', refresh],
         ['remove', remove],

@@ -37,6 +37,8 @@ export interface ServiceApi {
     schema: z.ZodType<T>,
     options?: { readonly isLong: boolean },
   ): Promise<T>
+  /** Sends PATCH with a JSON body and returns the parsed response. */
+  patch<T>(path: string, body: unknown, schema: z.ZodType<T>): Promise<T>
   /** Sends DELETE and returns the headers of the response. */
   delete(path: string): Promise<Headers>
   /** Sends POST without a body and yields each line of the response. */
@@ -113,6 +115,7 @@ function openService(
         ifVersion,
         ...(isLong && { deadlineMs: LONG_DEADLINE_MS }),
       }),
+    patch: (path, body, schema) => call('PATCH', path, json(schema), { body }),
     postForStatus: (path, body, schema) =>
       call(
         'POST',

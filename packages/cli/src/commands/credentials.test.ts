@@ -23,20 +23,32 @@ const view = (name: string, members: Partial<CredentialView> = {}): CredentialVi
   RefreshedAt: AT,
   ...members,
 })
-const faulted = view('ACC-9', { Status: 'faulted', Fault: fault })
+const faulted = view('ACC-9', { Status: 'faulted', State: 'must_reconnect', Fault: fault })
+
+const labelled = view('ACC-3', {
+  Label: 'Acme <b>\u001b[31m Söhne',
+  Tags: { plan: 'gold', team: 'x y' },
+  RefreshDueAt: AT,
+  IdleExpiry: AT,
+  NextTryAt: AT,
+  Attempts: 2,
+})
 
 let service: FakeService
 beforeEach(async () => {
   service = await startFakeService({
     // Each page has two credentials, regardless of the requested limit, so that a list has several pages.
     'GET /credentials': ({ query }) => {
-      const all = [view('ACC-1'), view('ACC-2'), view('ACC-3'), view('ACC-4'), faulted]
+      const all = [view('ACC-1'), view('ACC-2'), labelled, view('ACC-4'), faulted]
       const start = all.findIndex(({ Name }) => Name === query.get('cursor')) + 1
       const items = all.slice(start, start + 2)
       return { body: { items, next_cursor: start + 2 < all.length ? items.at(-1)?.Name : null } }
     },
     'GET /credentials/ACC-1': () => ({ body: view('ACC-1', { HardExpiry: AT }) }),
+    'GET /credentials/ACC-3': () => ({ body: labelled }),
     'GET /credentials/ACC-9': () => ({ body: faulted }),
+    'PATCH /credentials/ACC-3': () => ({ body: labelled }),
+    'PATCH /credentials/ACC-2': () => problem(404, 'credential_not_found'),
     'POST /credentials/ACC-1/refresh': () => ({ body: view('ACC-1', { Version: 2 }) }),
     'POST /credentials/ACC-9/refresh': () => problem(424, 'credential_faulted', { Fault: fault }),
     'DELETE /credentials/ACC-1': () => ({ status: 204 }),
@@ -66,12 +78,30 @@ describe('credentials list', () => {
       'ACC-4',
       'ACC-9',
     ])
-    expect(lines[5]).toMatch(/faulted .* invalid_grant$/)
+    expect(lines[5]).toMatch(/must_reconnect .* invalid_grant$/)
     expect(service.requests.map(({ query }) => query.get('cursor'))).toEqual([
       null,
       'ACC-2',
       'ACC-4',
     ])
+  })
+
+  it('`credentials list` sends its conditions with every page, and prints labels without control characters', async () => {
+    const conditions = ['--state', 'failing,expiring', '--class', 'hard_expired']
+    const tags = ['--tag', 'plan=a=b', '--tag', 'team=x y', '--q', 'Söhne & Co']
+    const { code, out } = await run(['credentials', 'list', ...conditions, ...tags], service)
+    expect(code).toBe(0)
+    expect(out).toMatch(/^ACC-3 +Acme <b>\S* Söhne +active /m)
+    for (const { query } of service.requests) {
+      expect(query.get('state')).toBe('failing,expiring')
+      expect(query.get('class')).toBe('hard_expired')
+      expect(query.getAll('tag')).toEqual(['plan:a=b', 'team:x y'])
+      expect(query.get('q')).toBe('Söhne & Co')
+    }
+    expect(service.requests).toHaveLength(3)
+    expect((await run(['credentials', 'list', '--tag', 'plan'], service)).err).toContain(
+      'NAME=VALUE',
+    )
   })
 
   it('`credentials list --json` prints one credential on each line', async () => {
@@ -92,6 +122,16 @@ describe('credentials show', () => {
     ])
   })
 
+  it('`credentials show` prints labels, attempts and the times of the grant', async () => {
+    const { code, out } = await run(['credentials', 'show', 'ACC-3'], service)
+    expect(code).toBe(0)
+    expect(out).not.toContain('\u001b')
+    expect(out).toMatch(/^Tag +plan=gold\nTag +team=x y$/m)
+    for (const label of ['Refresh due', 'Idle expiry', 'Next try'])
+      expect(out).toMatch(new RegExp(`^${label} +2026-11-21`, 'm'))
+    expect(out).toMatch(/^Attempts +2$/m)
+  })
+
   it('`credentials show` prints fault, trace id and remedy of a faulted credential, and exits with code 4', async () => {
     const { code, out } = await run(['credentials', 'show', 'ACC-9'], service)
     expect(code).toBe(4)
@@ -101,6 +141,47 @@ describe('credentials show', () => {
       code: 4,
       json: [faulted],
     })
+  })
+})
+
+describe('credentials label', () => {
+  const label = (...args: string[]) => run(['credentials', 'label', 'ACC-3', ...args], service)
+  const bodies = () => service.requests.map(({ body }) => body)
+
+  it('`credentials label` sends only what is given, and prints the credential', async () => {
+    const { code, out } = await label('--label', 'Acme', '--tag', 'plan=gold', '--tag', 'empty=')
+    expect([code, out]).toEqual([0, expect.stringMatching(/^Name +ACC-3\n/)])
+    await label('--label', 'Acme')
+    await label('--tag', 'plan=a=b')
+    await label('--clear')
+    await label('--clear', '--label', 'Acme')
+    expect(bodies()).toEqual([
+      { Label: 'Acme', Tags: { plan: 'gold', empty: '' } },
+      { Label: 'Acme' },
+      { Tags: { plan: 'a=b' } },
+      { Label: null, Tags: null },
+      { Label: 'Acme', Tags: null },
+    ])
+    expect((await label('--clear', '--json')).json).toEqual([labelled])
+  })
+
+  it.each([
+    [[], '--label, --tag or --clear is needed'],
+    [['--label', ''], '--label must not be blank'],
+    [['--label', 'a\u202eb'], 'bidirectional overrides'],
+    [['--label', 'x'.repeat(101)], 'at most 100 characters'],
+    [['--tag', 'plan'], '--tag must be NAME=VALUE'],
+    [['--tag', 'a:b=c'], 'none of them : or ='],
+    [['--tag', `a=${'x'.repeat(257)}`], 'at most 256 characters'],
+  ])('`credentials label` rejects %j and sends nothing', async (args, message) => {
+    const { code, err } = await label(...args)
+    expect([code, err]).toEqual([2, expect.stringContaining(message)])
+    expect(service.requests).toEqual([])
+  })
+
+  it('`credentials label` exits with code 3 for an unknown credential', async () => {
+    const args = ['credentials', 'label', 'ACC-2', '--clear']
+    expect((await run(args, service)).code).toBe(3)
   })
 })
 

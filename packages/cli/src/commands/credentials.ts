@@ -4,6 +4,7 @@ import { z } from 'zod'
 import { type Command, expectNone, oneName, parse } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { faultLines, labelled } from '../fault-lines.ts'
+import { labelOptions, pairOf, parseLabels } from './label.ts'
 import { prompt, createTable, isInteractive, print, notify, type Terminal } from '../terminal.ts'
 import { openTokenService, type ServiceApi } from '../service-api.ts'
 
@@ -13,12 +14,17 @@ export const CredentialPage = z.object({
   next_cursor: z.string().nullable(),
 })
 
-/** Yields all credentials in the order of their names, page by page. */
-export async function* credentialPages(service: ServiceApi): AsyncGenerator<CredentialView[]> {
+/** Yields the credentials that fulfil `conditions` in the order of their names, page by page. */
+export async function* credentialPages(
+  service: ServiceApi,
+  conditions: readonly (readonly [name: string, value: string])[] = [],
+): AsyncGenerator<CredentialView[]> {
   for (let cursor: string | null = ''; cursor !== null;) {
-    const query: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`
+    const query = new URLSearchParams({ limit: String(PAGE) })
+    for (const [name, value] of conditions) query.append(name, value)
+    if (cursor !== '') query.append('cursor', cursor)
     const page: z.output<typeof CredentialPage> = await service.get(
-      `/credentials?limit=${PAGE}${query}`,
+      `/credentials?${query.toString()}`,
       CredentialPage,
     )
     yield page.items
@@ -26,28 +32,50 @@ export async function* credentialPages(service: ServiceApi): AsyncGenerator<Cred
   }
 }
 
-const pathOf = (name: string): string => `/credentials/${encodeURIComponent(name)}`
+export const pathOf = (name: string): string => `/credentials/${encodeURIComponent(name)}`
 
 export const list: Command = {
-  summary: 'list all credentials with their status',
-  usage: '',
-  help: `Lists all credentials in the order of their names, without secrets.
-With --json one credential on each line.
+  summary: 'list credentials with their state',
+  usage: '[--state STATE] [--class CLASS] [--tag NAME=VALUE] [--q TEXT]',
+  help: `Lists credentials in the order of their names, without secrets. Without options it lists all, otherwise those
+that fulfil all of the conditions. With --json one credential on each line.
+
+  --state STATE      active, expiring, failing or must_reconnect; several are separated by commas
+  --class CLASS      the class of the fault, such as invalid_grant; several are separated by commas
+  --tag NAME=VALUE   has this tag; repeat it for several, all of which a credential must have
+  --q TEXT           the name or the realm begins with the text, or the label contains it; upper and lower case are equal
 
 Examples:
   integration-host credentials list
+  integration-host credentials list --state failing,must_reconnect
+  integration-host credentials list --tag plan=gold --q acme
   integration-host credentials list --json | jq -r 'select(.Status == "faulted") | .Name'`,
   async run(args, terminal) {
-    const { values, positionals } = parse(args, {})
+    const { values, positionals } = parse(args, {
+      state: { type: 'string', multiple: true },
+      class: { type: 'string', multiple: true },
+      tag: { type: 'string', multiple: true },
+      q: { type: 'string' },
+    })
     expectNone(positionals)
-    const table = createTable(['NAME', 'STATUS', 'VERSION', 'EXPIRY', 'HARD EXPIRY', 'FAULT'])
-    for await (const items of credentialPages(openTokenService(values.url, terminal))) {
+    const { state = [], class: classes = [], tag = [], q } = values
+    const conditions = [
+      ...state.map((value) => ['state', value] as const),
+      ...classes.map((value) => ['class', value] as const),
+      ...tag.map((value) => ['tag', pairOf(value).join(':')] as const),
+      ...(q === undefined ? [] : [['q', q] as const]),
+    ]
+    const service = openTokenService(values.url, terminal)
+    const columns = ['NAME', 'LABEL', 'STATE', 'VERSION', 'EXPIRY', 'HARD EXPIRY', 'FAULT']
+    const table = createTable(columns)
+    for await (const items of credentialPages(service, conditions)) {
       const lines = values.json
         ? items.map((item) => JSON.stringify(item))
         : table(
-            items.map(({ Name, Status, Version, Expiry, HardExpiry = '', Fault }) => [
+            items.map(({ Name, Label = '', State, Version, Expiry, HardExpiry = '', Fault }) => [
               Name,
-              Status,
+              Label,
+              State,
               String(Version),
               Expiry,
               HardExpiry,
@@ -81,22 +109,33 @@ Examples:
   },
 }
 
-async function printCredential(
+/** Prints a credential as JSON, or as lines for people. */
+export async function printCredential(
   terminal: Terminal,
   credential: CredentialView,
   isJson: boolean | undefined,
 ): Promise<void> {
   if (isJson) return print(terminal, JSON.stringify(credential))
-  const { Name, Environment, Status, Version, Expiry, RefreshedAt, HardExpiry, Fault } = credential
+  const { Label, Tags = {}, Attempts, Fault } = credential
+  const optional = (label: string, text: string | undefined): string[] =>
+    text === undefined ? [] : [labelled(label, text)]
   await print(
     terminal,
-    labelled('Name', Name),
-    labelled('Environment', Environment),
-    labelled('Status', Status),
-    labelled('Version', String(Version)),
-    labelled('Refreshed', RefreshedAt),
-    labelled('Expiry', Expiry),
-    ...(HardExpiry === undefined ? [] : [labelled('Hard expiry', HardExpiry)]),
+    labelled('Name', credential.Name),
+    ...optional('Label', Label),
+    ...Object.entries(Tags).map(([name, value]) => labelled('Tag', `${name}=${value}`)),
+    labelled('Environment', credential.Environment),
+    labelled('Status', credential.Status),
+    labelled('State', credential.State),
+    labelled('Version', String(credential.Version)),
+    labelled('Refreshed', credential.RefreshedAt),
+    ...optional('Refresh due', credential.RefreshDueAt),
+    labelled('Expiry', credential.Expiry),
+    ...optional('Idle expiry', credential.IdleExpiry),
+    ...optional('Hard expiry', credential.HardExpiry),
+    ...(Attempts === 0 ? [] : [labelled('Attempts', String(Attempts))]),
+    // The lines of a fault have the time of the next try if its refresh token was rejected.
+    ...(Fault?.NextTryAt === undefined ? optional('Next try', credential.NextTryAt) : []),
     ...(Fault === undefined ? [] : faultLines(Fault)),
   )
 }
@@ -105,24 +144,28 @@ const Started = z.object({ url: z.url(), state: z.string(), expires_at: z.iso.da
 
 export const connect: Command = {
   summary: 'print the address at which a company is connected',
-  usage: '[--realm REALM] [--return-to URL]',
+  usage: '[--realm REALM] [--return-to URL] [--label TEXT] [--tag NAME=VALUE]…',
   help: `Starts an authorization and prints the address to open in a browser.
 
   --realm REALM     accept only this company, to reconnect it
   --return-to URL   the address that the browser is sent to at the end; its origin must be one of RETURN_TO_ORIGINS
+  --label TEXT, --tag NAME=VALUE
+                    the label and the tags of the company (credentials label --help)
 
 Examples:
   integration-host credentials connect
+  integration-host credentials connect --label 'Acme Ltd' --tag plan=gold
   xdg-open "$(integration-host credentials connect --realm 9341453908059889)"`,
   async run(args, terminal) {
     const { values, positionals } = parse(args, {
       realm: { type: 'string' },
       'return-to': { type: 'string' },
+      ...labelOptions,
     })
     expectNone(positionals)
     const realm = Realm.optional().safeParse(values.realm)
     if (!realm.success) throw new UsageError(`--realm ${realm.error.issues[0]?.message ?? ''}`)
-    const body = { realm: realm.data, return_to: values['return-to'] }
+    const body = { realm: realm.data, return_to: values['return-to'], ...parseLabels(values) }
     const started = await openTokenService(values.url, terminal).post(
       '/authorizations',
       body,

@@ -29,12 +29,14 @@ export const Label = shortText(100)
   .meta({ description: 'what people call the company, 1 to 100 characters' })
 
 /** The name of a tag. It has no `:` and no `=`, because these separate name and value in queries and on command lines. */
-const TagName = shortText(64).refine((name) => /\S/.test(name) && !/[:=]/.test(name), {
-  error: 'must have 1 to 64 characters, none of them : or =',
-})
+const TagName = shortText(64).refine((name) => /\S/.test(name) && !/[:=]/.test(name))
+const TAG_NAME_RULE =
+  'a tag name must have 1 to 64 characters, none of them : or = or a control character'
 
 export const Tags = z
-  .record(TagName, shortText(256))
+  .record(TagName, shortText(256), {
+    error: ({ code }) => (code === 'invalid_key' ? TAG_NAME_RULE : undefined),
+  })
   .refine((tags) => Object.keys(tags).length <= MAX_TAGS, {
     error: `at most ${MAX_TAGS} tags are possible`,
   })
