@@ -14,6 +14,7 @@ import { faults } from '../tests/cluster/faults.ts'
 import { buildFirstRelease, removeImages } from '../tests/cluster/images.ts'
 import { parseSeeds, planClusters } from '../tests/cluster/plan.ts'
 import { type PlannedRound, runFaults } from '../tests/cluster/run.ts'
+import { summaryTable } from '../tests/cluster/summary.ts'
 import { expect } from '../tests/compose/check.ts'
 
 const START_DEADLINE_MINUTES = 10
@@ -68,6 +69,7 @@ try {
   process.exitCode = 1
 }
 if (rounds.length > 0) console.log(`\n${roundTable(rounds).join('\n')}`)
+if (seeds.length > 1) console.log(`\n${summaryTable(rounds).join('\n')}`)
 await cluster.remove()
 if (!values['keep-images']) await removeImages()
 if (!rounds.every(isKept)) process.exitCode = 1
@@ -75,9 +77,9 @@ if (!rounds.every(isKept)) process.exitCode = 1
 process.exit()
 
 async function report(round: Round, { seed }: PlannedRound): Promise<void> {
-  rounds.push(seeds.length === 1 ? round : { ...round, name: `${round.name} (seed ${seed})` })
+  rounds.push(round)
   const verdict = isKept(round) ? 'kept  ' : 'BROKEN'
-  console.log(`${secondsSince(startedAt)} s  ${verdict} ${rounds.at(-1)?.name}`)
+  console.log(`${secondsSince(startedAt)} s  ${verdict} ${round.name}, seed ${seed}`)
   if (values.results === undefined) return
   if (!isKept(round)) {
     const file = `${values.results}.${round.name}.${seed}.log`

@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest'
+import type { Round } from '../packages/cli/src/chaos/verdict.ts'
 import type { Fault } from './cluster/faults.ts'
 import { faults } from './cluster/faults.ts'
 import { parseSeeds, planClusters } from './cluster/plan.ts'
+import { summaryTable } from './cluster/summary.ts'
 
 describe('the seeds of a cluster test', () => {
   it.each([
@@ -45,5 +47,33 @@ describe('the plan of a cluster test', () => {
 
   it('causes ten faults by default', () => {
     expect(faults.filter(({ isDefault }) => isDefault)).toHaveLength(10)
+  })
+})
+
+describe('the summary of a cluster test', () => {
+  const round: Round = {
+    name: 'redis-killed',
+    orders: 1_000,
+    lost: [],
+    doubled: [],
+    stuck: [],
+    companies: 60,
+    lockedOut: ['c1'],
+    violations: 0,
+    tokenReuses: 0,
+    calls: 2_000,
+    failedCalls: 10,
+    unservedCalls: 0,
+    failures: {},
+    recoverySeconds: 9.04,
+    error: null,
+  }
+
+  it('adds up the rounds of each fault, and names the shortest and the longest recovery', () => {
+    const other = { ...round, lockedOut: [], recoverySeconds: 7 }
+    expect(summaryTable([round, { ...other, name: 'a' }, other]).slice(2)).toEqual([
+      '| `redis-killed` | 2 | 2,000 | 0 | 0 | 0 | 1 | 20 of 4,000 | 7.0 to 9.0 s |',
+      '| `a` | 1 | 1,000 | 0 | 0 | 0 | 0 | 10 of 2,000 | 7.0 s |',
+    ])
   })
 })
