@@ -1,16 +1,9 @@
 /**
- * The transaction source of the embedded host. It keeps transactions in memory and persists them to
- * `ITSourceMemory.json` and a journal in the data folder. Only one OS process at a time may use the folder.
- *
- * A method applies its change in memory at once and resolves when the change is flushed to disk. If the flush
- * fails, the change is undone together with every later change that is not flushed.
+ * The transaction source of the embedded host. It keeps transactions in memory; `store.ts` persists them. A method
+ * applies its change in memory at once and resolves when the change is durable.
  */
-import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import { lockFolder } from '@integration-host/shared/files/folder-lock'
 import { WEBHOOK_STEP } from '@integration-host/shared/contracts/webhook'
-import { IntegrationError } from '@integration-host/shared/errors'
-import { z } from 'zod'
 import {
   type Act,
   type Action,
@@ -22,42 +15,21 @@ import { anotherRunStarted, notFound, stillActive } from '../../transaction/erro
 import { isFinished } from '../../transaction/item.ts'
 import { type Run, runKey } from '../../transaction/run.ts'
 import {
-  type AnnouncedRun,
   LEASE_MS,
   type Lease,
   type NewWebhook,
   type QueueResult,
   SWEEP_MS,
   type TransactionSource,
+  type WebhooksOf,
 } from '../../transaction/transaction-source.ts'
 import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun, Times } from '../../transaction/transitions.ts'
 import { auditRuns } from './audit.ts'
-import { createActionLog } from './action-log.ts'
-import { createRunTable, listRuns } from './run-table.ts'
-import { createWebhookQueue, type StoredWebhook, webhookRunKey } from './webhook-queue.ts'
-import { damaged, type JournalOptions, openJournal, readJournal } from './journal.ts'
-
-interface State {
-  readonly runs: readonly StoredRun[]
-  readonly paused: readonly string[]
-  /** Missing in a snapshot of a version without action log. */
-  readonly actions?: readonly Action[]
-  /** Missing in a snapshot of a version without webhooks. */
-  readonly webhooks?: readonly StoredWebhook[]
-}
-
-/**
- * One durable change: the new state of a run with the webhooks of its transition, the new set of paused processes,
- * webhooks of other events, or the id of a webhook whose run is over; with its entry in the action log. A rejected
- * action leaves the set of paused processes as it is.
- */
-type Entry = { readonly action?: Action } & (
-  | { readonly run: StoredRun; readonly webhooks?: readonly StoredWebhook[] }
-  | { readonly paused: readonly string[] }
-  | { readonly webhooks: readonly StoredWebhook[] }
-  | { readonly delivered: string }
-)
+import type { JournalOptions } from './journal.ts'
+import { listRuns } from './run-table.ts'
+import { type Entry, openMemoryStore } from './store.ts'
+import { type StoredWebhook, webhookRunKey } from './webhook-queue.ts'
 
 export interface MemorySourceOptions {
   readonly now?: () => number
@@ -65,14 +37,6 @@ export interface MemorySourceOptions {
   readonly leaseMs?: number
   readonly openFile?: JournalOptions['openFile']
 }
-
-// This schema checks only what is needed to recognise a snapshot. The rest of the file was written by this code
-// and needs no check.
-const StateSchema = z.object({
-  runs: z.array(z.looseObject({ header: z.looseObject({ Process: z.string() }) })),
-  paused: z.array(z.string()),
-  actions: z.array(z.unknown()).optional(),
-})
 
 /**
  * Opens the store in `dataDir`, or creates it.
@@ -84,97 +48,9 @@ export async function createMemoryTransactionSource(
   options: MemorySourceOptions = {},
 ): Promise<TransactionSource> {
   const { now = Date.now, sweepMs = SWEEP_MS, leaseMs = LEASE_MS } = options
-  const path = join(dataDir, 'ITSourceMemory.json')
-  const journalPath = join(dataDir, 'ITSourceMemory.journal')
-  const unlock = await lockFolder(dataDir, path)
-
-  const table = createRunTable()
-  const log = createActionLog()
-  const webhooks = createWebhookQueue(table)
-  let webhooksOf: (run: AnnouncedRun) => readonly NewWebhook[] = () => []
-  let paused: ReadonlySet<string> = new Set()
-  /** For each change that is not flushed yet, oldest first, the function that undoes it. */
-  let undo: (() => void)[] = []
-  /** Resolves when every change so far is flushed. */
-  let flushed: Promise<unknown> = Promise.resolve()
-
-  const apply = (entry: Entry): void => {
-    if ('run' in entry) table.put(entry.run)
-    if ('paused' in entry) paused = new Set(entry.paused)
-    if ('webhooks' in entry) webhooks.add(entry.webhooks ?? [])
-    if ('delivered' in entry) webhooks.remove(entry.delivered)
-    if (entry.action !== undefined) log.add(entry.action)
-  }
-
-  let journal: Awaited<ReturnType<typeof openJournal>>
-  try {
-    const loaded = readJournal(path, journalPath)
-    if (loaded.state !== null) {
-      const state = StateSchema.safeParse(loaded.state)
-      if (!state.success) throw damaged(path)
-      for (const run of (loaded.state as State).runs) table.put(run)
-      paused = new Set(state.data.paused)
-      for (const action of (loaded.state as State).actions ?? []) log.add(action)
-      webhooks.add((loaded.state as State).webhooks ?? [])
-    }
-    for (const entry of loaded.entries) apply(entry as Entry)
-    for (const stored of table.active()) table.put(transitions.afterRestart(stored))
-    journal = await openJournal(
-      {
-        snapshotPath: path,
-        journalPath,
-        openFile: options.openFile,
-        state: (): State => ({
-          runs: table.all(),
-          paused: [...paused],
-          actions: log.all(),
-          webhooks: webhooks.all(),
-        }),
-        onFailure: () => {
-          for (const undoOne of undo.toReversed()) undoOne()
-          undo = []
-        },
-      },
-      loaded,
-    )
-  } catch (error) {
-    unlock()
-    throw error
-  }
-
-  /** Applies the changes and resolves when they are durable. */
-  async function commit(...entries: readonly Entry[]): Promise<void> {
-    if (entries.length === 0) return
-    const undos = entries.map((entry) => {
-      const before = 'run' in entry ? table.get(entry.run.header) : undefined
-      const pausedBefore = paused
-      const added = 'webhooks' in entry ? (entry.webhooks ?? []) : []
-      const removed = 'delivered' in entry ? webhooks.get(entry.delivered) : undefined
-      apply(entry)
-      return () => {
-        if (entry.action !== undefined) log.remove(entry.action)
-        if ('paused' in entry) paused = pausedBefore
-        if ('run' in entry && before === undefined) table.remove(entry.run)
-        if (before !== undefined) table.put(before)
-        for (const { TransactionID } of added) webhooks.remove(TransactionID)
-        if (removed !== undefined) webhooks.restore(removed)
-      }
-    })
-    undo.push(...undos)
-    try {
-      const appended = Promise.all(entries.map((entry) => journal.append(entry)))
-      flushed = appended
-      await appended
-      undo = undo.filter((undoOne) => !undos.includes(undoOne))
-    } catch (error) {
-      throw unwritable(error)
-    }
-  }
-  const unwritable = (cause: unknown): IntegrationError =>
-    new IntegrationError('store_unavailable', 'the data folder cannot be written now', {
-      cause,
-      retryAfterSeconds: 2,
-    })
+  const store = await openMemoryStore(dataDir, options.openFile)
+  const { table, log, webhooks, commit } = store
+  let webhooksOf: WebhooksOf = () => []
 
   const times = (): Times => ({ now: now(), sweepMs, leaseMs })
   const findOrThrow = (
@@ -211,7 +87,7 @@ export async function createMemoryTransactionSource(
     list
       .filter((webhook) => webhooks.isNew(webhook))
       .map((webhook) => ({
-        Realm: event?.Realm ?? '',
+        Realm: event?.Realm ?? null,
         At: event?.UpdatedAt ?? new Date(now()).toISOString(),
         ...webhook,
       }))
@@ -245,9 +121,7 @@ export async function createMemoryTransactionSource(
         }),
       )
       // An existing run may not be flushed yet, so the method waits for the flush even if no run was added.
-      await flushed.catch((error: unknown) => {
-        throw unwritable(error)
-      })
+      await store.flush()
       return results
     },
 
@@ -375,9 +249,9 @@ export async function createMemoryTransactionSource(
           .map((stored) => transitions.woken(stored, times())),
       ),
 
-    paused: async () => paused,
+    paused: async () => store.paused(),
     async setPaused(process, isPaused, act) {
-      const names = new Set(paused)
+      const names = new Set(store.paused())
       if (isPaused) names.add(process)
       else names.delete(process)
       const what = { Process: process }
@@ -390,11 +264,11 @@ export async function createMemoryTransactionSource(
       const stored = TransactionID === null ? undefined : table.find(Process, TransactionID, null)
       const Realm = stored?.header.Realm ?? null
       const action = log.next(entryOf(kind, act, { ...what, Realm }, { now: now(), outcome }))
-      await commit({ paused: [...paused], action })
+      await commit({ paused: [...store.paused()], action })
     },
     actions: async (filter) => log.list(filter),
 
-    audit: async (processes) => auditRuns(table.all(), processes, paused, now()),
+    audit: async (processes) => auditRuns(table.all(), processes, store.paused(), now()),
 
     announce(announced) {
       webhooksOf = announced
@@ -402,13 +276,14 @@ export async function createMemoryTransactionSource(
     async addWebhooks(list) {
       const added = newWebhooks(list)
       if (added.length > 0) await commit({ webhooks: added })
+      else await store.flush() // a copy of the event may not be flushed yet
     },
     async startWebhooks(limit) {
       const { over, next } = webhooks.oldest()
       const started = next.slice(0, limit).map(({ TransactionID, InitialData, Realm, At }) => {
         const data = {
           InitialData: { ...InitialData, At } as Run['InitialData'],
-          Realm: Realm || null,
+          Realm,
         }
         return transitions.queued(webhookRunKey(TransactionID), WEBHOOK_STEP, data, times())
       })
@@ -423,9 +298,6 @@ export async function createMemoryTransactionSource(
     // No other program can insert runs into memory, so there are no insertions to report.
     watch() {},
 
-    async [Symbol.asyncDispose]() {
-      await journal.close()
-      unlock()
-    },
+    [Symbol.asyncDispose]: () => store[Symbol.asyncDispose](),
   }
 }

@@ -46,7 +46,7 @@ export function createWebhookQueue(table: Pick<RunTable, 'get'>): WebhookQueue {
       const next: StoredWebhook[] = []
       const seen = new Set<string>()
       for (const webhook of webhooks.values()) {
-        const key = JSON.stringify([webhook.Receiver, webhook.Realm])
+        const key = JSON.stringify([webhook.Receiver, webhook.Realm ?? webhook.Lane])
         if (seen.has(key)) continue
         const run = runOf(webhook.TransactionID)
         if (run !== undefined && isOver(run.header.Status)) {

@@ -1,0 +1,180 @@
+/**
+ * The state of the memory source and its files, `ITSourceMemory.json` and a journal. Only one OS process at a time may
+ * use the folder.
+ *
+ * A change is applied in memory at once, and is durable when it is flushed to disk. If the flush fails, the change is
+ * undone together with every later change that is not flushed.
+ */
+import { join } from 'node:path'
+import { lockFolder } from '@integration-host/shared/files/folder-lock'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { z } from 'zod'
+import type { Action } from '../../transaction/action.ts'
+import * as transitions from '../../transaction/transitions.ts'
+import type { StoredRun } from '../../transaction/transitions.ts'
+import { type ActionLog, createActionLog } from './action-log.ts'
+import { damaged, type JournalOptions, openJournal, readJournal } from './journal.ts'
+import { createRunTable, type RunTable } from './run-table.ts'
+import { createWebhookQueue, type StoredWebhook, type WebhookQueue } from './webhook-queue.ts'
+
+interface State {
+  readonly runs: readonly StoredRun[]
+  readonly paused: readonly string[]
+  /** Missing in a snapshot of a version without action log. */
+  readonly actions?: readonly Action[]
+  /** Missing in a snapshot of a version without webhooks. */
+  readonly webhooks?: readonly StoredWebhook[]
+}
+
+/**
+ * One durable change: the new state of a run with the webhooks of its transition, the new set of paused processes,
+ * webhooks of other events, or the id of a webhook whose run is over; with its entry in the action log. A rejected
+ * action leaves the set of paused processes as it is.
+ */
+export type Entry = { readonly action?: Action } & (
+  | { readonly run: StoredRun; readonly webhooks?: readonly StoredWebhook[] }
+  | { readonly paused: readonly string[] }
+  | { readonly webhooks: readonly StoredWebhook[] }
+  | { readonly delivered: string }
+)
+
+// This schema checks only what is needed to recognise a snapshot. The rest of the file was written by this code
+// and needs no check.
+const StateSchema = z.object({
+  runs: z.array(z.looseObject({ header: z.looseObject({ Process: z.string() }) })),
+  paused: z.array(z.string()),
+  actions: z.array(z.unknown()).optional(),
+})
+
+export interface MemoryStore extends AsyncDisposable {
+  readonly table: RunTable
+  readonly log: ActionLog
+  readonly webhooks: WebhookQueue
+  readonly paused: () => ReadonlySet<string>
+  /**
+   * Applies the changes and resolves when they are durable.
+   *
+   * @throws {IntegrationError} `store_unavailable` if they cannot be written; they are undone then.
+   */
+  commit(...entries: readonly Entry[]): Promise<void>
+  /** Resolves when every change so far is durable. @throws like `commit` */
+  flush(): Promise<void>
+}
+
+/**
+ * Opens the files in `dataDir`, or creates them.
+ *
+ * @throws {StartupError} if another OS process uses the folder, or if a file is damaged. A damaged file is not changed.
+ */
+export async function openMemoryStore(
+  dataDir: string,
+  openFile: JournalOptions['openFile'],
+): Promise<MemoryStore> {
+  const path = join(dataDir, 'ITSourceMemory.json')
+  const journalPath = join(dataDir, 'ITSourceMemory.journal')
+  const unlock = await lockFolder(dataDir, path)
+
+  const table = createRunTable()
+  const log = createActionLog()
+  const webhooks = createWebhookQueue(table)
+  let paused: ReadonlySet<string> = new Set()
+  /** For each change that is not flushed yet, oldest first, the function that undoes it. */
+  let undo: (() => void)[] = []
+  /** Resolves when every change so far is flushed. */
+  let flushed: Promise<unknown> = Promise.resolve()
+
+  const apply = (entry: Entry): void => {
+    if ('run' in entry) table.put(entry.run)
+    if ('paused' in entry) paused = new Set(entry.paused)
+    if ('webhooks' in entry) webhooks.add(entry.webhooks ?? [])
+    if ('delivered' in entry) webhooks.remove(entry.delivered)
+    if (entry.action !== undefined) log.add(entry.action)
+  }
+
+  let journal: Awaited<ReturnType<typeof openJournal>>
+  try {
+    const loaded = readJournal(path, journalPath)
+    if (loaded.state !== null) {
+      const state = StateSchema.safeParse(loaded.state)
+      if (!state.success) throw damaged(path)
+      for (const run of (loaded.state as State).runs) table.put(run)
+      paused = new Set(state.data.paused)
+      for (const action of (loaded.state as State).actions ?? []) log.add(action)
+      webhooks.add((loaded.state as State).webhooks ?? [])
+    }
+    for (const entry of loaded.entries) apply(entry as Entry)
+    for (const stored of table.active()) table.put(transitions.afterRestart(stored))
+    journal = await openJournal(
+      {
+        snapshotPath: path,
+        journalPath,
+        openFile,
+        state: (): State => ({
+          runs: table.all(),
+          paused: [...paused],
+          actions: log.all(),
+          webhooks: webhooks.all(),
+        }),
+        onFailure: () => {
+          for (const undoOne of undo.toReversed()) undoOne()
+          undo = []
+        },
+      },
+      loaded,
+    )
+  } catch (error) {
+    unlock()
+    throw error
+  }
+
+  /** Applies the changes and resolves when they are durable. */
+  async function commit(...entries: readonly Entry[]): Promise<void> {
+    if (entries.length === 0) return
+    const undos = entries.map((entry) => {
+      const before = 'run' in entry ? table.get(entry.run.header) : undefined
+      const pausedBefore = paused
+      const added = 'webhooks' in entry ? (entry.webhooks ?? []) : []
+      const removed = 'delivered' in entry ? webhooks.get(entry.delivered) : undefined
+      apply(entry)
+      return () => {
+        if (entry.action !== undefined) log.remove(entry.action)
+        if ('paused' in entry) paused = pausedBefore
+        if ('run' in entry && before === undefined) table.remove(entry.run)
+        if (before !== undefined) table.put(before)
+        for (const { TransactionID } of added) webhooks.remove(TransactionID)
+        if (removed !== undefined) webhooks.restore(removed)
+      }
+    })
+    undo.push(...undos)
+    try {
+      const appended = Promise.all(entries.map((entry) => journal.append(entry)))
+      flushed = appended
+      await appended
+      undo = undo.filter((undoOne) => !undos.includes(undoOne))
+    } catch (error) {
+      throw unwritable(error)
+    }
+  }
+  const unwritable = (cause: unknown): IntegrationError =>
+    new IntegrationError('store_unavailable', 'the data folder cannot be written now', {
+      cause,
+      retryAfterSeconds: 2,
+    })
+
+  return {
+    table,
+    log,
+    webhooks,
+    paused: () => paused,
+    commit,
+    async flush() {
+      await flushed.catch((error: unknown) => {
+        throw unwritable(error)
+      })
+    },
+    async [Symbol.asyncDispose]() {
+      await journal.close()
+      unlock()
+    },
+  }
+}
