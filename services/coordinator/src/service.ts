@@ -28,7 +28,6 @@ import { startSweeper } from './worker/sweeper.ts'
 import { createTraceparents } from './worker/traceparent.ts'
 import { createEventStreams } from './routes/event-streams.ts'
 import { addWebhookProcess, startWebhooks } from './webhooks.ts'
-import { isOver } from './transaction/status.ts'
 import type { WebhookTiming } from './webhook/deliver.ts'
 import type { WebhookStarter } from './webhook/start-webhooks.ts'
 import { createTransitionFeed } from './worker/transition-feed.ts'
@@ -103,7 +102,7 @@ export async function startCoordinator(
     feed,
     publishEvent(event) {
       events.publishEvent(event)
-      if (isOver(event.Status) || event.Status === 'Retrying') webhooks?.hint()
+      webhooks?.onTransition(event)
     },
     log,
     firstStep: (name) => processes.get(name)?.stepNames[0],

@@ -113,7 +113,8 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
       const { host } = await start([receiver])
       const company = realm()
       const Name = `ACC-${company}`
-      await publish(host, { Name, Version: 1 })
+      const labelled = { Label: 'Bäckerei <Müller>', Tags: { region: 'north' } }
+      await publish(host, { Name, Version: 1, ...labelled })
       const fault = {
         Code: 'invalid_grant',
         Message: `Couldn't refresh token for realm ${Name}, {"error":"invalid_grant"}`,
@@ -138,6 +139,7 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
         `${Name}/3/expiring`,
         `${Name}/3/removed`,
       ])
+      expect(receiver.received[0]?.data).toMatchObject(labelled)
       expect(receiver.received[1]?.data).toEqual({
         Realm: company,
         Name,

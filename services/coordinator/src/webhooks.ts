@@ -64,5 +64,5 @@ export async function startWebhooks(deps: WebhooksDeps): Promise<WebhookStarter>
     await consumer.cancel()
   })
   const owned = stack.move()
-  return { hint: starter.hint, [Symbol.asyncDispose]: () => owned.disposeAsync() }
+  return { ...starter, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }

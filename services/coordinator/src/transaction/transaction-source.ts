@@ -94,11 +94,11 @@ export interface TransactionSource extends AsyncDisposable {
    * Makes each transition store the webhooks that `webhooksOf` returns for it, in the same step as the transition, so
    * that neither can be lost without the other.
    */
-  announce(webhooksOf: (run: AnnouncedRun) => readonly NewWebhook[]): void
+  announce(webhooksOf: WebhooksOf): void
   /** Stores webhooks of other events. A webhook that is stored already, or has a run, is ignored. */
   addWebhooks(webhooks: readonly NewWebhook[]): Promise<void>
   /**
-   * Queues a run for the oldest webhook of each receiver and realm, unless its run is queued already, and deletes the
+   * Queues a run for the oldest webhook of each receiver and realm (or lane, if it belongs to no realm), unless its run is queued already, and deletes the
    * webhooks whose runs are over. Queues at most `limit` runs.
    */
   startWebhooks(limit: number): Promise<StartedWebhooks>
@@ -138,6 +138,9 @@ export type AnnouncedRun = Pick<
   | 'ErrorClass'
 >
 
+/** Returns the webhooks that announce a transition. */
+export type WebhooksOf = (run: AnnouncedRun) => readonly NewWebhook[]
+
 /** A webhook, which becomes a run of the process `Webhook` when no earlier one of its receiver and realm is left. */
 export interface NewWebhook {
   readonly Receiver: string
@@ -146,7 +149,9 @@ export interface NewWebhook {
   /** The initial data of its run. The source adds `At`. */
   readonly InitialData: Readonly<Record<string, unknown>>
   /** Absent: the realm of the run whose transition the webhook announces. */
-  readonly Realm?: string
+  readonly Realm?: string | null
+  /** Takes the place of the realm in the order, if there is none. */
+  readonly Lane: string
   /** The time of the event, ISO 8601. Absent: the time of the transition. */
   readonly At?: string
 }

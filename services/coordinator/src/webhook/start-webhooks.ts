@@ -1,5 +1,8 @@
+import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Run } from '../transaction/run.ts'
+import { isOver } from '../transaction/status.ts'
 import type { TransactionSource, WebhookBacklog } from '../transaction/transaction-source.ts'
 import { startPolling } from '../worker/polling.ts'
 
@@ -15,6 +18,8 @@ export interface WebhookStarterDeps {
 }
 
 export interface WebhookStarter extends AsyncDisposable {
+  /** Called for each transition of this replica. */
+  onTransition(event: TransactionEvent): void
   /** Looks for webhooks to start soon, because one was stored or the run of one is over. */
   hint(): void
 }
@@ -58,12 +63,17 @@ export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
       return wake.signal
     },
   })
+  const hint = (): void => {
+    hinted ??= setTimeout(() => {
+      hinted = null
+      wake.abort()
+    }, HINT_MS).unref()
+  }
   return {
-    hint() {
-      hinted ??= setTimeout(() => {
-        hinted = null
-        wake.abort()
-      }, HINT_MS).unref()
+    hint,
+    onTransition({ Process, Status }) {
+      // A step that waits for its next attempt may be in doubt. A webhook that does so starts no other one.
+      if (isOver(Status) || (Status === 'Retrying' && Process !== WEBHOOK_PROCESS)) hint()
     },
     [Symbol.asyncDispose]: () => polling[Symbol.asyncDispose](),
   }

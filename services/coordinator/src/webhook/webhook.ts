@@ -28,10 +28,14 @@ export type Notice = z.output<typeof Notice>
 
 type Receivers = readonly Pick<Receiver, 'id' | 'events'>[]
 
+/** The number of webhooks without a realm that a receiver gets at a time. */
+const LANES = 64
+
 interface Event {
   readonly type: WebhookType
   readonly messageId: string
   readonly data: Notice['Data']
+  readonly lane: string
 }
 
 /**
@@ -45,18 +49,22 @@ export function webhooksOfTransition(receivers: Receivers, run: AnnouncedRun): N
   const { Process, TransactionID, ReplayID, StepName, Version, Status, ErrorClass, InDoubt } = run
   const key = [Process, TransactionID, ReplayID]
   const data = { Process, TransactionID, ReplayID, Status, StepName, Version, ErrorClass, InDoubt }
+  // The events of one transaction stay in order even if it belongs to no realm.
+  const lane = `${Number.parseInt(digest(`${Process}\n${TransactionID}`).slice(0, 2), 16) % LANES}`
   const events: Event[] = []
   if (InDoubt)
     events.push({
       type: 'transaction.in_doubt',
       messageId: messageIdOf([...key, StepName, 'in_doubt']),
       data,
+      lane,
     })
   if (Status === 'Completed' || Status === 'Failed')
     events.push({
       type: Status === 'Completed' ? 'transaction.completed' : 'transaction.failed',
       messageId: messageIdOf([...key, Version]),
       data,
+      lane,
     })
   return events.flatMap((event) => webhooksOf(receivers, event))
 }
@@ -69,11 +77,13 @@ export function webhooksOfCredential(
 ): NewWebhook[] {
   const type = webhookTypes.find((known) => known === `credential.${kind}`)
   if (type === undefined) return []
-  const { Name, Environment, Expiry, Version, At, HardExpiry, Fault, revoked } = event
+  const { Name, Environment, Label, Tags, Expiry, Version, At, HardExpiry, Fault, revoked } = event
   const messageId = messageIdOf([credentialMessageId(event, kind)])
   const data = {
     Name,
     Environment,
+    ...(Label !== undefined && { Label }),
+    ...(Tags !== undefined && { Tags }),
     Expiry,
     Version,
     ...(HardExpiry !== undefined && { HardExpiry }),
@@ -87,18 +97,19 @@ export function webhooksOfCredential(
     }),
     ...(revoked !== undefined && { revoked }),
   }
-  return webhooksOf(receivers, { type, messageId, data }).map((webhook) => ({
+  return webhooksOf(receivers, { type, messageId, data, lane: '' }).map((webhook) => ({
     ...webhook,
     Realm: realmOf(Name),
     At,
   }))
 }
 
-const webhooksOf = (receivers: Receivers, { type, messageId, data }: Event): NewWebhook[] =>
+const webhooksOf = (receivers: Receivers, { type, messageId, data, lane }: Event): NewWebhook[] =>
   receivers
     .filter(({ events }) => events.has(type))
     .map(({ id }) => ({
       Receiver: id,
+      Lane: lane,
       // The same for every copy of a message, so that a duplicate queues nothing twice.
       TransactionID: `${type}-${digest(`${id}\n${messageId}`).slice(0, 32)}`,
       InitialData: { Receiver: id, MessageID: messageId, Type: type, Data: data },

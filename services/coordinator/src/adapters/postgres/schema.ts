@@ -160,8 +160,8 @@ export const orderAttempt = pgTable(
 )
 
 /**
- * Webhooks that are not delivered yet, in the order of their events. Only the oldest of each receiver and realm has a
- * run. The row is deleted when its run is over.
+ * Webhooks that are not delivered yet, in the order of their events. Only the oldest of each receiver and `OrderedBy`
+ * has a run. The row is deleted when its run is over.
  */
 export const orderWebhook = pgTable(
   'Order_Webhook',
@@ -169,12 +169,13 @@ export const orderWebhook = pgTable(
     TransactionID: key('TransactionID').primaryKey(),
     ID: bigint('ID', { mode: 'bigint' }).generatedAlwaysAsIdentity(),
     Receiver: key('Receiver').notNull(),
-    /** Empty for an event that belongs to no realm. */
-    Realm: key('Realm').notNull().default(''),
+    Realm: text('Realm'),
+    /** The realm. Events without a realm need no order, and are spread over 64 values. */
+    OrderedBy: key('OrderedBy').notNull(),
     InitialData: jsonb('InitialData').notNull(),
     At: time('At').notNull().defaultNow(),
   },
-  (table) => [index('Order_Webhook_order').on(table.Receiver, table.Realm, table.ID)],
+  (table) => [index('Order_Webhook_order').on(table.Receiver, table.OrderedBy, table.ID)],
 )
 
 export const orderProcess = pgTable('Order_Process', {

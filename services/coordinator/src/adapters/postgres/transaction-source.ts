@@ -12,7 +12,6 @@ import type postgres from 'postgres'
 import type { Transition } from '../../process/progress.ts'
 import type { Run } from '../../transaction/run.ts'
 import {
-  type AnnouncedRun,
   type ClaimRequest,
   type ClaimResult,
   LEASE_MS,
@@ -22,6 +21,7 @@ import {
   type RunState,
   SWEEP_MS,
   type TransactionSource,
+  type WebhooksOf,
 } from '../../transaction/transaction-source.ts'
 import type { PostgresConnection } from './connection.ts'
 import { listActions, recordRejected } from './statements/actions.ts'
@@ -62,7 +62,7 @@ export function createPostgresTransactionSource(
 ): TransactionSource {
   const { run } = connection
   const times = { sweepMs, leaseMs }
-  let webhooksOf: (run: AnnouncedRun) => readonly NewWebhook[] = () => []
+  let webhooksOf: WebhooksOf | null = null
   const claim = batched<ClaimRequest, ClaimResult>((requests) =>
     run(async (sql) => {
       const results = await claimRuns(sql, requests, times)
@@ -89,7 +89,7 @@ export function createPostgresTransactionSource(
     ) as Promise<Result>
   const webhooksWithRealm = (runs: readonly Run[]): readonly NewWebhook[] =>
     runs.flatMap((changed) =>
-      webhooksOf(changed).map((webhook) => ({ ...webhook, Realm: changed.Realm ?? '' })),
+      (webhooksOf?.(changed) ?? []).map((webhook) => ({ ...webhook, Realm: changed.Realm })),
     )
   return {
     async queue(process, transactions, by) {

@@ -7,6 +7,7 @@ import type {
   Lease,
   NewWebhook,
   RunState,
+  WebhooksOf,
 } from '../../../transaction/transaction-source.ts'
 import { areFew, isRunOf } from '../predicates.ts'
 import { type RecordedRow, stateOf } from '../rows.ts'
@@ -33,7 +34,7 @@ export async function recordOutcomes(
   }: {
     readonly leaseMs: number
     readonly sweepMs: number
-    readonly webhooksOf: (run: AnnouncedRun) => readonly NewWebhook[]
+    readonly webhooksOf: WebhooksOf | null
   },
 ): Promise<(RunState | null)[]> {
   // Most members of an outcome are usually null. They are left out of the JSON, because json_to_recordset reads a
@@ -67,9 +68,12 @@ export async function recordOutcomes(
     responseStatus: transition.item?.response?.status,
     responseBody: transition.item?.response?.body,
   }))
-  const webhooks = outcomes.flatMap(({ lease, transition }, n) =>
-    webhooksOf(announced(lease, transition)).map((webhook) => ({ ...webhook, n })),
-  )
+  const webhooks =
+    webhooksOf === null
+      ? []
+      : outcomes.flatMap(({ lease, transition }, n) =>
+          webhooksOf(announced(lease, transition)).map((webhook) => ({ ...webhook, n })),
+        )
   const rows = await sql<RecordedRow[]>`
     with done as (
       select * from json_to_recordset(${JSON.stringify(done)}::text::json) as d(
@@ -134,10 +138,12 @@ const insertWebhooks = (
   webhooks: readonly (NewWebhook & { n: number })[],
 ) => sql`
     , webhooks as (
-      insert into "Order_Webhook" ("Receiver", "Realm", "TransactionID", "InitialData")
-      select w."Receiver", coalesce(m."Realm", ''), w."TransactionID", w."InitialData"
+      insert into "Order_Webhook"
+        ("Receiver", "Realm", "OrderedBy", "TransactionID", "InitialData")
+      select w."Receiver", m."Realm", coalesce(m."Realm", w."Lane"), w."TransactionID",
+        w."InitialData"
       from json_to_recordset(${webhookRows(webhooks)}::text::json) as w(n int, k int,
-        "Receiver" text, "TransactionID" text collate "C", "InitialData" jsonb)
+        "Receiver" text, "Lane" text, "TransactionID" text collate "C", "InitialData" jsonb)
       join moved m on m.n = w.n
       where ${hasNoRun(sql)}
       order by k

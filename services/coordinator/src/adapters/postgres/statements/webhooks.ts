@@ -22,27 +22,45 @@ export const hasNoRun = (sql: Sql) => sql`not exists (
 export async function addWebhooks(sql: Sql, webhooks: readonly NewWebhook[]): Promise<void> {
   if (webhooks.length === 0) return
   await sql`
-    insert into "Order_Webhook" ("Receiver", "Realm", "TransactionID", "InitialData", "At")
-    select w."Receiver", coalesce(w."Realm", ''), w."TransactionID", w."InitialData", coalesce(w."At", now())
+    insert into "Order_Webhook"
+      ("Receiver", "Realm", "OrderedBy", "TransactionID", "InitialData", "At")
+    select w."Receiver", w."Realm", coalesce(w."Realm", w."Lane"), w."TransactionID", w."InitialData",
+      coalesce(w."At", now())
     from json_to_recordset(${webhookRows(webhooks)}::text::json) as w(k int, "Receiver" text, "Realm" text,
-      "TransactionID" text collate "C", "InitialData" jsonb, "At" timestamptz)
+      "Lane" text, "TransactionID" text collate "C", "InitialData" jsonb, "At" timestamptz)
     where ${hasNoRun(sql)}
     order by k
     on conflict do nothing`
 }
 
 /**
- * The oldest webhook of each receiver and realm. Each is found with one lookup in the index, so the number of webhooks
- * that wait behind it does not matter.
+ * The largest number of runs that a receiver has at a time. It bounds the load of a receiver that is away while many
+ * companies have events for it.
+ */
+const MAX_RUNS = 1_000
+
+/**
+ * The oldest webhook of each receiver and `OrderedBy`. Each is found with one lookup in the index, so the number of
+ * webhooks that wait behind it does not matter.
  */
 const oldest = (sql: Sql) => sql`
-  (select "Receiver", "Realm", "ID", "TransactionID" from "Order_Webhook"
-    order by "Receiver", "Realm", "ID" limit 1)
-  union all
-  select later.* from oldest o cross join lateral (
-    select "Receiver", "Realm", "ID", "TransactionID" from "Order_Webhook" n
-    where (n."Receiver", n."Realm") > (o."Receiver", o."Realm")
-    order by "Receiver", "Realm", "ID" limit 1) later`
+  receiver as (
+    (select "Receiver" from "Order_Webhook" order by "Receiver" limit 1)
+    union all
+    select later."Receiver" from receiver r cross join lateral (
+      select "Receiver" from "Order_Webhook" n where n."Receiver" > r."Receiver"
+      order by "Receiver" limit 1) later
+  ), oldest as (
+    select own."TransactionID" from receiver r cross join lateral (
+      with recursive first as (
+        (select "OrderedBy", "TransactionID" from "Order_Webhook" n
+          where n."Receiver" = r."Receiver" order by "OrderedBy", "ID" limit 1)
+        union all
+        select later.* from first f cross join lateral (
+          select "OrderedBy", "TransactionID" from "Order_Webhook" n
+          where n."Receiver" = r."Receiver" and n."OrderedBy" > f."OrderedBy"
+          order by "OrderedBy", "ID" limit 1) later)
+      select * from first limit ${MAX_RUNS}) own)`
 
 /** Deletes the oldest webhooks whose runs are over, and queues a run for those that have none. */
 export async function startWebhooks(
@@ -51,7 +69,7 @@ export async function startWebhooks(
   { sweepMs }: { readonly sweepMs: number },
 ): Promise<StartedWebhooks> {
   const { count } = await sql`
-    with recursive oldest as (${oldest(sql)}), done as (
+    with recursive ${oldest(sql)}, done as (
       select w."TransactionID" from "Order_Webhook" w join oldest o using ("TransactionID")
       join "Order_Header" h on h."Process" = ${WEBHOOK_PROCESS}
         and h."TransactionID" = o."TransactionID" and h."ReplayID" = 0
@@ -60,11 +78,11 @@ export async function startWebhooks(
     )
     delete from "Order_Webhook" w using done where w."TransactionID" = done."TransactionID"`
   const rows = await sql<RunRow[]>`
-    with recursive oldest as (${oldest(sql)})
+    with recursive ${oldest(sql)}
     insert into "Order_Header"
       ("Process", "TransactionID", "StepName", "InitialData", "Realm", "NextSweepAt")
     select ${WEBHOOK_PROCESS}, w."TransactionID", ${WEBHOOK_STEP},
-      w."InitialData" || jsonb_build_object('At', w."At"), nullif(w."Realm", ''),
+      w."InitialData" || jsonb_build_object('At', w."At"), w."Realm",
       now() + ${sweepMs} * interval '1 ms'
     from "Order_Webhook" w join oldest o using ("TransactionID")
     where ${hasNoRun(sql)}
