@@ -20,6 +20,11 @@ import { type KeyRing, parseKeyRing } from '@integration-host/shared/secrets/env
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { changeRecord, expiringIn } from '@integration-host/shared/test-support/change-record'
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import {
+  createWebhooksFile,
+  startWebhookReceiver,
+  type WebhookReceiver,
+} from '@integration-host/shared/test-support/webhook-receiver'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { sandboxClient } from '../support/clients/sandbox.ts'
 import { requestDemoApi, companyInfoUrl, waitForRun } from '../support/clients/user-actions.ts'
@@ -143,6 +148,7 @@ describe('the search for leaked secrets in a running system', () => {
   let provider: RecordingProvider
   let messages: MessageRecorder
   let traces: TraceCollector
+  let webhooks: WebhookReceiver
 
   const register = (kind: string, value: string | Buffer): string => {
     secrets.push(knownSecret(kind, value))
@@ -282,6 +288,11 @@ describe('the search for leaked secrets in a running system', () => {
     // PostgreSQL accepts any password if it is configured to trust local connections.
     database.password ||= random('database-password')
     register('database password', database.password)
+    // Many receivers recognise their senders by a secret path.
+    const path = `/${register('path of a webhook receiver', random('path'))}`
+    webhooks = opened.use(await startWebhookReceiver(path))
+    register('webhook secret', webhooks.secret)
+    const webhooksFile = opened.use(await createWebhooksFile([webhooks.entry()]))
     const discovery = `${provider.url}/.well-known/openid_configuration`
     settings = {
       'sandbox-provider': { CLIENT_SECRET, BASE_URL: provider.url },
@@ -291,7 +302,11 @@ describe('the search for leaked secrets in a running system', () => {
         CREDENTIAL_KEYS: `k1:${key.toString('base64')}`,
       },
       'accounting-gateway': { DISCOVERY_URL: discovery, ACCOUNTING_URL: provider.url },
-      coordinator: { DATABASE_URL: database.href, DEMO_API_URL: await startApplication() },
+      coordinator: {
+        DATABASE_URL: database.href,
+        DEMO_API_URL: await startApplication(),
+        ...webhooksFile.env,
+      },
     }
     // PKCE is enabled although Intuit does not support it, because a code verifier is a secret too.
     start('sandbox-provider')
@@ -329,6 +344,11 @@ describe('the search for leaked secrets in a running system', () => {
     )
     expect((await requestDemoApi(system, '/queue?number=66')).status).toBe(200)
     await waitForRun(system, '66', 0, 'Completed')
+    await eventually(() =>
+      expect(new Set(webhooks.received.map(({ type }) => type))).toEqual(
+        new Set(['credential.stored', 'transaction.completed']),
+      ),
+    )
     expect(provider.bearers).toContain(await requestToken())
     await recordRedis()
   }
@@ -537,6 +557,13 @@ describe('the search for leaked secrets in a running system', () => {
       await eventually(() => expect(rejected.output()).toContain(Object.keys(env)[0]))
       await rejected.stop('SIGKILL')
     }
+    const invalid = [
+      { url: `https://user:${short}@hooks.example/${short}`, secret: `whsec_${short}` },
+    ]
+    await using file = await createWebhooksFile(invalid)
+    const rejected = start('coordinator', file.env)
+    await eventually(() => expect(rejected.output()).toContain('WEBHOOKS_FILE: entry 1: secret'))
+    await rejected.stop('SIGKILL')
     start('token-service')
     start('coordinator')
     await system.ready('token-service', 'coordinator')
@@ -574,6 +601,10 @@ describe('the search for leaked secrets in a running system', () => {
     ...(await readPostgres(system.databaseUrl)),
     ...(await readFolder(system.dataDir)),
     { place: 'traces', bytes: traces.received() },
+    ...webhooks.received.map(({ id, text }) => ({
+      place: 'webhook',
+      bytes: Buffer.from(`${id}\n${text}`),
+    })),
   ]
   const allSecrets = (): KnownSecret[] => [...secrets, ...provider.secrets()]
 
@@ -599,6 +630,8 @@ describe('the search for leaked secrets in a running system', () => {
         'key of the key file',
         'key in place of its digest',
         'ticket of a connect link',
+        'path of a webhook receiver',
+        'webhook secret',
       ]),
     )
     for (const { kind, value } of allSecrets())
@@ -609,7 +642,7 @@ describe('the search for leaked secrets in a running system', () => {
     const written = await everything()
     const places = new Set(written.map(({ place }) => place.split(' ')[0]))
     expect(places).toEqual(
-      new Set(['output', 'response', 'Redis', 'RabbitMQ', 'Postgres', 'file', 'traces']),
+      new Set(['output', 'response', 'Redis', 'RabbitMQ', 'Postgres', 'file', 'traces', 'webhook']),
     )
     expect(new Set(traces.spans.map(({ service }) => service))).toEqual(new Set(serviceNames))
     expect(search(allSecrets(), written)).toEqual([])

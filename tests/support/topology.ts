@@ -2,11 +2,13 @@ import {
   credentialsTopology,
   ladder,
   processTopology,
+  webhooksTopology,
 } from '@integration-host/shared/contracts/topology'
 import {
   COORDINATORS_EXCHANGE,
   TRANSACTIONS_EXCHANGE,
 } from '@integration-host/shared/contracts/transaction-event'
+import { WEBHOOK_PROCESS, WEBHOOK_STEP } from '@integration-host/shared/contracts/webhook'
 import { connect } from 'amqplib'
 
 const topologies = [
@@ -25,6 +27,11 @@ export const exchanges = [
   { name: COORDINATORS_EXCHANGE, type: 'fanout' },
 ] as const
 
+/** The queues that only a coordinator with a `WEBHOOKS_FILE` declares. */
+const webhookQueues = [webhooksTopology, processTopology(WEBHOOK_PROCESS, [WEBHOOK_STEP])].flatMap(
+  (topology) => topology.queues,
+)
+
 /**
  * Deletes the queues and exchanges that a system declared under its prefix. Missing queues and exchanges are
  * ignored.
@@ -32,7 +39,7 @@ export const exchanges = [
 export async function removeTopology(url: string, prefix: string): Promise<void> {
   const connection = await connect(url)
   const channel = await connection.createChannel()
-  for (const { name } of queues) await channel.deleteQueue(prefix + name)
+  for (const { name } of [...queues, ...webhookQueues]) await channel.deleteQueue(prefix + name)
   for (const { name } of exchanges) await channel.deleteExchange(prefix + name)
   await connection.close()
 }

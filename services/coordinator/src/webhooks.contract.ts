@@ -6,8 +6,12 @@ import {
   CREDENTIALS_EXCHANGE,
 } from '@integration-host/shared/contracts/credential-event'
 import { until } from '@integration-host/shared/test-support/eventually'
+import {
+  createWebhooksFile,
+  startWebhookReceiver as startReceiver,
+  type WebhookReceiver as Receiver,
+} from '@integration-host/shared/test-support/webhook-receiver'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { createWebhooksFile, type Receiver, startReceiver } from '../test-support/fake-receiver.ts'
 import {
   type Backends,
   type Fixture,

@@ -11,7 +11,7 @@
  *   the sweeper.
  * - `PROBE_MS`: the interval of the internet probes.
  * - `PROCESS`: the business process to run instead of the order process. `inline` is the order process with `dispatch:
- *   'inline'`; the first step of `company` calls a company through the gateway.
+ *   'inline'`; the first step of `company` calls a company through the gateway, and that of `short` completes the run.
  */
 import { writeSync } from 'node:fs'
 import { createHealth } from '@integration-host/shared/observability/health'
@@ -131,10 +131,20 @@ const companyProcess = defineProcess('OrderProcess', {
   },
 })
 
+/** Completes the run with its first step. */
+const shortProcess = defineProcess('OrderProcess', {
+  steps: {
+    order: (step: Step) => step.setStatus('Completed'),
+    report: (step: Step) => void step.complete(),
+    csv: (step: Step) => void step.complete(),
+  },
+})
+
 const processes: Readonly<Record<string, ProcessDefinition>> = {
   order: orderProcess,
   inline: { ...orderProcess, dispatch: 'inline' },
   company: companyProcess,
+  short: shortProcess,
 }
 
 await runService('coordinator', async () => {

@@ -5,7 +5,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type WebhookType, webhookTypes } from '@integration-host/shared/contracts/webhook'
+import { type WebhookType, webhookTypes } from '../src/contracts/webhook.ts'
 
 export interface ReceivedWebhook {
   readonly id: string
@@ -17,7 +17,7 @@ export interface ReceivedWebhook {
 }
 
 /** A receiver of webhooks, which verifies every signature with a computation of its own. */
-export interface Receiver extends AsyncDisposable {
+export interface WebhookReceiver extends AsyncDisposable {
   readonly url: string
   readonly secret: string
   /** The verified requests, in the order of their arrival. */
@@ -34,7 +34,7 @@ export interface Receiver extends AsyncDisposable {
 }
 
 /** Verifies a signature as docs/webhooks.md tells receivers to; independent of the coordinator's code. */
-export function verify(secret: string, headers: IncomingMessage['headers'], body: string): boolean {
+function verify(secret: string, headers: IncomingMessage['headers'], body: string): boolean {
   const key = Buffer.from(secret.replace(/^whsec_/, ''), 'base64')
   const signed = [headers['webhook-id'], headers['webhook-timestamp'], body].join('.')
   const expected = createHmac('sha256', key).update(signed).digest('base64')
@@ -42,11 +42,11 @@ export function verify(secret: string, headers: IncomingMessage['headers'], body
   return headers['webhook-signature'] === `v1,${expected}` && age < 300
 }
 
-export async function startReceiver(path = '/hooks'): Promise<Receiver> {
+export async function startWebhookReceiver(path = '/hooks'): Promise<WebhookReceiver> {
   const secret = `whsec_${randomBytes(32).toString('base64')}`
   const received: ReceivedWebhook[] = []
   const forged: string[] = []
-  let handler: Parameters<Receiver['respond']>[0] = null
+  let handler: Parameters<WebhookReceiver['respond']>[0] = null
   const serve = () =>
     createServer((request, response) => {
       const chunks: Buffer[] = []
@@ -69,7 +69,7 @@ export async function startReceiver(path = '/hooks'): Promise<Receiver> {
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
   const url = `http://127.0.0.1:${port}${path}`
-  const receiver: Receiver = {
+  const receiver: WebhookReceiver = {
     url,
     secret,
     received,
