@@ -1,5 +1,15 @@
 import { createHash } from 'node:crypto'
-import { chmod, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
+import {
+  chmod,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseKeyList } from '@integration-host/shared/access/key-list'
@@ -189,6 +199,14 @@ describe('the key file of the commands', () => {
     const { code, err } = await run(['keys', 'list'])
     expect(code).toBe(2)
     expect(err).toContain('--file, or SERVICE_KEYS_FILE')
+  })
+
+  it('the commands use the key file of the embedded host if no other file is named', async () => {
+    await mkdir(join(folder, 'secrets'))
+    const embedded = join(folder, 'secrets', 'service_keys.json')
+    await writeFile(embedded, '[]')
+    expect(await run(['keys', ...erp], { env: { DATA_DIR: folder } })).toMatchObject({ code: 0 })
+    expect(parseKeyList(await readFile(embedded, 'utf8')).keys).toHaveLength(1)
   })
 
   it('`keys new` exits with code 1 if the folder does not exist', async () => {
