@@ -50,6 +50,25 @@ export async function pgBouncerFolder(): Promise<string | null> {
   return (await find()) ?? null
 }
 
+/** Returns the path of Chromium; `null` if it is not installed. Installs Debian's package with apt-get where possible. */
+export async function chromiumProgram(): Promise<string | null> {
+  const find = async (): Promise<string | null> => {
+    const folder = await firstWith('chromium', [
+      ...(process.env['PATH'] ?? '').split(delimiter),
+      '/usr/bin',
+    ])
+    return folder === undefined ? null : join(folder, 'chromium')
+  }
+  const program = await find()
+  if (program !== null) return program
+  if (!(await mayInstall())) {
+    console.log('Chromium is not installed: the tests that need it are skipped')
+    return null
+  }
+  await install(['chromium'])
+  return find()
+}
+
 async function findFolders(kinds: readonly BackendKind[]): Promise<Map<BackendKind, string>> {
   const folders = new Map<BackendKind, string>()
   for (const kind of kinds) {

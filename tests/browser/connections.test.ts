@@ -1,0 +1,150 @@
+/** The life of a connection as the owner of a company sees it, in a real browser. */
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import {
+  type Browser,
+  type BrowserContext,
+  chromium,
+  type Page,
+  type Request,
+} from 'playwright-core'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { chromiumProgram } from '../support/backends/server-binaries.ts'
+import { sandboxClient } from '../support/clients/sandbox.ts'
+import { waitForRun } from '../support/clients/user-actions.ts'
+import { queueOrders } from '../support/faults/coordinators.ts'
+import { coordinatorWithFailpoints } from '../support/processes/failpoints.ts'
+import { startSystem, type System } from '../support/system.ts'
+
+const REALM = '4620816365291'
+const program = await chromiumProgram()
+
+describe.runIf(program !== null)('the owner of a company in a browser', () => {
+  let system: System
+  let browser: Browser
+  let context: BrowserContext
+  let page: Page
+  /** Errors that the browser reports, such as violations of a page's policy. */
+  let problems: string[]
+
+  beforeAll(async () => {
+    system = await startSystem([])
+    system.start('sandbox-provider')
+    system.start('accounting-gateway')
+    system.start('token-service', { AUTHORIZE: 'links' })
+    // The first step of each run reads the books of its company.
+    const env = { PROCESS: 'company', LOCAL_PULL_SECONDS: '2' }
+    system.start('coordinator', env, coordinatorWithFailpoints)
+    await system.ready('token-service', 'accounting-gateway', 'coordinator')
+    browser = await chromium.launch({ executablePath: program ?? '' })
+  })
+  afterAll(async () => {
+    await browser?.close()
+    await system?.[Symbol.asyncDispose]()
+  })
+  beforeEach(async () => {
+    problems = []
+    context = await browser.newContext()
+    page = await context.newPage()
+    page.on('console', (message) => {
+      // The browser also requests /favicon.ico, which no service has.
+      const isFavicon = message.location().url.endsWith('/favicon.ico')
+      if (message.type() === 'error' && !isFavicon) problems.push(message.text())
+    })
+  })
+  afterEach(() => context.close())
+
+  async function createLink(body: object = { realm: REALM }): Promise<string> {
+    const created = await system.call(`${system.url('token-service')}/connect-links`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify(body),
+    })
+    expect(created.status).toBe(201)
+    return ((await created.json()) as { url: string }).url
+  }
+  const heading = (at: Page = page) => at.getByRole('heading', { level: 1 }).textContent()
+  /** Chooses a company on the sandbox's page, and waits for the page that the owner sees at the end. */
+  async function consent(realm: string): Promise<void> {
+    await page.waitForURL(`${system.url('sandbox-provider')}/**`)
+    await page.getByLabel('Another one').check()
+    await page.getByLabel('Name').fill('Acme')
+    await page.getByLabel('Realm id').fill(realm)
+    await page.getByRole('button', { name: 'Connect' }).click()
+    await page.waitForURL(`${system.url('token-service')}/**`)
+  }
+  async function connectByLink(): Promise<void> {
+    await page.goto(await createLink())
+    await page.getByRole('button', { name: 'Connect' }).click()
+    await consent(REALM)
+    expect(await heading()).toBe('Connected')
+  }
+  const queue = (id: string): Promise<void> =>
+    queueOrders(system, system.url('coordinator'), [
+      { TransactionID: id, InitialData: id, Realm: REALM },
+    ])
+  const faultCode = async (): Promise<unknown> => {
+    const response = await system.call(`${system.url('token-service')}/credentials/ACC-${REALM}`)
+    return ((await response.json()) as { Fault?: { Code: string } }).Fault?.Code
+  }
+
+  it('after a disconnect the runs of the company are parked within 60 s, and a link makes them go on', async ({
+    annotate,
+  }) => {
+    await connectByLink()
+    await queue('1')
+    await waitForRun(system, '1', 0, 'Completed')
+
+    const disconnectedAt = performance.now()
+    await page.goto(await sandboxClient(system).disconnect(REALM))
+    expect(await heading()).toBe('Disconnected')
+    await queue('2')
+    await waitForRun(system, '2', 0, 'Waiting')
+    const seconds = (performance.now() - disconnectedAt) / 1_000
+    expect(seconds).toBeLessThan(60)
+    await eventually(async () => expect(await faultCode()).toBe('disconnected'))
+
+    await connectByLink()
+    await waitForRun(system, '2', 0, 'Completed')
+    expect(await faultCode()).toBeUndefined()
+    expect(problems).toEqual([])
+    await annotate(`parked ${seconds.toFixed(1)} s after the disconnect`, 'measurement')
+  })
+
+  it('the link on the page after a disconnect leads into an authorization that refuses another company in words', async () => {
+    await page.goto(`${system.url('token-service')}/disconnected?realmId=${REALM}`)
+    await page.getByRole('link', { name: 'Connect again' }).click()
+    await consent('9130347957000000')
+    expect(await heading()).toBe('Another company was authorized')
+    expect(await page.textContent('p')).toContain(`company ${REALM}`)
+  })
+
+  it('a double click on the button starts one authorization, and the provider never sees the ticket', async () => {
+    const link = await createLink({})
+    const ticket = new URL(link).pathname.split('/').at(-1) ?? ''
+    const toProvider: Request[] = []
+    context.on('request', (request) => {
+      if (request.url().startsWith(system.url('sandbox-provider'))) toProvider.push(request)
+    })
+    await page.goto(link)
+    await page.getByRole('button', { name: 'Connect' }).dblclick()
+    await page.waitForURL(`${system.url('sandbox-provider')}/**`)
+    expect(await heading()).toBe('Connect a company')
+    expect(toProvider.length).toBeGreaterThan(0)
+    for (const request of toProvider)
+      expect(request.url() + JSON.stringify(await request.allHeaders())).not.toContain(ticket)
+    expect(problems).toEqual([])
+  })
+
+  it('a link that was used in another browser shows a page that says so', async () => {
+    const link = await createLink({})
+    await page.goto(link)
+    await using other = await browser.newContext()
+    const late = await other.newPage()
+    await late.goto(link)
+    await page.getByRole('button', { name: 'Connect' }).click()
+    await page.waitForURL(`${system.url('sandbox-provider')}/**`)
+    await late.getByRole('button', { name: 'Connect' }).click()
+    await expect.poll(() => heading(late)).toBe('The connect link cannot be used')
+    expect(await late.textContent('p')).toContain('used before')
+  })
+})
