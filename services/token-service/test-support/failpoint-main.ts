@@ -1,6 +1,6 @@
 /**
  * The service as a process that kills itself with SIGKILL at the failpoint that `DIES_AT` names, so that nothing is
- * flushed, released or reported. If `DIES_AT` is not a failpoint, the process prints the failpoints and exits.
+ * flushed, released or reported. With `DIES_FOR=ACC-<realm>` it dies only at a failpoint of that credential. If `DIES_AT` is not a failpoint, the process prints the failpoints and exits.
  *
  * With `DIES_OF=exception` or `DIES_OF=rejection` the process crashes with an unhandled error instead, while it holds
  * an uncommitted token pair. The error contains both tokens.
@@ -20,9 +20,10 @@ type Point = (typeof points)[number]
 
 const diesAt = points.find((point) => point === process.env['DIES_AT'])
 const diesOf = process.env['DIES_OF']
+const diesFor = process.env['DIES_FOR']
 
-async function failpoint(point: Point): Promise<void> {
-  if (point !== diesAt) return
+async function failpoint(point: Point, name?: string): Promise<void> {
+  if (point !== diesAt || (diesFor !== undefined && diesFor !== name)) return
   writeSync(process.stdout.fd, `died ${point}\n`)
   process.kill(process.pid, 'SIGKILL')
   await new Promise(() => {}) // never settles: no further code may run until the signal arrives
