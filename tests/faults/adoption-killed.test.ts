@@ -49,7 +49,10 @@ describe('adopting the grants of another program', () => {
     const first = realms
     realms += count
     const all = Array.from({ length: count }, (_, n) => String(first + n))
-    const tokens = await inParallel(all, (realm) => foreignGrant(system, realm, clientSecret))
+    const tokens = await inParallel(
+      all,
+      async (realm) => (await foreignGrant(system, realm, clientSecret)).token,
+    )
     const file = join(system.dataDir, `grants-${first}.ndjson`)
     const lines = all.map((Realm, n) => JSON.stringify({ Realm, RefreshToken: tokens[n] }))
     await writeFile(file, lines.join('\n'), { mode: 0o600 })

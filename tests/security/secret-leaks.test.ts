@@ -26,8 +26,10 @@ import {
   type WebhookReceiver,
 } from '@integration-host/shared/test-support/webhook-receiver'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { foreignGrant } from '../support/clients/foreign-program.ts'
 import { sandboxClient } from '../support/clients/sandbox.ts'
 import { requestDemoApi, companyInfoUrl, waitForRun } from '../support/clients/user-actions.ts'
+import { runCli } from '../support/processes/cli.ts'
 import { tokenServiceWithFailpoints } from '../support/processes/failpoints.ts'
 import {
   backend,
@@ -321,6 +323,7 @@ describe('the search for leaked secrets in a running system', () => {
     await exerciseRejections()
     await exerciseOperations()
     await exerciseKeysAndLinks()
+    await exerciseAdoption()
     await exerciseCrashes()
     await exerciseMisconfiguration()
     await readAllRoutes()
@@ -492,6 +495,59 @@ describe('the search for leaked secrets in a running system', () => {
     await eventually(() => expect(running.output()).toContain('service keys file is not valid'))
     await call('token-service', '/health/ready')
     await writeFile(file, JSON.stringify([entry]))
+    await recordRedis()
+  }
+
+  /** Adopts grants of another program: valid ones, malformed lines, and each with a response that leaks its token. */
+  async function exerciseAdoption(): Promise<void> {
+    const secret = settings['token-service']?.['CLIENT_SECRET'] ?? ''
+    const grant = async (Realm: string) => {
+      const { token, code } = await foreignGrant(system, Realm, secret, provider.url)
+      return { Realm, RefreshToken: token, code }
+    }
+    const { code: _, ...valid } = await grant('4620816366000')
+    const misplaced = register('misplaced token', random('rt'))
+    const leaked: object[] = []
+    for (const [index, [, response]] of leakyResponses.entries()) {
+      const { code, ...line } = await grant(String(4_620_816_366_001 + index))
+      provider.leakNext(code, response, response)
+      leaked.push(line)
+    }
+    const lines = [
+      JSON.stringify(valid),
+      ...leaked.map((line) => JSON.stringify(line)),
+      `{"Realm":"1","RefreshToken":"${misplaced}`,
+      JSON.stringify({ Realm: misplaced, RefreshToken: '9341453908059889' }),
+      JSON.stringify({ Realm: '2', RefreshToken: `${misplaced}\n` }),
+      JSON.stringify({ Realm: '3', RefreshToken: misplaced, [misplaced]: misplaced }),
+      JSON.stringify({ Realm: '4', RefreshToken: misplaced, Label: `\u202e${misplaced}` }),
+      JSON.stringify({ Realm: valid.Realm, RefreshToken: misplaced }),
+    ].join('\n')
+    const adopted = await call('token-service', '/imports/grants', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/x-ndjson' },
+      body: lines,
+    })
+    expect(JSON.parse(adopted.text)).toMatchObject({ stored: 1, invalid: 6 })
+    await requestToken(`ACC-${valid.Realm}`)
+    await call('token-service', '/imports/grants', {
+      method: 'POST',
+      headers: { 'Content-Type': 'text/plain' },
+      body: lines,
+    })
+    const folder = await mkdtemp(join(tmpdir(), 'grants-'))
+    const file = join(folder, 'grants.ndjson')
+    await writeFile(file, `${lines}\n`, { mode: 0o600 })
+    for (const options of [[], ['--json']]) {
+      const command = ['credentials', 'adopt', '--yes', '--file', file, ...options]
+      const { code, stdout, stderr } = await runCli(command, {
+        cwd: folder,
+        env: { SERVICE_API_KEY: system.serviceKey, TOKEN_SERVICE_URL: system.url('token-service') },
+      })
+      expect(code, stderr).toBe(1)
+      recorded.push({ place: 'output of the command line', bytes: Buffer.from(stdout + stderr) })
+    }
+    await rm(folder, { recursive: true })
     await recordRedis()
   }
 

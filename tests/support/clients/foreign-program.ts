@@ -3,13 +3,16 @@ import { createHash, randomBytes } from 'node:crypto'
 import { expect } from 'vitest'
 import type { System } from '../system.ts'
 
-/** Authorizes a company in the other program. Resolves with the refresh token that this program holds. */
+/**
+ * Authorizes a company in the other program. Resolves with the refresh token that this program holds, and with the
+ * authorization code that started the grant. `provider` is the URL of the provider, if it is not the sandbox itself.
+ */
 export async function foreignGrant(
   system: System,
   realm: string,
   clientSecret: string,
-): Promise<string> {
-  const provider = system.url('sandbox-provider')
+  provider = system.url('sandbox-provider'),
+): Promise<{ readonly token: string; readonly code: string }> {
   const redirectUri = `${system.url('token-service')}/callback`
   const verifier = randomBytes(32).toString('base64url')
   const consent = new URL(`${provider}/connect/oauth2`)
@@ -40,5 +43,5 @@ export async function foreignGrant(
   })
   const { refresh_token } = (await response.json()) as { refresh_token?: string }
   expect(refresh_token, `HTTP ${response.status}`).toBeTypeOf('string')
-  return refresh_token ?? ''
+  return { token: refresh_token ?? '', code }
 }
