@@ -1,3 +1,7 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { digestOf } from '@integration-host/shared/access/access-keys'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { GrantReport, GrantResult } from '@integration-host/shared/contracts/grants'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -139,7 +143,7 @@ describe('POST /imports/grants', () => {
     provider.revokeAll()
     await service.ask('/credentials/ACC-1/refresh', json({}))
     provider.requests.length = 0
-    expect(await adoptOne(line)).toMatchObject({ Outcome: 'refused', Code: 'invalid_grant' })
+    expect(await adoptOne(line)).toMatchObject({ Outcome: 'refused', Code: 'used_elsewhere' })
     expect(provider.requests).toHaveLength(0)
   })
 
@@ -254,6 +258,28 @@ describe('POST /imports/grants', () => {
   ])('responds with an error to %s', async (_, init, status) => {
     expect((await service.call('/imports/grants', init)).status).toBe(status)
     expect(provider.requests).toHaveLength(0)
+  })
+
+  it('rejects the whole request if a key is bound to other realms, before anything is sent', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'grants-'))
+    const path = join(folder, 'keys.json')
+    const key = 'bounded-key-0123456789-0123456789-0123'
+    const scopes = ['custody:transfer']
+    const entry = { id: 'bounded', sha256: digestOf(key), scopes, realms: ['2'] }
+    await writeFile(path, JSON.stringify([entry]))
+    await service[Symbol.asyncDispose]()
+    service = await start({ env: { SERVICE_KEYS_FILE: path } })
+    const [own, foreign] = [await foreignToken(), await foreignToken()]
+    const send = async (...lines: object[]): Promise<number> => {
+      const { headers, ...init } = ndjson(...lines)
+      const withKey = { ...(headers as object), Authorization: `Bearer ${key}` }
+      return (await service.call('/imports/grants', { ...init, headers: withKey })).status
+    }
+    const line = { Realm: '2', RefreshToken: own }
+    expect(await send(line, { Realm: '1', RefreshToken: foreign })).toBe(403)
+    expect(provider.requests).toHaveLength(0)
+    expect(await send(line)).toBe(200)
+    await rm(folder, { recursive: true })
   })
 
   it('rejects a grant if the id token in the response names another company', async () => {
