@@ -9,6 +9,8 @@ export const linkOf = (members: Partial<ConnectLink> = {}): ConnectLink => ({
   id: randomBytes(32).toString('base64url'),
   realm: '4620816365291',
   returnTo: 'http://localhost/done',
+  label: 'Acme',
+  tags: { region: 'EU' },
   createdAt: Date.now(),
   expiresAt: Date.now() + 60 * MINUTE_MS,
   createdBy: 'key test',

@@ -31,6 +31,9 @@ export const ConnectLink = z
     /** The only company that the link may connect; `null` if it may connect any company. */
     realm: Realm.nullable(),
     returnTo: z.string().nullable(),
+    /** The label and the tags that the credential of the company gets. */
+    label: z.string().nullable(),
+    tags: z.record(z.string(), z.string()).readonly(),
     createdAt: z.number(),
     expiresAt: z.number(),
     /** The caller that created the link, as the audit log names it. */

@@ -38,6 +38,8 @@ export interface ConnectLinks {
   create(wanted: {
     readonly realm: string | null
     readonly returnTo: string | null
+    readonly label: string | null
+    readonly tags: Readonly<Record<string, string>>
     readonly lifetimeSeconds: number
     readonly createdBy: string
   }): Promise<{ readonly ticket: string; readonly link: ConnectLink }>
@@ -67,17 +69,15 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
   }
 
   return {
-    async create({ realm, returnTo, lifetimeSeconds, createdBy }) {
-      requireReturnable(returnTo, deps.returnToOrigins)
+    async create({ lifetimeSeconds, ...wanted }) {
+      requireReturnable(wanted.returnTo, deps.returnToOrigins)
       const ticket = randomBytes(32).toString('base64url')
       const createdAt = now()
       const link: ConnectLink = {
+        ...wanted,
         id: digest(ticket),
-        realm,
-        returnTo,
         createdAt,
         expiresAt: createdAt + lifetimeSeconds * 1_000,
-        createdBy,
         usedAt: null,
       }
       if (await links.add(link, createdAt)) return { ticket, link }
@@ -91,8 +91,8 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
 
     async use(ticket, browser) {
       const link = await find(ticket)
-      const { returnTo, realm } = link
-      const started = await authorization.start({ returnTo, realm, browser })
+      const { returnTo, realm, label, tags } = link
+      const started = await authorization.start({ returnTo, realm, browser, label, tags })
       if (!(await links.use(link, now()))) throw usedBefore()
       return started
     },

@@ -2,6 +2,7 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { Caller } from '@integration-host/shared/access/caller'
+import { Label, Tags } from '@integration-host/shared/contracts/labels'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
@@ -23,6 +24,8 @@ import { wholeNumber } from './whole-number.ts'
 
 const LinkBody = z.strictObject({
   realm: Realm.optional().meta({ description: 'the only company that the link may connect' }),
+  label: Label.optional(),
+  tags: Tags.optional(),
   return_to: ReturnTo.optional(),
   expires_in: z
     .int()
@@ -36,6 +39,8 @@ const CreatedView = z.object({ id: LinkId, url: z.url(), expires_at: z.iso.datet
 const LinkView = z.object({
   id: LinkId,
   realm: Realm.nullable(),
+  label: z.string().nullable(),
+  tags: z.record(z.string(), z.string()),
   return_to: z.string().nullable(),
   created_at: z.iso.datetime(),
   created_by: z.string(),
@@ -75,7 +80,7 @@ export function connectLinkRoutes({
         responses: {
           201: jsonResponse('the link; its URL is shown only here', CreatedView),
           ...problemResponses({
-            400: 'bad realm, return_to or expires_in',
+            400: 'bad realm, label, tags, return_to or expires_in',
             409: 'too many links are stored',
             415: 'not application/json',
             503: 'the store is not available',
@@ -85,14 +90,22 @@ export function connectLinkRoutes({
       requireJson,
       validate('json', LinkBody),
       async (c) => {
-        const { realm = null, return_to = null, expires_in } = c.req.valid('json')
+        const {
+          realm = null,
+          return_to = null,
+          label = null,
+          tags: companyTags = {},
+          expires_in = DEFAULT_LINK_SECONDS,
+        } = c.req.valid('json')
         // Without a realm, any company can be connected.
         if (realm === null) callerOf(c).requireEveryRealm()
         else requireRealm(c, realm)
         const { ticket, link } = await connectLinks.create({
           realm,
           returnTo: return_to,
-          lifetimeSeconds: expires_in ?? DEFAULT_LINK_SECONDS,
+          label,
+          tags: companyTags,
+          lifetimeSeconds: expires_in,
           createdBy: callerOf(c).name,
         })
         const created: z.input<typeof CreatedView> = {
@@ -166,6 +179,8 @@ const mayManage = (caller: Caller, { realm }: ConnectLink): boolean =>
 const viewOf = (link: ConnectLink): z.input<typeof LinkView> => ({
   id: link.id,
   realm: link.realm,
+  label: link.label,
+  tags: link.tags,
   return_to: link.returnTo,
   created_at: new Date(link.createdAt).toISOString(),
   created_by: link.createdBy,

@@ -95,6 +95,19 @@ describe('a connect link', () => {
     expect(await shown()).toEqual([expect.objectContaining({ id, used_at: expect.any(String) })])
   })
 
+  it('the company gets the label and the tags of its link, and the page shows the label as text', async () => {
+    const label = '<script>alert(1)</script> & Söhne'
+    const { page } = await createLink({ label, tags: { region: 'EU' } })
+    const text = await (await open(page)).text()
+    expect(text).toContain('&lt;script&gt;alert(1)&lt;/script&gt; &amp; Söhne')
+    expect(text).not.toContain('<script>alert')
+    await finish(await press(page), '7')
+    expect((await service.ask('/credentials/ACC-7')).body).toMatchObject({
+      Label: label,
+      Tags: { region: 'EU' },
+    })
+  })
+
   it('opening the page, as mail scanners do, starts nothing and uses nothing up', async () => {
     const { page } = await createLink()
     for (const init of [{}, { method: 'HEAD' }, {}]) {
@@ -212,6 +225,10 @@ describe('a connect link', () => {
 describe('the routes for connect links', () => {
   it.each<readonly [string, object]>([
     ['return_to elsewhere', { return_to: 'https://evil.example/' }],
+    ['a label with a line break', { label: 'Acme\nEvil' }],
+    ['a label with a bidirectional override', { label: 'Acme \u202egnp.exe' }],
+    ['a label of 101 characters', { label: 'x'.repeat(101) }],
+    ['11 tags', { tags: Object.fromEntries(Array.from({ length: 11 }, (_, n) => [`t${n}`, 'x'])) }],
     ['a realm with a slash', { realm: '../1' }],
     ['an expires_in of 31 days', { expires_in: 31 * 86_400 }],
     ['a negative expires_in', { expires_in: -1 }],

@@ -42,8 +42,9 @@ export function connectRoutes({ connectLinks, redirectUri }: ConnectRoutesDeps):
         forBrowser(c, async () => {
           const own = atOwnOrigin(c, redirectUri)
           if (own !== null) return c.redirect(own, 302)
-          const { realm } = await connectLinks.find(c.req.param('ticket'))
-          const company = realm === null ? 'your company' : `the company ${realm}`
+          const { realm, label } = await connectLinks.find(c.req.param('ticket'))
+          const name = [label, realm].filter((part) => part !== null).join(', ')
+          const company = name === '' ? 'your company' : `the company ${name}`
           const nonce = randomBytes(16).toString('base64')
           c.header('Content-Security-Policy', formPolicy(nonce))
           return c.html(
