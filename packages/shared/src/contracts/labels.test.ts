@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { CredentialEvent } from './credential-event.ts'
 import { Label, LabelChange, labelMembersOf, Tags } from './labels.ts'
 
 const accepts = (schema: { safeParse: (value: unknown) => { success: boolean } }, value: unknown) =>
@@ -82,5 +83,21 @@ describe('a change of label and tags', () => {
       Label: 'A',
       Tags: { a: 'b' },
     })
+  })
+})
+
+describe('a credential event', () => {
+  const event = {
+    Name: 'ACC-1',
+    Environment: '1',
+    Expiry: '2026-01-01T00:00:00.000Z',
+    Version: 1,
+    At: '2026-01-01T00:00:00.000Z',
+  }
+
+  it('is accepted with labels and without', () => {
+    const labels = { Label: 'Acme', Tags: { a: 'b' } }
+    expect(CredentialEvent.parse(event)).toStrictEqual(event)
+    expect(CredentialEvent.parse({ ...event, ...labels })).toStrictEqual({ ...event, ...labels })
   })
 })

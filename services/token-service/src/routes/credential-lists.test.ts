@@ -84,7 +84,7 @@ describe('GET /credentials', () => {
     'tag=plan',
     'tag=:x',
     'tag=plan:x&tag=plan',
-    `tag=plan:${'x'.repeat(330)}`,
+    `tag=plan:${'x'.repeat(650)}`,
     'q=',
     `q=${'x'.repeat(101)}`,
     'q=a&q=b',

@@ -24,7 +24,7 @@ const oneOrMore = <Item extends z.ZodType<unknown, string>>(item: Item) =>
 
 const TagQuery = z
   .string()
-  .max(321)
+  .max(641) // 64 and 256 characters may have twice as many UTF-16 code units
   .regex(/^[^:]+:/, 'must be <name>:<value>')
   .transform((text): readonly [string, string] => {
     const colon = text.indexOf(':')
@@ -38,8 +38,16 @@ const ListQuery = z.object({
     .regex(/^ACC-[A-Za-z0-9_.-]{1,128}~?$/, 'must be next_cursor of the previous page')
     .optional(),
   limit: wholeNumber(1, 500).optional(),
-  state: oneOrMore(z.enum(credentialStates)).optional(),
-  class: oneOrMore(z.enum(Object.keys(faultClasses))).optional(),
+  state: oneOrMore(z.enum(credentialStates))
+    .optional()
+    .meta({
+      description: `in one of these states: ${credentialStates.join(', ')}; separated by commas, or repeated`,
+    }),
+  class: oneOrMore(z.enum(Object.keys(faultClasses)))
+    .optional()
+    .meta({
+      description: 'has a fault of one of these classes; separated by commas, or repeated',
+    }),
   tag: z
     .union([TagQuery, z.array(TagQuery).max(10)])
     .optional()

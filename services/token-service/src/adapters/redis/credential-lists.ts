@@ -27,8 +27,10 @@ import { classSet, LABELS, prefixRanges, stateSet, tagSet } from './list-index.t
 
 /** How long a page is searched. A page is ended with fewer entries than requested after this time. */
 const SCAN_MS = 20
-/** How many entries of a set one script call examines, for less than about a millisecond. */
-const CHUNK = 1_000
+/** How many entries of a set one script call examines at most: other commands wait about a millisecond for it. */
+const MAX_CHUNK = 2_000
+/** How much longer it takes to examine the label of a member of another set than that of an entry of the labels. */
+const LABEL_LOOKUP_COST = 4
 
 const NAMES = 'names'
 const indexedStates = credentialStates.filter((state) => state !== 'active')
@@ -61,20 +63,28 @@ export function createRedisLists(
     ]
   }
 
-  /** Chooses the sets with the fewest members. */
-  async function sourcesOf(text: string, groups: readonly string[][]): Promise<readonly Source[]> {
+  /** Chooses the sets that are read, those with the fewest members, and the conditions that remain for their members. */
+  async function planOf(
+    text: string,
+    groups: readonly string[][],
+  ): Promise<{ readonly sources: readonly Source[]; readonly within: readonly string[][] }> {
     const whole = (set: string): Source => ({ set, range: allNames })
-    const candidates = [[NAMES], ...groups].map((sets) => sets.map(whole))
-    if (text !== '')
-      candidates.push([
-        whole(LABELS),
-        ...prefixRanges(text).map((range) => ({ set: NAMES, range })),
-      ])
-    if (candidates.length === 1) return [whole(NAMES)]
-    const plans = await Promise.all(
-      candidates.map(async (sources) => ({ sources, size: await sizeOf(sources) })),
+    const plans = groups.map((group) => ({
+      sources: group.map(whole),
+      within: groups.filter((other) => other !== group),
+      // The label of each member has to be looked up.
+      cost: text === '' ? 1 : LABEL_LOOKUP_COST,
+    }))
+    const prefixes = prefixRanges(text).map((range) => ({ set: NAMES, range }))
+    const all = text === '' ? [whole(NAMES)] : [whole(LABELS), ...prefixes]
+    plans.push({ sources: all, within: [...groups], cost: 1 })
+    const costs = await Promise.all(
+      plans.map(async ({ sources, cost }) =>
+        plans.length === 1 ? 0 : cost * (await sizeOf(sources)),
+      ),
     )
-    return plans.reduce((best, plan) => (plan.size < best.size ? plan : best)).sources
+    const cheapest = plans[costs.indexOf(Math.min(...costs))]
+    return cheapest ?? { sources: all, within: groups }
   }
 
   async function sizeOf(sources: readonly Source[]): Promise<number> {
@@ -92,12 +102,13 @@ export function createRedisLists(
     sources: readonly Source[],
     from: string,
     limit: number,
+    chunk: number,
     conditions: ScriptArguments,
   ): Promise<{ readonly names: readonly string[]; readonly end: string | null }> {
     const scans = await Promise.all(
       sources.map(async ({ set, range }) => {
         const [lower, upper] = lexRange(set, range, from)
-        const limits = { chunk: String(CHUNK), limit: String(limit) }
+        const limits = { chunk: String(chunk), limit: String(limit) }
         const args = { ...conditions, ...limits, set, from: lower, to: upper }
         return (await script('search', KEYS, args)) as [found: string[], last: string]
       }),
@@ -120,17 +131,19 @@ export function createRedisLists(
       const groups = groupsOf(filter, hasStates)
       const isActiveListed = hasStates && states.includes('active')
       const unlisted = isActiveListed ? indexedStates.filter((one) => !states.includes(one)) : []
-      const conditions = { within: groups, without: unlisted.map(stateSet), text }
-      const sources = await sourcesOf(text, groups)
+      const { sources, within } = await planOf(text, groups)
+      const conditions = { within, without: unlisted.map(stateSet), text }
       const items: CredentialSummary[] = []
       const deadline = performance.now() + SCAN_MS
+      let chunk = limit
       for (const range of ranges) {
         const parts = sources.flatMap(({ set, range: whole }) => {
           const common = intersection(whole, range)
           return common === null ? [] : [{ set, range: common }]
         })
         for (let from: string | null = after; from !== null && from < range.last;) {
-          const { names, end } = await scan(parts, from, limit - items.length, conditions)
+          const { names, end } = await scan(parts, from, limit - items.length, chunk, conditions)
+          chunk = Math.min(4 * chunk, MAX_CHUNK)
           const read = await readSummaries(names)
           items.push(...read.filter((credential) => isListed(credential, filter)))
           from = end
