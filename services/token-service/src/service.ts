@@ -268,7 +268,7 @@ export async function startTokenService(
         if (outcome === 'rotation_rescued' || outcome === 'rotation_dropped') {
           const lost = { name, outcome, calls: 1, traceId }
           counted.countRefresh(lost)
-          logRefresh(logger, lost)
+          logRefresh(logger, lost, 'adoption')
         } else logger.info(report, 'grant adoption ended')
       },
       onError,
@@ -347,9 +347,14 @@ const createIsKnown =
       },
     )
 
-function logRefresh(logger: Logger, report: RefreshReport): void {
+/** `retry` is what is tried again with the earlier refresh token if a pair was dropped. */
+function logRefresh(
+  logger: Logger,
+  report: RefreshReport,
+  retry: 'refresh' | 'adoption' = 'refresh',
+): void {
   if (report.outcome === 'rotation_dropped') {
-    const remediation = `Reconnect ${report.name} unless its next refresh succeeds: the provider has rotated the refresh token, and the new one is lost.`
+    const remediation = `Reconnect ${report.name} unless its next ${retry} succeeds: the provider has rotated the refresh token, and the new one is lost.`
     logger.error({ ...report, remediation }, 'rotated token pair dropped: the store is unavailable')
   } else if (report.outcome === 'rotation_rescued') {
     const remediation =

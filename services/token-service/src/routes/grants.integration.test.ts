@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { digestOf } from '@integration-host/shared/access/access-keys'
@@ -6,7 +6,6 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { GrantReport, GrantResult } from '@integration-host/shared/contracts/grants'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { eventually } from '@integration-host/shared/test-support/eventually'
-import { Secret } from '@integration-host/shared/secrets/secret'
 import {
   type ScriptedProvider,
   startScriptedProvider,
@@ -15,6 +14,7 @@ import {
   json,
   dropKeys,
   openTestRedis,
+  silent,
   type ServiceOptions,
   startTestService,
   testKeys,
@@ -22,6 +22,7 @@ import {
   type TestService,
   usable,
 } from '../../test-support/service-fixture.ts'
+import { openRescueFolder } from '../adapters/file/rescue-folder.ts'
 import type { Failpoint } from '../credential/refresh.ts'
 
 let provider: ScriptedProvider
@@ -389,9 +390,10 @@ describe('POST /imports/grants', () => {
     expect((await service.ask('/credentials/ACC-1/refresh', json({}))).status).toBe(200)
   })
 
-  it('a process that shuts down while the store is unavailable saves the received pair', async () => {
-    const token = await foreignToken()
-    const saved: { name: string; token: string }[] = []
+  it('a process that shuts down while the store is unavailable saves the received pair, and the next one stores it', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'rescue-'))
+    const rescue = await openRescueFolder(folder, { keys, logger: silent })
+    const line = { Realm: '1', RefreshToken: await foreignToken() }
     const { promise: tried, resolve: isTried } = Promise.withResolvers<void>()
     const store = {
       ...redis.store,
@@ -401,25 +403,17 @@ describe('POST /imports/grants', () => {
       },
     }
     await service[Symbol.asyncDispose]()
-    service = await start({
-      store,
-      rescue: {
-        async save({ name, grant }) {
-          saved.push({ name, token: (grant.refreshToken ?? new Secret('')).reveal() })
-        },
-        read: async () => [],
-      },
-    })
-    const adopting = service
-      .call('/imports/grants', ndjson({ Realm: '1', RefreshToken: token }))
-      .catch(() => null)
+    service = await start({ store, rescue })
+    const adopting = service.call('/imports/grants', ndjson(line)).catch(() => null)
     await tried
     await service[Symbol.asyncDispose]()
     await adopting
-    expect(saved).toHaveLength(1)
-    expect(saved[0]).toMatchObject({ name: 'ACC-1' })
-    expect(saved[0]?.token).not.toBe(token)
-    service = await start()
+    expect(await readdir(folder)).toHaveLength(1)
+    service = await start({ rescue })
+    await eventually(async () => expect(await readdir(folder)).toEqual([]))
+    expect(await adoptOne(line)).toMatchObject({ Outcome: 'already_here', Version: 1 })
+    expect((await service.ask('/credentials/ACC-1/refresh', json({}))).status).toBe(200)
+    await rm(folder, { recursive: true })
   })
 
   it('a company that is connected while its grant is adopted keeps the connection', async () => {
