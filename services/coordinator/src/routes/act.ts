@@ -55,7 +55,7 @@ export const IF_MATCH = {
 
 /**
  * Returns the actor of a request that queues transactions; undefined if they are not recorded as actions. What a
- * service of the installation queues by itself is not: nobody acted, and most transactions are queued that way.
+ * service of the installation queues by itself is not: no person acted, and most transactions are queued that way.
  */
 export function queuerOf(
   c: Context,
