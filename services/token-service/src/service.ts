@@ -232,6 +232,8 @@ export async function startTokenService(
     links,
     authorization,
     returnToOrigins: config.RETURN_TO_ORIGINS ?? null,
+    store,
+    notifyOutbox,
     now,
   })
   const disconnectHints = opened.use(

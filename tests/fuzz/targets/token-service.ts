@@ -81,6 +81,10 @@ export async function callbacks(): Promise<Target> {
     .join('; ')
   const state = new URL(started.headers.get('Location') ?? '').searchParams.get('state') ?? ''
   const token = await custody.call('/credentials/ACC-1/token')
+  const created = JSON.parse(
+    await custody.call('/connect-links', { method: 'POST', body: '{"realm":"2"}' }),
+  ) as { readonly url: string }
+  const link = new URL(created.url).pathname
   const query = `code=made-up-code&state=${encodeURIComponent(state)}&realmId=1`
   return {
     inputs: [
@@ -91,6 +95,10 @@ export async function callbacks(): Promise<Target> {
       ]),
       request('GET /callback?code=made-up-code&state=unknown&realmId=1', ['Cookie: a=b']),
       request('POST /callback', [withKey], '{"RealmID":"1","Code":"made-up-code"}'),
+      request(`GET ${link}`, ['Accept: text/html']),
+      request(`POST ${link}`, ['Accept: text/html', 'Sec-Fetch-Site: same-origin']),
+      request('GET /reconnect?realmId=1', ['Accept: text/html']),
+      request('POST /connect-links', [withKey], '{"realm":"2","label":"Acme","expires_in":60}'),
     ],
     processes: custody.processes,
     check: (input) => custody.send(input),

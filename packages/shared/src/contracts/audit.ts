@@ -18,6 +18,10 @@ const auditActions = [
   'adopted',
   /** Label or tags were changed; the outcome names which. */
   'labelled',
+  /** A connect link. Name is the credential of its company, and empty if it may connect any company. */
+  'link_created',
+  'link_used',
+  'link_withdrawn',
   'keys_rotated',
   /** Recorded in place of an outbox entry that could not be read. */
   'unreadable',

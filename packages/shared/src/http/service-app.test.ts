@@ -24,11 +24,12 @@ function serve(lines?: string[]) {
       health,
       metrics: createMetrics('test'),
       keys: new AccessKeys([new Secret('o'.repeat(32)), new Secret(KEY)]),
-      openPaths: ['/open'],
+      openPaths: ['/open', '/below/*'],
       maxBodyBytes: 100,
     },
     (routes) => {
       routes.get('/open', (c) => c.text('open'))
+      routes.get('/below/:name', (c) => c.text('open'))
       routes.get('/things/:id', (c) => c.text(c.req.param('id')))
       routes.post('/things', validate('json', z.strictObject({ name: z.string().max(5) })), (c) =>
         c.json(c.req.valid('json'), 201),
@@ -84,19 +85,24 @@ describe('the HTTP app of a service', () => {
     }
   })
 
-  it.each(['/open', '/health/live', '/metrics', '/openapi.json', '/docs'])(
+  it.each(['/open', '/below/x', '/health/live', '/metrics', '/openapi.json', '/docs'])(
     'a service serves %s to a request without a service key',
     async (path) => {
       expect((await serve().call(path, { key: null })).status).toBe(200)
     },
   )
 
-  it.each(['/open/', '//open', '/OPEN', '/things/1?/health/live', '/nothing'])(
-    'a service requires a service key for %s',
-    async (path) => {
-      expect((await serve().call(path, { key: null })).status).toBe(401)
-    },
-  )
+  it.each([
+    '/open/',
+    '//open',
+    '/OPEN',
+    '/below',
+    '/below-x',
+    '/things/1?/health/live',
+    '/nothing',
+  ])('a service requires a service key for %s', async (path) => {
+    expect((await serve().call(path, { key: null })).status).toBe(401)
+  })
 
   it('a service responds 404 to an unknown path, and 405 with an Allow header to an unsupported method', async () => {
     const { call } = serve()

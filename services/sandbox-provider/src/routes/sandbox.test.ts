@@ -304,6 +304,24 @@ describe("revocation and expiry of a realm's tokens by the control routes", () =
     expect((await provider.refresh(others.refresh_token)).status).toBe(200)
   })
 
+  it('a control route disconnects a company as its user does, and says where the browser of the user goes', async () => {
+    const [tokens, others] = [await provider.tokens(), await provider.tokens('4620816365291')]
+    const disconnect = (realm: string) => provider.sandbox('POST', `companies/${realm}/disconnect`)
+    expect(await (await disconnect(REALM)).json()).toEqual({ revoked: 1, browserGoesTo: null })
+    expect((await provider.refresh(tokens.refresh_token)).status).toBe(400)
+    expect((await provider.refresh(others.refresh_token)).status).toBe(200)
+    expect((await disconnect('1')).status).toBe(404)
+
+    const address = 'https://app.example.com/disconnected'
+    await using entered = await startProvider({ DISCONNECT_URL: address })
+    await entered.tokens()
+    const answer = await entered.sandbox('POST', `companies/${REALM}/disconnect`)
+    expect(await answer.json()).toEqual({
+      revoked: 1,
+      browserGoesTo: `${address}?realmId=${REALM}`,
+    })
+  })
+
   it('a control route expires the access tokens of a realm and keeps its refresh tokens valid', async () => {
     const tokens = await provider.tokens()
     const answer = await provider.sandbox('POST', `realms/${REALM}/expire`)

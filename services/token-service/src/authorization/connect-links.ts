@@ -8,6 +8,7 @@
  *     it, as `GET /authorize` does. While the provider is unavailable, the link is not used.
  */
 import { randomBytes } from 'node:crypto'
+import { credentialName } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import {
   type Authorization,
@@ -15,6 +16,8 @@ import {
   type StartedAuthorization,
 } from './authorization-request.ts'
 import { type ConnectLink, type ConnectLinkStore, MAX_CONNECT_LINKS } from './connect-link-store.ts'
+import type { CredentialStore } from '../credential/credential-store.ts'
+import { auditFactOf } from '../credential/outbox.ts'
 import { digest } from './digest.ts'
 
 /** The longest time that a link is valid, in seconds. */
@@ -25,6 +28,8 @@ export interface ConnectLinksDeps {
   readonly links: ConnectLinkStore
   readonly authorization: Pick<Authorization, 'start'>
   readonly returnToOrigins: readonly string[] | null
+  readonly store: Pick<CredentialStore, 'record'>
+  readonly notifyOutbox: () => void
   readonly now: () => number
 }
 
@@ -55,10 +60,22 @@ export interface ConnectLinks {
    * @throws {IntegrationError} the errors of `find`; `provider_unavailable`, and then the link is not used (L3).
    */
   use(ticket: string, browser: string): Promise<StartedAuthorization>
+  /** Deletes a link. Resolves with `false` if it is not stored. @throws {IntegrationError} `store_unavailable`. */
+  withdraw(link: ConnectLink, who: string): Promise<boolean>
 }
 
 export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
   const { links, authorization, now } = deps
+
+  async function audit(
+    { realm }: ConnectLink,
+    who: string,
+    what: 'link_created' | 'link_used' | 'link_withdrawn',
+  ): Promise<void> {
+    const name = realm === null ? '' : credentialName(realm)
+    await deps.store.record([auditFactOf({ name, version: 0 }, { at: now(), who, what })])
+    deps.notifyOutbox()
+  }
 
   async function find(ticket: string): Promise<ConnectLink> {
     const link = /^[A-Za-z0-9_-]{43}$/.test(ticket) ? await links.get(digest(ticket)) : null
@@ -80,11 +97,14 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
         expiresAt: createdAt + lifetimeSeconds * 1_000,
         usedAt: null,
       }
-      if (await links.add(link, createdAt)) return { ticket, link }
-      throw new IntegrationError(
-        'connect_links_full',
-        `${MAX_CONNECT_LINKS} connect links are stored; delete some (DELETE /connect-links/{id}), or wait until some expire`,
-      )
+      if (!(await links.add(link, createdAt)))
+        throw new IntegrationError(
+          'connect_links_full',
+          `${MAX_CONNECT_LINKS} connect links are stored; delete some (DELETE /connect-links/{id}), or wait until some expire`,
+        )
+      // If this fails, the caller does not get the ticket, so the link cannot be used.
+      await audit(link, link.createdBy, 'link_created')
+      return { ticket, link }
     },
 
     find,
@@ -94,7 +114,15 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
       const { returnTo, realm, label, tags } = link
       const started = await authorization.start({ returnTo, realm, browser, label, tags })
       if (!(await links.use(link, now()))) throw usedBefore()
+      // The link is used up, so a store that has just become unavailable must not stop the authorization.
+      await audit(link, 'browser', 'link_used').catch(() => {})
       return started
+    },
+
+    async withdraw(link, who) {
+      if (!(await links.remove(link.id))) return false
+      await audit(link, who, 'link_withdrawn')
+      return true
     },
   }
 }

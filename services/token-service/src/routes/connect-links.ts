@@ -58,7 +58,7 @@ const PageQuery = z.object({
 
 export interface ConnectLinkRoutesDeps {
   readonly connectLinks: ConnectLinks
-  readonly links: Pick<ConnectLinkStore, 'get' | 'list' | 'remove'>
+  readonly links: Pick<ConnectLinkStore, 'get' | 'list'>
   /** The setting `REDIRECT`. The URLs of links are beside it. */
   readonly redirectUri: URL
 }
@@ -165,8 +165,12 @@ export function connectLinkRoutes({
         const { id } = c.req.valid('param')
         const link = await links.get(id)
         // A link of another realm is not shown to this key, so it is treated as absent.
-        if (link === null || !mayManage(callerOf(c), link) || !(await links.remove(id)))
-          throw new IntegrationError('not_found', 'there is no such connect link')
+        const caller = callerOf(c)
+        const isRemoved =
+          link !== null &&
+          mayManage(caller, link) &&
+          (await connectLinks.withdraw(link, caller.name))
+        if (!isRemoved) throw new IntegrationError('not_found', 'there is no such connect link')
         return c.body(null, 204)
       },
     )

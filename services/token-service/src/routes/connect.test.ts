@@ -1,5 +1,7 @@
 /** Connect links over HTTP: the operators' routes, and the page and form in a browser. */
+import type { AuditPage } from '@integration-host/shared/contracts/audit'
 import { createLogger } from '@integration-host/shared/observability/logger'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { callBack, startInBrowser } from '../../test-support/browser.ts'
 import {
@@ -247,6 +249,26 @@ describe('the routes for connect links', () => {
       Math.round((Date.parse(String(body['expires_at'])) - Date.now()) / 3_600_000),
     )
     expect(hours).toEqual([168, 1])
+  })
+
+  it('creating, using and withdrawing a link are audited with their caller, without the ticket', async () => {
+    const { page } = await createLink({ realm: '7' })
+    await press(page)
+    const { id } = await createLink()
+    await service.call(`/connect-links/${id}`, { method: 'DELETE' })
+    const entries = await eventually(async () => {
+      const { items } = (await service.ask('/audit')).body as unknown as AuditPage
+      expect(items).toHaveLength(4)
+      return items
+    })
+    const facts = entries.map(({ Who, What, Name }) => `${Who.split(' ')[0]} ${What} ${Name}`)
+    expect(facts.toSorted()).toEqual([
+      'browser link_used ACC-7',
+      'key link_created ',
+      'key link_created ACC-7',
+      'key link_withdrawn ',
+    ])
+    expect(JSON.stringify(entries)).not.toContain(page.split('/').at(-1))
   })
 
   it('a deleted link can no longer be used', async () => {
