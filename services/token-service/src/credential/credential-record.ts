@@ -159,19 +159,20 @@ function openRecord(
   // A record without an access token is authenticated by its refresh token.
   const carrier = access ?? openField(keys, name, fields, 'RefreshToken')
   if (fields['Name'] !== name) keys.reject('the record has another name')
-  const opened = {
+  // Called after the stored fault was checked, because an invalid one cannot be read.
+  const opened = (): Credential => ({
     ...summaryOf(fields),
     ...openLabels(keys, name, fields),
     accessToken: access?.secret ?? null,
-  }
-  if (carrier?.hasLabels !== true) return { credential: opened, maySealFault: true } // of an earlier release (B4)
+  })
+  if (carrier?.hasLabels !== true) return { credential: opened(), maySealFault: true } // of an earlier release (B4)
   const hasFault = Boolean(fields['Fault'])
   if (fields['Status'] !== (hasFault ? 'faulted' : 'active'))
     keys.reject('Status contradicts the fault')
   const { fault, isAuthenticated } = hasFault
     ? openFault(keys, name, fields)
     : { fault: null, isAuthenticated: false }
-  return { credential: { ...opened, fault }, maySealFault: isAuthenticated }
+  return { credential: { ...opened(), fault }, maySealFault: isAuthenticated }
 }
 
 /**
