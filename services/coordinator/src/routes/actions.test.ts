@@ -203,6 +203,14 @@ describe('the actions of callers', () => {
     },
   )
 
+  it.each([`${transactions}/any/cancel`, '/processes/OrderProcess/resume'])(
+    'POST %s with a body of more than 256 KB is rejected with 413',
+    async (path) => {
+      const body = { Reason: 'x'.repeat(262_144) }
+      expect(await codeOf(await post(path, body))).toEqual([413, 'payload_too_large'])
+    },
+  )
+
   it('a transaction with an unacceptable reason is not queued', async () => {
     const body = { TransactionID: 'bad-queue', InitialData: 1, Reason: 'a\u2066b' }
     expect((await post(transactions, body)).status).toBe(400)

@@ -11,6 +11,7 @@ import type { Worker } from '../worker/worker.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { ActBody, describeBody, readAct } from './act.ts'
 import { ProcessParam } from './contracts.ts'
+import { limited } from './limited.ts'
 
 const ProcessView = z.object({
   Process: z.string(),
@@ -86,6 +87,7 @@ export function processRoutes({ operations, source, worker, processes }: Process
         requestBody,
         responses,
       }),
+      limited,
       validate('param', ProcessParam),
       async (c) => c.json(await setPaused(c, c.req.valid('param').process, true)),
     )
@@ -93,6 +95,7 @@ export function processRoutes({ operations, source, worker, processes }: Process
       '/:process/resume',
       needs('transactions:operate'),
       describeRoute({ tags, summary: 'Resume a process', requestBody, responses }),
+      limited,
       validate('param', ProcessParam),
       async (c) => c.json(await setPaused(c, c.req.valid('param').process, false)),
     )

@@ -3,7 +3,6 @@ import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
-import { bodyLimit } from 'hono/body-limit'
 import { describeRoute } from 'hono-openapi'
 import {
   isDeeperThan,
@@ -20,7 +19,6 @@ import {
   RunResponse,
   RunPage,
   ListQuery,
-  MAX_TRANSACTION_BYTES,
   ProcessParam,
   Queueable,
   RunDetailResponse,
@@ -29,6 +27,7 @@ import {
   NOT_PRESERVED,
   utf8Of,
 } from './contracts.ts'
+import { limited } from './limited.ts'
 
 export interface TransactionRouteDeps {
   readonly operations: Operations
@@ -223,16 +222,6 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
 }
 
 const CHANGED = 'the run has another version than `If-Match` names'
-
-const limited: MiddlewareHandler = bodyLimit({
-  maxSize: MAX_TRANSACTION_BYTES,
-  onError: () => {
-    throw new IntegrationError(
-      'payload_too_large',
-      `the body may have at most ${MAX_TRANSACTION_BYTES} bytes`,
-    )
-  },
-})
 
 const jsonOnly: MiddlewareHandler = async (c, next) => {
   const type = c.req.header('Content-Type')?.split(';')[0]?.trim().toLowerCase()

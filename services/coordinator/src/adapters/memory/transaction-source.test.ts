@@ -205,10 +205,12 @@ describe('the files of the in-memory transaction source', () => {
       const acknowledged = []
       const refused = []
       for (let n = 0; n < 60; n += 1)
-        await source.queue(outline, [{ TransactionID: 'id-' + n, InitialData: 'x'.repeat(n < 50 ? 400 : 1) }])
+        await source.queue(outline, [{ TransactionID: 'id-' + n, InitialData: 'x'.repeat(n < 50 ? 400 : 1) }], { keyId: 'ops', person: null })
           .then(() => acknowledged.push('id-' + n), (error) => refused.push(error.code))
       const { runs } = await source.list('OrderProcess', { limit: 500 })
-      console.log(JSON.stringify({ acknowledged, refused, listed: runs.map((run) => run.TransactionID) }))
+      const listed = runs.map((run) => run.TransactionID)
+      const recorded = (await source.actions({ limit: 500 })).map((action) => action.TransactionID)
+      console.log(JSON.stringify({ acknowledged, refused, listed, recorded }))
       process.exit()`
     const child = spawn('sh', [
       '-c',
@@ -219,11 +221,12 @@ describe('the files of the in-memory transaction source', () => {
     let output = ''
     child.stdout.on('data', (data) => (output += String(data)))
     await once(child, 'exit')
-    const { acknowledged, refused, listed } = JSON.parse(output)
+    const { acknowledged, refused, listed, recorded } = JSON.parse(output)
     expect(refused.length).toBeGreaterThan(5)
     expect(new Set(refused)).toEqual(new Set(['store_unavailable']))
     expect(acknowledged.length).toBeGreaterThan(5)
     expect(listed.toSorted()).toEqual(acknowledged.toSorted())
+    expect(recorded).toEqual(acknowledged.toReversed())
     expect(await ids()).toEqual(acknowledged.toSorted())
   })
 
