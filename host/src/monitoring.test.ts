@@ -2,7 +2,7 @@
  * Checks that the Grafana dashboard and the Prometheus alert rules in deploy/ use metrics that the services export, and
  * that the runbook explains each alert.
  */
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readEmbeddedConfig as readGatewayConfig } from '@integration-host/accounting-gateway/config'
@@ -92,7 +92,10 @@ async function exportedNames(): Promise<Exported> {
     CLIENT_SECRET: 'secret',
     REDIRECT: 'http://127.0.0.1:1/callback',
     CREDENTIAL_KEYS: generateKeyRing().reveal(),
+    SERVICE_KEYS_FILE: join(dataDir, 'keys.json'),
+    WEBHOOKS_FILE: join(dataDir, 'webhooks.json'),
   }
+  for (const file of [env.SERVICE_KEYS_FILE, env.WEBHOOKS_FILE]) await writeFile(file, '[]')
   const tokenConfig = readTokenConfig(env)
   const tokenDeps = deps('token-service')
   const keys = countDecryptionFailures(tokenConfig.CREDENTIAL_KEYS, tokenDeps.metrics)

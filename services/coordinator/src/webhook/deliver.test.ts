@@ -1,0 +1,183 @@
+import { createHmac, randomBytes } from 'node:crypto'
+import { Secret } from '@integration-host/shared/secrets/secret'
+import { describe, expect, it } from 'vitest'
+import { StepAbort } from '../process/step-abort.ts'
+import type { Claim } from '../transaction/transaction-source.ts'
+import { createWebhookProcess, type PostResult, type PostWebhook } from './deliver.ts'
+import type { Receiver } from './receivers.ts'
+import { signedHeaders } from './signature.ts'
+
+const HOUR = 3_600_000
+const eventAt = Date.parse('2026-11-20T00:00:00.000Z')
+const key = randomBytes(32)
+const receiver: Receiver = {
+  id: 'hooks.example.com-00000000',
+  url: new URL('https://hooks.example.com/hidden'),
+  isAllowedByName: false,
+  key: new Secret(key.toString('base64')),
+  events: new Set(),
+}
+const claimOf = (attempt: number, initialData: object = {}): Claim => ({
+  lease: {} as Claim['lease'],
+  items: [],
+  run: {
+    Attempt: attempt,
+    Realm: '4711',
+    InitialData: {
+      Receiver: receiver.id,
+      MessageID: 'ACC-4711/1/stored',
+      Type: 'credential.stored',
+      At: '2026-11-20T00:00:00.000123+00:00',
+      Data: { Name: 'ACC-4711' },
+      ...initialData,
+    },
+  } as unknown as Claim['run'],
+})
+const deliver = async (
+  result: PostResult | PostWebhook,
+  { attempt = 1, ageMs = 0, data = {} } = {},
+) => {
+  const process = createWebhookProcess({
+    receivers: () => [receiver],
+    post: typeof result === 'function' ? result : () => Promise.resolve(result),
+    now: () => eventAt + ageMs,
+    random: () => 0.5,
+  })
+  return process.runBuiltIn?.(claimOf(attempt, data), new StepAbort())
+}
+const responded = (status: number, retryAfterMs: number | null = null): PostResult => ({
+  kind: 'responded',
+  status,
+  retryAfterMs,
+})
+
+describe('the delivery of a webhook', () => {
+  it('a request is signed over its id, its time and its exact body', async () => {
+    const requests: Parameters<PostWebhook>[0][] = []
+    await deliver((request) => {
+      requests.push(request)
+      return Promise.resolve(responded(204))
+    })
+    const { headers = {}, body = '' } = requests[0] ?? {}
+    expect(JSON.parse(body)).toEqual({
+      type: 'credential.stored',
+      timestamp: '2026-11-20T00:00:00.000Z',
+      data: { Realm: '4711', Name: 'ACC-4711' },
+    })
+    const signed = `ACC-4711/1/stored.${eventAt / 1_000}.${body}`
+    expect(headers).toMatchObject({
+      'content-type': 'application/json',
+      'webhook-id': 'ACC-4711/1/stored',
+      'webhook-timestamp': String(eventAt / 1_000),
+      'webhook-signature': `v1,${createHmac('sha256', key).update(signed).digest('base64')}`,
+    })
+  })
+
+  it('the signature is that of the example of the Standard Webhooks specification', () => {
+    const headers = signedHeaders(
+      {
+        key: new Secret('MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'),
+        id: 'msg_p5jXN8AQM9LWM0D4loKWxJek',
+        body: '{"test": 2432232314}',
+      },
+      1_614_265_330_000,
+    )
+    expect(headers['webhook-signature']).toBe('v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=')
+  })
+
+  it.each([200, 204, 299])('the status %i completes the run', async (status) => {
+    expect(await deliver(responded(status))).toMatchObject({
+      kind: 'completed',
+      response: { status, body: '' },
+    })
+  })
+
+  it.each([100, 301, 307, 400, 401, 404, 429, 500, 503])(
+    'the status %i is tried again',
+    async (status) => {
+      expect(await deliver(responded(status))).toMatchObject({
+        kind: 'retry',
+        errorClass: `http_${status}`,
+        error: `the receiver hooks.example.com-00000000 responded with ${status}`,
+      })
+    },
+  )
+
+  it.each([
+    ['responded', { kind: 'failed', reason: 'ECONNREFUSED', isSent: false }, 'network'],
+    ['been sent', { kind: 'failed', reason: 'ETIMEDOUT', isSent: true }, 'no_answer'],
+    ['a public address', { kind: 'private_address' }, 'webhook_address_refused'],
+  ] as const satisfies readonly (readonly [string, PostResult, string])[])(
+    'a call without %s is tried again, and the error names no path',
+    async (_, result, errorClass) => {
+      const outcome = await deliver(result)
+      expect(outcome).toMatchObject({ kind: 'retry', errorClass })
+      expect(JSON.stringify(outcome)).not.toContain('hidden')
+    },
+  )
+
+  it('a call that the shutdown aborted charges no attempt', async () => {
+    expect(await deliver({ kind: 'aborted' })).toEqual({ kind: 'released' })
+  })
+
+  it('a webhook is tried for three days after its event, and at least five times', async () => {
+    expect(await deliver(responded(500), { attempt: 900, ageMs: 71 * HOUR })).toMatchObject({
+      kind: 'retry',
+    })
+    expect(await deliver(responded(500), { attempt: 900, ageMs: 73 * HOUR })).toMatchObject({
+      kind: 'failed',
+    })
+    expect(await deliver(responded(500), { attempt: 4, ageMs: 999 * HOUR })).toMatchObject({
+      kind: 'retry',
+    })
+    expect(await deliver(responded(500), { attempt: 5, ageMs: 999 * HOUR })).toMatchObject({
+      kind: 'failed',
+    })
+  })
+
+  it('410 ends the run at once', async () => {
+    expect(await deliver(responded(410))).toMatchObject({ kind: 'failed', errorClass: 'http_410' })
+  })
+
+  it.each([
+    [0, 5_000],
+    [60_000, 60_000],
+    [1_000 * HOUR, HOUR],
+  ])('a Retry-After of %i ms is honoured between 5 s and an hour', async (asked, waited) => {
+    expect(await deliver(responded(503, asked))).toMatchObject({ retryAfterMs: waited })
+  })
+
+  it.each([
+    ['that was removed', { Receiver: 'other' }, 'webhook_receiver_removed'],
+    ['of a run that SQL inserted wrongly', { Type: 'nonsense' }, 'webhook_invalid'],
+  ])('the webhook to a receiver %s fails', async (_, data, errorClass) => {
+    const result = deliver(() => Promise.reject(new Error('must not be called')), { data })
+    expect(await result).toMatchObject({ kind: 'failed', errorClass })
+  })
+})
+
+describe('the concurrent calls to a receiver', () => {
+  it('a receiver gets 32 calls at a time, and two while it fails; other webhooks wait without an attempt', async () => {
+    const open: ((result: PostResult) => void)[] = []
+    const process = createWebhookProcess({
+      receivers: () => [receiver],
+      post: () => new Promise((resolve) => open.push(resolve)),
+      now: () => eventAt,
+      random: () => 0.5,
+    })
+    const start = () => process.runBuiltIn?.(claimOf(1), new StepAbort())
+    const respond = (result: PostResult): void => open.shift()?.(result)
+    const calls = Array.from({ length: 32 }, start)
+    expect(await start()).toEqual({ kind: 'later', delayMs: 750 })
+    while (open.length > 0) respond(responded(500))
+    await Promise.all(calls)
+    const probes = [start(), start()]
+    expect(await start()).toEqual({ kind: 'later', delayMs: 45_000 })
+    respond(responded(200))
+    await probes[0]
+    const more = Array.from({ length: 31 }, start)
+    expect(await start()).toEqual({ kind: 'later', delayMs: 750 })
+    while (open.length > 0) respond(responded(200))
+    await Promise.all([...probes, ...more])
+  })
+})
