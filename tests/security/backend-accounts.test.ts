@@ -26,6 +26,11 @@ import {
 import { sandboxClient } from '../support/clients/sandbox.ts'
 import { companyInfoUrl, connectCompany } from '../support/clients/user-actions.ts'
 import { type StepTarget, startStepTarget } from '../support/fakes/step-target.ts'
+import {
+  createWebhooksFile,
+  startWebhookReceiver,
+  type WebhookReceiver,
+} from '@integration-host/shared/test-support/webhook-receiver'
 import { startSystem, type System } from '../support/system.ts'
 
 const REALM = '9341453908059889'
@@ -43,6 +48,7 @@ let broker: RestartableRabbitMq
 let admin: Redis
 let target: StepTarget
 let system: System
+let webhooks: WebhookReceiver
 const opened = new AsyncDisposableStack()
 
 /** Returns a server's URL with its user replaced by another. */
@@ -81,7 +87,13 @@ beforeAll(async () => {
     ...redis('accounting-gateway'),
     ...amqp('accounting-gateway'),
   })
-  system.start('coordinator', { ...amqp('coordinator'), DEMO_API_URL: target.url })
+  webhooks = opened.use(await startWebhookReceiver())
+  const file = opened.use(await createWebhooksFile([webhooks.entry()]))
+  system.start('coordinator', {
+    ...amqp('coordinator'),
+    ...file.env,
+    DEMO_API_URL: target.url,
+  })
   await system.ready('token-service', 'accounting-gateway', 'coordinator')
   // This timeout is longer than the servers' own start deadlines, so that a start that takes too long fails with the
   // server's error, which contains the reason.
@@ -122,6 +134,9 @@ describe('a service with a restricted account at Redis and RabbitMQ', () => {
       (await system.call(`${url}/credentials/${NAME}`, { method: 'DELETE' })).status,
     ).toBeLessThan(300)
     expect((await connectCompany(system, REALM)).status).toBe(302)
+    await eventually(() =>
+      expect(webhooks.received.map(({ type }) => type)).toContain('credential.removed'),
+    )
   })
 
   it('accounting-gateway with a restricted account shares rate limits and cool-downs, and consumes credential events', async () => {
@@ -243,6 +258,11 @@ describe('the RabbitMQ account of a single service', () => {
       'accounting-gateway',
       "consume the coordinator's credential events",
       consume('coordinator.credentials'),
+    ],
+    [
+      'token-service',
+      'consume the credential events that become webhooks',
+      consume('coordinator.webhooks'),
     ],
     [
       'coordinator',

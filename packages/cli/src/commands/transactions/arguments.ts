@@ -14,7 +14,9 @@ export const forOperators = {
 }
 export const Header = HeaderView.extend(forOperators)
 export type Header = z.output<typeof Header>
-const Processes = z.object({ items: z.array(z.object({ Process: z.string() })) })
+const Processes = z.object({
+  items: z.array(z.object({ Process: z.string(), BuiltIn: z.boolean().optional() })),
+})
 
 export const processOption = { process: { type: 'string' } } as const
 export const PROCESS_HELP =
@@ -28,9 +30,12 @@ export const PROCESS_HELP =
 export async function pathOf(service: ServiceApi, name: string | undefined): Promise<string> {
   if (name !== undefined) return `/processes/${encodeURIComponent(name)}/transactions`
   const { items } = await service.get('/processes', Processes)
-  const [only, ...others] = items.map(({ Process }) => Process)
+  // The built-in process of webhooks is used only if it is named.
+  const own = items.filter(({ BuiltIn }) => BuiltIn !== true)
+  const [only, ...others] = own.map(({ Process }) => Process)
   if (only !== undefined && others.length === 0) return pathOf(service, only)
-  throw new UsageError(`--process is needed; there are: ${[only, ...others].join(', ') || 'none'}`)
+  const names = items.map(({ Process }) => Process)
+  throw new UsageError(`--process is needed; there are: ${names.join(', ') || 'none'}`)
 }
 
 /**

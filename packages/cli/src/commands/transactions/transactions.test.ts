@@ -42,7 +42,11 @@ let service: FakeService
 beforeEach(async () => {
   processes = ['OrderProcess']
   service = await startFakeService({
-    'GET /processes': () => ({ body: { items: processes.map((Process) => ({ Process })) } }),
+    'GET /processes': () => ({
+      body: {
+        items: processes.map((Process) => ({ Process, BuiltIn: Process === 'Webhook' })),
+      },
+    }),
     // Each page has two transactions, regardless of the requested limit, so that a list has several pages.
     [`GET ${AT_PATH}`]: ({ query }) => {
       const start = all.findIndex(({ TransactionID }) => TransactionID === query.get('cursor')) + 1
@@ -124,6 +128,12 @@ describe('the option --process of commands on transactions', () => {
       expect([code, err]).toEqual([2, expect.stringContaining(message)])
     },
   )
+
+  it('the built-in process of webhooks does not count as a process of its own', async () => {
+    processes = ['Webhook', 'OrderProcess']
+    expect((await cli('list', '--limit', '1')).code).toBe(0)
+    expect(routes()).toContain(`GET ${AT_PATH}`)
+  })
 })
 
 describe('commands that change a transaction', () => {

@@ -11,6 +11,7 @@ import {
   contractTimes,
   transactionSourceContract,
 } from '../../transaction/transaction-source.contract.ts'
+import { webhooksContract } from '../../transaction/webhooks.contract.ts'
 import { createMemoryTransactionSource } from './transaction-source.ts'
 
 const folders: string[] = []
@@ -31,6 +32,10 @@ actionLogContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 
+webhooksContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+
 describe('the files of the in-memory transaction source', () => {
   const process = { name: 'OrderProcess', steps: ['order', 'report'] as const }
   const outline = { name: process.name, steps: [...process.steps] as [string, ...string[]] }
@@ -41,6 +46,35 @@ describe('the files of the in-memory transaction source', () => {
     folder = await newFolder()
     snapshot = join(folder, 'ITSourceMemory.json')
     journal = join(folder, 'ITSourceMemory.journal')
+  })
+
+  it('webhooks that wait are still there, in order, after the journal and the snapshot were read again', async () => {
+    const webhook = (id: string) => ({
+      ...{ Receiver: 'one', Realm: 'r1', Lane: '', TransactionID: id },
+      InitialData: { MessageID: id },
+    })
+    const first = await createMemoryTransactionSource(folder)
+    first.announce(({ Status, TransactionID }) =>
+      Status === 'Failed' ? [webhook(`failed ${TransactionID}`)] : [],
+    )
+    await first.addWebhooks([webhook('1'), webhook('2')])
+    const [queued] = await first.queue(outline, [{ TransactionID: 'x', InitialData: 1 }])
+    if (queued === undefined || queued.outcome === 'conflict') throw new Error('not queued')
+    await first.failRun(queued.run, 0, 'no', 'no')
+    await first.startWebhooks(10)
+    await first.cancel('Webhook', '1', null, anAct)
+    await first.startWebhooks(10)
+    await first[Symbol.asyncDispose]()
+    for (const reads of ['the journal', 'the snapshot']) {
+      const again = await createMemoryTransactionSource(folder)
+      expect(await again.webhookBacklog(), reads).toMatchObject([{ receiver: 'one', waiting: 2 }])
+      expect((await again.get('Webhook', '2', null))?.run.Status).toBe('Queued')
+      await again[Symbol.asyncDispose]()
+    }
+    const last = await createMemoryTransactionSource(folder)
+    await last.cancel('Webhook', '2', null, anAct)
+    expect((await last.startWebhooks(10)).runs).toMatchObject([{ TransactionID: 'failed x' }])
+    await last[Symbol.asyncDispose]()
   })
 
   const fill = async (ids: readonly string[]): Promise<void> => {

@@ -13,6 +13,7 @@ import {
   transactionSourceContract,
 } from '../../transaction/transaction-source.contract.ts'
 import type { TransactionSource } from '../../transaction/transaction-source.ts'
+import { webhooksContract } from '../../transaction/webhooks.contract.ts'
 import { connectPostgres } from './connection.ts'
 import { createPostgresTransactionSource } from './transaction-source.ts'
 
@@ -38,12 +39,13 @@ function connect(url: string) {
 async function open(): Promise<TransactionSource> {
   const { source, ready } = connect(database.url)
   await ready()
-  await database.sql`truncate "Order_Header", "Order_Item", "Order_Attempt", "Order_Process", "Order_Action"`
+  await database.sql`truncate "Order_Header", "Order_Item", "Order_Attempt", "Order_Process", "Order_Action", "Order_Webhook"`
   return source
 }
 
 transactionSourceContract('Postgres', open)
 actionLogContract('Postgres', open)
+webhooksContract('Postgres', open)
 
 describe('the tables of the PostgreSQL source', () => {
   it('three coordinator replicas that start together on an empty database apply the migrations once', async () => {
