@@ -10,8 +10,7 @@
 import type { ActionView } from '@integration-host/shared/contracts/action'
 import { versionMoved } from './errors.ts'
 
-export const actionKinds = ['queue', 'replay', 'resume', 'cancel', 'pause'] as const
-export type ActionKind = (typeof actionKinds)[number]
+export type ActionKind = 'queue' | 'replay' | 'resume' | 'cancel' | 'pause'
 
 /** An entry of the action log. */
 export type Action = Readonly<ActionView>
