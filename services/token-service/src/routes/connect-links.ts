@@ -29,7 +29,7 @@ const LinkBody = z.strictObject({
   return_to: ReturnTo.optional(),
   expires_in: z
     .int()
-    .min(60)
+    .min(1)
     .max(MAX_LINK_SECONDS)
     .optional()
     .meta({ description: `seconds; ${DEFAULT_LINK_SECONDS} if it is missing` }),

@@ -22,11 +22,15 @@ export interface ConnectRoutesDeps {
 export function connectRoutes({ connectLinks, redirectUri }: ConnectRoutesDeps): Hono {
   const tags = ['authorization']
   const cookie = createBrowserCookie(redirectUri)
+  const parameters = [
+    { name: 'ticket', in: 'path' as const, required: true, schema: { type: 'string' as const } },
+  ]
   return new Hono()
     .get(
       '/connect/:ticket',
       describeRoute({
         tags,
+        parameters,
         summary: 'The page of a connect link, with one button',
         description: 'Changes nothing, however often it is requested.',
         responses: {
@@ -60,6 +64,7 @@ export function connectRoutes({ connectLinks, redirectUri }: ConnectRoutesDeps):
       '/connect/:ticket',
       describeRoute({
         tags,
+        parameters,
         summary:
           'Uses a connect link: starts an authorization and sends this browser to the provider',
         responses: {

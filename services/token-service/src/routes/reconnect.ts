@@ -33,6 +33,9 @@ export interface ReconnectRoutesDeps {
 export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
   const { authorization, disconnectHints, isKnown, redirectUri } = deps
   const tags = ['authorization']
+  const parameters = [
+    { name: 'realmId', in: 'query' as const, required: false, schema: { type: 'string' as const } },
+  ]
   const cookie = createBrowserCookie(redirectUri)
   const lookups = createRateLimit({ ...LOOKUPS, now: () => performance.now() })
   return new Hono()
@@ -40,6 +43,7 @@ export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
       '/reconnect',
       describeRoute({
         tags,
+        parameters,
         summary: 'Starts an authorization that accepts only the company realmId, if it is known',
         responses: {
           200: textResponse('a page that says what to do', 'text/html'),
@@ -70,6 +74,7 @@ export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
       '/disconnected',
       describeRoute({
         tags,
+        parameters,
         summary: 'The page for a company that has disconnected the application at the provider',
         responses: {
           200: textResponse('the page', 'text/html'),
