@@ -68,7 +68,7 @@ export function createPostgresTransactionSource(
       const results = await claimRuns(sql, requests, times)
       // A claim that takes over from a lost worker leaves its step in doubt. If this worker is lost before it has
       // stored the webhook, the next claim stores it.
-      await addWebhooks(sql, webhooksWithRealm(inDoubtOf(results)))
+      if (webhooksOf !== null) await addWebhooks(sql, webhooksWithRealm(inDoubtOf(results)))
       return results
     }),
   )
