@@ -70,7 +70,9 @@ function send(url: URL, request: ProviderHttpRequest): Promise<ProviderHttpRespo
     }
     const fail = (reason: string, cause?: unknown): void =>
       settle(() => reject(new NoResponse(reason, wasSent, cause === undefined ? {} : { cause })))
-    const deadline = setTimeout(() => fail('deadline'), request.deadlineMs)
+    // If this process was suspended, the response may have arrived in time and not have been read yet, because the event
+    // loop runs timers before it reads sockets. It may have the only copy of a new refresh token, so it is read first.
+    const deadline = setTimeout(() => setImmediate(() => fail('deadline')), request.deadlineMs)
 
     outgoing.once('error', (error) => fail(reasonOf(error), error))
     outgoing.once('socket', (socket) => {
