@@ -228,6 +228,18 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
     })
 
+    it('the credential store recognizes a repeated commit after another process has acquired and released the lease', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      const { lease } = await held('ACC-1', 'a')
+      const commit = () =>
+        store.commit(lease, grantOf('ACC-1', 'two'), START, auditContextOf('refreshed'))
+      expect(await commit()).toBe('committed')
+      const other = await held('ACC-1', 'b')
+      await store.release(other.lease)
+      expect(await commit()).toBe('committed')
+      expect(await events()).toEqual(['stored 1', 'refreshed 2'])
+    })
+
     it('the credential store rejects the commit of a lease holder after another process acquired the lease', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const stale = await held('ACC-1', 'a', 30)

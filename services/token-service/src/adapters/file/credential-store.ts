@@ -252,7 +252,7 @@ function openStore(
         const fields = current.credentials[lease.name]
         const storedVersion = Number(fields?.['Version'])
         const newVersion = version ?? lease.version + 1
-        if (fields?.['Fence'] === String(lease.fence) && storedVersion === newVersion)
+        if (fields?.['CommitFence'] === String(lease.fence) && storedVersion === newVersion)
           return unchanged('committed')
         if (fields === undefined || storedVersion > lease.version) return unchanged('superseded')
         if (storedVersion !== lease.version || fields['Fence'] !== String(lease.fence))
@@ -261,6 +261,7 @@ function openStore(
         const renewed: Record<string, string> = {
           ...fields,
           ...sealGrant(keys, grant, newVersion),
+          CommitFence: String(lease.fence),
         }
         for (const field of overlayFields) delete renewed[field]
         const stored = withCredential(current, lease.name, renewed, dueAt)

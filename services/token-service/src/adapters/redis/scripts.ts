@@ -20,7 +20,8 @@
  *
  * The scripts that are run by `replicated` (commands.ts) execute a write command on every path that reports success,
  * because WAIT is about the writes of its own connection (replicated-writes.ts). On paths that have nothing to
- * change, that is an HSET of the value that is already stored.
+ * change, that is an HSET of the value that is already stored. So does `commit` when it reports a newer version: at a
+ * primary that was cut off, that version may be lost in the failover.
  */
 import type { Redis } from 'ioredis'
 import { define } from './define-script.ts'
@@ -127,18 +128,28 @@ ${RELEASE_OWN_LEASE}
 `,
 )
 
+/**
+ * `CommitFence` identifies the commit that has stored the version. `Fence` does not: after the first call another process
+ * may have acquired the lease and released it again, while the caller repeats its call because no replica has
+ * acknowledged the pair. If the caller then took its own pair for a newer one, it would drop the only copy that survives
+ * a failover.
+ */
 const commit = define(
   ['credential', 'lease', 'due', 'faulted', 'outbox', 'expiry', 'index'],
   `
-local now = redis.call('HMGET', K.credential, 'Fence', 'Version')
+local now = redis.call('HMGET', K.credential, 'Fence', 'Version', 'CommitFence')
 if not now[2] then return 'superseded' end
-if now[2] == a.newVersion and now[1] == a.fence then
-  redis.call('HSET', K.credential, 'Fence', a.fence)
+if now[2] == a.newVersion and now[3] == a.fence then
+  redis.call('HSET', K.credential, 'CommitFence', a.fence)
   return 'committed'
 end
-if tonumber(now[2]) > tonumber(a.version) then return 'superseded' end
+if tonumber(now[2]) > tonumber(a.version) then
+  redis.call('HSET', K.credential, 'Version', now[2])
+  return 'superseded'
+end
 if now[2] ~= a.version or now[1] ~= a.fence then return 'fenced' end
 ${REPLACE_PAIR}
+redis.call('HSET', K.credential, 'CommitFence', a.fence)
 redis.call('ZADD', K.due, a.dueAt, a.name)
 redis.call('ZADD', K.expiry, a.expiresAt, a.name)
 redis.call('SREM', K.faulted, a.name)
