@@ -87,7 +87,8 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
   redis.on('connect', () => coalesceWrites(redis.stream))
   redis.on('ready', () => {
     attempts.succeeded()
-    void check()
+    if (isReplaced()) return redis.disconnect(true)
+    return void check()
   })
   redis.on('error', (error) => attempts.failed(redisReason(error)))
   redis.on('close', () => {
@@ -95,12 +96,21 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
     const isReported = dependency.state.status === 'up' || attempts.isRoundOver()
     if (!isClosing && isReported) dependency.down(reason)
   })
+  let announced: { readonly primary: string; readonly at: number } | null = null
+  /**
+   * Returns whether a Sentinel has just announced another primary than the server of this connection. A failover can be
+   * announced while the client is connecting, and a Sentinel that learns of it later can still name the previous primary.
+   */
+  const isReplaced = (): boolean =>
+    announced !== null &&
+    announced.primary !== attempts.current() &&
+    performance.now() - announced.at < ANNOUNCEMENT_MS
   const failovers =
     address.kind === 'servers'
       ? null
       : watchFailovers(address.sentinels, tls, (primary) => {
-          const isCurrent = nameOf(primary) === attempts.current()
-          if (redis.status === 'ready' && !isCurrent) redis.disconnect(true)
+          announced = { primary: nameOf(primary), at: performance.now() }
+          if (redis.status === 'ready' && isReplaced()) redis.disconnect(true)
         })
   return {
     redis,
@@ -117,6 +127,8 @@ const CONNECT_TIMEOUT_MS = 3_000
 const CHECK_INTERVAL_MS = 1_000
 const RESPONSE_TIMEOUT_MS = 4_000
 const RECONNECT_INTERVAL_MS = 5_000
+/** How long the announcement of a failover counts more than the replies of the Sentinels, in milliseconds. */
+const ANNOUNCEMENT_MS = 10_000
 
 /**
  * Returns the options of an ioredis client that connects to the address. The options contain the password.

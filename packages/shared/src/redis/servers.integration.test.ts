@@ -205,6 +205,22 @@ describe('an address that lists Sentinels', () => {
     expect(await run(previous, 'ROLE')).toContain('master')
   })
 
+  it('the client does not stay at a Redis primary that a Sentinel announced as replaced while the client was connecting', async () => {
+    const [previous, next] = [await servers.start(), await servers.start()]
+    const sentinel = await sentinelOf(previous, 'sentinel config-epoch main 0')
+    await run(previous, 'CLIENT', 'PAUSE', '1000', 'ALL')
+    await using connection = openRedis(addressOf([sentinel]))
+    await eventually(async () => {
+      expect(await run(sentinel, 'CLIENT', 'LIST')).toContain(' sub=1 ')
+      expect(connection.redis.status).toBe('connect')
+    })
+    const id = 'a'.repeat(40)
+    const hello = ['127.0.0.1', '2', id, '9', 'main', '127.0.0.1', String(next.port), '9'].join()
+    await run(sentinel, 'PUBLISH', '__sentinel__:hello', hello)
+    await expectWritesTo(connection, next)
+    expect(await run(previous, 'ROLE')).toContain('master')
+  })
+
   it('the client uses the Redis primary with the newest configuration if the Sentinels name different primaries', async () => {
     const [previous, next] = [await servers.start(), await servers.start()]
     const stale = await sentinelOf(previous, 'sentinel config-epoch main 3')
