@@ -570,7 +570,7 @@ describe('a method that a path does not have', () => {
     '/callback': ['GET', 'POST', 'HEAD'],
     '/connected': ['GET', 'HEAD'],
     '/credentials': ['GET', 'HEAD'],
-    '/credentials/ACC-1': ['GET', 'HEAD', 'DELETE'],
+    '/credentials/ACC-1': ['GET', 'HEAD', 'PATCH', 'DELETE'],
     '/credentials/ACC-1/token': ['GET', 'HEAD'],
     '/credentials/ACC-1/refresh': ['POST'],
   }
