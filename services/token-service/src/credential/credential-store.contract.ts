@@ -240,6 +240,26 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
     })
 
+    it('the credential store knows whether the refresh token was used since the provider issued it, also after a restart', async () => {
+      const unused = { isUnused: true }
+      await store.put(grantOf('ACC-1', 'one', unused), START, auditContextOf('granted'))
+      await store.put(grantOf('ACC-2', 'imported'), START, auditContextOf('imported'))
+      store = await reopen()
+      const first = await held('ACC-1')
+      expect([first.isUnused, (await held('ACC-2')).isUnused]).toEqual([true, false])
+      // The provider returned the same token again.
+      await store.commit(first.lease, grantOf('ACC-1', 'one'), START, auditContextOf('refreshed'))
+      const second = await held('ACC-1')
+      expect(second.isUnused).toBe(false)
+      await store.commit(
+        second.lease,
+        grantOf('ACC-1', 'two', unused),
+        START,
+        auditContextOf('refreshed'),
+      )
+      expect((await held('ACC-1')).isUnused).toBe(true)
+    })
+
     it('the credential store rejects the commit of a lease holder after another process acquired the lease', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const stale = await held('ACC-1', 'a', 30)
