@@ -85,9 +85,9 @@ export interface CredentialStore {
 
   /**
    * Replaces the token pair of `lease.version` by the next one and clears intent, fault and lease. A repeated call
-   * returns `committed` again, unless the pair has been replaced. `fenced`: another process has acquired the lease in the meantime and may be using the
-   * same refresh token, or the store has lost the version of the lease and has an older one. `superseded`: a newer
-   * version is stored, or the credential was removed.
+   * returns `committed` again, unless the pair has been replaced. `fenced`: another process has acquired the lease in
+   * the meantime and may be using the same refresh token, or the store has lost the version of the lease and has an
+   * older one. `superseded`: a newer version is stored, or the credential was removed.
    */
   commit(
     lease: Lease,

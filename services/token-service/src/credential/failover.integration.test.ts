@@ -297,6 +297,45 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     expect(refreshes()).toHaveLength(1)
   })
 
+  it('a token pair that only an isolated primary has stored stays in memory, even if another process has acquired the lease there', async () => {
+    const service = await start(await open(1), {
+      failpoint: (at) => (at === 'before commit' ? pair.link.stall() : undefined),
+    })
+    await service.connect('1')
+    expect((await refresh(service)).status).toBe(200)
+    await eventually(async () => expect(await pair.primary.hget(NAME, 'Version')).toBe('2'))
+    // Another process acquires the lease, which increments the fence.
+    await pair.primary.hincrby(NAME, 'Fence', 1)
+    // From now on the primary rejects writes. It still counts the replica as connected, so on a new connection, which
+    // has written nothing, WAIT succeeds.
+    await pair.primary.config('SET', 'min-replicas-max-lag', '1')
+    await pair.primary.config('SET', 'min-replicas-to-write', '1')
+    const clientIds = async (): Promise<number[]> => {
+      const clients = String(await pair.primary.client('LIST'))
+      return [...clients.matchAll(/id=(\d+) .*name=token-service/g)].map(([, id]) => Number(id))
+    }
+    const scriptCalls = async (): Promise<number> => {
+      const stats = await pair.primary.info('commandstats')
+      return Number(/^cmdstat_evalsha:calls=(\d+)/m.exec(stats)?.[1])
+    }
+    await eventually(async () =>
+      expect(await pair.primary.info('replication')).toContain('min_slaves_good_slaves:0'),
+    )
+    const newest = Math.max(...(await clientIds()))
+    await eventually(async () => {
+      const ids = await clientIds()
+      expect(ids).toHaveLength(2)
+      expect(Math.min(...ids)).toBeGreaterThan(newest)
+    })
+    // The pair is compared with the store on the new connection.
+    const calls = await scriptCalls()
+    await eventually(async () => expect(await scriptCalls()).toBeGreaterThan(calls + 2))
+    await pair.promote('cut')
+    await pair.rejoin()
+    await refreshed(service)
+    expect(new Set(sentTokens()).size).toBe(sentTokens().length)
+  })
+
   it('connecting a company gets the response 201 only when a Redis replica has stored the credential', async () => {
     const redis = await open(1)
     const service = await start(redis)

@@ -94,7 +94,7 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
     pair: KeptPair,
     source: RestorationReport['source'],
   ): Promise<RestorationOutcome> {
-    const outcome = await restorations.restore(pair)
+    const outcome = await restorations.restore(pair, { isOnlyCopy: source === 'file' })
     const { name, version } = pair
     if (outcome === 'restored') deps.notifyOutbox()
     if (outcome === 'restored' || (outcome === 'superseded' && source === 'file'))

@@ -486,12 +486,16 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         if (outcome !== 'fenced') return outcome
         await store.release(fenced)
         const acquired = await store.acquire(name, owner, timing.leaseMs)
-        if (acquired.kind === 'absent') return 'superseded'
-        if (acquired.kind === 'busy') return null
-        fenced = acquired.leased.lease
-        if (fenced.version <= lease.version && fenced.grantId === lease.grantId) return null
-        await store.release(fenced)
-        return 'superseded'
+        // Only `commit` decides that the pair is superseded, because it waits until that is replicated.
+        if (acquired.kind !== 'acquired') return null
+        const current = acquired.leased.lease
+        if (current.grantId === lease.grantId && current.version <= lease.version) {
+          fenced = current
+          return null
+        }
+        await store.release(current)
+        fenced = lease
+        return current.version > lease.version ? null : 'superseded'
       } catch (error) {
         if (!hasCode(error, 'store_unavailable')) deps.onError(error)
         return null

@@ -140,6 +140,23 @@ describe('storing a token pair again', () => {
     expect(commits).toEqual(['committed', 'committed'])
   })
 
+  it('the only copy of a token pair is superseded only when the store confirms that its newer pair is replicated', async () => {
+    await put('one', 'grant one')
+    await put('two', 'grant two')
+    const commits: string[] = []
+    const unacknowledged = restorationsOn({
+      ...store,
+      async commit(...args) {
+        commits.push(await store.commit(...args))
+        if (commits.length === 1) throw new IntegrationError('store_unavailable', 'no replica')
+        return 'superseded'
+      },
+    })
+    expect(await unacknowledged.restore(keptPair(2), { isOnlyCopy: true })).toBe('superseded')
+    expect(commits).toEqual(['superseded', 'superseded'])
+    expect(await stored()).toEqual({ version: 2, token: 'access two' })
+  })
+
   it('a restoration ends as failed at shutdown while the store is unavailable', async () => {
     const unavailable = restorationsOn({
       ...store,

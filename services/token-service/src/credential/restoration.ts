@@ -59,8 +59,11 @@ export interface RestorationDeps {
 }
 
 export interface Restorations extends AsyncDisposable {
-  /** Stores a pair again if the store does not have it. Restorations of one credential run one after the other. */
-  restore(pair: KeptPair): Promise<RestorationOutcome>
+  /**
+   * Stores a pair again if the store does not have it. Restorations of one credential run one after the other.
+   * `isOnlyCopy`: the caller deletes the pair if it is superseded, so the newer pair must be replicated first.
+   */
+  restore(pair: KeptPair, options?: { readonly isOnlyCopy: boolean }): Promise<RestorationOutcome>
   /**
    * Resolves when no restoration of this credential runs.
    *
@@ -87,11 +90,12 @@ export function createRestorations(deps: RestorationDeps): Restorations {
   const shutdown = new AbortController()
 
   /** Compares the pair with the store, and acquires the lease if the pair has to be stored. */
-  async function compare(pair: KeptPair): Promise<Progress | 'superseded'> {
+  async function compare(pair: KeptPair, isOnlyCopy: boolean): Promise<Progress | 'superseded'> {
     const { name, version } = pair
     // The store still has most pairs. This read avoids acquiring a lease for them.
     const stored = await store.get(name)
-    if (stored !== null && stored.version >= version) return 'superseded'
+    if (stored !== null && stored.version >= version)
+      return isOnlyCopy ? { step: 'commit', lease: neverHeld(pair, deps.owner) } : 'superseded'
     const acquired = await store.acquire(name, deps.owner, LEASE_MS)
     if (acquired.kind === 'busy') return { step: 'compare' }
     if (acquired.kind === 'absent')
@@ -105,11 +109,12 @@ export function createRestorations(deps: RestorationDeps): Restorations {
   async function proceed(
     pair: KeptPair,
     progress: Progress,
+    isOnlyCopy: boolean,
   ): Promise<Progress | Exclude<RestorationOutcome, 'failed'>> {
     const { grant, dueAt, context, version, isNoticeNew } = pair
     switch (progress.step) {
       case 'compare':
-        return compare(pair)
+        return compare(pair, isOnlyCopy)
       case 'put':
         await store.put(grant, dueAt, context, {
           id: pair.grantId,
@@ -126,11 +131,11 @@ export function createRestorations(deps: RestorationDeps): Restorations {
     }
   }
 
-  async function untilStored(pair: KeptPair): Promise<RestorationOutcome> {
+  async function untilStored(pair: KeptPair, isOnlyCopy: boolean): Promise<RestorationOutcome> {
     let progress: Progress = { step: 'compare' }
     for (let attempt = 1; !shutdown.signal.aborted; attempt += 1) {
       try {
-        const next = await proceed(pair, progress)
+        const next = await proceed(pair, progress, isOnlyCopy)
         if (typeof next === 'string') return next
         const isWaiting = next.step === 'compare'
         progress = next
@@ -148,10 +153,10 @@ export function createRestorations(deps: RestorationDeps): Restorations {
   }
 
   return {
-    restore(pair) {
+    restore(pair, { isOnlyCopy } = { isOnlyCopy: false }) {
       const earlier = inFlight.get(pair.name) ?? Promise.resolve()
       const running = earlier
-        .then(() => semaphore.run(() => untilStored(pair)))
+        .then(() => semaphore.run(() => untilStored(pair, isOnlyCopy)))
         .finally(() => {
           if (inFlight.get(pair.name) === running) inFlight.delete(pair.name)
         })
@@ -180,6 +185,18 @@ export function createRestorations(deps: RestorationDeps): Restorations {
     },
   }
 }
+
+/**
+ * Returns a lease that was never acquired. A commit with it stores nothing: it is `superseded`, which the store confirms
+ * only after replication, or `fenced` if the store has lost the newer pair meanwhile.
+ */
+const neverHeld = ({ name, version, grantId }: KeptPair, owner: string): Lease => ({
+  name,
+  owner,
+  fence: 0,
+  version: version - 1,
+  grantId,
+})
 
 /** Returns whether the stored pair is an earlier one than `pair`, so that `pair` may replace it. */
 function isOlder(stored: Credential, lease: Lease, pair: KeptPair): boolean {

@@ -18,10 +18,10 @@
  * script would leave its writes incomplete. So the first write of both scripts is HDEL, which needs no memory and is
  * never rejected. HDEL must stay the first write; out-of-memory.integration.test.ts fails otherwise.
  *
- * The scripts that are run by `replicated` (commands.ts) execute a write command on every path that reports success,
- * because WAIT is about the writes of its own connection (replicated-writes.ts). On paths that have nothing to
- * change, that is an HSET of the value that is already stored. So does `commit` when it reports a newer version: at a
- * primary that was cut off, that version may be lost in the failover.
+ * The scripts that are run by `replicated` (commands.ts) execute a write command on every path whose outcome is final
+ * for the caller, because WAIT is about the writes of its own connection (replicated-writes.ts). On paths that have
+ * nothing to change, that is an HSET of the value that is already stored. So does `commit` when it reports a newer
+ * version or no credential: at a primary that was cut off, that state may be lost in the failover.
  */
 import type { Redis } from 'ioredis'
 import { define } from './define-script.ts'
@@ -138,7 +138,11 @@ const commit = define(
   ['credential', 'lease', 'due', 'faulted', 'outbox', 'expiry', 'index'],
   `
 local now = redis.call('HMGET', K.credential, 'Fence', 'Version', 'CommitFence')
-if not now[2] then return 'superseded' end
+if not now[2] then
+  -- Nothing is stored that could be written again, so the lease is written, which expires at once.
+  redis.call('SET', K.lease, a.holder, 'PX', 1)
+  return 'superseded'
+end
 if now[2] == a.newVersion and now[3] == a.fence then
   redis.call('HSET', K.credential, 'CommitFence', a.fence)
   return 'committed'
