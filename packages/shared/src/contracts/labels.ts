@@ -5,7 +5,7 @@
  */
 import { z } from 'zod'
 
-export const MAX_TAGS = 10
+const MAX_TAGS = 10
 
 /**
  * Control characters, line and paragraph separators, unpaired surrogates, and the bidirectional embeddings, overrides
