@@ -114,6 +114,7 @@ beforeAll(async () => {
   for (const realm of [REALM, FOREIGN_REALM])
     expect((await connectCompany(system, realm)).status).toBe(302)
   routes = (await Promise.all(KEYED.map(routesOf))).flat()
+  await backgroundWork()
 })
 afterAll(async () => {
   await system[Symbol.asyncDispose]()
@@ -179,6 +180,23 @@ describe('the scope of a route', () => {
       expect([path, (await post(path, 'only.gateway-read')).status]).toEqual([path, 403])
   })
 })
+
+/** Resolves when token-service has published the events of the connections and has completed its index of lists. */
+async function backgroundWork(): Promise<void> {
+  const redis = new Redis(backend('TEST_REDIS_URL'), { keyPrefix: system.redisKeyPrefix })
+  try {
+    await eventually(async () => {
+      const state = [
+        await redis.xlen('credentials:outbox'),
+        await redis.exists('credentials:index-built'),
+        await redis.exists('lease:credentials:index'),
+      ]
+      expect(state).toEqual([0, 1, 0])
+    })
+  } finally {
+    redis.disconnect()
+  }
+}
 
 /** All keys of Redis and all rows of PostgreSQL that the system has written, and what the provider has received. */
 async function everythingWritten() {
