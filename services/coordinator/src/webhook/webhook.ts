@@ -31,6 +31,11 @@ type Receivers = readonly Pick<Receiver, 'id' | 'events'>[]
 /** The number of webhooks without a realm that a receiver gets at a time. */
 const LANES = 64
 
+const ENDS = [
+  ['Completed', 'transaction.completed'],
+  ['Failed', 'transaction.failed'],
+] as const
+
 interface Event {
   readonly type: WebhookType
   readonly messageId: string
@@ -45,28 +50,25 @@ interface Event {
  * instead of the version of the run.
  */
 export function webhooksOfTransition(receivers: Receivers, run: AnnouncedRun): NewWebhook[] {
-  if (receivers.length === 0 || run.Process === WEBHOOK_PROCESS) return []
   const { Process, TransactionID, ReplayID, StepName, Version, Status, ErrorClass, InDoubt } = run
+  if (Process === WEBHOOK_PROCESS) return []
   const key = [Process, TransactionID, ReplayID]
-  const data = { Process, TransactionID, ReplayID, Status, StepName, Version, ErrorClass, InDoubt }
-  // The events of one transaction stay in order even if it belongs to no realm.
-  const lane = `${Number.parseInt(digest(`${Process}\n${TransactionID}`).slice(0, 2), 16) % LANES}`
-  const events: Event[] = []
-  if (InDoubt)
+  const events: Pick<Event, 'type' | 'messageId'>[] = []
+  const isWanted = (type: WebhookType): boolean =>
+    receivers.some(({ events: own }) => own.has(type))
+  if (InDoubt && isWanted('transaction.in_doubt'))
     events.push({
       type: 'transaction.in_doubt',
       messageId: messageIdOf([...key, StepName, 'in_doubt']),
-      data,
-      lane,
     })
-  if (Status === 'Completed' || Status === 'Failed')
-    events.push({
-      type: Status === 'Completed' ? 'transaction.completed' : 'transaction.failed',
-      messageId: messageIdOf([...key, Version]),
-      data,
-      lane,
-    })
-  return events.flatMap((event) => webhooksOf(receivers, event))
+  for (const [status, type] of ENDS)
+    if (Status === status && isWanted(type))
+      events.push({ type, messageId: messageIdOf([...key, Version]) })
+  if (events.length === 0) return []
+  const data = { Process, TransactionID, ReplayID, Status, StepName, Version, ErrorClass, InDoubt }
+  // The events of one transaction stay in order even if it belongs to no realm.
+  const lane = `${Number.parseInt(digest(`${Process}\n${TransactionID}`).slice(0, 2), 16) % LANES}`
+  return events.flatMap((event) => webhooksOf(receivers, { ...event, data, lane }))
 }
 
 /** Returns the webhooks of a credential event; none for an event of a kind that no receiver can subscribe to. */

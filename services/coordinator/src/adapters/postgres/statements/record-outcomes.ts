@@ -103,7 +103,8 @@ export async function recordOutcomes(
       where ${isRunOf(sql, 'd')} and h."Version" = d.version and h."LeaseOwner" = d.owner
       returning d.n, d.step, d.key, d."itemStatus", d."responseStatus", d."responseBody", d.data,
         d."itemError", d.ran, d."startedAt", h."Process", h."TransactionID", h."ReplayID",
-        h."ErrorClass", h."NextAttemptAt", h."UpdatedAt", h."Realm"
+        h."ErrorClass", h."NextAttemptAt", h."UpdatedAt"
+        ${webhooks.length === 0 ? sql`` : sql`, h."Realm"`}
     ), items as (
       insert into "Order_Item" as i ("Process", "TransactionID", "ReplayID", "StepName", "Status",
         "Attempt", "IdempotencyKey", "ResponseStatus", "ResponseBody", "Data", "Error",

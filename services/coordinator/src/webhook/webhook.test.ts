@@ -1,0 +1,97 @@
+import type { CredentialEvent } from '@integration-host/shared/contracts/credential-event'
+import { webhookTypes } from '@integration-host/shared/contracts/webhook'
+import { describe, expect, it } from 'vitest'
+import type { AnnouncedRun } from '../transaction/transaction-source.ts'
+import { webhooksOfCredential, webhooksOfTransition } from './webhook.ts'
+
+const receivers = [{ id: 'all', events: new Set(webhookTypes) }]
+const run: AnnouncedRun = {
+  Process: 'OrderProcess',
+  TransactionID: '66',
+  ReplayID: 1,
+  Status: 'Failed',
+  StepName: 'order',
+  Version: 7,
+  InDoubt: true,
+  ErrorClass: 'http_404',
+}
+const credential: CredentialEvent = {
+  Name: 'ACC-4711',
+  Environment: '4711',
+  Expiry: '2027-01-01T00:00:00.000Z',
+  Version: 3,
+  At: '2026-11-20T00:00:00.000Z',
+}
+const idOf = (change: Partial<AnnouncedRun>) =>
+  String(
+    webhooksOfTransition(receivers, { ...run, InDoubt: false, ...change })[0]?.InitialData[
+      'MessageID'
+    ],
+  )
+
+describe('the webhooks of a transition', () => {
+  it('a run that fails in doubt has two webhooks, the doubt first', () => {
+    const webhooks = webhooksOfTransition(receivers, run)
+    expect(webhooks.map(({ InitialData }) => InitialData['MessageID'])).toEqual([
+      'OrderProcess/66/1/order/in_doubt',
+      'OrderProcess/66/1/7',
+    ])
+  })
+
+  it.each([
+    ['Queued', false],
+    ['Running', false],
+    ['Retrying', false],
+    ['Waiting', false],
+    ['Cancelled', false],
+  ] as const)('a transition to %s without doubt has none', (Status, InDoubt) => {
+    expect(webhooksOfTransition(receivers, { ...run, Status, InDoubt })).toEqual([])
+  })
+
+  it('the runs that deliver webhooks have none, so that a failed one does not cause another', () => {
+    expect(webhooksOfTransition(receivers, { ...run, Process: 'Webhook' })).toEqual([])
+  })
+
+  it('a receiver gets only the events to which it subscribes', () => {
+    const some = [
+      { id: 'failures', events: new Set(['transaction.failed'] as const) },
+      { id: 'credentials', events: new Set(['credential.stored'] as const) },
+    ]
+    expect(webhooksOfTransition(some, run).map(({ Receiver }) => Receiver)).toEqual(['failures'])
+    expect(webhooksOfTransition(some, { ...run, Status: 'Completed' })).toEqual([])
+  })
+
+  it.each(['a.b', '.'.repeat(100), 'ä/ö', '😀'.repeat(64), ' \u2028 "\\', '漢'.repeat(128)])(
+    'the id of the transaction %j results in a webhook-id that fits a header and has no full stop',
+    (TransactionID) => {
+      expect(idOf({ TransactionID })).toMatch(/^[\x21-\x2d\x2f-\x7e]{1,255}$/)
+      expect(idOf({ TransactionID })).not.toBe(idOf({ TransactionID, Version: 8 }))
+    },
+  )
+
+  it('the id of a run is the same for every copy of an event, and another one for each receiver', () => {
+    const two = [...receivers, { id: 'other', events: new Set(webhookTypes) }]
+    const ids = () => webhooksOfTransition(two, run).map(({ TransactionID }) => TransactionID)
+    expect(ids()).toEqual(ids())
+    expect(new Set(ids()).size).toBe(4)
+  })
+})
+
+describe('the webhooks of a credential event', () => {
+  it('the webhook belongs to the company and the time of the event', () => {
+    expect(webhooksOfCredential(receivers, 'stored', credential)).toMatchObject([
+      { Receiver: 'all', Realm: '4711', At: credential.At },
+    ])
+  })
+
+  it('a refresh, of which there is one every hour for each company, has none', () => {
+    expect(webhooksOfCredential(receivers, 'refreshed', credential)).toEqual([])
+  })
+
+  it('the text of a fault, which quotes the provider, does not travel', () => {
+    const Fault = { Code: 'invalid_grant', Message: 'quoted', At: credential.At, Attempts: 2 }
+    const [webhook] = webhooksOfCredential(receivers, 'faulted', { ...credential, Fault })
+    expect(JSON.stringify(webhook)).not.toContain('quoted')
+    expect(webhook?.InitialData['Data']).toMatchObject({ Fault: { Code: 'invalid_grant' } })
+  })
+})
