@@ -10,6 +10,10 @@ import {
   type StartedProcess,
   startProcess,
 } from '@integration-host/shared/test-support/start-process'
+import {
+  createWebhooksFile,
+  startWebhookReceiver,
+} from '@integration-host/shared/test-support/webhook-receiver'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { banner } from './banner.ts'
 import { type Host, hostReady, startHost } from './host.ts'
@@ -57,6 +61,21 @@ describe('the embedded host', () => {
     expect(await readdir(dataDir)).toEqual(
       expect.arrayContaining(['ITSourceMemory.json', 'credentials.json', 'secrets']),
     )
+  })
+
+  it('the embedded host delivers webhooks of the connected company and of its transactions', async () => {
+    await using receiver = await startWebhookReceiver()
+    await using file = await createWebhooksFile([receiver.entry()])
+    await using host = await start(file.env)
+    await tellStory(host, silent)
+    await eventually(() =>
+      expect(receiver.received.map(({ type }) => type).toSorted()).toEqual([
+        'credential.stored',
+        'transaction.completed',
+        'transaction.completed',
+      ]),
+    )
+    expect(receiver.forged).toEqual([])
   })
 
   it('the embedded host uses the sandbox and ignores the settings of a real provider if DISCOVERY_URL is empty', async () => {
