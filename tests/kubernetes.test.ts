@@ -242,7 +242,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       expect(named.map(({ value }) => value).toSorted(byText)).toEqual(files.toSorted(byText))
       const unknown = container.env
         .map((env) => env.name)
-        .filter((name) => !settings.has(name) && !settings.has(name.replace(/_FILE$/, '')))
+        .filter((env) => !settings.has(env) && !settings.has(env.replace(/_FILE$/, '')))
       expect(unknown).toEqual([])
     })
 

@@ -13,7 +13,7 @@ export const KeyId = z
   )
 
 /** `*`, an exact name, or a prefix that ends in `*`. */
-export const NamePattern = z
+const NamePattern = z
   .string()
   .regex(/^(?:[A-Za-z0-9_.-]{1,128}\*?|\*)$/, 'must be a name, a prefix that ends in *, or *')
 

@@ -14,9 +14,6 @@ declare module 'hono' {
   }
 }
 
-/** The member of an OpenAPI operation that names the scope it requires. */
-export const SCOPE_MEMBER = 'x-scope'
-
 /**
  * Returns middleware that rejects a request unless its service key has `scope`, and adds the scope to the route's
  * OpenAPI description. The key must also cover what the path names: the realm of the credential `:name`, the realm
@@ -36,7 +33,7 @@ export function needs(scope: Scope): MiddlewareHandler {
   }
   const described = {
     spec: {
-      [SCOPE_MEMBER]: scope,
+      'x-scope': scope,
       responses: {
         403: {
           description: `the service key lacks ${scope}, or may not use this realm or process`,
@@ -61,10 +58,6 @@ export function callerOf(c: Context): Caller {
 
 /** @throws {IntegrationError} `forbidden` if the key of the request may not use the realm. */
 export const requireRealm = (c: Context, realm: string): void => callerOf(c).requireRealm(realm)
-
-/** @throws {IntegrationError} `forbidden` if the key of the request may not use the process. */
-export const requireProcess = (c: Context, process: string): void =>
-  callerOf(c).requireProcess(process)
 
 /**
  * Identifies the caller of a request by the headers `Authorization` and `Acting-For`; `null` without a valid key.

@@ -45,7 +45,7 @@ beforeEach(async () => {
       },
     ],
   })
-  bus.consume('faults', { prefetch: 1, tag: 'test' }, async ({ content, messageId = '' }) => {
+  bus.consume('faults', { prefetch: 1, tag: 'test' }, async ({ content, messageId }) => {
     events.push({ event: CredentialEvent.parse(JSON.parse(String(content))), id: messageId })
     return 'ack'
   })
