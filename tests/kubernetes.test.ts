@@ -346,12 +346,12 @@ describe('the example overlay', () => {
 
 describe('the component for backends with an authority of their own', () => {
   const COMPONENT = 'deploy/kubernetes/components/backend-authorities'
-  const added = manifests(
+  const patched = manifests(
     COMPONENT,
     (kustomization(COMPONENT).patches ?? []).map(({ path }) => path),
   ) as Workload[]
 
-  it.each(added.map((patch) => [patch.metadata.name, patch] as const))(
+  it.each(patched.map((patch) => [patch.metadata.name, patch] as const))(
     'the component gives %s the certificate of the authority of each of its backends',
     (name, { spec }) => {
       const { containers, volumes } = spec.template.spec
@@ -386,7 +386,7 @@ describe('the component for backends with an authority of their own', () => {
   )
 
   it('the component patches every Deployment', () => {
-    expect(added.map(titleOf)).toEqual(deployments.map(titleOf))
+    expect(patched.map(titleOf)).toEqual(deployments.map(titleOf))
   })
 })
 

@@ -213,7 +213,7 @@ async function everythingWritten() {
       select (select count(*) from "Order_Header")::int as headers, (select count(*) from "Order_Item")::int as items,
         (select count(*) from "Order_Action")::int as actions`
     const counters = await fetch(`${system.url('sandbox-provider')}/sandbox/counters`)
-    return { records, rows, received: (await counters.json()) as unknown }
+    return { records, rows, received: await counters.json() }
   } finally {
     redis.disconnect()
     await sql.end()

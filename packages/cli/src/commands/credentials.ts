@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { type Command, expectNone, oneName, parse } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { faultLines, labelled } from '../fault-lines.ts'
-import { labelOptions, pairOf, parseLabels } from './label.ts'
+import { labelOptions, pairOf, parseLabels } from '../label-options.ts'
 import { prompt, createTable, isInteractive, print, notify, type Terminal } from '../terminal.ts'
 import { openTokenService, type ServiceApi } from '../service-api.ts'
 

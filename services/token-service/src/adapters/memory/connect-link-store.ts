@@ -35,7 +35,7 @@ export function createMemoryConnectLinkStore(
     },
     async use({ id }, at) {
       const link = get(id)
-      if (link === null || link.usedAt !== null) return false
+      if (link?.usedAt !== null) return false
       links.set(id, { ...link, usedAt: at })
       return true
     },

@@ -28,7 +28,7 @@ export interface StoreCommands {
     undo?: (reply: unknown, script: RunScript) => Promise<unknown>,
   ) => Promise<unknown>
   /** Sends several commands in one round trip; resolves with their replies in order. */
-  pipelined(commands: ReturnType<Redis['pipeline']>): Promise<readonly unknown[]>
+  readonly pipelined: (commands: ReturnType<Redis['pipeline']>) => Promise<readonly unknown[]>
 }
 
 /**
