@@ -120,11 +120,15 @@ const redis: readonly Fault[] = [
   },
   {
     name: 'redis-upgraded',
-    does: 'all Redis servers and Sentinels are restarted in turn, the primary last, after a planned failover',
+    does: 'all Redis servers and Sentinels are restarted in turn, the primary last, after a planned failover with paused writes',
     async cause(cluster) {
       const primary = await redisPrimary(cluster)
       for (const n of cluster.others(primary))
         await restartInTurn(cluster, [[`redis-${n}`], [`sentinel-${n}`]])
+      // Sentinel promotes a replica before it demotes the primary. In between, both would accept writes, and the other
+      // replica would acknowledge those of the previous primary.
+      const pause = ['redis-cli', 'CLIENT', 'PAUSE', '10000', 'WRITE']
+      await cluster.exec(`redis-${primary}`, ...pause)
       const failover = ['redis-cli', '-p', '26379', 'SENTINEL', 'FAILOVER', 'main']
       await cluster.exec(`sentinel-${primary}`, ...failover)
       await otherRedisPrimary(cluster, primary)
