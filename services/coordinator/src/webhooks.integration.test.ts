@@ -59,13 +59,15 @@ describe('webhooks of credential events on RabbitMQ', () => {
     await using file = await createWebhooksFile([receiver.entry()])
     await using bus = await backends.openBus()
     {
-      await using _first = await startFixture(backends, { env: file.env })
-      await using _second = await startFixture(backends, { env: file.env })
+      await using replicas = new AsyncDisposableStack()
+      for (let count = 0; count < 2; count += 1)
+        replicas.use(await startFixture(backends, { env: file.env }))
       await publish(bus, 0, 20)
       await until(() => receiver.received.length >= 20 * companies.length)
     }
     await publish(bus, 20, 5)
-    await using _later = await startFixture(backends, { env: file.env })
+    await using replicas = new AsyncDisposableStack()
+    replicas.use(await startFixture(backends, { env: file.env }))
     await until(() => receiver.received.length >= 25 * companies.length)
     for (const company of companies) expect(versionsOf(receiver, company)).toEqual(upTo(25))
   })

@@ -165,7 +165,7 @@ describe('the concurrent calls to a receiver', () => {
       now: () => eventAt,
       random: () => 0.5,
     })
-    const start = () => process.runBuiltIn?.(claimOf(1), new StepAbort())
+    const start = async () => process.runBuiltIn?.(claimOf(1), new StepAbort())
     const respond = (result: PostResult): void => open.shift()?.(result)
     const calls = Array.from({ length: 32 }, start)
     expect(await start()).toEqual({ kind: 'later', delayMs: 750 })

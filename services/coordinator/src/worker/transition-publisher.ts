@@ -17,7 +17,7 @@ export interface TransitionPublisher {
    */
   publishStep(run: RunState, delayMs?: number): Promise<void>
   /** Publishes the events and messages of many runs in the background; `flush` waits for it. */
-  publishSteps(runs: readonly RunState[]): void
+  readonly publishSteps: (runs: readonly RunState[]) => void
   /** Publishes the message of the due step once more, without an event: the run has not changed. */
   republishStep(run: RunState): Promise<void>
   /** Publishes the event of a transition that needs no message. */
@@ -48,7 +48,7 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
   }
 
   const publishMessage = async (run: RunState, delayMs: number): Promise<void> => {
-    if (isOver(run.Status) || run.Status === 'Waiting') return
+    if (isOver(run.Status)) return
     const { Process, TransactionID, ReplayID, Version: version } = run
     const step = run.StepName || deps.firstStep(Process)
     if (step === undefined) return
@@ -62,9 +62,11 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
     }
   }
 
-  const publishStep = (run: RunState, delayMs = 0): Promise<void> => {
+  const publishStep = async (run: RunState, delayMs = 0): Promise<void> => {
     publishEvent(run)
-    return publishMessage(run, delayMs)
+    // A waiting run has nothing to do until its credential is usable. If that event is missed, the sweeper republishes
+    // the step.
+    if (run.Status !== 'Waiting') await publishMessage(run, delayMs)
   }
 
   return {

@@ -5,7 +5,7 @@
  * Each call opens its own connection and resolves the name itself. The connection goes to the address that was checked,
  * so a name that resolves to another address a moment later gains nothing.
  */
-import { lookup as dnsLookup, type LookupAddress, type LookupOptions } from 'node:dns'
+import { lookup as dnsLookup } from 'node:dns'
 import { type IncomingMessage, request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import type { LookupFunction } from 'node:net'
@@ -35,13 +35,13 @@ export function createWebhookPost({
 }: WebhookPostOptions = {}): PostWebhook {
   /** Resolves a name. Fails if one of its addresses is private, instead of choosing another one. */
   const publicOnly: LookupFunction = (hostname, options, callback) => {
-    const all = { ...(options as LookupOptions), all: true } as const
+    const all = { ...options, all: true } as const
     resolveName(hostname, all, (error, addresses) => {
       if (error !== null) return callback(error, '')
       if (addresses.some(({ address }) => isPrivateAddress(address)))
         return callback(new PrivateAddress(), '')
       if (options.all === true) return callback(null, addresses)
-      const [{ address, family } = { address: '', family: 4 }] = addresses as LookupAddress[]
+      const [{ address, family } = { address: '', family: 4 }] = addresses
       callback(null, address, family)
     })
   }

@@ -56,7 +56,7 @@ export interface MemoryStore extends AsyncDisposable {
    *
    * @throws {IntegrationError} `store_unavailable` if they cannot be written; they are undone then.
    */
-  commit(...entries: readonly Entry[]): Promise<void>
+  readonly commit: (...entries: readonly Entry[]) => Promise<void>
   /** Resolves when every change so far is durable. @throws like `commit` */
   flush(): Promise<void>
 }

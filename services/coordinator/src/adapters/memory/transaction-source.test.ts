@@ -50,7 +50,10 @@ describe('the files of the in-memory transaction source', () => {
 
   it('webhooks that wait are still there, in order, after the journal and the snapshot were read again', async () => {
     const webhook = (id: string) => ({
-      ...{ Receiver: 'one', Realm: 'r1', Lane: '', TransactionID: id },
+      Receiver: 'one',
+      Realm: 'r1',
+      Lane: '',
+      TransactionID: id,
       InitialData: { MessageID: id },
     })
     const first = await createMemoryTransactionSource(folder)
