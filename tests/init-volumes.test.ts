@@ -30,7 +30,7 @@ const init = () => startProcess([PROGRAM, root]).ended
 const at = (path: string): string => join(root, path)
 const read = (path: string): string => readFileSync(at(path), 'utf8')
 const digest = (key: string): string => createHash('sha256').update(key).digest('hex')
-const listed = () => parseKeyList(read('service-keys/service_keys.json')).keys ?? []
+const listed = () => parseKeyList(read('service-keys/service_keys.json')).list ?? []
 const entry = (id: string) => listed().find((key) => key.id === id)
 const KEYS = {
   application: 'application_key',

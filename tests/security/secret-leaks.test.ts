@@ -492,7 +492,7 @@ describe('the search for leaked secrets in a running system', () => {
     expect((await withKey('/connect-links')).status).toBe(200)
 
     await writeFile(file, JSON.stringify([{ ...entry, id: misplaced, sha256: misplaced }]))
-    await eventually(() => expect(running.output()).toContain('service keys file is not valid'))
+    await eventually(() => expect(running.output()).toContain('list file is not valid'))
     await call('token-service', '/health/ready')
     await writeFile(file, JSON.stringify([entry]))
     await recordRedis()

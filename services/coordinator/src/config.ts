@@ -1,4 +1,5 @@
 import { keyFile } from '@integration-host/shared/access/key-file'
+import { readableFile } from '@integration-host/shared/files/list-file'
 import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
   ConfigError,
@@ -14,7 +15,7 @@ import { postgresUrl } from '@integration-host/shared/postgres/address'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { z } from 'zod'
-import { allowedHosts, webhookFaults, webhooksFile } from './adapters/files/webhooks-file.ts'
+import { allowedHosts, webhookFaults } from './adapters/files/webhooks-file.ts'
 
 /** A check that the internet is reachable: an HTTP URL that must respond, or a TCP port that must accept a connection. */
 export type Probe =
@@ -47,7 +48,7 @@ const Embedded = z.object({
   ...listenSettings(7219),
   SERVICE_API_KEY: serviceKeys(),
   SERVICE_KEYS_FILE: keyFile().optional(),
-  WEBHOOKS_FILE: webhooksFile().optional(),
+  WEBHOOKS_FILE: readableFile().optional(),
   WEBHOOKS_ALLOWED_HOSTS: allowedHosts().optional(),
   LOCAL_PULL_SECONDS: seconds(0.05, 3_600).default(15),
   REMOTE_PULL_SECONDS: seconds(0.05, 86_400).default(60),

@@ -7,7 +7,7 @@ import type { Relay } from '@integration-host/shared/test-support/relay'
  * the credential. The proxy recognises the EVALSHA command of a write in the byte stream by the number of keys and
  * the first key.
  */
-const scriptKeys = { acquire: 4, intent: 2, commit: 6 } as const
+const scriptKeys = { acquire: 4, intent: 2, commit: 7 } as const
 export type StoreWrite = keyof typeof scriptKeys
 
 export interface RedisFaultProxy extends AsyncDisposable {

@@ -41,7 +41,7 @@ describe('keys new', () => {
     expect(code).toBe(0)
     expect(key).toMatch(/^ihk_[\w-]{43}$/)
     expect(err).not.toContain(key)
-    expect((await stored()).keys).toEqual([
+    expect((await stored()).list).toEqual([
       {
         id: 'erp',
         sha256: createHash('sha256').update(key).digest('hex'),
@@ -74,7 +74,7 @@ describe('keys new', () => {
   ])('`keys new --expires %s` stores the time at which the key expires', async (duration, ms) => {
     const before = Date.now()
     await keys(...erp, '--expires', duration)
-    const at = Date.parse((await stored()).keys?.[0]?.expires ?? '')
+    const at = Date.parse((await stored()).list?.[0]?.expires ?? '')
     expect(at).toBeGreaterThan(before + ms - 1_001)
     expect(at).toBeLessThanOrEqual(Date.now() + ms)
   })
@@ -119,7 +119,7 @@ describe('keys new', () => {
     await symlink(file, link)
     await chmod(file, 0o644)
     expect((await keys('new', '--id', 'b', '--scope', 'audit:read', '--file', link)).code).toBe(0)
-    expect((await stored()).keys).toHaveLength(2)
+    expect((await stored()).list).toHaveLength(2)
     expect((await stat(file)).mode & 0o777).toBe(0o600)
   })
 
@@ -136,7 +136,7 @@ describe('keys new', () => {
       ),
     )
     await Promise.all(started.map((one) => one.waitForOutput(/^ihk_/m)))
-    expect((await stored()).keys?.map(({ id }) => id).toSorted()).toEqual(ids)
+    expect((await stored()).list?.map(({ id }) => id).toSorted()).toEqual(ids)
   })
 })
 
@@ -167,7 +167,7 @@ describe('keys revoke', () => {
     await keys(...erp)
     await keys('new', '--id', 'auditor', '--scope', 'audit:read')
     expect(await keys('revoke', '--id', 'erp')).toMatchObject({ code: 0, out: 'erp is revoked.\n' })
-    expect((await stored()).keys?.map(({ id }) => id)).toEqual(['auditor'])
+    expect((await stored()).list?.map(({ id }) => id)).toEqual(['auditor'])
   })
 
   it('`keys revoke` exits with code 3 if the file has no such key', async () => {
@@ -175,7 +175,7 @@ describe('keys revoke', () => {
     const { code, err } = await keys('revoke', '--id', 'crm')
     expect(code).toBe(3)
     expect(err).toContain('has no key crm')
-    expect((await stored()).keys).toHaveLength(1)
+    expect((await stored()).list).toHaveLength(1)
   })
 })
 
@@ -206,7 +206,7 @@ describe('the key file of the commands', () => {
     const embedded = join(folder, 'secrets', 'service_keys.json')
     await writeFile(embedded, '[]')
     expect(await run(['keys', ...erp], { env: { DATA_DIR: folder } })).toMatchObject({ code: 0 })
-    expect(parseKeyList(await readFile(embedded, 'utf8')).keys).toHaveLength(1)
+    expect(parseKeyList(await readFile(embedded, 'utf8')).list).toHaveLength(1)
   })
 
   it('`keys new` exits with code 1 if the folder does not exist', async () => {

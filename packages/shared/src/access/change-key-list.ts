@@ -84,7 +84,7 @@ async function ownerOf(path: string) {
 }
 
 function valid(text: string): readonly KeyEntry[] {
-  const { keys, faults } = parseKeyList(text)
+  const { list: keys, faults } = parseKeyList(text)
   if (keys === null) throw new KeyListInvalid(faults)
   return keys
 }

@@ -8,13 +8,13 @@ const faultsOf = (...keys: unknown[]) => parseKeyList(JSON.stringify(keys)).faul
 
 describe('parseKeyList', () => {
   it('a key file is a JSON list of keys, also with a byte order mark', () => {
-    expect(parseKeyList(`\uFEFF${JSON.stringify([key])}`)).toEqual({ keys: [key], faults: [] })
-    expect(parseKeyList('[]')).toEqual({ keys: [], faults: [] })
+    expect(parseKeyList(`\uFEFF${JSON.stringify([key])}`)).toEqual({ list: [key], faults: [] })
+    expect(parseKeyList('[]')).toEqual({ list: [], faults: [] })
   })
 
   it('a key without realms or processes may use none', () => {
     const { id, scopes } = key
-    expect(parseKeyList(JSON.stringify([{ id, sha256, scopes }])).keys).toEqual([
+    expect(parseKeyList(JSON.stringify([{ id, sha256, scopes }])).list).toEqual([
       { id, sha256, scopes, realms: [], processes: [] },
     ])
   })

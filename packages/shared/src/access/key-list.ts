@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import type { ParsedList } from '../files/parsed-list.ts'
 import { SCOPES } from './scope.ts'
 
 /**
@@ -36,28 +37,24 @@ export const KeyEntry = z.strictObject({
 })
 export type KeyEntry = z.output<typeof KeyEntry>
 
-export type ParsedKeyList =
-  | { readonly keys: readonly KeyEntry[]; readonly faults: readonly [] }
-  | { readonly keys: null; readonly faults: readonly string[] }
-
 /**
  * Parses the content of a key file. If it is not valid, `faults` has a line for each fault. A line names the key by its
  * position and its id, and the violated rule; it contains no other value of the file.
  */
-export function parseKeyList(text: string): ParsedKeyList {
+export function parseKeyList(text: string): ParsedList<KeyEntry> {
   let json: unknown
   try {
     json = JSON.parse(text.replace(/^\uFEFF/, ''))
   } catch {
-    return { keys: null, faults: ['is not JSON'] }
+    return { list: null, faults: ['is not JSON'] }
   }
   const parsed = z.array(KeyEntry).safeParse(json)
   const faults = parsed.success
     ? [...repetitions(parsed.data, 'id'), ...repetitions(parsed.data, 'sha256')]
     : parsed.error.issues.map((issue) => faultOf(json, issue))
   return parsed.success && faults.length === 0
-    ? { keys: parsed.data, faults: [] }
-    : { keys: null, faults }
+    ? { list: parsed.data, faults: [] }
+    : { list: null, faults }
 }
 
 function faultOf(json: unknown, { path, code, message, ...issue }: z.core.$ZodIssue): string {

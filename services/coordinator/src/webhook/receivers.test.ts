@@ -12,7 +12,7 @@ const faultsOf = (content: unknown) => parseReceivers(JSON.stringify(content), r
 
 describe('the list of webhook receivers', () => {
   it('a receiver has an id that names its host, but not the rest of its URL', () => {
-    const { receivers } = parseReceivers(JSON.stringify([valid]), rules)
+    const { list: receivers } = parseReceivers(JSON.stringify([valid]), rules)
     expect(receivers).toMatchObject([{ isAllowedByName: false }])
     expect(receivers?.[0]?.id).toMatch(/^hooks\.example\.com-[0-9a-f]{8}$/)
     expect(receivers?.[0]?.events).toEqual(new Set(['credential.faulted']))
@@ -21,7 +21,7 @@ describe('the list of webhook receivers', () => {
   })
 
   it('an empty list is valid', () => {
-    expect(parseReceivers('\uFEFF[]', rules)).toEqual({ receivers: [], faults: [] })
+    expect(parseReceivers('\uFEFF[]', rules)).toEqual({ list: [], faults: [] })
   })
 
   it.each([
@@ -29,7 +29,7 @@ describe('the list of webhook receivers', () => {
     ['text', 'whsec_'],
     ['an incomplete list', '[{'],
   ])('a file with %s is not JSON', (_, text) => {
-    expect(parseReceivers(text, rules)).toEqual({ receivers: null, faults: ['is not JSON'] })
+    expect(parseReceivers(text, rules)).toEqual({ list: null, faults: ['is not JSON'] })
   })
 
   it.each([
@@ -84,7 +84,7 @@ describe('the list of webhook receivers', () => {
       { ...valid, url: 'http://relay.internal:8080/in' },
       { ...valid, url: 'http://10.0.0.7/in' },
     ]
-    expect(parseReceivers(JSON.stringify(list), rules).receivers).toMatchObject([
+    expect(parseReceivers(JSON.stringify(list), rules).list).toMatchObject([
       { isAllowedByName: true },
       { isAllowedByName: true },
     ])

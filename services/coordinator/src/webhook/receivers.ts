@@ -1,5 +1,6 @@
 /** The content of `WEBHOOKS_FILE`: who receives which events, and with which secret they are signed. */
 import { createHash } from 'node:crypto'
+import type { ParsedList } from '@integration-host/shared/files/parsed-list'
 import { webhookTypes, type WebhookType } from '@integration-host/shared/contracts/webhook'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
@@ -18,10 +19,6 @@ export interface Receiver {
   readonly key: Secret
   readonly events: ReadonlySet<WebhookType>
 }
-
-export type ParsedReceivers =
-  | { readonly receivers: readonly Receiver[]; readonly faults: readonly [] }
-  | { readonly receivers: null; readonly faults: readonly string[] }
 
 /** What the check of an address depends on. */
 export interface AddressRules {
@@ -57,12 +54,12 @@ const Entries = z
  * Parses the content of `WEBHOOKS_FILE`. If it is not valid, `faults` has a line for each fault. A line names the entry
  * by its position, and the violated rule; it contains no value of the file.
  */
-export function parseReceivers(text: string, rules: AddressRules): ParsedReceivers {
+export function parseReceivers(text: string, rules: AddressRules): ParsedList<Receiver> {
   let json: unknown
   try {
     json = JSON.parse(text.replace(/^\uFEFF/, ''))
   } catch {
-    return { receivers: null, faults: ['is not JSON'] }
+    return { list: null, faults: ['is not JSON'] }
   }
   const parsed = Entries.safeParse(json)
   const faults = parsed.success ? [] : parsed.error.issues.map(faultOf)
@@ -80,7 +77,7 @@ export function parseReceivers(text: string, rules: AddressRules): ParsedReceive
       receivers.push({ ...address, key, events: new Set(events) })
     }
   }
-  return faults.length === 0 ? { receivers, faults: [] } : { receivers: null, faults }
+  return faults.length === 0 ? { list: receivers, faults: [] } : { list: null, faults }
 }
 
 /** Returns the address of a receiver, or the rule that the text violates. */

@@ -1,0 +1,84 @@
+import { readFileSync } from 'node:fs'
+import { z } from 'zod'
+import type { Health } from '../observability/health.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { Metrics } from '../observability/metrics.ts'
+import type { ParsedList } from './parsed-list.ts'
+import { watchFile } from './watched-file.ts'
+
+/** A file that exists, with its content at the start. */
+export interface ReadFile {
+  readonly path: string
+  readonly text: string
+}
+
+/** A setting that is the path of a readable file. */
+export const readableFile = () =>
+  z.string().transform((path, context): ReadFile => {
+    try {
+      return { path, text: readFileSync(path, 'utf8') }
+    } catch (error) {
+      const { code = 'unknown' } = error as NodeJS.ErrnoException
+      context.addIssue({ code: 'custom', message: `the file cannot be read (${code})` })
+      return z.NEVER
+    }
+  })
+
+export interface ListFileOptions<Entry> {
+  /** The name of the setting, such as `SERVICE_KEYS_FILE`. */
+  readonly setting: string
+  readonly parse: (text: string) => ParsedList<Entry>
+  /** Called with each valid list, also with the first one. */
+  readonly onList: (list: readonly Entry[]) => void
+}
+
+/** The greatest number of faults that are reported at once. */
+export const MAX_FAULTS = 50
+
+/**
+ * Reads a file with a list, whose content is valid, and again within a second of each change. While the file is not
+ * valid, the last valid list stays in force. The log says so, and so do `/health/ready` (a dependency named after the
+ * setting, such as `service-keys-file`) and a metric (`service_keys_file_valid`).
+ */
+export function openListFile<Entry>(
+  { path, text }: ReadFile,
+  { setting, parse, onList }: ListFileOptions<Entry>,
+  {
+    logger,
+    health,
+    metrics,
+  }: { readonly logger: Logger; readonly health: Health; readonly metrics: Metrics },
+): Disposable {
+  const name = setting.toLowerCase()
+  const dependency = health.dependency(name.replaceAll('_', '-'), 'optional')
+  const valid = metrics.gauge(
+    `${name}_valid`,
+    `1 while the file of ${setting} is valid, 0 while an earlier list stays in force`,
+  )
+  const accept = (content: string): void => {
+    const { list, faults } = parse(content)
+    if (list === null) return reject(faults)
+    onList(list)
+    dependency.up()
+    valid.set(1)
+    logger.info({ setting, entries: list.length }, 'list file read')
+  }
+  const reject = (faults: readonly string[]): void => {
+    dependency.down('the file is not valid: the last valid list stays in force')
+    valid.set(0)
+    logger.error(
+      {
+        setting,
+        file: path,
+        faults: faults.slice(0, MAX_FAULTS),
+        remediation: 'correct the file; it is read again within a second',
+      },
+      'list file is not valid: the last valid list stays in force',
+    )
+  }
+  accept(text)
+  return watchFile(path, text, {
+    onContent: accept,
+    onUnreadable: (reason) => reject([`the file cannot be read (${reason})`]),
+  })
+}
