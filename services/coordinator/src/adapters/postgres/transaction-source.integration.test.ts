@@ -225,6 +225,42 @@ describe('notifications of rows that other programs insert', () => {
   })
 })
 
+describe('a claim whose webhook cannot be stored', () => {
+  it('a claim whose webhook cannot be stored leaves its run as it was, and holds up no other claim of its batch', async () => {
+    const source = await open()
+    await source.queue(outline, [
+      { TransactionID: 'taken over', InitialData: 1 },
+      { TransactionID: 'new', InitialData: 1 },
+    ])
+    const claim = (TransactionID: string) =>
+      source.claim({
+        Process: 'OrderProcess',
+        TransactionID,
+        ReplayID: 0,
+        step: 'order',
+        isFirst: true,
+        version: 0,
+        owner: 'a worker',
+      })
+    await claim('taken over')
+    await database.sql`update "Order_Header" set "LeaseUntil" = now() where "LeaseUntil" is not null`
+    const stored = () => source.get('OrderProcess', 'taken over', null)
+    const before = await stored()
+    let text = '\0' // PostgreSQL stores no NUL
+    source.announce(() => [
+      { Receiver: 'one', Lane: '7', TransactionID: 'webhook', InitialData: { text } },
+    ])
+    const [taken, fresh] = await Promise.allSettled([claim('taken over'), claim('new')])
+    expect(taken.status).toBe('rejected')
+    expect(fresh).toMatchObject({ status: 'fulfilled', value: { kind: 'claimed' } })
+    expect(await stored()).toEqual(before)
+    text = 'valid'
+    expect(await claim('taken over')).toMatchObject({ kind: 'claimed' })
+    expect(await source.webhookBacklog()).toMatchObject([{ receiver: 'one', waiting: 1 }])
+    await source[Symbol.asyncDispose]()
+  })
+})
+
 describe('a database that becomes unavailable', () => {
   it('the PostgreSQL source fails with store_unavailable at once while the database is down, and reconnects when the database is available again', async () => {
     await using line = await startRelay(database.url, 5432)

@@ -65,11 +65,14 @@ export function createPostgresTransactionSource(
   let webhooksOf: WebhooksOf | null = null
   const claim = batched<ClaimRequest, ClaimResult>((requests) =>
     run(async (sql) => {
-      const results = await claimRuns(sql, requests, times)
-      // A claim that takes over from a lost worker leaves its step in doubt. If this worker is lost before it has
-      // stored the webhook, the next claim stores it.
-      if (webhooksOf !== null) await addWebhooks(sql, webhooksWithRealm(inDoubtOf(results)))
-      return results
+      if (webhooksOf === null) return claimRuns(sql, requests, times)
+      // A claim that takes over from a lost worker leaves its step in doubt. If its webhook cannot be stored, the runs
+      // must not stay claimed, because no worker would know of it.
+      return sql.begin(async (tx) => {
+        const results = await claimRuns(tx, requests, times)
+        await addWebhooks(tx, webhooksWithRealm(inDoubtOf(results)))
+        return results
+      })
     }),
   )
   const record = batched<{ lease: Lease; transition: Transition }, RunState | null>((outcomes) =>

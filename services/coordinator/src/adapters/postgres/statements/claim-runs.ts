@@ -11,7 +11,7 @@ import { type ClaimedRow, claimOf, type Numbered, type RunRow } from '../rows.ts
  * `in_doubt`, because it may have done the step's work.
  */
 export async function claimRuns(
-  sql: postgres.Sql,
+  sql: postgres.Sql | postgres.TransactionSql,
   requests: readonly ClaimRequest[],
   { leaseMs }: { readonly leaseMs: number },
 ): Promise<ClaimResult[]> {
@@ -66,7 +66,7 @@ export async function claimRuns(
 
 /** Reads why claims were rejected, from the current state of the rows. */
 async function rejectionReasons(
-  sql: postgres.Sql,
+  sql: postgres.Sql | postgres.TransactionSql,
   rejected: readonly (ClaimRequest & { readonly n: number })[],
 ): Promise<ReadonlyMap<number, ClaimResult>> {
   const rows = await sql<
