@@ -46,8 +46,13 @@ export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
       hasMore = started.hasMore
     }
     if (performance.now() - countedAt >= intervalMs / 2) {
-      deps.onBacklog(await source.webhookBacklog())
       countedAt = performance.now()
+      // If the count fails, for example because it exceeds the time limit of a statement, it must not be repeated soon.
+      try {
+        deps.onBacklog(await source.webhookBacklog())
+      } catch (error) {
+        log.warn({ err: error }, 'webhooks that wait could not be counted')
+      }
     }
     return true
   }
