@@ -383,8 +383,9 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
       const { host, file } = await start([receiver])
       await receiver.close()
       const Name = `ACC-${realm()}`
-      await publish(host, { Name, Version: 1 })
-      await publish(host, { Name, Version: 2 })
+      const At = new Date(Date.now() - 16 * 60_000).toISOString()
+      await publish(host, { Name, Version: 1, At })
+      await publish(host, { Name, Version: 2, At })
       await until(async () => (await runsOf(host, 'Retrying')).length > 0)
       await file.write([])
       await until(async () => {

@@ -41,8 +41,8 @@ export interface ProcessDefinition {
   readonly stepNames: readonly [string, ...string[]]
   readonly steps: ReadonlyMap<string, AnyStep>
   /**
-   * Only in a process that is part of the coordinator: runs its step in place of the step function. Clients cannot
-   * queue transactions of such a process.
+   * Only in a process that is part of the coordinator: runs its step in place of the step function. It must not
+   * reject. Clients cannot queue transactions of such a process.
    */
   readonly runBuiltIn?: (claim: Claim, abort: StepAbort) => Promise<StepOutcome>
 }

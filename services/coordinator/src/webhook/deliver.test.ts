@@ -7,7 +7,8 @@ import { createWebhookProcess, type PostResult, type PostWebhook } from './deliv
 import type { Receiver } from './receivers.ts'
 import { signedHeaders } from './signature.ts'
 
-const HOUR = 3_600_000
+const MINUTE = 60_000
+const HOUR = 60 * MINUTE
 const eventAt = Date.parse('2026-11-20T00:00:00.000Z')
 const key = randomBytes(32)
 const receiver: Receiver = {
@@ -151,9 +152,41 @@ describe('the delivery of a webhook', () => {
     ['that was removed', { Receiver: 'other' }, 'webhook_receiver_removed'],
     ['of a run that SQL inserted wrongly', { Type: 'nonsense' }, 'webhook_invalid'],
   ])('the webhook to a receiver %s fails', async (_, data, errorClass) => {
-    const result = deliver(() => Promise.reject(new Error('must not be called')), { data })
+    const result = deliver(() => Promise.reject(new Error('must not be called')), {
+      data,
+      ageMs: 15 * MINUTE,
+    })
     expect(await result).toMatchObject({ kind: 'failed', errorClass })
   })
+
+  it('the webhook to an unknown receiver waits without an attempt for 15 minutes, because its entry may not be read yet', async () => {
+    const data = { Receiver: 'new' }
+    expect(await deliver(responded(200), { data, ageMs: 14 * MINUTE })).toEqual({
+      kind: 'later',
+      delayMs: 45_000,
+    })
+  })
+
+  it.each([
+    [
+      'throws',
+      () => {
+        throw new TypeError('https://hooks.example.com/hidden')
+      },
+    ],
+    ['rejects', () => Promise.reject(new TypeError('https://hooks.example.com/hidden'))],
+  ] satisfies [string, PostWebhook][])(
+    'a request that %s is tried again like any failure, and the error names no path',
+    async (_, post) => {
+      const outcome = await deliver(post)
+      expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'step_threw' })
+      expect(JSON.stringify(outcome)).not.toContain('hidden')
+      expect(await deliver(post, { attempt: 5, ageMs: 73 * HOUR })).toMatchObject({
+        kind: 'failed',
+        errorClass: 'step_threw',
+      })
+    },
+  )
 })
 
 describe('the concurrent calls to a receiver', () => {

@@ -51,7 +51,7 @@ export interface DeliveryDeps {
 /** Tests set shorter times than the defaults. */
 export interface WebhookTiming {
   readonly retry?: Partial<RetryPolicy>
-  /** How long a webhook waits, at least, when its receiver has the largest number of calls. */
+  /** How long a webhook waits, at least, when its receiver has the largest number of calls, or is unknown. */
   readonly busyMs?: { readonly healthy: number; readonly failing: number }
 }
 
@@ -61,6 +61,11 @@ const MAX_AGE_MS = 72 * 3_600_000
 const MIN_ATTEMPTS = 5
 const RETRY = { maxAttempts: 100_000, baseMs: 5_000, capMs: 300_000 }
 const MAX_RETRY_AFTER_MS = 3_600_000
+/**
+ * A receiver that this replica does not know may be new: another replica has read the changed file already. Only after
+ * this time since the event it counts as removed.
+ */
+const REMOVED_AFTER_MS = 15 * 60_000
 /** The largest number of concurrent calls to a receiver, depending on whether its last call succeeded. */
 const MAX_CALLS = { healthy: 32, failing: 2 }
 const BUSY_MS = { healthy: 500, failing: 30_000 }
@@ -76,12 +81,15 @@ export function createWebhookProcess(deps: DeliveryDeps): ProcessDefinition {
     const notice = Notice.safeParse(run.InitialData).data
     if (notice === undefined)
       return failed('webhook_invalid', 'the initial data of the run is not that of a webhook')
+    const ageMs = now() - Date.parse(notice.At)
     const receiver = receivers().find(({ id }) => id === notice.Receiver)
     if (receiver === undefined)
-      return failed(
-        'webhook_receiver_removed',
-        `WEBHOOKS_FILE has no receiver ${notice.Receiver} any more`,
-      )
+      return ageMs < REMOVED_AFTER_MS
+        ? { kind: 'later', delayMs: busyMs.failing * (1 + random()) }
+        : failed(
+            'webhook_receiver_removed',
+            `WEBHOOKS_FILE has no receiver ${notice.Receiver} any more`,
+          )
     const state = calls.get(receiver.id) ?? { inFlight: 0, isFailing: false }
     calls.set(receiver.id, state)
     const health = state.isFailing ? 'failing' : 'healthy'
@@ -89,14 +97,22 @@ export function createWebhookProcess(deps: DeliveryDeps): ProcessDefinition {
       return { kind: 'later', delayMs: busyMs[health] * (1 + random()) }
     state.inFlight += 1
     try {
-      const result = await post(requestOf(notice, run.Realm, receiver, abort))
+      const result = await send(notice, run.Realm, receiver, abort)
       if (result.kind === 'aborted') return { kind: 'released' }
       state.isFailing = !isDelivered(result)
       return outcomeOf(result, receiver.id, {
-        mayRetry: run.Attempt < MIN_ATTEMPTS || now() - Date.parse(notice.At) < MAX_AGE_MS,
+        mayRetry: run.Attempt < MIN_ATTEMPTS || ageMs < MAX_AGE_MS,
       })
     } finally {
       state.inFlight -= 1
+    }
+  }
+
+  async function send(...of: Parameters<typeof requestOf>): Promise<PostResult | Thrown> {
+    try {
+      return await post(requestOf(...of))
+    } catch (error) {
+      return { kind: 'threw', name: error instanceof Error ? error.name : 'Error' }
     }
   }
 
@@ -127,7 +143,13 @@ export function createWebhookProcess(deps: DeliveryDeps): ProcessDefinition {
   }
 }
 
-const isDelivered = (result: PostResult): boolean =>
+/** The result of an attempt that ended with an exception. Its message may contain the URL, so only its name is kept. */
+interface Thrown {
+  readonly kind: 'threw'
+  readonly name: string
+}
+
+const isDelivered = (result: PostResult | Thrown): boolean =>
   result.kind === 'responded' && result.status >= 200 && result.status < 300
 
 /**
@@ -135,7 +157,7 @@ const isDelivered = (result: PostResult): boolean =>
  * responds with any status, also with 404 or a redirect. The error contains no path, which may be secret.
  */
 function outcomeOf(
-  result: Exclude<PostResult, { kind: 'aborted' }>,
+  result: Exclude<PostResult, { kind: 'aborted' }> | Thrown,
   receiver: string,
   { mayRetry }: { readonly mayRetry: boolean },
 ): StepOutcome {
@@ -150,7 +172,7 @@ function outcomeOf(
   return { kind: 'retry', errorClass, error, response, retryAfterMs }
 }
 
-function describe(result: Exclude<PostResult, { kind: 'aborted' }>, receiver: string) {
+function describe(result: Exclude<PostResult, { kind: 'aborted' }> | Thrown, receiver: string) {
   switch (result.kind) {
     case 'responded':
       return {
@@ -166,6 +188,11 @@ function describe(result: Exclude<PostResult, { kind: 'aborted' }>, receiver: st
       return {
         errorClass: 'webhook_address_refused',
         error: `the receiver ${receiver} has an address of a private network, which WEBHOOKS_ALLOWED_HOSTS does not name`,
+      }
+    case 'threw':
+      return {
+        errorClass: 'step_threw',
+        error: `the request to the receiver ${receiver} ended with an exception: ${result.name}`,
       }
   }
 }
