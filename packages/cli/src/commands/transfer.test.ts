@@ -46,7 +46,8 @@ beforeEach(async () => {
     'GET /credentials': ({ query }) => {
       const start = stored.indexOf(query.get('cursor') ?? '') + 1
       const names = stored.slice(start, start + 500)
-      const view = { Environment: '', Expiry: AT, Status: 'active', Version: 1, RefreshedAt: AT }
+      const state = { Status: 'active', State: 'active', Attempts: 0 }
+      const view = { Environment: '', Expiry: AT, ...state, Version: 1, RefreshedAt: AT }
       const fault = { Code: 'no_refresh_token', Message: '', At: AT, Attempts: 0 }
       return {
         body: {

@@ -27,12 +27,12 @@ afterEach(() => rm(folder, { recursive: true }))
 
 const read = () => parseConfig(Config, { SERVICE_KEYS_FILE: file }).SERVICE_KEYS_FILE
 
-function open() {
+function open(SERVICE_KEYS_FILE = read()) {
   const lines: string[] = []
   const logger = createLogger('test', 'info', { write: (line: string) => void lines.push(line) })
   const health = createHealth(logger)
   const metrics = createMetrics('test')
-  const config = { SERVICE_API_KEY: [new Secret('s'.repeat(32))], SERVICE_KEYS_FILE: read() }
+  const config = { SERVICE_API_KEY: [new Secret('s'.repeat(32))], SERVICE_KEYS_FILE }
   const { keys, [Symbol.dispose]: dispose } = openAccessKeys(config, { logger, health, metrics })
   return {
     lines,
@@ -69,6 +69,24 @@ describe('the key file', () => {
     await writeFile(file, listOf('console'))
     await eventually(() => expect(opened.isAccepted('console')).toBe(true))
     expect(opened.isAccepted('erp')).toBe(false)
+  })
+
+  it('a change between the reading of the settings and the start of the watch takes effect', async () => {
+    await writeFile(file, listOf('erp'))
+    const settings = read()
+    await writeFile(file, listOf('console'))
+    using opened = open(settings)
+    await eventually(() => expect(opened.isAccepted('console')).toBe(true))
+    expect(opened.isAccepted('erp')).toBe(false)
+  })
+
+  it('a key file in a folder that cannot be read any more leaves its keys in force', async () => {
+    await writeFile(file, listOf('erp'))
+    using opened = open()
+    await rename(file, `${file}.away`)
+    await symlink(file, file) // a loop: reading fails with ELOOP, also for root
+    await eventually(() => expect(opened.reported()).toMatchObject({ status: 'down' }))
+    expect(opened.isAccepted('erp')).toBe(true)
   })
 
   it('a key file that is replaced through a symbolic link, as Kubernetes does it, takes effect', async () => {

@@ -22,12 +22,13 @@ export function watchFile(
   { onContent, onUnreadable }: WatchedFile,
 ): Disposable {
   let content: string | null = current
-  let seen = stampOf(path)
+  // No stamp, so that the first check reads the file: it may have changed since the caller read it.
+  let seen: string | null = null
   let reason: string | null = null
   const timer = setInterval(() => {
-    const stamp = stampOf(path)
-    if (stamp === seen && reason === null) return
     try {
+      const stamp = stampOf(path)
+      if (stamp !== null && stamp === seen && reason === null) return
       const text = readFileSync(path, 'utf8')
       seen = stamp
       reason = null

@@ -67,6 +67,8 @@ export interface Authorization {
       readonly returnTo: string | null
       readonly realm: string | null
       readonly browser: string | null
+      /** Whether a visitor of the Reconnect URL starts it; false by default. */
+      readonly isByVisitor?: boolean
     } & LabelsChange,
   ): Promise<StartedAuthorization>
   /**
@@ -88,7 +90,7 @@ export interface Authorization {
 export function createAuthorization(deps: AuthorizationDeps): Authorization {
   const { seal, provider, authorizations, now } = deps
   return {
-    async start({ returnTo, realm, browser, label, tags = {} }) {
+    async start({ returnTo, realm, browser, isByVisitor = false, label, tags = {} }) {
       requireReturnable(returnTo, deps.returnToOrigins)
       const labels = {
         ...(label && { label }),
@@ -103,6 +105,7 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
         returnTo,
         browser: browser === null ? null : digest(browser),
         hasLabels: Object.keys(labels).length > 0,
+        isByVisitor,
       }
       const { nonce, codeVerifier, expiresAt } = request
       const state = seal.seal(request)

@@ -123,6 +123,7 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
           returnTo,
           who: 'browser',
           labels: labels ?? {},
+          isByVisitor: request.isByVisitor,
         } as const
         return { kind: 'connected', credential: await exchanges.exchange(wanted), returnTo }
       }

@@ -19,7 +19,7 @@ describe('a repeated code exchange', () => {
         },
       },
       provider: { exchangeCode: unused },
-      store: { put: unused, record: unused },
+      store: { get: unused, put: unused, record: unused },
       auditCounter: { count() {} },
       refreshAheadMs: 0,
       idleLimitMs: 0,

@@ -29,6 +29,7 @@ import {
   viewOf,
 } from '../credential/credential.ts'
 import type { CredentialStore } from '../credential/credential-store.ts'
+import { isGrantRejected } from '../credential/fault.ts'
 import type { LabelsChange } from '../credential/labels.ts'
 import type { AuditCounter } from '../credential/audit-counter.ts'
 import { auditFactOf } from '../credential/outbox.ts'
@@ -51,12 +52,14 @@ export interface CodeToExchange {
   readonly who: string
   /** The label and tags that the credential gets. */
   readonly labels: LabelsChange
+  /** Whether a visitor of the Reconnect URL started the authorization. */
+  readonly isByVisitor: boolean
 }
 
 export interface CodeExchangeDeps {
   readonly authorizations: Pick<AuthorizationStore, 'claimCode' | 'readCode' | 'settleCode'>
   readonly provider: Pick<Provider, 'exchangeCode'>
-  readonly store: Pick<CredentialStore, 'put' | 'record'>
+  readonly store: Pick<CredentialStore, 'get' | 'put' | 'record'>
   readonly auditCounter: Pick<AuditCounter, 'count'>
   readonly refreshAheadMs: number
   readonly idleLimitMs: number
@@ -156,8 +159,13 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
     }
   }
 
+  const isConnected = async (name: string): Promise<boolean> => {
+    const credential = await store.get(name)
+    return credential !== null && !isGrantRejected(credential.fault)
+  }
+
   async function storeOutcome(
-    { realm, who, labels }: CodeToExchange,
+    { realm, who, labels, isByVisitor }: CodeToExchange,
     outcome: ExchangeOutcome,
     startedAt: number,
   ): Promise<ExchangeResult> {
@@ -166,6 +174,13 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
     // The realm is taken from the id token, because the user of the browser can change the one in the callback (E4).
     if (tokens.realm !== null && tokens.realm !== realm) {
       const detail = 'the provider issued tokens of another company than the callback names'
+      return { kind: 'failed', code: 'realm_mismatch', detail }
+    }
+    // Without a realm in the id token, the one in the callback may be the company of somebody else, whose working grant
+    // must not be replaced (E4). A company whose grant has ended has nothing to lose.
+    if (isByVisitor && tokens.realm === null && (await isConnected(credentialName(realm)))) {
+      const detail =
+        'the company is connected already, and the provider does not confirm that it was chosen; nothing was changed'
       return { kind: 'failed', code: 'realm_mismatch', detail }
     }
     const limits = grantLimits(tokens, startedAt, deps.idleLimitMs)

@@ -14,6 +14,7 @@ const smallest: AuthorizationRequest = {
   returnTo: null,
   browser: null,
   hasLabels: false,
+  isByVisitor: false,
 }
 const largest: AuthorizationRequest = {
   expiresAt: 1_700_000_000_000,
@@ -23,12 +24,13 @@ const largest: AuthorizationRequest = {
   returnTo: `https://app.example.com/${'x'.repeat(488)}`,
   browser: 'b'.repeat(43),
   hasLabels: true,
+  isByVisitor: true,
 }
 
 describe('a sealed authorization request', () => {
   it.each([
-    ['smallest', smallest, 158],
-    ['largest', largest, 1_030],
+    ['smallest', smallest, 160],
+    ['largest', largest, 1_032],
   ])(
     'another replica decrypts the state of the %s authorization request, and the state has at most the expected length',
     (_, request, size) => {

@@ -25,6 +25,8 @@ export interface AuthorizationRequest {
    * a URL.
    */
   readonly hasLabels: boolean
+  /** Whether a visitor of the Reconnect URL started the authorization, which requires neither a key nor a link. */
+  readonly isByVisitor: boolean
 }
 
 export interface RequestSeal {
@@ -41,7 +43,7 @@ export function createRequestSeal(credentialKeys: KeyRing): RequestSeal {
   return {
     // The request is encoded as an array instead of an object, because member names would lengthen each URL by about
     // 100 characters.
-    seal: ({ expiresAt, nonce, codeVerifier, realm, returnTo, browser, hasLabels }) =>
+    seal: ({ expiresAt, nonce, codeVerifier, realm, returnTo, browser, hasLabels, isByVisitor }) =>
       keys.seal(
         JSON.stringify([
           expiresAt,
@@ -51,6 +53,7 @@ export function createRequestSeal(credentialKeys: KeyRing): RequestSeal {
           returnTo,
           browser,
           hasLabels ? 1 : 0,
+          isByVisitor ? 1 : 0,
         ] satisfies Members),
         PLACE,
       ),
@@ -58,9 +61,10 @@ export function createRequestSeal(credentialKeys: KeyRing): RequestSeal {
       if (!hasOneSpelling(state)) return null
       try {
         const members = JSON.parse(keys.open(state, PLACE)) as Members
-        const [expiresAt, nonce, codeVerifier, realm, returnTo, browser, labels] = members
+        const [expiresAt, nonce, codeVerifier, realm, returnTo, browser, labels, open] = members
         const hasLabels = labels === 1
-        return { expiresAt, nonce, codeVerifier, realm, returnTo, browser, hasLabels }
+        const isByVisitor = open === 1
+        return { expiresAt, nonce, codeVerifier, realm, returnTo, browser, hasLabels, isByVisitor }
       } catch (error) {
         if (error instanceof DecryptionError) return null
         throw error
@@ -82,6 +86,7 @@ type Members = [
   browser: string | null,
   /** Absent in a state that an earlier release sealed. */
   hasLabels?: 0 | 1,
+  isByVisitor?: 0 | 1,
 ]
 
 /**

@@ -123,15 +123,23 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
     })
   }
 
+  /** Reads the last version of a removed credential, above which a rescued pair of the name must be. */
+  async function removedVersionOf(name: string): Promise<number> {
+    const acquired = await store.acquire(name, owner, deps.leaseMs)
+    if (acquired.kind === 'acquired') await store.release(acquired.leased.lease) // `put` finds the conflict
+    return acquired.kind === 'absent' ? (acquired.removedVersion ?? 0) : 0
+  }
+
   async function adoptGrant(grant: ForeignGrant, who: string): Promise<Adoption> {
     const name = credentialName(grant.realm)
     const id = adoptionId(grant.refreshToken)
     const leased = await leaseOf(name)
     const settled = leased === null ? null : withoutAdoption(leased, id)
+    const removedVersion = leased === null ? await removedVersionOf(name) : 0
     // The lease is renewed until the adoption ends, because the provider may take longer than the lease lasts.
     const renewal = leased && setInterval(() => void renew(leased), deps.leaseMs / 3)
     try {
-      return settled ?? (await exchange(grant, { name, id, who, over: leased }))
+      return settled ?? (await exchange(grant, { name, id, who, over: leased, removedVersion }))
     } finally {
       clearInterval(renewal ?? undefined)
       // After `put` there is no lease left, and then this has no effect.
@@ -148,6 +156,8 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
     readonly who: string
     /** The credential that the grant replaces. */
     readonly over: LeasedCredential | null
+    /** The last version of a removed credential of this name; 0 if none was removed. */
+    readonly removedVersion: number
   }
 
   async function exchange(grant: ForeignGrant, target: Target): Promise<Adoption> {
@@ -236,10 +246,13 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
   }
 
   /** Stores a received pair (A4). Retries until the store accepts or rejects it, or until it was rescued or dropped. */
-  async function commit(grant: Grant, { name, id, who, over }: Target): Promise<Adoption> {
+  async function commit(
+    grant: Grant,
+    { name, id, who, over, removedVersion }: Target,
+  ): Promise<Adoption> {
     const dueAt = refreshDueAt(grant, deps.refreshAheadMs)
     const context = { at: now(), who, what: 'adopted' } as const
-    const overVersion = over?.lease.version ?? null
+    let overVersion = over?.lease.version ?? null
     await failpoint('before commit', name)
     for (let attempt = 1; ; attempt += 1) {
       try {
@@ -249,13 +262,17 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
         return { kind: 'stored', version }
       } catch (error) {
         if (error instanceof VersionConflict) {
-          const { version = 1 } = (await store.get(name)) ?? {}
-          return { kind: 'already_here', version, reason: 'the company was connected meanwhile' }
-        }
-        if (!hasCode(error, 'store_unavailable')) deps.onError(error)
+          const stored = await storedVersion(name)
+          if (stored !== undefined && stored > (overVersion ?? 0)) {
+            const reason = 'the company was connected meanwhile'
+            return { kind: 'already_here', version: stored, reason }
+          }
+          // A failover has lost the version that the grant was to replace.
+          if (stored !== undefined) overVersion = stored === 0 ? null : stored
+        } else if (!hasCode(error, 'store_unavailable')) deps.onError(error)
       }
       if (performance.now() > commitDeadlineAt) {
-        const version = (overVersion ?? 0) + 1
+        const version = Math.max(overVersion ?? 0, removedVersion) + 1
         const isRescued = await deps.rescue({
           name,
           version,
@@ -273,6 +290,13 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
       await deps.sleep(backoffMs(attempt, PUT_RETRY)) // not aborted at shutdown
     }
   }
+
+  /** Resolves with the stored version, 0 if there is no credential; `undefined` if the store is unavailable. */
+  const storedVersion = (name: string): Promise<number | undefined> =>
+    store.get(name).then(
+      (credential) => credential?.version ?? 0,
+      () => undefined,
+    )
 
   const adoptedGrant = (
     { realm, environment, refreshToken, labels }: ForeignGrant,

@@ -158,7 +158,7 @@ export function credentialStoreContract(
     it('the credential store grants one lease of a credential at a time, with increasing fencing tokens', async () => {
       expect(await store.acquire('ACC-1', 'a', 1_000)).toEqual({
         kind: 'absent',
-        wasRemoved: false,
+        removedVersion: null,
       })
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const first = await held('ACC-1')

@@ -235,6 +235,8 @@ export interface CommitOptions {
    * lost by the store keeps its version.
    */
   readonly version?: number
+  /** The grant of the pair, if it may be another one than the lease names. */
+  readonly grantId?: string
 }
 
 /** Another process has written the credential since its version was read; nothing was stored. */
@@ -266,8 +268,8 @@ export interface Lease {
 }
 
 export type Acquired =
-  /** `wasRemoved`: the store had a credential of this name earlier, and the credential was removed. */
-  | { readonly kind: 'absent'; readonly wasRemoved: boolean }
+  /** `removedVersion`: the last version of a credential of this name that was removed; `null` if none was. */
+  | { readonly kind: 'absent'; readonly removedVersion: number | null }
   | { readonly kind: 'busy' }
   | { readonly kind: 'acquired'; readonly leased: LeasedCredential }
 

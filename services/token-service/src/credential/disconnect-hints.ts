@@ -46,7 +46,8 @@ export function createDisconnectHints(deps: DisconnectHintsDeps): DisconnectHint
     // the provider has a short outage.
     if (credential === null || isTerminal(credential.fault)) return
     if (credential.fault?.Code === 'disconnected') return
-    if (!(await deps.admit(name, INTERVAL_MS)) || !refreshes.take()) return
+    // In this order, because a dropped hint must not block the next one of its company for a minute.
+    if (!refreshes.take() || !(await deps.admit(name, INTERVAL_MS))) return
     const { version } = credential
     const goal = { kind: 'newer', version, force: true, isDisconnectReported: true } as const
     const result = await routine.refresh(name, goal, 'browser')

@@ -236,7 +236,7 @@ describe('the class of a rejected refresh token', () => {
     expect(actual).toBe(expected)
   })
 
-  it('the second rejection after a reported disconnect is final, and its remedy names the ways to reconnect', () => {
+  it('a reported disconnect is tried again like any rejected token, and its remedy names the ways to reconnect', () => {
     const first = settlementOf(healthy, failureOf('disconnected'), context)
     expect(first).toMatchObject({ nextTryAt: START + 300_000, fault: { Final: false } })
     const second = settlementOf(
@@ -244,10 +244,23 @@ describe('the class of a rejected refresh token', () => {
       failureOf('disconnected'),
       context,
     )
-    expect(second).toMatchObject({ nextTryAt: null, isPublished: true, fault: { Final: true } })
+    expect(second).toMatchObject({ fault: { Final: false, Rejections: 2 } })
     for (const { fault } of [first, second]) {
       expect(fault?.Remedy).toContain('it disconnected the application')
       expect(fault?.Remedy).toContain('connect link')
     }
+  })
+
+  it('a report of a disconnect during an outage of the provider does not bring the end of a grant closer', () => {
+    const rejected = settlementOf(healthy, failureOf('invalid_grant'), context)
+    const reported = settlementOf(
+      { ...healthy, fault: rejected.fault },
+      failureOf('disconnected'),
+      context,
+    )
+    expect(reported).toMatchObject({
+      nextTryAt: START + 300_000,
+      fault: { Code: 'disconnected', Final: false, Rejections: 1 },
+    })
   })
 })

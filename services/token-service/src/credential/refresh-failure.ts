@@ -65,13 +65,14 @@ export function settlementOf(
   // credential.
   const attempts = isClientRejected ? credential.attempts : credential.attempts + 1
   const isRejection = isFaultClass(failureClass) && faultClasses[failureClass].isRejection
-  const rejections = isRejection ? (standing?.Rejections ?? 0) + 1 : 0
-  // If the company has reported that it disconnected the application, a second rejection is final.
-  const delaysMs = context.rejectedGrantRetryDelaysMs.slice(
-    0,
-    failureClass === 'disconnected' ? 1 : undefined,
-  )
-  const rejectedDelayMs = isRejection ? (delaysMs[rejections - 1] ?? null) : null
+  // Anyone can report that a company disconnected the application. The rejection that follows a report does not count
+  // beside an earlier one, so that reports during an outage of the provider cannot end a grant.
+  const isReported = failureClass === 'disconnected' && standing?.Code !== 'disconnected'
+  const counted = (standing?.Rejections ?? 0) + (isReported ? 0 : 1)
+  const rejections = isRejection ? Math.max(1, counted) : 0
+  const rejectedDelayMs = isRejection
+    ? (context.rejectedGrantRetryDelaysMs[rejections - 1] ?? null)
+    : null
   const isFinal = endsGrant(failureClass) && rejectedDelayMs === null
 
   let nextTryAt: number | null = null

@@ -33,7 +33,7 @@
  *     was wrong. So the first fault is provisional: the same token is sent again after the delays of the provider
  *     profile, a few times within about a day, and only then is the fault final. A failure in between that is
  *     unrelated to the grant leaves the provisional fault in place. If a browser has reported that the company
- *     disconnected the application, the fault is `disconnected`, and the second rejection is final.
+ *     disconnected the application, the fault is `disconnected`, and access tokens are no longer issued.
  */
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
@@ -495,7 +495,10 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         }
         await store.release(current)
         fenced = lease
-        return current.version > lease.version ? null : 'superseded'
+        // An older version of another grant: the company was connected again, or the store has lost the connection of
+        // this grant, which is then stored again (recent-pairs.ts).
+        const isReconnected = acquired.leased.credential.refreshedAt > grant.refreshedAt
+        return current.version <= lease.version && isReconnected ? 'superseded' : null
       } catch (error) {
         if (!hasCode(error, 'store_unavailable')) deps.onError(error)
         return null
@@ -640,6 +643,6 @@ function renewedGrant(
     refreshToken: next,
     idToken: tokens.idToken ?? idToken,
     previous: isRotated ? { token: refreshToken, retiredAt: startedAt } : previous,
-    isUnused: isRotated,
+    isUnused: isRotated && next.reveal() !== used.reveal(),
   }
 }

@@ -100,10 +100,28 @@ describe('storing a token pair again', () => {
     expect(await stored()).toEqual({ version: 2, token: 'access later' })
   })
 
+  it('a grant that was stored after the company had been removed is restored', async () => {
+    await put('one', 'grant one')
+    await store.remove(NAME, true, auditContextOf('removed'))
+    const pair = keptPair(2, { isNewGrant: true, grantId: 'grant two' })
+    expect(await restorations.restore(pair)).toBe('restored')
+    expect(await stored()).toEqual({ version: 2, token: KEPT })
+  })
+
+  it('a new grant of a company that was exported before is restored', async () => {
+    await put('one', 'grant one')
+    await settleFault('transferred')
+    const pair = keptPair(2, { isNewGrant: true, grantId: 'grant two' })
+    expect(await restorations.restore(pair)).toBe('restored')
+    // A refresh of the restored grant that is committed later recognizes its grant.
+    const acquired = await store.acquire(NAME, 'test', 60_000)
+    expect(acquired).toMatchObject({ leased: { lease: { grantId: 'grant two', version: 2 } } })
+  })
+
   it('a company that was removed is not restored', async () => {
     await put('one', 'grant one')
     await store.remove(NAME, true, auditContextOf('removed'))
-    expect(await restorations.restore(keptPair(2, { isNewGrant: true }))).toBe('superseded')
+    expect(await restorations.restore(keptPair(1, { isNewGrant: true }))).toBe('superseded')
     expect(await stored()).toBeNull()
   })
 

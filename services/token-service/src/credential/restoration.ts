@@ -99,7 +99,9 @@ export function createRestorations(deps: RestorationDeps): Restorations {
     const acquired = await store.acquire(name, deps.owner, LEASE_MS)
     if (acquired.kind === 'busy') return { step: 'compare' }
     if (acquired.kind === 'absent')
-      return pair.isNewGrant && !acquired.wasRemoved ? { step: 'put' } : 'superseded'
+      return pair.isNewGrant && version > (acquired.removedVersion ?? 0)
+        ? { step: 'put' }
+        : 'superseded'
     const { lease, credential } = acquired.leased
     if (isOlder(credential, lease, pair)) return { step: 'commit', lease }
     await store.release(lease)
@@ -123,7 +125,7 @@ export function createRestorations(deps: RestorationDeps): Restorations {
         })
         return 'restored'
       case 'commit': {
-        const options = { isNoticeNew, version }
+        const options = { isNoticeNew, version, grantId: pair.grantId }
         const outcome = await store.commit(progress.lease, grant, dueAt, context, options)
         if (outcome === 'fenced') return { step: 'compare' }
         return outcome === 'committed' ? 'restored' : 'superseded'
@@ -201,8 +203,8 @@ const neverHeld = ({ name, version, grantId }: KeptPair, owner: string): Lease =
 /** Returns whether the stored pair is an earlier one than `pair`, so that `pair` may replace it. */
 function isOlder(stored: Credential, lease: Lease, pair: KeptPair): boolean {
   if (lease.version >= pair.version) return false
-  // Another installation has custody of this credential, so no pair may be stored here.
-  if (stored.fault?.Code === 'transferred') return false
+  // Another installation has custody of this grant, so no pair of it may be stored here.
+  if (stored.fault?.Code === 'transferred' && lease.grantId === pair.grantId) return false
   // The times of their refresh requests decide between two grants, because both grants may have got the same version.
   return (
     lease.grantId === pair.grantId ||

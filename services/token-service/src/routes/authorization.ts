@@ -163,7 +163,14 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
         const { RealmID, Code: code } = c.req.valid('json')
         requireRealm(c, RealmID)
         const unbound = { state: null, nonce: null, codeVerifier: null, returnTo: null }
-        const wanted = { code, realm: RealmID, who: callerOf(c).name, labels: {}, ...unbound }
+        const wanted = {
+          code,
+          realm: RealmID,
+          who: callerOf(c).name,
+          labels: {},
+          isByVisitor: false,
+          ...unbound,
+        }
         const permit = await admission.admit('key')
         try {
           return c.json(await exchanges.exchange(wanted), 201)

@@ -66,7 +66,7 @@ export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
           if (realm === null || !(await isKnown(credentialName(realm))))
             return c.html(page('Connect your company', UNKNOWN_COMPANY))
           return cookie.authorize(c, (browser) =>
-            authorization.start({ returnTo: null, realm, browser }),
+            authorization.start({ returnTo: null, realm, browser, isByVisitor: true }),
           )
         }),
     )

@@ -199,7 +199,12 @@ function openStore(
         return await change<Acquired>((current) => {
           const fields = current.credentials[name]
           if (fields === undefined)
-            return unchanged({ kind: 'absent', wasRemoved: Object.hasOwn(current.removed, name) })
+            return unchanged({
+              kind: 'absent',
+              removedVersion: Object.hasOwn(current.removed, name)
+                ? Number(current.removed[name])
+                : null,
+            })
           if ((leases.get(name)?.until ?? 0) > now()) return unchanged({ kind: 'busy' })
           const credential = openCredential(keys, name, fields)
           const fence = current.fence + 1
@@ -247,7 +252,7 @@ function openStore(
         return { next: { ...current, credentials }, result: 'recorded' }
       }),
 
-    commit: (lease, grant, dueAt, context, { isNoticeNew = false, version } = {}) =>
+    commit: (lease, grant, dueAt, context, { isNoticeNew = false, version, grantId } = {}) =>
       change<'committed' | 'fenced' | 'superseded'>((current) => {
         const fields = current.credentials[lease.name]
         const storedVersion = Number(fields?.['Version'])
@@ -262,6 +267,7 @@ function openStore(
           ...fields,
           ...sealGrant(keys, grant, newVersion),
           CommitFence: String(lease.fence),
+          ...(grantId !== undefined && { PutId: grantId }),
         }
         for (const field of overlayFields) delete renewed[field]
         const stored = withCredential(current, lease.name, renewed, dueAt)

@@ -165,10 +165,11 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     async acquire(name, owner, leaseMs) {
       const args = { name, owner, leaseMs: String(leaseMs) }
       const reply = (await script('acquire', keysOf(name), args)) as
-        | ['absent', 0 | 1]
+        | ['absent', string]
         | ['busy']
         | ['acquired', number, number, string[]]
-      if (reply[0] === 'absent') return { kind: 'absent', wasRemoved: reply[1] === 1 }
+      if (reply[0] === 'absent')
+        return { kind: 'absent', removedVersion: reply[1] === '' ? null : Number(reply[1]) }
       if (reply[0] === 'busy') return { kind: 'busy' }
       const [, fence, storeNow, pairs] = reply
       const fields = pairsToFields(pairs)
@@ -218,7 +219,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       return reply === 'lost' ? 'lost' : 'recorded'
     },
 
-    async commit(lease, grant, dueAt, context, { isNoticeNew = false, version } = {}) {
+    async commit(lease, grant, dueAt, context, { isNoticeNew = false, version, grantId } = {}) {
       const newVersion = version ?? lease.version + 1
       const credential = credentialOf(grant, newVersion, noLabels)
       const entry = outboxEntryOf(credential, context, 'refreshed', isNoticeNew)
@@ -229,7 +230,10 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         expiresAt: String(grant.expiresAt),
         entry: JSON.stringify(entry),
         overlayFields,
-        fields: flat(sealGrant(keys, grant, newVersion)),
+        fields: flat({
+          ...sealGrant(keys, grant, newVersion),
+          ...(grantId !== undefined && { PutId: grantId }),
+        }),
         listed: listedSets(credential),
       })) as 'committed' | 'fenced' | 'superseded'
     },

@@ -80,7 +80,7 @@ const acquire = define(
   ['credential', 'lease', 'fence', 'removed'],
   `
 if redis.call('EXISTS', K.credential) == 0 then
-  return {'absent', redis.call('HEXISTS', K.removed, a.name)}
+  return {'absent', redis.call('HGET', K.removed, a.name) or ''}
 end
 if redis.call('EXISTS', K.lease) == 1 then return {'busy'} end
 ${NEXT_FENCE}
