@@ -22,6 +22,8 @@ const event = (n: number, Process = 'Orders', StepName = 'order'): TransactionEv
 /** An event of about 300 KB. Four of them exceed the limit for unread bytes. */
 const large = (n: number) => event(n, 'Orders', 'x'.repeat(300_000))
 
+const forAll: StreamOptions = { process: null, lastId: null, isStillValid: () => true }
+
 /** A response whose client reads only while `isRead` is true. The response records what was written to it. */
 class FakeResponse extends EventEmitter {
   readonly written: Buffer[] = []
@@ -74,7 +76,7 @@ describe('the streams of /events', () => {
 
   function open(options: Partial<StreamOptions> = {}): FakeResponse {
     const response = new FakeResponse()
-    streams.open(response as never, { process: null, lastId: null, ...options })()
+    streams.open(response as never, { ...forAll, ...options })()
     return response
   }
   /** Adds events and moves the time forward until they are written. */
@@ -181,7 +183,7 @@ describe('the streams of /events', () => {
     const response = new FakeResponse()
     response.isRead = false
     streams.open(response as never, {
-      process: null,
+      ...forAll,
       lastId: eventId(missed[0] as TransactionEvent),
     })()
     publish(event(200_000))
@@ -219,7 +221,7 @@ describe('the streams of /events', () => {
   it('a stream whose client disconnects before the response begins does not count against the limit of streams', () => {
     const response = new FakeResponse()
     response.destroyed = true
-    streams.open(response as never, { process: null, lastId: null })
+    streams.open(response as never, forAll)
     expect(streams.size).toBe(0)
   })
 
@@ -229,6 +231,23 @@ describe('the streams of /events', () => {
     expect(response.text).toBe(': connected\n\n')
     vi.advanceTimersByTime(2_000)
     expect(response.text).toBe(': connected\n\n: still here\n\n')
+  })
+
+  it('a stream ends within a second after its key became invalid, and the other streams go on', () => {
+    let isValid = true
+    const isStillValid = () => isValid
+    const [reading, stalled, other] = [open({ isStillValid }), open({ isStillValid }), open()]
+    stalled.isRead = false
+    publish(event(1))
+    vi.advanceTimersByTime(1_000)
+    expect(streams.size).toBe(3)
+    isValid = false
+    vi.advanceTimersByTime(1_000)
+    publish(event(2))
+    expect([reading.ids, reading.isEnded, reading.destroyed]).toEqual([['1'], true, false])
+    expect([stalled.isEnded, stalled.destroyed]).toEqual([false, true])
+    expect([other.ids, other.isEnded]).toEqual([['1', '2'], false])
+    expect([streams.size, cuts]).toEqual([1, []])
   })
 
   it('at shutdown each stream ends after its last events, and the connection of a client that does not read is reset', () => {

@@ -40,6 +40,8 @@ export interface StreamOptions {
   readonly process: string | null
   /** The id of the last event that the client has seen; `null` if the stream starts with the next event. */
   readonly lastId: string | null
+  /** Whether the client may still read the stream. A stream whose client may not is ended within a second. */
+  readonly isStillValid: () => boolean
 }
 
 export type CutReason = 'unread_bytes' | 'unread_time'
@@ -62,7 +64,7 @@ const MS_PER_WRITE = 1
  * proxies that the connection is alive.
  */
 const KEEP_ALIVE_MS = 15_000
-/** How often unread time and idle time are checked. */
+/** How often unread time, idle time and the permission of the client are checked. */
 const CHECK_MS = 1_000
 /** The maximum number of missed events that are serialised at once for a client that reconnects. */
 const MISSED_SLICE = 500
@@ -74,6 +76,7 @@ const STILL_HERE = Buffer.from(': still here\n\n')
 interface Stream {
   readonly outgoing: StreamResponse
   readonly process: string | null
+  readonly isStillValid: () => boolean
   /** The events since the client's Last-Event-ID. They are serialised in slices, as the client reads. */
   missed: readonly TransactionEvent[]
   /** Buffers that are not written yet, because the client does not read or the response head was not sent. */
@@ -171,9 +174,17 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
     stream.outgoing.socket?.resetAndDestroy()
   }
 
+  /** The connection of a client that does not read is reset, because its response would never end. */
+  function end(stream: Stream): void {
+    streams.delete(stream)
+    if (stream.unreadSince === null) stream.outgoing.end()
+    else stream.outgoing.socket?.resetAndDestroy()
+  }
+
   const check = setInterval(() => {
     for (const stream of streams)
-      if (stream.unreadSince !== null && now() - stream.unreadSince >= MAX_UNREAD_MS)
+      if (!stream.isStillValid()) end(stream)
+      else if (stream.unreadSince !== null && now() - stream.unreadSince >= MAX_UNREAD_MS)
         cut(stream, 'unread_time')
       else if (now() - stream.lastWriteAt >= KEEP_ALIVE_MS) send(stream, STILL_HERE)
   }, CHECK_MS).unref()
@@ -182,7 +193,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
     get size() {
       return streams.size
     },
-    open(outgoing, { process, lastId }) {
+    open(outgoing, { process, lastId, isStillValid }) {
       if (streams.size >= MAX_WATCHERS)
         throw new IntegrationError(
           'too_many_watchers',
@@ -194,6 +205,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
       const stream: Stream = {
         outgoing,
         process,
+        isStillValid,
         missed: [],
         queue: [],
         queuedBytes: 0,
@@ -219,10 +231,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
       stopWatching()
       clearInterval(check)
       flush()
-      for (const stream of streams)
-        if (stream.unreadSince === null) stream.outgoing.end()
-        else stream.outgoing.socket?.resetAndDestroy()
-      streams.clear()
+      for (const stream of streams) end(stream)
     },
   }
 }

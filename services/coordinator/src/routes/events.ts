@@ -1,3 +1,5 @@
+import type { AccessKeys } from '@integration-host/shared/access/access-keys'
+import type { Caller } from '@integration-host/shared/access/caller'
 import { rawResponse } from '@integration-host/shared/http/http-server'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
@@ -13,15 +15,17 @@ const EventsQuery = z.object({ process: z.string().optional() })
 export interface EventRouteDeps {
   readonly streams: EventStreams
   readonly operations: Operations
+  readonly keys: Pick<AccessKeys, 'identify'>
 }
 
 /**
  * `GET /events` streams every transition, or those of one process, as server-sent events. The `id` of an event
  * is unique and the same on every replica. With `Last-Event-ID` the stream continues after the named event, on
  * any replica, and repeats some events from just before it. The event `reset` reports that the stream cannot
- * continue there. `Version` orders the events of a run, which may come from several replicas.
+ * continue there. `Version` orders the events of a run, which may come from several replicas. The stream ends when its
+ * key is revoked or expires, or may no longer read these events.
  */
-export function eventRoutes({ streams, operations }: EventRouteDeps) {
+export function eventRoutes({ streams, operations, keys }: EventRouteDeps) {
   return new Hono().get(
     '/',
     needs('transactions:read'),
@@ -42,16 +46,33 @@ export function eventRoutes({ streams, operations }: EventRouteDeps) {
     validate('query', EventsQuery),
     (c) => {
       const { process } = c.req.valid('query')
-      const caller = callerOf(c)
-      caller.requireEveryRealm() // events do not name the realm
-      if (process === undefined) caller.requireEveryProcess()
-      else caller.requireProcess(process)
+      requireEvents(callerOf(c), process)
+      const authorization = c.req.header('Authorization')
       const options = {
         process: process === undefined ? null : operations.process(process).name,
         lastId: c.req.header('Last-Event-ID') ?? null,
+        isStillValid: () => mayRead(keys.identify(authorization), process),
       }
       const headers = { 'Content-Type': 'text/event-stream', 'Cache-Control': 'no-cache' }
       return rawResponse(c, headers, (outgoing) => streams.open(outgoing, options))
     },
   )
+}
+
+/** @throws {IntegrationError} `forbidden` if the caller may not read the events of the process, or of all of them. */
+function requireEvents(caller: Caller, process: string | undefined): void {
+  caller.requireScope('transactions:read')
+  caller.requireEveryRealm() // events do not name the realm
+  if (process === undefined) caller.requireEveryProcess()
+  else caller.requireProcess(process)
+}
+
+function mayRead(caller: Caller | null, process: string | undefined): boolean {
+  if (caller === null) return false
+  try {
+    requireEvents(caller, process)
+    return true
+  } catch {
+    return false
+  }
 }

@@ -1,0 +1,62 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { digestOf } from '@integration-host/shared/access/access-keys'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import {
+  type Backends,
+  type Fixture,
+  openBackends,
+  startFixture,
+} from '../../test-support/fixture.ts'
+
+/** What happens to a key while its holder reads events, and the status of the holder's next request. */
+const changes: readonly (readonly [id: string, change: object | null, status: number])[] = [
+  ['unchanged', {}, 200],
+  ['revoked', null, 401],
+  ['expired', { expires: '2020-01-01T00:00:00Z' }, 401],
+  ['without-scope', { scopes: ['audit:read'] }, 403],
+  ['bound-to-a-company', { realms: ['42'] }, 403],
+  ['bound-to-a-process', { processes: ['Other'] }, 403],
+]
+const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
+const entryOf = (id: string) => ({
+  id,
+  sha256: digestOf(keyOf(id)),
+  scopes: ['transactions:read'],
+  realms: ['*'],
+  processes: ['*'],
+})
+
+let backends: Backends
+let host: Fixture
+let file: string
+beforeAll(async () => {
+  backends = await openBackends('embedded')
+  file = join(backends.dataDir, 'keys.json')
+  await writeFile(file, JSON.stringify(changes.map(([id]) => entryOf(id))))
+  host = await startFixture(backends, { env: { SERVICE_KEYS_FILE: file } })
+})
+afterAll(async () => {
+  await host[Symbol.asyncDispose]()
+  await backends[Symbol.asyncDispose]()
+})
+
+it('an event stream ends as a whole when its key may no longer read it, and the client cannot resume it', async () => {
+  const watch = (id: string) =>
+    host.call('/events', { headers: { Authorization: `Bearer ${keyOf(id)}` } })
+  const streams = await Promise.all(
+    changes.map(async ([id, , status]) => ({ id, status, response: await watch(id) })),
+  )
+  const changed = changes.map(([id, change]) => change && { ...entryOf(id), ...change })
+  await writeFile(file, JSON.stringify(changed.filter((entry) => entry !== null)))
+  for (const { id, status, response } of streams.filter(({ status }) => status !== 200)) {
+    expect(await response.text()).toBe(': connected\n\n')
+    expect([id, (await watch(id)).status]).toEqual([id, status])
+  }
+  const [unchanged] = streams
+  const reader = unchanged?.response.body?.getReader()
+  await reader?.read() // the comment at the start of the stream
+  await host.queue('after-the-change')
+  expect(String(Buffer.from((await reader?.read())?.value ?? []))).toContain('after-the-change')
+  await reader?.cancel()
+})
