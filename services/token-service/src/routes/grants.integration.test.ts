@@ -2,8 +2,12 @@ import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { digestOf } from '@integration-host/shared/access/access-keys'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { GrantReport, GrantResult } from '@integration-host/shared/contracts/grants'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import {
+  GrantLine,
+  type GrantReport,
+  type GrantResult,
+} from '@integration-host/shared/contracts/grants'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import {
@@ -259,6 +263,16 @@ describe('POST /imports/grants', () => {
   ])('responds with an error to %s', async (_, init, status) => {
     expect((await service.call('/imports/grants', init)).status).toBe(status)
     expect(provider.requests).toHaveLength(0)
+  })
+
+  it.each([
+    ['NDJSON', ndjson(...Array.from({ length: 501 }, () => '{}'))],
+    ['a JSON list', json(Array.from({ length: 501 }, () => ({})))],
+  ])('validates no line of %s with more than 500 lines', async (_, init) => {
+    const validate = vi.spyOn(GrantLine, 'safeParse')
+    expect((await service.call('/imports/grants', init)).status).toBe(400)
+    expect(validate).not.toHaveBeenCalled()
+    validate.mockRestore()
   })
 
   it('rejects the whole request if a key is bound to other realms, before anything is sent', async () => {

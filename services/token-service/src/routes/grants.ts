@@ -95,7 +95,11 @@ interface Line {
   readonly grant: GrantLine | InvalidLine
 }
 
-/** @throws {IntegrationError} if the body as a whole is invalid. */
+/**
+ * Validates the lines of a body once it is known that they are not too many.
+ *
+ * @throws {IntegrationError} if the body as a whole is invalid.
+ */
 function linesOf(type: string | undefined, body: string): Line[] {
   const text = body.replace(/^\uFEFF/, '')
   const lines =
@@ -104,9 +108,9 @@ function linesOf(type: string | undefined, body: string): Line[] {
           .split('\n')
           .map((line, index) => ({ number: index + 1, text: line.trim() }))
           .filter((line) => line.text !== '')
-          .map((line) => ({ number: line.number, grant: parseGrantLine(line.text) }))
+          .map((line) => ({ number: line.number, parse: () => parseGrantLine(line.text) }))
       : type === 'application/json'
-        ? listOf(text).map((value, index) => ({ number: index + 1, grant: grantOf(value) }))
+        ? listOf(text).map((value, index) => ({ number: index + 1, parse: () => grantOf(value) }))
         : null
   if (lines === null)
     throw new IntegrationError(
@@ -115,7 +119,7 @@ function linesOf(type: string | undefined, body: string): Line[] {
     )
   if (lines.length === 0 || lines.length > MAX_GRANT_LINES)
     throw new IntegrationError('invalid_request', `send 1 to ${MAX_GRANT_LINES} grants`)
-  return lines
+  return lines.map(({ number, parse }) => ({ number, grant: parse() }))
 }
 
 function listOf(text: string): unknown[] {

@@ -138,6 +138,13 @@ describe('GET /reconnect', () => {
     expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(40)
   })
 
+  it('visits without realmId look up nothing and take nothing of this budget', async () => {
+    await service.connect(REALM)
+    const pages = await Promise.all(Array.from({ length: 60 }, () => visit('/reconnect')))
+    expect(new Set(pages.map(({ status }) => status))).toEqual(new Set([200]))
+    expect((await visit(`/reconnect?realmId=${REALM}`)).status).toBe(302)
+  })
+
   it.each(['/reconnect', '/disconnected'])(
     '%s with a realmId of 10 KB, with markup or given twice gets a page with status 400',
     async (path) => {

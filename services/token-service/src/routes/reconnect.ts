@@ -62,7 +62,7 @@ export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
           const own = atOwnOrigin(c, redirectUri)
           if (own !== null) return c.redirect(own, 302)
           const realm = single(c, ['realmId'], Realm)
-          if (!lookups.take()) throw busy()
+          if (realm !== null && !lookups.take()) throw busy()
           if (realm === null || !(await isKnown(credentialName(realm))))
             return c.html(page('Connect your company', UNKNOWN_COMPANY))
           return cookie.authorize(c, (browser) =>
