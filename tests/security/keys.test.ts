@@ -270,6 +270,8 @@ describe('a key that is bound to realms', () => {
       ['token-service', 'POST', '/key-rotations'],
       ['token-service', 'GET', '/key-check'],
       ['coordinator', 'GET', '/events'],
+      ['coordinator', 'POST', '/processes/OrderProcess/pause'],
+      ['coordinator', 'POST', '/processes/OrderProcess/resume'],
     ] as const) {
       const init = { method, headers: json, ...(method === 'POST' && { body: '{}' }) }
       const response = await call(system.url(service) + path, 'own-realm', init)

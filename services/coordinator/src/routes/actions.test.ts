@@ -21,9 +21,10 @@ const entries = [
     ...everything,
   },
   { id: 'one-company', scopes: ['audit:read'], realms: ['42'], processes: ['*'] },
+  { id: 'operator', scopes: ['transactions:operate'], realms: ['42'], processes: ['*'] },
   { id: 'other-process', scopes: ['audit:read'], realms: ['*'], processes: ['Invoice*'] },
 ]
-type KeyId = 'erp' | 'console' | 'one-company' | 'other-process'
+type KeyId = 'erp' | 'console' | 'one-company' | 'operator' | 'other-process'
 const keyOf = (id: KeyId): string => `${id}-`.padEnd(40, 'x')
 
 let backends: Backends
@@ -101,6 +102,17 @@ describe('the actions of callers', () => {
     ])
   })
 
+  it('a key that is bound to realms cannot pause or resume a process, but operates its own runs', async () => {
+    const before = await read('?limit=1')
+    for (const action of ['resume', 'pause'])
+      expect(
+        await codeOf(await post(`/processes/OrderProcess/${action}`, '', by('operator'))),
+      ).toEqual([403, 'forbidden'])
+    expect(await read('?limit=1')).toEqual(before)
+    await host.queue('o-own', 1, '42')
+    expect((await post(`${transactions}/o-own/cancel`, '', by('operator'))).status).toBe(200)
+  })
+
   it('a queued transaction is recorded if a listed key or a person queues it or a reason is given, but not if a service does by itself', async () => {
     const body = (id: string, more = {}) => ({ TransactionID: id, InitialData: 'secret', ...more })
     await post(transactions, body('q-service'))
@@ -143,18 +155,22 @@ describe('the actions of callers', () => {
     expect(
       await codeOf(await post(`${transactions}/f1/cancel`, '', { 'If-Match': '"7"' })),
     ).toEqual([412, 'version_moved'])
-    expect(await codeOf(await post(`${transactions}/gone/cancel`))).toEqual([
-      404,
-      'transaction_not_found',
-    ])
     expect(await actionsOf('f1')).toMatchObject([
       { Action: 'cancel', Outcome: 'version_moved', Realm: '42', ReplayID: null },
       { Action: 'replay', Outcome: 'transaction_active', ReplayID: 0 },
       { Action: 'resume', Outcome: 'transaction_not_resumable', Reason: 'try', ReplayID: null },
     ])
-    expect(await actionsOf('gone')).toMatchObject([{ Outcome: 'transaction_not_found' }])
     expect(await host.run('f1')).toMatchObject({ Status: 'Queued', Version: 0 })
   })
+
+  it.each(['cancel', 'resume', 'replays', 'cancel?replay=7'])(
+    'the action %s on a transaction that does not exist is not recorded',
+    async (action) => {
+      const response = await post(`${transactions}/gone/${action}`, { Reason: 'invented' })
+      expect(await codeOf(response)).toEqual([404, 'transaction_not_found'])
+      expect(await actionsOf('gone')).toEqual([])
+    },
+  )
 
   it('of two callers that have read the same version, one acts, and the other one gets 412 with the present version', async () => {
     await host.queue('m1')
@@ -270,11 +286,16 @@ describe('GET /actions', () => {
   it('a key that is bound to realms or processes sees only the actions on them', async () => {
     await host.queue('of-42', 1, '42')
     await host.queue('of-43', 1, '43')
-    for (const id of ['of-42', 'of-43']) await post(`${transactions}/${id}/cancel`)
+    await host.queue('of-none', 1)
+    for (const id of ['of-42', 'of-43', 'of-none']) await post(`${transactions}/${id}/cancel`)
     const visible = (await read('?limit=500', by('one-company'))).items
-    expect(visible.map(({ TransactionID }) => TransactionID)).toContain('of-42')
+    expect(visible.map(({ TransactionID }) => TransactionID)).toEqual(
+      expect.arrayContaining(['of-42', 'of-none']),
+    )
     expect(visible.map(({ TransactionID }) => TransactionID)).not.toContain('of-43')
     expect(new Set(visible.map(({ Realm }) => Realm))).toEqual(new Set([null, '42']))
+    // Realm null is that of runs without a company, not that of the pause of a process.
+    expect(visible.filter(({ TransactionID }) => TransactionID === null)).toEqual([])
     expect(await read('', by('other-process'))).toEqual({ items: [], next_before: null })
     const foreign = await host.call('/actions?process=OrderProcess', {
       headers: by('other-process'),

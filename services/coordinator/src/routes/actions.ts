@@ -57,8 +57,10 @@ export function actionRoutes({ source }: ActionRouteDeps) {
       const { process, id, before, limit } = c.req.valid('query')
       const caller = callerOf(c)
       if (process !== undefined) caller.requireProcess(process)
-      const maySee = ({ Process, Realm }: Action): boolean =>
-        caller.mayUseProcess(Process) && caller.mayUse(Realm)
+      // The pause of a process concerns all companies, and its reason may be about another one.
+      const maySee = ({ Process, TransactionID: run, Realm }: Action): boolean =>
+        caller.mayUseProcess(Process) &&
+        (run === null ? !caller.isBoundToRealms : caller.mayUse(Realm))
       const filter = { process, transactionId: id }
       return c.json(await readPage(source, { ...filter, before, limit }, maySee))
     },

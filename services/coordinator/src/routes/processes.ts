@@ -46,6 +46,7 @@ export function processRoutes({ operations, source, worker, processes }: Process
     Consuming: worker.isConsuming(definition.name),
   })
   const setPaused = async (c: Context, name: string, isPaused: boolean) => {
+    callerOf(c).requireEveryRealm() // a pause holds the runs of all companies
     const definition = operations.process(name)
     const { act } = await readAct(c, ActBody)
     if (act.ifVersion !== null)

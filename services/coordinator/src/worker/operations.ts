@@ -14,7 +14,7 @@ import type { Worker } from './worker.ts'
 
 /**
  * The operations that the HTTP API offers on transactions. A result is durable when its promise resolves. Each operation
- * with an {@link Act} is recorded in the action log, also if the source rejects it.
+ * with an {@link Act} is recorded in the action log, also if the source rejects it because of the state of the run.
  */
 export interface Operations {
   /** With `by`, each transaction that is new is recorded as an action. */
@@ -51,7 +51,10 @@ export function createOperations(deps: OperationsDeps): Operations {
       throw new IntegrationError('process_not_found', 'no process of this name is loaded')
     return definition
   }
-  /** Executes an action. If the source rejects it, the rejection is durable before it is thrown. */
+  /**
+   * Executes an action. If the source rejects it, the rejection is durable before it is thrown. An action on a
+   * transaction that does not exist is not recorded, because callers could fill the log with invented ids.
+   */
   const attempt = async (
     action: Omit<RejectedAction, 'Outcome'>,
     execute: () => Promise<Run>,
@@ -59,7 +62,11 @@ export function createOperations(deps: OperationsDeps): Operations {
     try {
       return await execute()
     } catch (error) {
-      if (error instanceof IntegrationError && errorCodes[error.code].status < 500)
+      if (
+        error instanceof IntegrationError &&
+        errorCodes[error.code].status < 500 &&
+        error.code !== 'transaction_not_found'
+      )
         await source.recordRejected({ ...action, Outcome: error.code })
       throw error
     }
