@@ -120,6 +120,8 @@ export class Caller {
 }
 
 const isCovered = (name: string, patterns: readonly string[]): boolean =>
-  patterns.some((pattern) =>
-    pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : name === pattern,
+  patterns.some(
+    (pattern) =>
+      pattern === '*' ||
+      (pattern.endsWith('*') ? name.startsWith(pattern.slice(0, -1)) : name === pattern),
   )

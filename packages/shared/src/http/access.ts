@@ -3,7 +3,7 @@ import { uniqueSymbol } from 'hono-openapi'
 import { type AccessKeys, unauthorized } from '../access/access-keys.ts'
 import type { Caller } from '../access/caller.ts'
 import type { Scope } from '../access/scope.ts'
-import { CredentialName, realmOf } from '../contracts/realm.ts'
+import { realmOf } from '../contracts/realm.ts'
 import { IntegrationError } from '../errors.ts'
 import { PROBLEM_CONTENT } from './openapi.ts'
 
@@ -21,15 +21,18 @@ declare module 'hono' {
  * validated nor executed.
  */
 export function needs(scope: Scope): MiddlewareHandler {
-  const check: MiddlewareHandler = async (c, next) => {
+  // Not an async function, and with one lookup for each parameter, because this runs for every request.
+  const check: MiddlewareHandler = (c, next) => {
     const caller = callerOf(c)
     caller.requireScope(scope)
-    const { name, realm, process } = c.req.param() as Readonly<Record<string, string | undefined>>
-    if (name !== undefined && CredentialName.safeParse(name).success)
-      caller.requireRealm(realmOf(name))
+    const { req } = c
+    const name = req.param('name')
+    if (name?.startsWith('ACC-')) caller.requireRealm(realmOf(name))
+    const realm = req.param('realm')
     if (realm !== undefined) caller.requireRealm(realm)
+    const process = req.param('process')
     if (process !== undefined) caller.requireProcess(process)
-    await next()
+    return next()
   }
   const described = {
     spec: {

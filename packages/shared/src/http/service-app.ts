@@ -254,7 +254,7 @@ const hasBody = (method: string): boolean => method !== 'GET' && method !== 'HEA
  * no key. What a key may do is decided per route (see `needs`).
  */
 function requireServiceKey(keys: AccessKeys, isOpen: (path: string) => boolean): MiddlewareHandler {
-  return async (c, next) => {
+  return (c, next) => {
     const caller = identify(c, keys)
     if (caller !== null) {
       c.set('caller', caller)
@@ -263,7 +263,7 @@ function requireServiceKey(keys: AccessKeys, isOpen: (path: string) => boolean):
     } else if (!isOpen(c.req.path)) {
       throw unauthorized()
     }
-    await next()
+    return next()
   }
 }
 
