@@ -49,7 +49,7 @@ it('an event stream ends as a whole when its key may no longer read it, and the 
   )
   const changed = changes.map(([id, change]) => change && { ...entryOf(id), ...change })
   await writeFile(file, JSON.stringify(changed.filter((entry) => entry !== null)))
-  for (const { id, status, response } of streams.filter(({ status }) => status !== 200)) {
+  for (const { id, status, response } of streams.filter((one) => one.status !== 200)) {
     expect(await response.text()).toBe(': connected\n\n')
     expect([id, (await watch(id)).status]).toEqual([id, status])
   }
