@@ -1,6 +1,6 @@
 /**
  * The label and the tags of a credential: names that people give to a company. They are free text from outside, so
- * whoever shows them in HTML must escape them. Characters that could change how the text around them is displayed are
+ * a program that shows them in HTML must escape them. Characters that could change how the text around them is displayed are
  * rejected here.
  */
 import { z } from 'zod'

@@ -227,6 +227,18 @@ export interface PutOptions {
   readonly over?: number | null
 }
 
+/** The methods of the outbox and the audit log. */
+export type OutboxMethods = Pick<
+  CredentialStore,
+  | 'record'
+  | 'audit'
+  | 'readAudit'
+  | 'readAuditBackwards'
+  | 'readOutbox'
+  | 'releaseOutbox'
+  | 'trimOutbox'
+>
+
 export interface CommitOptions {
   /** Whether the expiry notice of the grant is published as well. The default value is `false`. */
   readonly isNoticeNew?: boolean

@@ -1,20 +1,9 @@
 /** The outbox in the credential file, and the audit log in a file beside it. */
 import { chain } from '@integration-host/shared/contracts/audit'
-import type { CredentialStore } from '../../credential/credential-store.ts'
+import type { OutboxMethods } from '../../credential/credential-store.ts'
 import type { OutboxEntry } from '../../credential/outbox.ts'
 import { appendEntries, readEntries, readEntriesBackwards } from './audit-file.ts'
 import { type CredentialFile, type FileState, unchanged, unwritable } from './credential-file.ts'
-
-type OutboxMethods = Pick<
-  CredentialStore,
-  | 'record'
-  | 'audit'
-  | 'readAudit'
-  | 'readAuditBackwards'
-  | 'readOutbox'
-  | 'releaseOutbox'
-  | 'trimOutbox'
->
 
 /** Adds an outbox entry to a state, so that the entry is stored in the same write as the change that it describes. */
 export const withOutboxEntry = (current: FileState, entry: OutboxEntry): FileState => ({

@@ -9,7 +9,7 @@ import {
   chain,
 } from '@integration-host/shared/contracts/audit'
 import { parseJsonAs } from '@integration-host/shared/json'
-import type { CredentialStore } from '../../credential/credential-store.ts'
+import type { OutboxMethods } from '../../credential/credential-store.ts'
 import { parseLabels } from '../../credential/labels.ts'
 import { OutboxEntry, withLabels } from '../../credential/outbox.ts'
 import type { StoreCommands } from './commands.ts'
@@ -22,17 +22,6 @@ import { KEYS } from './key-names.ts'
 const FACTS_PER_CALL = 10_000
 /** How long a repeated call of `record` is recognised after the reply to the first call was lost, in milliseconds. */
 const MARKER_MS = 600_000
-
-type OutboxMethods = Pick<
-  CredentialStore,
-  | 'record'
-  | 'audit'
-  | 'readAudit'
-  | 'readAuditBackwards'
-  | 'readOutbox'
-  | 'releaseOutbox'
-  | 'trimOutbox'
->
 
 /**
  * Returns the store methods for the outbox and the audit log. `auditEntries` is the approximate number of newest audit
