@@ -1,7 +1,7 @@
 import { Reason } from '@integration-host/shared/contracts/reason'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf } from '@integration-host/shared/http/access'
-import { ifMatch } from '@integration-host/shared/http/if-match'
+import { ifMatch, ifMatchParameter } from '@integration-host/shared/http/if-match'
 import { parseJson } from '@integration-host/shared/json'
 import type { Context } from 'hono'
 import { z } from 'zod'
@@ -45,13 +45,9 @@ export const describeBody = (schema: typeof ActBody | typeof ReplayBody) => ({
 })
 
 /** The OpenAPI description of the header `If-Match`. */
-export const IF_MATCH = {
-  name: 'If-Match',
-  in: 'header' as const,
-  required: false,
-  description: 'the Version of the run, in double quotes: rejected with 412 if it is another one',
-  schema: { type: 'string' as const },
-}
+export const IF_MATCH = ifMatchParameter(
+  'the Version of the run, in double quotes: rejected with 412 if it is another one',
+)
 
 /**
  * Returns the actor of a request that queues transactions; undefined if they are not recorded as actions. What a

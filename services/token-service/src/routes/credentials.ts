@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
 import { LabelChange } from '@integration-host/shared/contracts/labels'
 import { CredentialName } from '@integration-host/shared/contracts/realm'
-import { ifMatch } from '@integration-host/shared/http/if-match'
+import { ifMatch, ifMatchParameter } from '@integration-host/shared/http/if-match'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
@@ -19,13 +19,9 @@ const Params = z.object({ name: CredentialName })
 const RefreshBody = z.strictObject({
   Version: z.int().positive().max(Number.MAX_SAFE_INTEGER).optional(),
 })
-const IF_MATCH = {
-  name: 'If-Match',
-  in: 'header' as const,
-  required: false,
-  description: 'the Version of the credential in double quotes: 412 if another one is stored',
-  schema: { type: 'string' as const },
-}
+const IF_MATCH = ifMatchParameter(
+  'the Version of the credential in double quotes: 412 if another one is stored',
+)
 
 export interface CredentialRoutesDeps {
   readonly store: Pick<CredentialStore, 'get'>
