@@ -12,6 +12,7 @@ import {
   text,
   timestamp,
   bigint,
+  uniqueIndex,
 } from 'drizzle-orm/pg-core'
 
 /**
@@ -26,6 +27,8 @@ const time = (name: string) => timestamp(name, { withTimezone: true, mode: 'stri
  */
 const key = customType<{ data: string }>({ dataType: () => 'text collate "C"' })
 
+const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
+
 const oneOf = (column: string, values: readonly string[]) =>
   sql.raw(`"${column}" in (${values.map((value) => `'${value}'`).join(', ')})`)
 
@@ -37,6 +40,8 @@ const HEADER_TIMES = [
   'CreatedAt',
   'UpdatedAt',
   'CompletedAt',
+  'ErasedAt',
+  'PurgedAt',
 ]
 /** Allows the years 1 to 9999, because ISO 8601 cannot represent `infinity` or years BC. */
 const isCalendarTime = (column: string): string =>
@@ -81,6 +86,24 @@ export const orderHeader = pgTable(
     CreatedAt: time('CreatedAt').notNull().defaultNow(),
     UpdatedAt: time('UpdatedAt').notNull().defaultNow(),
     CompletedAt: time('CompletedAt'),
+    /** An object of strings, which every replay keeps. A trigger copies the pairs to `Order_Tag`. */
+    Tags: jsonb('Tags').$type<Readonly<Record<string, string>>>(),
+    /** Whether this replay has other initial data than the run before it. */
+    InputChanged: boolean('InputChanged').notNull().default(false),
+    /**
+     * Status, class and doubt of a run that has failed or was cancelled; null for every other run. A trigger sets them
+     * when such a run ends or is resumed. They may therefore be indexed, unlike `Status`, which every claim changes.
+     */
+    EndedAs: key('EndedAs'),
+    EndedClass: key('EndedClass'),
+    EndedInDoubt: boolean('EndedInDoubt'),
+    /** The time at which an erasure has blanked the data of the run. */
+    ErasedAt: time('ErasedAt'),
+    /**
+     * The time at which retention has removed the data, items and attempts of the run. The row stays, so that its id
+     * is known and a late duplicate is not run again.
+     */
+    PurgedAt: time('PurgedAt'),
   },
   (table) => [
     primaryKey({ columns: [table.Process, table.TransactionID, table.ReplayID] }),
@@ -101,15 +124,32 @@ export const orderHeader = pgTable(
     index('Order_Header_waiting_for')
       .on(table.WaitingFor)
       .where(sql`"WaitingFor" is not null`),
-    // The condition of this index is true for every row. Only the list statement repeats the condition, so the
-    // planner considers the index for that statement only. Without the condition, other statements might use
-    // this index instead of the primary key.
+    // Purged rows appear in no list. Only the statements of lists repeat the condition `"PurgedAt" is null`, so the
+    // planner considers these indexes for those statements only. Without it, other statements might use one of them
+    // instead of the primary key.
     index('Order_Header_newest')
       .on(table.Process, table.CreatedAt, table.TransactionID, table.ReplayID)
-      .where(sql`"Process" <> ''`),
+      .where(sql`"PurgedAt" is null`),
     index('Order_Header_completed')
-      .on(table.CompletedAt)
-      .where(sql`"CompletedAt" is not null`),
+      .on(table.Process, table.CompletedAt, table.TransactionID, table.ReplayID)
+      .where(sql`"CompletedAt" is not null and "PurgedAt" is null`),
+    index('Order_Header_ended')
+      .on(
+        table.Process,
+        table.EndedAs,
+        table.EndedClass,
+        table.EndedInDoubt,
+        table.CreatedAt,
+        table.TransactionID,
+        table.ReplayID,
+      )
+      .where(sql`"EndedAs" is not null and "PurgedAt" is null`),
+    index('Order_Header_realm')
+      .on(table.Realm, table.CreatedAt, table.Process, table.TransactionID, table.ReplayID)
+      .where(sql`"Realm" is not null and "PurgedAt" is null`),
+    index('Order_Header_purged')
+      .on(table.PurgedAt)
+      .where(sql`"PurgedAt" is not null`),
   ],
 )
 
@@ -151,6 +191,12 @@ export const orderAttempt = pgTable(
     Outcome: text('Outcome').notNull(),
     ResponseStatus: integer('ResponseStatus'),
     Error: text('Error'),
+    /** The request of the attempt, without the query of its URL; null if the step made no call. */
+    Method: text('Method'),
+    Url: text('Url'),
+    TraceID: text('TraceID'),
+    /** The id that the provider gave to its response: `intuit_tid`, or else `X-Request-Id`. */
+    ResponseID: text('ResponseID'),
     StartedAt: time('StartedAt').notNull(),
     FinishedAt: time('FinishedAt'),
   },
@@ -181,6 +227,9 @@ export const orderWebhook = pgTable(
 export const orderProcess = pgTable('Order_Process', {
   Process: key('Process').primaryKey(),
   Paused: boolean('Paused').notNull().default(false),
+  PausedAt: time('PausedAt'),
+  PausedBy: text('PausedBy'),
+  Reason: text('Reason'),
   UpdatedAt: time('UpdatedAt').notNull().defaultNow(),
 })
 
@@ -212,3 +261,91 @@ export const orderAction = pgTable(
       .where(sql`"TransactionID" is not null`),
   ],
 )
+
+/** The tags of the runs that are not purged, for searches. A trigger fills the table when a run is inserted. */
+export const orderTag = pgTable(
+  'Order_Tag',
+  {
+    Name: key('Name').notNull(),
+    Value: key('Value').notNull(),
+    CreatedAt: time('CreatedAt').notNull(),
+    Process: key('Process').notNull(),
+    TransactionID: key('TransactionID').notNull(),
+    ReplayID: integer('ReplayID').notNull(),
+  },
+  (table) => [
+    primaryKey({
+      name: 'Order_Tag_pk',
+      columns: [
+        table.Name,
+        table.Value,
+        table.CreatedAt,
+        table.Process,
+        table.TransactionID,
+        table.ReplayID,
+      ],
+    }),
+  ],
+)
+
+/** A bulk operation: one action on many runs, which any replica continues. */
+export const orderOperation = pgTable(
+  'Order_Operation',
+  {
+    ID: key('ID').primaryKey(),
+    Action: text('Action').notNull(),
+    Process: key('Process').notNull(),
+    /** The filter or the ids, `FromStep` and `PerSecond`, as requested. */
+    Request: jsonb('Request').notNull(),
+    DryRun: boolean('DryRun').notNull().default(false),
+    Status: text('Status').notNull(),
+    /** Why the operation is paused or has failed. */
+    StatusReason: text('StatusReason'),
+    KeyID: text('KeyID').notNull(),
+    Person: text('Person'),
+    Reason: text('Reason'),
+    /** The position behind which the operation continues, and its counts. */
+    Progress: jsonb('Progress').notNull(),
+    LeaseOwner: text('LeaseOwner'),
+    LeaseUntil: time('LeaseUntil'),
+    CreatedAt: time('CreatedAt').notNull().defaultNow(),
+    UpdatedAt: time('UpdatedAt').notNull().defaultNow(),
+    FinishedAt: time('FinishedAt'),
+  },
+  (table) => [
+    index('Order_Operation_unfinished')
+      .on(table.CreatedAt)
+      .where(sql`"FinishedAt" is null`),
+    index('Order_Operation_newest').on(table.CreatedAt, table.ID),
+  ],
+)
+
+/** The messages of `dead.<Process>`, until an operator requeues or deletes them. */
+export const orderDeadLetter = pgTable(
+  'Order_DeadLetter',
+  {
+    ID: bigint('ID', { mode: 'bigint' }).primaryKey().generatedAlwaysAsIdentity(),
+    Process: key('Process').notNull(),
+    /** The id of the message; inserting a message twice changes nothing. */
+    MessageID: key('MessageID').notNull(),
+    Reason: text('Reason').notNull(),
+    At: time('At').notNull().defaultNow(),
+    /** The run that the message names, if it is a step message. */
+    TransactionID: key('TransactionID'),
+    ReplayID: integer('ReplayID'),
+    StepName: key('StepName'),
+    /** At most the first 64 KiB of the content. */
+    Content: bytea('Content').notNull(),
+    ContentBytes: integer('ContentBytes').notNull(),
+  },
+  (table) => [
+    index('Order_DeadLetter_process').on(table.Process, table.ID),
+    uniqueIndex('Order_DeadLetter_message').on(table.Process, table.MessageID),
+  ],
+)
+
+/** What the database remembers of its installation, such as the default of the retention. */
+export const orderInstallation = pgTable('Order_Installation', {
+  Name: key('Name').primaryKey(),
+  Value: jsonb('Value').notNull(),
+})

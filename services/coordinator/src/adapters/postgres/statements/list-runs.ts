@@ -10,7 +10,7 @@ export async function listRuns(
 ): Promise<Page> {
   const rows = await sql<(RunRow & { position: string })[]>`
     select h.*, h."CreatedAt"::text as position from "Order_Header" h
-    where h."Process" = ${process} and h."Process" <> '' -- repeats the condition of the index "Order_Header_newest"
+    where h."Process" = ${process} and h."PurgedAt" is null -- repeats the condition of the index "Order_Header_newest"
       and (${status ?? null}::text is null or h."Status" = ${status ?? null}::text)
       and (${since ?? null}::text is null or h."CompletedAt" >= (${since ?? null}::text)::timestamptz
         or (h."CompletedAt" is null and h."UpdatedAt" >= (${since ?? null}::text)::timestamptz))
