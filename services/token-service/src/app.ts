@@ -9,7 +9,11 @@ import { authorizationRoutes, type AuthorizationRoutesDeps } from './routes/auth
 import { connectRoutes, type ConnectRoutesDeps } from './routes/connect.ts'
 import { connectLinkRoutes, type ConnectLinkRoutesDeps } from './routes/connect-links.ts'
 import { custodyRoutes, type CustodyRoutesDeps, MAX_IMPORT_BYTES } from './routes/custody.ts'
-import { credentialListRoutes, type CredentialListRoutesDeps } from './routes/credential-lists.ts'
+import {
+  credentialListRoutes,
+  type CredentialListRoutesDeps,
+  SUMMARY_PATH,
+} from './routes/credential-lists.ts'
 import { reconnectRoutes, type ReconnectRoutesDeps } from './routes/reconnect.ts'
 import { credentialRoutes, type CredentialRoutesDeps } from './routes/credentials.ts'
 import { grantRoutes, type GrantRoutesDeps, MAX_GRANTS_BYTES } from './routes/grants.ts'
@@ -53,6 +57,7 @@ export const createApp = (deps: AppDeps): Hono =>
         '/reconnect',
         '/disconnected',
       ],
+      fixedPaths: [SUMMARY_PATH],
       maxBodyBytes: MAX_BODY_BYTES,
       maxBodyBytesAt: { '/imports': MAX_IMPORT_BYTES, '/imports/grants': MAX_GRANTS_BYTES },
     },

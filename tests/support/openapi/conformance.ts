@@ -1,4 +1,5 @@
 /** Compares the OpenAPI document of a service with the routes and responses of the service. */
+import { publicPath } from '@integration-host/shared/http/fixed-path'
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 
 export interface OpenApiDocument {
@@ -20,7 +21,9 @@ interface Route {
 export function undocumented(routes: readonly Route[], { paths }: OpenApiDocument): string[] {
   const served = new Set(
     routes.flatMap(({ method, path }) =>
-      method === 'ALL' ? [] : [`${method} ${path.replace(/:([^/{]+)(\{[^}]*\})?/g, '{$1}')}`],
+      method === 'ALL'
+        ? []
+        : [`${method} ${publicPath(path).replace(/:([^/{]+)(\{[^}]*\})?/g, '{$1}')}`],
     ),
   )
   const documented = new Set(

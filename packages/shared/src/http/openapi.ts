@@ -2,6 +2,7 @@ import type { Hono } from 'hono'
 import { html } from 'hono/html'
 import { describeRoute, generateSpecs, resolver } from 'hono-openapi'
 import { Problem } from '../contracts/problem.ts'
+import { publicPath } from './fixed-path.ts'
 
 interface Operation {
   readonly summary?: string
@@ -51,6 +52,9 @@ export function documentRoutes(app: Hono, documentation: Documentation): void {
         },
       },
     })
+    document.paths = Object.fromEntries(
+      Object.entries(document.paths).map(([path, item]) => [publicPath(path), item]),
+    )
     for (const { path, method, operation } of operationsOf(document)) {
       const hasKey = operation['x-scope'] !== undefined || needsKey(path)
       operation.responses = {

@@ -6,6 +6,7 @@ import { createHealth } from '../observability/health.ts'
 import { createLogger } from '../observability/logger.ts'
 import { createMetrics } from '../observability/metrics.ts'
 import { Secret } from '../secrets/secret.ts'
+import { routedFixedPath } from './fixed-path.ts'
 import { createServiceApp, validate } from './service-app.ts'
 
 const KEY = 'k'.repeat(32)
@@ -25,9 +26,11 @@ function serve(lines?: string[]) {
       metrics: createMetrics('test'),
       keys: new AccessKeys([new Secret('o'.repeat(32)), new Secret(KEY)]),
       openPaths: ['/open', '/below/*'],
+      fixedPaths: ['/things/all'],
       maxBodyBytes: 100,
     },
     (routes) => {
+      routes.get(routedFixedPath('/things/all'), (c) => c.text('all of them'))
       routes.get('/open', (c) => c.text('open'))
       routes.get('/below/:name', (c) => c.text('open'))
       routes.get('/things/:id', (c) => c.text(c.req.param('id')))
@@ -55,10 +58,28 @@ function serve(lines?: string[]) {
       headers: { ...(key !== null && { Authorization: `Bearer ${key}` }), ...headers },
     })
   }
-  return { call, health }
+  return { app, call, health }
 }
 
 describe('the HTTP app of a service', () => {
+  it('a fixed path beside a path with a parameter is served, logged and documented under its own name, by the fast router', async () => {
+    const lines: string[] = []
+    const { app, call } = serve(lines)
+    expect(await (await call('/things/all?page=1')).text()).toBe('all of them')
+    expect(await (await call('/things/7')).text()).toBe('7')
+    expect(await (await call('/things%23all')).json()).toMatchObject({ status: 404 })
+    expect((await call('/things/all', { method: 'DELETE' })).headers.get('Allow')).toBe('GET, HEAD')
+    expect(lines.map((line) => (JSON.parse(line) as { route: string }).route)).toEqual([
+      '/things/all',
+      '/things/:id',
+      '/*',
+      '/*',
+    ])
+    const document = (await (await call('/openapi.json')).json()) as { paths: object }
+    expect(Object.keys(document.paths)).not.toContain('/things#all')
+    expect(app.router.name).toBe('SmartRouter + RegExpRouter')
+  })
+
   it('a service accepts callers with any of the service keys and rejects all others', async () => {
     const { call } = serve()
     expect((await call('/things/1')).status).toBe(200)

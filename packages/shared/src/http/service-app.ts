@@ -11,6 +11,7 @@ import type { Metrics } from '../observability/metrics.ts'
 import type { Caller } from '../access/caller.ts'
 import { identify } from './access.ts'
 import { type ConnectionState, connectionState, UNAUTHENTICATED_IDLE_MS } from './connections.ts'
+import { pathsWith, publicPath } from './fixed-path.ts'
 import { type Content, documentRoutes, PROBLEM_CONTENT } from './openapi.ts'
 import { notFoundHandler, problemResponse } from './problem.ts'
 import type { HttpBindings } from '@hono/node-server'
@@ -40,6 +41,8 @@ export interface ServiceAppDeps {
   readonly maxBodyBytes?: number
   /** Larger body limits, in bytes, for exact paths. */
   readonly maxBodyBytesAt?: Readonly<Record<string, number>>
+  /** Fixed paths that a path with a parameter matches too. Their routes are registered by `routedFixedPath`. */
+  readonly fixedPaths?: readonly string[]
   /** Converts errors to responses; by default to problem documents (RFC 9457). */
   readonly errorResponses?: ErrorResponses
 }
@@ -61,7 +64,7 @@ const OPEN_PATHS = ['/health/live', '/health/ready', '/metrics', '/openapi.json'
  */
 export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) => void): Hono {
   const { logger, health, metrics, errorResponses = PROBLEMS } = deps
-  const app = new Hono()
+  const app = new Hono({ getPath: pathsWith(deps.fixedPaths ?? []) })
   const latency = metrics.histogram(
     'http_request_duration_seconds',
     'Time to respond to a request',
@@ -178,7 +181,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
   app.onError((error, c) => {
     const response = errorResponses.respond(c, error)
     if (response.status >= 500)
-      logger.error({ err: error, method: c.req.method, route: routePath(c, -1) }, 'request failed')
+      logger.error({ err: error, method: c.req.method, route: routeOf(c) }, 'request failed')
     return response
   })
   return app
@@ -245,7 +248,8 @@ const keyOf = (c: Context): { readonly key?: string } => {
 }
 
 /** Returns the route pattern, not the path: a path may contain a realm, and a metric must have few label values. */
-const routeOf = (c: Context): string => (matchedRoutes(c).length > 0 ? routePath(c, -1) : 'none')
+const routeOf = (c: Context): string =>
+  matchedRoutes(c).length > 0 ? publicPath(routePath(c, -1)) : 'none'
 
 const hasBody = (method: string): boolean => method !== 'GET' && method !== 'HEAD'
 

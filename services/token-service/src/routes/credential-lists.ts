@@ -7,6 +7,7 @@ import {
   CredentialView,
 } from '@integration-host/shared/contracts/credential'
 import { callerOf, needs } from '@integration-host/shared/http/access'
+import { routedFixedPath } from '@integration-host/shared/http/fixed-path'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { viewOf } from '../credential/credential.ts'
@@ -68,6 +69,8 @@ const CredentialPage = z.object({
   }),
 })
 
+export const SUMMARY_PATH = '/credentials/summary'
+
 export interface CredentialListRoutesDeps {
   readonly lists: Pick<CredentialStore, 'find' | 'summary'>
   /** With which the time of the next refresh is computed. */
@@ -115,7 +118,7 @@ export function credentialListRoutes({ lists, refreshAheadMs }: CredentialListRo
       },
     )
     .get(
-      '/credentials/summary',
+      routedFixedPath(SUMMARY_PATH),
       needs('credentials:read'),
       describeRoute({
         tags,
