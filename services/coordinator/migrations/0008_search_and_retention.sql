@@ -48,6 +48,7 @@ CREATE TABLE "Order_Tag" (
 ALTER TABLE "Order_Header" DROP CONSTRAINT "Order_Header_times";--> statement-breakpoint
 DROP INDEX "Order_Header_newest";--> statement-breakpoint
 DROP INDEX "Order_Header_completed";--> statement-breakpoint
+ALTER TABLE "Order_Action" ADD COLUMN "OperationID" text collate "C";--> statement-breakpoint
 ALTER TABLE "Order_Attempt" ADD COLUMN "Method" text;--> statement-breakpoint
 ALTER TABLE "Order_Attempt" ADD COLUMN "Url" text;--> statement-breakpoint
 ALTER TABLE "Order_Attempt" ADD COLUMN "TraceID" text;--> statement-breakpoint

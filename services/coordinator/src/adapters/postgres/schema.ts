@@ -253,6 +253,8 @@ export const orderAction = pgTable(
     Reason: text('Reason'),
     /** `done`, or the problem code of the rejection. */
     Outcome: text('Outcome').notNull(),
+    /** The bulk operation to which the action belongs; null for a single action. */
+    OperationID: key('OperationID'),
   },
   (table) => [
     index('Order_Action_process').on(table.Process, table.ID),
