@@ -1,7 +1,7 @@
 /**
- * The label and the tags of a credential: names that people give to a company. They are free text from outside, so
- * a program that shows them in HTML must escape them. Characters that could change how the text around them is displayed are
- * rejected here.
+ * The label of a credential, which is what people call its company, and the tags of credentials and transactions. They
+ * are free text from outside, so a program that shows them in HTML must escape them. Characters that could change how
+ * the text around them is displayed are rejected here.
  */
 import { z } from 'zod'
 
@@ -33,8 +33,19 @@ const TagName = shortText(64).refine((name) => /\S/.test(name) && !/[:=]/.test(n
 const TAG_NAME_RULE =
   'a tag name must have 1 to 64 characters, none of them : or = or a control character'
 
+const TagValue = shortText(256)
+
+/** Returns whether `text` is `name:value` of a possible tag. */
+export const isTag = (text: string): boolean => {
+  const colon = text.indexOf(':')
+  return (
+    TagName.safeParse(text.slice(0, Math.max(0, colon))).success &&
+    TagValue.safeParse(text.slice(colon + 1)).success
+  )
+}
+
 export const Tags = z
-  .record(TagName, shortText(256), {
+  .record(TagName, TagValue, {
     error: ({ code }) => (code === 'invalid_key' ? TAG_NAME_RULE : undefined),
   })
   .refine((tags) => Object.keys(tags).length <= MAX_TAGS, {

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { Tags } from './labels.ts'
 import { Realm } from './realm.ts'
 import { Reason } from './reason.ts'
 
@@ -55,6 +56,8 @@ export const QueueTransaction = z.strictObject({
   TransactionID,
   InitialData: AnyJson,
   Realm: Realm.optional(),
+  /** For searches. Every replay keeps them. */
+  Tags: Tags.optional(),
   /** Goes to the action log only; it is not a part of the transaction. */
   Reason: Reason.optional(),
 })

@@ -1,0 +1,62 @@
+import { z } from 'zod'
+import { isTag } from './labels.ts'
+import { Realm } from './realm.ts'
+import { headerStatuses } from './transaction.ts'
+
+/** The largest number of values that one member of a filter can have. */
+const MAX_VALUES = 20
+
+/** Accepts one value or an array of values, because a query parameter that is given once arrives as a string. */
+const several = <Schema extends z.ZodType>(schema: Schema) =>
+  z.preprocess(
+    (value) => (typeof value === 'string' ? [value] : value),
+    z.array(schema).min(1).max(MAX_VALUES),
+  )
+
+/** A name that is compared with stored ones. Characters that no stored name has are rejected. */
+const Name = z
+  .string()
+  .min(1, 'must not be empty')
+  .max(200, 'must have at most 200 characters')
+  .refine((text) => !/\p{Cc}/u.test(text), 'must not contain control characters')
+  .refine((text) => text.isWellFormed(), 'must be well-formed Unicode')
+
+/** ISO 8601 with an offset. PostgreSQL has no year 0. */
+const Time = z.iso.datetime({ offset: true }).refine((time) => !time.startsWith('0000'), {
+  error: 'must be a year from 0001 to 9999',
+})
+
+/**
+ * Which runs are meant: every member must hold; of several values of a member any, of several tags all. Queries have
+ * these names with a repeated parameter for several values, JSON bodies have them with arrays. Parsing a parsed filter
+ * again returns it unchanged.
+ */
+export const RunFilter = z.strictObject({
+  status: several(z.enum(headerStatuses)).optional(),
+  step: several(Name).optional().meta({ description: 'the step that is due, or the last one' }),
+  class: several(Name).optional().meta({ description: 'ErrorClass, such as http_503' }),
+  realm: several(Realm).optional(),
+  waitingFor: several(Name).optional().meta({ description: 'a credential, such as ACC-1' }),
+  inDoubt: z
+    .preprocess(
+      (value) => (value === 'true' ? true : value === 'false' ? false : value),
+      z.boolean('must be true or false'),
+    )
+    .optional(),
+  idPrefix: Name.optional().meta({ description: 'the beginning of TransactionID' }),
+  tag: several(z.string().refine(isTag, 'must be name:value'))
+    .optional()
+    .meta({ description: 'name:value; of several tags a run must have all' }),
+  from: Time.optional().meta({ description: 'created at this time or later' }),
+  until: Time.optional().meta({ description: 'created before this time' }),
+  since: Time.optional().meta({
+    description: 'finished, or while unfinished changed, at this time or later',
+  }),
+})
+export type RunFilter = z.output<typeof RunFilter>
+
+/** Splits `name:value`. The name of a tag has no colon. */
+export function tagOf(text: string): { readonly name: string; readonly value: string } {
+  const colon = text.indexOf(':')
+  return { name: text.slice(0, colon), value: text.slice(colon + 1) }
+}
