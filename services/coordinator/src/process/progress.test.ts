@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import type { Run } from '../transaction/run.ts'
+import type { ClaimedRun } from '../transaction/run.ts'
 import { isOver } from '../transaction/status.ts'
 import { advance, type StepOutcome } from './progress.ts'
 import { defaultRetryPolicy } from './retry-policy.ts'
 
 const steps = ['order', 'report', 'csv']
 const options = { steps, policy: defaultRetryPolicy, random: 0.5 }
-const run = (change: Partial<Run> = {}): Run => ({
+const run = (change: Partial<ClaimedRun> = {}): ClaimedRun => ({
   Process: 'OrderProcess',
   TransactionID: '66',
   ReplayID: 0,

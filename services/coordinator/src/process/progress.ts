@@ -4,7 +4,7 @@
  * durations from now, to which the transaction source adds the time of its own clock.
  */
 import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contracts/transaction'
-import type { Run } from '../transaction/run.ts'
+import type { ClaimedRun } from '../transaction/run.ts'
 import { WAITING_RECHECK_MS } from '../transaction/transaction-source.ts'
 import { type RetryPolicy, retryDelayMs } from './retry-policy.ts'
 import type { Json } from './json-normalization.ts'
@@ -113,7 +113,11 @@ export const NO_RESPONSE = 'no_answer'
  * Returns the transition of a claimed run. `run` is the run as claimed, so its `Attempt` counts the attempt
  * that ended.
  */
-export function advance(run: Run, outcome: StepOutcome, options: TransitionOptions): Transition {
+export function advance(
+  run: ClaimedRun,
+  outcome: StepOutcome,
+  options: TransitionOptions,
+): Transition {
   const { steps, policy, random, isInline = false } = options
   const { StepName: stepName, Attempt: attempt } = run
   const isInDoubt = outcome.kind !== 'completed' && outcome.isInDoubt === true
@@ -213,7 +217,7 @@ export function advance(run: Run, outcome: StepOutcome, options: TransitionOptio
 }
 
 const failed = (
-  { StepName: stepName, Attempt: attempt }: Run,
+  { StepName: stepName, Attempt: attempt }: ClaimedRun,
   {
     error,
     errorClass,

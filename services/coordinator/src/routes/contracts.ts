@@ -97,6 +97,16 @@ export const RunResponse = HeaderView.extend({
   InDoubt: z.boolean().meta({
     description: 'an earlier attempt of the due step may have done its work',
   }),
+  Tags: z.record(z.string(), z.string()).nullable(),
+  InputChanged: z.boolean().meta({
+    description: 'this replay has other initial data than the run before it',
+  }),
+  ErasedAt: z.iso.datetime().nullable().meta({
+    description: 'when an erasure has blanked the data of the run',
+  }),
+  PurgedAt: z.iso.datetime().nullable().meta({
+    description: 'when retention has removed the data of the run; only its id and status are left',
+  }),
 })
 /** `GET …/transactions/{id}`: the run, its step items and every attempt. */
 export const RunDetailResponse = RunResponse.extend({

@@ -58,11 +58,14 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         summary: 'Queue a transaction; it is durable before the response',
         responses: {
           202: jsonResponse('queued', RunResponse),
-          200: jsonResponse('a transaction with this id and data exists already', RunResponse),
+          200: jsonResponse(
+            'a transaction with this id, data, realm and tags exists already',
+            RunResponse,
+          ),
           ...problemResponses({
             400: 'invalid',
             404: 'no such process',
-            409: 'the id exists with other data, or the process is built in',
+            409: 'the id exists with other data, realm or tags, or the process is built in',
             413: 'too large',
             415: 'not application/json',
             503: 'the store is unavailable',
@@ -80,7 +83,10 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         const by = queuerOf(c, [transaction])
         const [result] = await operations.queue(process, [transaction], by)
         if (result === undefined || result.outcome === 'conflict')
-          throw new IntegrationError('transaction_conflict', 'the id exists with other data')
+          throw new IntegrationError(
+            'transaction_conflict',
+            'the id exists with other data, realm or tags',
+          )
         return c.json(result.run, result.outcome === 'queued' ? 202 : 200)
       },
     )

@@ -1,4 +1,5 @@
-import type { HeaderView } from '@integration-host/shared/contracts/transaction'
+import { isDeepStrictEqual } from 'node:util'
+import type { HeaderView, QueueTransaction } from '@integration-host/shared/contracts/transaction'
 
 /**
  * The members of a transaction are spelled as in the tables and the API (`TransactionID`, `ReplayID`), so that
@@ -26,7 +27,20 @@ export interface Run extends Readonly<HeaderView> {
    * next attempt.
    */
   readonly InDoubt: boolean
+  /** The tags with which the transaction was queued; `null` if there are none. */
+  readonly Tags: Readonly<Record<string, string>> | null
+  /** Whether this replay has other initial data than the run before it. */
+  readonly InputChanged: boolean
+  /** The time at which an erasure has blanked the data of the run. */
+  readonly ErasedAt: string | null
+  /** The time at which retention has removed the data, items and attempts of the run. */
+  readonly PurgedAt: string | null
 }
+
+/** The members that only people and their searches need. A claim does not read them. */
+type Annotations = 'Tags' | 'InputChanged' | 'ErasedAt' | 'PurgedAt'
+/** A run as a worker needs it. */
+export type ClaimedRun = Omit<Run, Annotations>
 
 export const runKey = ({ Process, TransactionID, ReplayID }: RunKey): RunKey => ({
   Process,
@@ -37,3 +51,18 @@ export const runKey = ({ Process, TransactionID, ReplayID }: RunKey): RunKey => 
 /** Returns a map key for a run. Different runs have different keys, because JSON escapes the parts of the key. */
 export const keyText = ({ Process, TransactionID, ReplayID }: RunKey): string =>
   JSON.stringify([Process, TransactionID, ReplayID])
+
+/** Returns the tags as they are stored: `null` if there are none. */
+export const storedTags = ({ Tags = {} }: Pick<QueueTransaction, 'Tags'>): Run['Tags'] =>
+  Object.keys(Tags).length === 0 ? null : Tags
+
+/**
+ * Returns whether a request to queue a transaction repeats the request that queued `run`: realm, tags and initial data
+ * are equal. Tags and data of a run that is erased or purged cannot be compared any more.
+ */
+export const isRepeated = (run: Run, transaction: QueueTransaction): boolean =>
+  run.Realm === (transaction.Realm ?? null) &&
+  (run.ErasedAt !== null ||
+    run.PurgedAt !== null ||
+    (isDeepStrictEqual(run.Tags, storedTags(transaction)) &&
+      isDeepStrictEqual(run.InitialData, transaction.InitialData)))

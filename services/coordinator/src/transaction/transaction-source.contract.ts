@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
-import type { Run } from './run.ts'
+import type { ClaimedRun, Run } from './run.ts'
 import type {
   Claim,
   ClaimRequest,
@@ -53,7 +53,7 @@ export function transactionSourceContract(
       if (result === undefined || result.outcome === 'conflict') throw new Error('not queued')
       return result.run
     }
-    const request = (run: Run, overrides: Partial<ClaimRequest> = {}): ClaimRequest => {
+    const request = (run: ClaimedRun, overrides: Partial<ClaimRequest> = {}): ClaimRequest => {
       const step = overrides.step ?? (run.StepName || 'order')
       return {
         Process: run.Process,
@@ -66,20 +66,26 @@ export function transactionSourceContract(
         ...overrides,
       }
     }
-    const claim = async (run: Run, overrides: Partial<ClaimRequest> = {}): Promise<Claim> => {
+    const claim = async (
+      run: ClaimedRun,
+      overrides: Partial<ClaimRequest> = {},
+    ): Promise<Claim> => {
       const result = await source.claim(request(run, overrides))
       if (result.kind !== 'claimed') throw new Error(`not claimed: ${result.kind}`)
       return result.claim
     }
-    const record = async ({ lease, run }: Claim, outcome: StepOutcome): Promise<Run | null> => {
+    const record = async (
+      { lease, run }: Claim,
+      outcome: StepOutcome,
+    ): Promise<ClaimedRun | null> => {
       const course = { steps: process.steps, policy: defaultRetryPolicy, random: 0.5 }
       const moved = await source.record(lease, advance(run, outcome, course))
       return moved === null ? null : { ...run, ...moved }
     }
-    const finish = async (run: Run): Promise<Run> => {
-      let current: Run = run
+    const finish = async (run: ClaimedRun): Promise<ClaimedRun> => {
+      let current = run
       while (current.Status !== 'Completed')
-        current = (await record(await claim(current), done)) as Run
+        current = (await record(await claim(current), done)) as ClaimedRun
       return current
     }
     const failing = (retryAfterMs: number): StepOutcome => ({
@@ -124,6 +130,39 @@ export function transactionSourceContract(
           'exists',
           'conflict',
         ])
+      })
+
+      it('tags are stored, and every replay keeps them', async () => {
+        const tags = { order: 'A-7', 'ä "': '' }
+        const [queued] = await source.queue(process, [
+          { TransactionID: '1', InitialData: 1, Tags: tags },
+          { TransactionID: '2', InitialData: 1, Tags: {} },
+        ])
+        expect(queued).toMatchObject({ outcome: 'queued', run: { Tags: tags } })
+        expect((await source.get(process.name, '2', null))?.run.Tags).toBeNull()
+        await source.cancel(process.name, '1', null, anAct)
+        await source.replay(process, '1', fromStart, anAct)
+        const { run } = (await source.get(process.name, '1', 1)) ?? {}
+        expect(run).toMatchObject({
+          Tags: tags,
+          InputChanged: false,
+          ErasedAt: null,
+          PurgedAt: null,
+        })
+      })
+
+      it('queueing an id again is a conflict if the tags differ; no tags and an empty object are equal', async () => {
+        const one = { TransactionID: '1', InitialData: 1 }
+        await source.queue(process, [{ ...one, Tags: { a: '1' } }])
+        const results = await source.queue(process, [
+          { ...one, Tags: { a: '1' } },
+          { ...one, Tags: { a: '2' } },
+          one,
+          { ...one, TransactionID: '2' },
+          { ...one, TransactionID: '2', Tags: {} },
+        ])
+        const outcomes = ['exists', 'conflict', 'conflict', 'queued', 'exists']
+        expect(results.map(({ outcome }) => outcome)).toEqual(outcomes)
       })
 
       it('a thousand concurrent requests that queue the same id create one run', async () => {
@@ -365,7 +404,7 @@ export function transactionSourceContract(
       const without = { name: process.name, steps: ['order', 'csv'] } satisfies ProcessOutline
       expect(await source.runsAtUnknownStep([without], 10)).toEqual([])
       await sleep(contractTimes.sweepMs + 20)
-      expect(await source.runsAtUnknownStep([without], 10)).toEqual([next])
+      expect(await source.runsAtUnknownStep([without], 10)).toMatchObject([next as ClaimedRun])
       expect(await source.runsAtUnknownStep([process], 10)).toEqual([])
       expect(await source.runsAtUnknownStep([{ ...without, name: 'Other' }], 10)).toEqual([])
     })

@@ -1,7 +1,7 @@
 import type { HeaderStatus, QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import type { Transition } from '../process/progress.ts'
 import type { Act, Action, ActionFilter, Actor, RejectedAction } from './action.ts'
-import type { Run, RunKey } from './run.ts'
+import type { ClaimedRun, Run, RunKey } from './run.ts'
 import type { Attempt, FinishedItem, Item } from './item.ts'
 
 /**
@@ -198,12 +198,12 @@ export interface Lease extends RunKey {
 }
 
 /** The members of a run that a transition can change. */
-export type RunState = Omit<Run, 'InitialData' | 'Realm' | 'CreatedAt'>
+export type RunState = Omit<ClaimedRun, 'InitialData' | 'Realm' | 'CreatedAt'>
 
 export interface Claim {
   readonly lease: Lease
   /** The run as claimed: `Version` is the fence, and `Attempt` includes this attempt. */
-  readonly run: Run
+  readonly run: ClaimedRun
   /** The items of the steps that are completed or copied. */
   readonly items: readonly FinishedItem[]
 }

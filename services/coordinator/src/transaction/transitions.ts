@@ -7,7 +7,6 @@
  * the row. `transaction-source.contract.ts` tests both sources.
  */
 import { backoffMs } from '@integration-host/shared/process/backoff'
-import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import type { Transition } from '../process/progress.ts'
 import { earlierStepNotCompleted, notActive, notResumable } from './errors.ts'
 import { type Attempt, idempotencyKey, isFinished, type Item } from './item.ts'
@@ -119,7 +118,8 @@ export const queued = (
   {
     InitialData,
     Realm = null,
-  }: Pick<QueueTransaction, 'InitialData'> & Partial<Pick<Run, 'Realm'>>,
+    Tags = null,
+  }: Pick<Run, 'InitialData'> & Partial<Pick<Run, 'Realm' | 'Tags'>>,
   { now, sweepMs }: Times,
 ): StoredRun => ({
   header: {
@@ -135,6 +135,10 @@ export const queued = (
     CreatedAt: iso(now),
     UpdatedAt: iso(now),
     CompletedAt: null,
+    Tags,
+    InputChanged: false,
+    ErasedAt: null,
+    PurgedAt: null,
   },
   items: [],
   attempts: [],

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
-import type { Run } from './run.ts'
+import type { ClaimedRun, Run } from './run.ts'
 import { isOver } from './status.ts'
 import { contractTimes } from './transaction-source.contract.ts'
 import type { Claim, NewWebhook, ProcessOutline, TransactionSource } from './transaction-source.ts'
@@ -59,13 +59,13 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       if (result === undefined || result.outcome === 'conflict') throw new Error('not queued')
       return result.run
     }
-    const claim = async (run: Run): Promise<Claim> => {
+    const claim = async (run: ClaimedRun): Promise<Claim> => {
       const { Version: version, StepName: step } = run
       const result = await source.claim({ ...run, version, step, isFirst: true, owner: 'worker' })
       if (result.kind !== 'claimed') throw new Error(`not claimed: ${result.kind}`)
       return result.claim
     }
-    const record = async (run: Run, outcome: StepOutcome): Promise<Run> => {
+    const record = async (run: ClaimedRun, outcome: StepOutcome): Promise<ClaimedRun> => {
       const claimed = await claim(run)
       const steps = run.Process === WEBHOOK_PROCESS ? [WEBHOOK_STEP] : process.steps
       const options = { steps, policy: defaultRetryPolicy, random: 0 }

@@ -25,6 +25,10 @@ const run = (n: number, StepName = 'first'): Run => ({
   CreatedAt: '',
   UpdatedAt: '',
   CompletedAt: null,
+  Tags: null,
+  InputChanged: false,
+  ErasedAt: null,
+  PurgedAt: null,
 })
 
 /** Starts a sweeper that polls once an hour, on fake dependencies that record its calls. Each test sees few polls. */

@@ -2,6 +2,7 @@ import { Realm } from '@integration-host/shared/contracts/realm'
 import { parseJson } from '@integration-host/shared/json'
 import { type Command, expectNone, parse } from '../../command.ts'
 import { exitCodes, UsageError } from '../../exit-code.ts'
+import { labelOptions, parseLabels } from '../../label-options.ts'
 import { openCoordinator } from '../../service-api.ts'
 import {
   Header,
@@ -18,14 +19,15 @@ import { queueFile } from './queue-file.ts'
 
 export const queueTransactions: Command = {
   summary: 'queue a transaction, or a file of transactions',
-  usage: '(ID [--data JSON] [--realm REALM] [--reason TEXT] | --file FILE)',
-  help: `Queues a transaction. The same id with the same data is not an error; with other data it is rejected.
+  usage: '(ID [--data JSON] [--realm REALM] [--tag NAME=VALUE]… [--reason TEXT] | --file FILE)',
+  help: `Queues a transaction. The same id with the same data, realm and tags is not an error; with others it is rejected.
 
 ${PROCESS_HELP}
   --data JSON         the initial data (default: the id as a string)
   --realm REALM       the realm id of the company
+  --tag NAME=VALUE    a tag for searches; up to 10
 ${REASON_HELP}
-  --file FILE         a transaction on each line: {"TransactionID": "1", "InitialData": …, "Realm": "…", "Reason": "…"}
+  --file FILE         a transaction on each line: {"TransactionID": "1", "InitialData": …, "Realm": "…", "Tags": {…}, "Reason": "…"}
 
 Examples:
   integration-host transactions queue 66
@@ -37,13 +39,16 @@ Examples:
       ...reasonOption,
       data: { type: 'string' },
       realm: { type: 'string' },
+      tag: labelOptions.tag,
       file: { type: 'string' },
     })
     if (values.file !== undefined) {
       expectNone(positionals)
-      if ([values.data, values.realm, values.reason].some((value) => value !== undefined))
+      if (
+        [values.data, values.realm, values.tag, values.reason].some((value) => value !== undefined)
+      )
         throw new UsageError(
-          '--file cannot be combined with --data, --realm or --reason: each line of the file has its own',
+          '--file cannot be combined with --data, --realm, --tag or --reason: each line of the file has its own',
         )
       const service = openCoordinator(values.url, terminal)
       const path = await pathOf(service, values.process)
@@ -53,11 +58,12 @@ Examples:
     const realm = Realm.optional().safeParse(values.realm)
     if (!realm.success) throw new UsageError(`--realm ${realm.error.issues[0]?.message ?? ''}`)
     const Reason = reasonOf(values.reason)
+    const { tags: Tags } = parseLabels({ tag: values.tag })
     const InitialData = values.data === undefined ? id : jsonOf(values.data)
     const service = openCoordinator(values.url, terminal)
     const { status, data: header } = await service.postForStatus(
       await pathOf(service, values.process),
-      { TransactionID: id, InitialData, Realm: realm.data, Reason },
+      { TransactionID: id, InitialData, Realm: realm.data, Tags, Reason },
       Header,
     )
     const text =

@@ -148,6 +148,8 @@ describe('commands that change a transaction', () => {
     })
     await cli('queue', '9')
     expect(service.requests.at(-1)?.body).toEqual({ TransactionID: '9', InitialData: '9' })
+    await cli('queue', '9', '--tag', 'order=A-7', '--tag', 'plan=gold')
+    expect(service.requests.at(-1)?.body).toMatchObject({ Tags: { order: 'A-7', plan: 'gold' } })
     expect((await cli('resume', '9', '--replay', '3')).out).toBe(
       '9 continues at step order, in run 3.\n',
     )
@@ -190,6 +192,8 @@ describe('commands that change a transaction', () => {
     [['queue', '9', '--realm', 'a b'], '--realm must be'],
     [['queue', '9', '--file', 'x'], "Unexpected argument '9'"],
     [['queue', '--file', 'x', '--data', '1'], '--file cannot be combined'],
+    [['queue', '--file', 'x', '--tag', 'a=1'], '--file cannot be combined'],
+    [['queue', '9', '--tag', 'a'], '--tag must be NAME=VALUE'],
     [['cancel', '9', '--replay', 'x'], '--replay must be a whole number'],
     [['cancel', '9', '--replay', '9999999999'], '--replay is too large'],
     [['cancel', '9', '--if-version', 'x'], '--if-version must be a whole number'],

@@ -10,6 +10,7 @@ import { lockFolder } from '@integration-host/shared/files/folder-lock'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import type { Action } from '../../transaction/action.ts'
+import type { Run } from '../../transaction/run.ts'
 import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
 import { type ActionLog, createActionLog } from './action-log.ts'
@@ -44,6 +45,18 @@ const StateSchema = z.object({
   runs: z.array(z.looseObject({ header: z.looseObject({ Process: z.string() }) })),
   paused: z.array(z.string()),
   actions: z.array(z.unknown()).optional(),
+})
+
+/** The members that runs in the files of an earlier version lack. */
+const LATER_MEMBERS: Partial<Run> = {
+  Tags: null,
+  InputChanged: false,
+  ErasedAt: null,
+  PurgedAt: null,
+}
+const withAllMembers = (stored: StoredRun): StoredRun => ({
+  ...stored,
+  header: { ...LATER_MEMBERS, ...stored.header },
 })
 
 export interface MemoryStore extends AsyncDisposable {
@@ -97,12 +110,13 @@ export async function openMemoryStore(
     if (loaded.state !== null) {
       const state = StateSchema.safeParse(loaded.state)
       if (!state.success) throw damaged(path)
-      for (const run of (loaded.state as State).runs) table.put(run)
+      for (const run of (loaded.state as State).runs) table.put(withAllMembers(run))
       paused = new Set(state.data.paused)
       for (const action of (loaded.state as State).actions ?? []) log.add(action)
       webhooks.add((loaded.state as State).webhooks ?? [])
     }
-    for (const entry of loaded.entries) apply(entry as Entry)
+    for (const entry of loaded.entries as Entry[])
+      apply('run' in entry ? { ...entry, run: withAllMembers(entry.run) } : entry)
     for (const stored of table.active()) table.put(transitions.afterRestart(stored))
     journal = await openJournal(
       {

@@ -2,7 +2,6 @@
  * The transaction source of the embedded host. It keeps transactions in memory; `store.ts` persists them. A method
  * applies its change in memory at once and resolves when the change is durable.
  */
-import { isDeepStrictEqual } from 'node:util'
 import { WEBHOOK_STEP } from '@integration-host/shared/contracts/webhook'
 import {
   type Act,
@@ -13,7 +12,7 @@ import {
 } from '../../transaction/action.ts'
 import { anotherRunStarted, notFound, stillActive } from '../../transaction/errors.ts'
 import { isFinished } from '../../transaction/item.ts'
-import { type Run, runKey } from '../../transaction/run.ts'
+import { isRepeated, type Run, runKey, storedTags } from '../../transaction/run.ts'
 import {
   LEASE_MS,
   type Lease,
@@ -98,14 +97,14 @@ export async function createMemoryTransactionSource(
       const actions = new Map<StoredRun, Action>()
       const results = transactions.map((transaction): QueueResult => {
         const { TransactionID, InitialData, Realm = null, Reason: reason = null } = transaction
+        const Tags = storedTags(transaction)
         const key = { Process: process.name, TransactionID, ReplayID: 0 }
         const known = table.get(key)
         if (known !== undefined)
-          return isDeepStrictEqual(known.header.InitialData, InitialData) &&
-            known.header.Realm === Realm
+          return isRepeated(known.header, transaction)
             ? { outcome: 'exists', run: known.header }
             : { outcome: 'conflict' }
-        const run = transitions.queued(key, process.steps[0], { InitialData, Realm }, times())
+        const run = transitions.queued(key, process.steps[0], { InitialData, Realm, Tags }, times())
         table.put(run) // so that a second transaction of the same id in this call is recognised
         added.push(run)
         if (by !== undefined)

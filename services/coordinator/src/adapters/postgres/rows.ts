@@ -31,6 +31,10 @@ export const runOf = (row: RunRow): Run => ({
   CreatedAt: row.CreatedAt,
   UpdatedAt: row.UpdatedAt,
   CompletedAt: row.CompletedAt,
+  Tags: row.Tags,
+  InputChanged: row.InputChanged,
+  ErasedAt: row.ErasedAt,
+  PurgedAt: row.PurgedAt,
 })
 
 export type ClaimedRow = Pick<

@@ -10,7 +10,7 @@
 import { batched } from '@integration-host/shared/batching/batched'
 import type postgres from 'postgres'
 import type { Transition } from '../../process/progress.ts'
-import type { Run } from '../../transaction/run.ts'
+import type { ClaimedRun, Run } from '../../transaction/run.ts'
 import {
   type ClaimRequest,
   type ClaimResult,
@@ -90,7 +90,7 @@ export function createPostgresTransactionSource(
         return changed
       }),
     ) as Promise<Result>
-  const webhooksWithRealm = (runs: readonly Run[]): readonly NewWebhook[] =>
+  const webhooksWithRealm = (runs: readonly ClaimedRun[]): readonly NewWebhook[] =>
     runs.flatMap((changed) =>
       (webhooksOf?.(changed) ?? []).map((webhook) => ({ ...webhook, Realm: changed.Realm })),
     )
@@ -137,7 +137,7 @@ export function createPostgresTransactionSource(
   }
 }
 
-const inDoubtOf = (results: readonly ClaimResult[]): readonly Run[] =>
+const inDoubtOf = (results: readonly ClaimResult[]): readonly ClaimedRun[] =>
   results.flatMap((result) =>
     result.kind === 'claimed' && result.claim.run.InDoubt ? [result.claim.run] : [],
   )

@@ -1,7 +1,7 @@
-import { isDeepStrictEqual } from 'node:util'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import type postgres from 'postgres'
 import type { Actor } from '../../../transaction/action.ts'
+import { isRepeated, storedTags } from '../../../transaction/run.ts'
 import type { ProcessOutline, QueueResult } from '../../../transaction/transaction-source.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
@@ -17,11 +17,12 @@ export async function enqueueRuns(
   by?: Actor,
 ): Promise<QueueResult[]> {
   const insertion = sql`
-    insert into "Order_Header" ("Process", "TransactionID", "StepName", "InitialData", "Realm", "NextSweepAt")
+    insert into "Order_Header" ("Process", "TransactionID", "StepName", "InitialData", "Realm", "Tags",
+      "NextSweepAt")
     select ${process.name}, t."TransactionID", ${process.steps[0]}, coalesce(t."InitialData", 'null'::jsonb),
-      t."Realm", now() + ${sweepMs} * interval '1 ms'
-    from jsonb_to_recordset(${JSON.stringify(transactions.map((transaction, n) => ({ ...transaction, n })))}::text::jsonb)
-      as t(n int, "TransactionID" text, "InitialData" jsonb, "Realm" text)
+      t."Realm", t."Tags", now() + ${sweepMs} * interval '1 ms'
+    from jsonb_to_recordset(${JSON.stringify(transactions.map(rowOf))}::text::jsonb)
+      as t("TransactionID" text, "InitialData" jsonb, "Realm" text, "Tags" jsonb)
     order by t."TransactionID" -- two batches with the same ids must lock them in the same order
     on conflict do nothing
     returning *`
@@ -47,11 +48,13 @@ export async function enqueueRuns(
     // This code never deletes rows, so the row was deleted by hand between the two statements.
     if (run === undefined) throw new Error('a queued row was deleted')
     if (isNew.delete(transaction.TransactionID)) return { outcome: 'queued', run }
-    return isDeepStrictEqual(run.InitialData, transaction.InitialData) &&
-      run.Realm === (transaction.Realm ?? null)
-      ? { outcome: 'exists', run }
-      : { outcome: 'conflict' }
+    return isRepeated(run, transaction) ? { outcome: 'exists', run } : { outcome: 'conflict' }
   })
+}
+
+const rowOf = (transaction: QueueTransaction) => {
+  const { TransactionID, InitialData, Realm } = transaction
+  return { TransactionID, InitialData, Realm, Tags: storedTags(transaction) ?? undefined }
 }
 
 /**

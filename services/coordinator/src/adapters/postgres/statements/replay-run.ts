@@ -41,8 +41,8 @@ export async function replayRun(
   const first = fromStep ?? process.steps[0]
   const replayId = latest.ReplayID + 1
   const [row] = await tx<RunRow[]>`
-    with changed as (insert into "Order_Header" ("Process", "TransactionID", "ReplayID", "StepName", "InitialData", "Realm", "NextSweepAt")
-    select "Process", "TransactionID", ${replayId}, ${first}, "InitialData", "Realm",
+    with changed as (insert into "Order_Header" ("Process", "TransactionID", "ReplayID", "StepName", "InitialData", "Realm", "Tags", "NextSweepAt")
+    select "Process", "TransactionID", ${replayId}, ${first}, "InitialData", "Realm", "Tags",
       now() + ${sweepMs} * interval '1 ms'
     from "Order_Header" h where ${isRun(tx, latest)}
     returning *),
