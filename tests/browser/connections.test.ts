@@ -118,6 +118,13 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     expect(await page.textContent('p')).toContain(`company ${REALM}`)
   })
 
+  it('the form of a link names its origin, which browsers without Fetch Metadata are recognised by', async () => {
+    await page.goto(await createLink())
+    const sent = page.waitForRequest((request) => request.method() === 'POST')
+    await page.getByRole('button', { name: 'Connect' }).click()
+    expect((await (await sent).allHeaders())['origin']).toBe(system.url('token-service'))
+  })
+
   it('a double click on the button starts one authorization, and the provider never sees the ticket', async () => {
     const link = await createLink({})
     const ticket = new URL(link).pathname.split('/').at(-1) ?? ''

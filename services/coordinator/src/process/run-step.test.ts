@@ -51,13 +51,13 @@ const answered = (status: number, body = '{}', retryAfter: string | null = null)
 async function outcomeOf(
   handler: AnyStep,
   answers: readonly CallOutcome[] = [],
-  change: Partial<StepDeps & { readonly isInDoubt: boolean }> = {},
+  change: Partial<StepDeps & { readonly isInDoubt: boolean; readonly realm: string | null }> = {},
 ) {
   const calls: CallRequest[] = []
-  const { isInDoubt = false, ...deps } = change
+  const { isInDoubt = false, realm = '42', ...deps } = change
   const outcome = await runStep(
     handler,
-    { ...claim, run: { ...claim.run, InDoubt: isInDoubt } },
+    { ...claim, run: { ...claim.run, InDoubt: isInDoubt, Realm: realm } },
     ['first', 'second'],
     {
       call: async (request) => {
@@ -165,6 +165,15 @@ describe('an HTTP call that a step makes', () => {
       expect(refused.calls).toEqual([])
       expect(refused.outcome).toMatchObject({ kind: 'retry', errorClass: 'step_threw' })
     }
+  })
+
+  it('a step of a run with a realm cannot call for another company, whatever its initial data says', async () => {
+    const refused = await outcomeOf(
+      (step: Step) => step.execute({ url: '/v3/company/43/invoice' }, { credential: 'ACC-43' }),
+      [answered(200)],
+    )
+    expect(refused.calls).toEqual([])
+    expect(refused.outcome).toMatchObject({ kind: 'failed', errorClass: 'realm_foreign' })
   })
 
   it.each([
@@ -321,9 +330,9 @@ describe('a 429 response to a call with a credential', () => {
     })
     const others = [callFor('43'), (step: Step) => step.execute({ url: 'http://x/' })]
     for (const other of others)
-      expect((await outcomeOf(other, [answered(200)], { coolDowns })).outcome.kind).toBe(
-        'completed',
-      )
+      expect(
+        (await outcomeOf(other, [answered(200)], { coolDowns, realm: null })).outcome.kind,
+      ).toBe('completed')
   })
 
   it('a step in doubt stays in doubt if its next call gets a 429', async () => {

@@ -7,6 +7,7 @@
  * O3  A step is in doubt from the moment a call is sent until the effect of the call is known: the target
  *     rejected the call, the response was judged, or `confirm` reported that the call had no effect.
  */
+import { credentialName } from '@integration-host/shared/contracts/realm'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { type FinishedItem, idempotencyKey } from '../transaction/item.ts'
 import type { Claim } from '../transaction/transaction-source.ts'
@@ -127,6 +128,15 @@ async function perform(
   ) {
     if (ended !== null) throw new StepEnded()
     const { credential, parse, timeoutMs = DEFAULT_CALL_MS } = options
+    // The realm of a run was checked against the key that queued it. The credential may come from the initial data,
+    // which was not.
+    if (credential !== undefined && run.Realm !== null && credential !== credentialName(run.Realm))
+      return end({
+        kind: 'failed',
+        errorClass: 'realm_foreign',
+        error: shortText(`the step calls with ${credential}, but the run belongs to ${run.Realm}`),
+        response: null,
+      })
     const { method, url, body, headers } = outgoingCall(request, credential, deps.gateway)
     const what = `${method} ${url.origin}${url.pathname}`
     const coolDownMs = credential === undefined ? null : deps.coolDowns.delayOf(credential)

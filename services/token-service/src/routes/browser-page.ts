@@ -22,13 +22,18 @@ export async function forBrowser(c: Context, work: () => Promise<Response>): Pro
 /** The HTML of a page below its paragraph. */
 type PageContent = ReturnType<typeof html>
 
-/** Returns a page of a heading and one paragraph, with `content` below it. Both texts are escaped. */
+/**
+ * Returns a page of a heading and one paragraph, with `content` below it. Both texts are escaped. The page replaces the
+ * header `Referrer-Policy: no-referrer`, under which browsers send `Origin: null` with a form (Fetch, section 3.2):
+ * {@link requireSameOrigin} needs the origin from browsers without Fetch Metadata. Other origins get no referrer.
+ */
 export const page = (title: string, text: string, content?: PageContent) =>
   html`<!doctype html>
     <html lang="en">
       <head>
         <meta charset="utf-8" />
         <meta name="viewport" content="width=device-width" />
+        <meta name="referrer" content="same-origin" />
         <title>${title}</title>
       </head>
       <body>
