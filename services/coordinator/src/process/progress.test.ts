@@ -109,7 +109,8 @@ describe('the transition of a run', () => {
       status: 'Retrying',
       attempt: 2,
       delayMs: 5,
-      lastError: null,
+      lastError: 'the step called waitFor and starts again later',
+      errorClass: 'step_waits',
       item: null,
     })
   })

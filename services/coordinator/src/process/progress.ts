@@ -64,8 +64,13 @@ export type StepOutcome =
       readonly delayMs: number
       readonly isInDoubt?: boolean
     }
-  /** The step called `waitFor`. It starts again later, and no attempt is charged. */
-  | { readonly kind: 'later'; readonly delayMs: number; readonly isInDoubt?: boolean }
+  /** The step called `waitFor`, or waits for the reason `error`. It starts again later, and no attempt is charged. */
+  | {
+      readonly kind: 'later'
+      readonly delayMs: number
+      readonly error?: string
+      readonly isInDoubt?: boolean
+    }
   /**
    * The worker had to stop before the step ended, so no attempt is charged. `noResponse` describes a call that had
    * already been sent. Without such a call, neither an item nor an attempt is stored.
@@ -108,6 +113,9 @@ export interface TransitionOptions {
  * `network`.
  */
 export const NO_RESPONSE = 'no_answer'
+
+/** The error class of a run whose step waits because it has called `waitFor`. It tells the wait from a failed attempt. */
+export const STEP_WAITS = 'step_waits'
 
 /**
  * Returns the transition of a claimed run. `run` is the run as claimed, so its `Attempt` counts the attempt
@@ -190,6 +198,8 @@ export function advance(
     case 'later':
       return {
         ...noError,
+        lastError: outcome.error ?? 'the step called waitFor and starts again later',
+        errorClass: STEP_WAITS,
         status: 'Retrying',
         stepName,
         attempt: attempt - 1,

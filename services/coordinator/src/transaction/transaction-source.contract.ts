@@ -578,6 +578,17 @@ export function transactionSourceContract(
       })
     })
 
+    it('a run that waits because its step called waitFor() shows that as its class, which the next outcome removes', async () => {
+      const waits = await record(await claim(await queue('1')), { kind: 'later', delayMs: 0 })
+      expect(waits).toMatchObject({ Status: 'Retrying', Attempt: 0, ErrorClass: 'step_waits' })
+      expect(waits?.LastError).toContain('waitFor')
+      const stored = await source.get(process.name, '1', 0)
+      expect(stored?.run).toMatchObject({ ErrorClass: 'step_waits', LastError: waits?.LastError })
+      expect(stored?.attempts).toEqual([])
+      const finished = await finish(stored?.run as Run)
+      expect(finished).toMatchObject({ Status: 'Completed', ErrorClass: null, LastError: null })
+    })
+
     it('failRun() marks a run as failed only if the run has the given version', async () => {
       const run = await queue('1')
       const failedRun = await source.failRun(run, run.Version, 'transaction_id_invalid', 'why')

@@ -85,7 +85,11 @@ export function createWebhookProcess(deps: DeliveryDeps): ProcessDefinition {
     const receiver = receivers().find(({ id }) => id === notice.Receiver)
     if (receiver === undefined)
       return ageMs < REMOVED_AFTER_MS
-        ? { kind: 'later', delayMs: busyMs.failing * (1 + random()) }
+        ? {
+            kind: 'later',
+            delayMs: busyMs.failing * (1 + random()),
+            error: `WEBHOOKS_FILE has no receiver ${notice.Receiver} any more`,
+          }
         : failed(
             'webhook_receiver_removed',
             `WEBHOOKS_FILE has no receiver ${notice.Receiver} any more`,
@@ -94,7 +98,11 @@ export function createWebhookProcess(deps: DeliveryDeps): ProcessDefinition {
     calls.set(receiver.id, state)
     const health = state.isFailing ? 'failing' : 'healthy'
     if (state.inFlight >= MAX_CALLS[health])
-      return { kind: 'later', delayMs: busyMs[health] * (1 + random()) }
+      return {
+        kind: 'later',
+        delayMs: busyMs[health] * (1 + random()),
+        error: `${receiver.id} has ${state.inFlight} other webhooks in flight`,
+      }
     state.inFlight += 1
     try {
       const result = await send(notice, run.Realm, receiver, abort)
