@@ -44,6 +44,13 @@ describe('the output of a command', () => {
     expect(createTable(['A', 'B'])([['x\ny', 'z']])).toEqual(['A    B', 'x y  z'])
   })
 
+  it('a table that is wider than the terminal fits it: texts of the widest columns are cut, but not the first column', () => {
+    const table = createTable(['ID', 'STATUS', 'ERROR'], 30)
+    const lines = table([['transaction-1', 'Failed', 'e'.repeat(50)]])
+    expect(lines).toEqual(['ID             STATUS  ERROR', 'transaction-1  Failed  eeeeee…'])
+    expect(table([['2', '日本', '日本語の長いエラー']])).toEqual(['2              日本    日本語…'])
+  })
+
   it('a command waits until a slow reader of its standard output has read the output', async () => {
     const { one, stdout } = terminal(false)
     let isPrinted = false

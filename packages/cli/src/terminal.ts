@@ -7,7 +7,11 @@ import { Secret } from '@integration-host/shared/secrets/secret'
 import { CommandFailed, exitCodes } from './exit-code.ts'
 
 type Input = NodeJS.ReadableStream & { readonly isTTY?: boolean }
-type Output = NodeJS.WritableStream & { readonly isTTY?: boolean }
+type Output = NodeJS.WritableStream & {
+  readonly isTTY?: boolean
+  /** The number of columns of a terminal. */
+  readonly columns?: number
+}
 
 /** The environment of a command: settings, streams, clock and signals. Tests replace it. */
 export interface Terminal {
@@ -39,12 +43,24 @@ export const plain = (text: string): string =>
 export const counted = (count: number, noun: string, plural = `${noun}s`): string =>
   `${count} ${count === 1 ? noun : plural}`
 
+/** Returns the number of columns of a terminal; `undefined` if the output is not a terminal, or its width is unknown. */
+export const widthOf = ({ stdout }: Terminal): number | undefined =>
+  stdout.isTTY === true && stdout.columns !== undefined && stdout.columns > 0
+    ? stdout.columns
+    : undefined
+
+const GAP = '  '
+/** No column is made narrower than this to make a table fit. */
+const MIN_COLUMN = 6
+
 /**
  * Returns a function that formats rows as lines with aligned columns. The first call also returns the header line. In
- * later calls each column is at least as wide as in earlier calls.
+ * later calls each column is at least as wide as in earlier calls. If `width` is given, the lines are made to fit it:
+ * texts of the widest columns are cut, but never those of the first column, which identifies the row.
  */
 export function createTable(
   header: readonly string[],
+  width?: number,
 ): (rows: readonly (readonly string[])[]) => string[] {
   const widths = header.map(() => 0)
   let isStarted = false
@@ -53,14 +69,54 @@ export function createTable(
     isStarted = true
     for (const row of all)
       for (const [column, text] of row.entries())
-        widths[column] = Math.max(widths[column] ?? 0, text.length)
+        widths[column] = Math.max(widths[column] ?? 0, columnsOf(text))
+    const shown = width === undefined ? widths : fitted(widths, width)
     return all.map((row) =>
       row
-        .map((text, column) => text.padEnd(widths[column] ?? 0))
-        .join('  ')
+        .map((text, column) => padded(text, shown[column] ?? 0))
+        .join(GAP)
         .trimEnd(),
     )
   }
+}
+
+/** Returns the widths of the columns of a table that is at most `width` wide, if that is possible. */
+function fitted(widths: readonly number[], width: number): number[] {
+  const [first = 0, ...others] = widths
+  const left = width - first - GAP.length * others.length
+  // The largest limit at which the columns fit. Columns that are narrower than the limit keep their width.
+  let limit = Math.max(MIN_COLUMN, ...others)
+  while (
+    limit > MIN_COLUMN &&
+    others.reduce((sum, column) => sum + Math.min(column, limit), 0) > left
+  )
+    limit -= 1
+  return [first, ...others.map((column) => Math.min(column, limit))]
+}
+
+/** Returns the text with exactly this many columns: padded, or cut if it is longer. */
+function padded(text: string, width: number): string {
+  const columns = columnsOf(text)
+  if (columns <= width) return text + ' '.repeat(width - columns)
+  let cut = ''
+  let used = 0
+  for (const character of text) {
+    used += columnsOf(character)
+    if (used > width - 1) break
+    cut += character
+  }
+  return `${cut}…${' '.repeat(Math.max(0, width - 1 - columnsOf(cut)))}`
+}
+
+/** East Asian characters and emoji take two columns of a terminal. */
+const WIDE =
+  /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/gu
+const NARROW_ONLY = /^[\x20-\x7e]*$/
+
+/** Returns how many columns of a terminal a text takes. */
+function columnsOf(text: string): number {
+  if (NARROW_ONLY.test(text)) return text.length
+  return Array.from(text.replace(/\p{M}/gu, '')).length + (text.match(WIDE)?.length ?? 0)
 }
 
 const codes = { green: 32, yellow: 33, red: 31, dim: 2 } as const

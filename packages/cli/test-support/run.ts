@@ -16,6 +16,8 @@ export interface Surroundings {
   readonly env?: Readonly<Record<string, string>>
   /** The user's input, one text for each prompt. Standard input is a terminal only if this member is set. */
   readonly typed?: readonly (string | (() => string))[]
+  /** The width of the terminal, if standard output is one. */
+  readonly columns?: number
   /** The content of standard input, which is then not a terminal. */
   readonly input?: string | Buffer
   /** The clock, in milliseconds. By default the time does not pass. */
@@ -28,7 +30,7 @@ export interface Surroundings {
 /** Runs the command line in this process. */
 export async function run(
   args: readonly string[],
-  { url, env = {}, typed, input, now = () => 0, stop, onErr }: Surroundings = {},
+  { url, env = {}, typed, columns, input, now = () => 0, stop, onErr }: Surroundings = {},
 ): Promise<Run> {
   const answers = [...(typed ?? [])]
   const stdin = Object.assign(new PassThrough(), { isTTY: typed !== undefined })
@@ -42,7 +44,8 @@ export async function run(
         done()
       },
     })
-    return { chunks, stream: Object.assign(stream, { isTTY: typed !== undefined }) }
+    const tty = { isTTY: typed !== undefined, ...(columns !== undefined && { columns }) }
+    return { chunks, stream: Object.assign(stream, tty) }
   }
   const out = collect()
   const err = collect((text) => {

@@ -3,7 +3,7 @@ import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { openCoordinator } from '../service-api.ts'
-import { createTable, notify, print } from '../terminal.ts'
+import { createTable, notify, print, widthOf } from '../terminal.ts'
 
 const DEFAULT_LIMIT = 50
 const MOST_PER_PAGE = 500
@@ -37,7 +37,7 @@ Examples:
     let left = wholeNumber('--limit', values.limit ?? String(DEFAULT_LIMIT))
     if (left < 1) throw new UsageError('--limit must be at least 1')
     const service = openCoordinator(values.url, terminal)
-    const table = createTable(COLUMNS)
+    const table = createTable(COLUMNS, widthOf(terminal))
     do {
       filter.set('limit', String(Math.min(left, MOST_PER_PAGE)))
       if (before !== null) filter.set('before', String(before))

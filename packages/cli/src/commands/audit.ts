@@ -2,7 +2,7 @@ import { type AuditHead, AuditPage } from '@integration-host/shared/contracts/au
 import { type ReadAudit, verifyChain } from '../audit-chain.ts'
 import { type Command, credentialNames, expectNone, parse, wholeNumber } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
-import { counted, createProgress, createTable, print, notify } from '../terminal.ts'
+import { counted, createProgress, createTable, print, notify, widthOf } from '../terminal.ts'
 import { openTokenService, type ServiceApi } from '../service-api.ts'
 
 const PAGE = 1_000
@@ -83,17 +83,10 @@ Examples:
     if (values.newest && values.since !== undefined)
       throw new UsageError('--newest cannot be combined with --since')
     const service = openTokenService(values.url, terminal)
-    const table = createTable([
-      'SEQ',
-      'AT',
-      'WHO',
-      'WHAT',
-      'NAME',
-      'VERSION',
-      'OUTCOME',
-      'COUNT',
-      'TRACE ID',
-    ])
+    const table = createTable(
+      ['SEQ', 'AT', 'WHO', 'WHAT', 'NAME', 'VERSION', 'OUTCOME', 'COUNT', 'TRACE ID'],
+      widthOf(terminal),
+    )
     const pages = values.newest
       ? newestFirst(service, name, limit)
       : inOrder(readerOf(service), Math.max(since - 1, 0))

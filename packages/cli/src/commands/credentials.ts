@@ -5,7 +5,15 @@ import { type Command, expectNone, oneName, parse } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { faultLines, labelled } from '../fault-lines.ts'
 import { labelOptions, pairOf, parseLabels } from '../label-options.ts'
-import { prompt, createTable, isInteractive, print, notify, type Terminal } from '../terminal.ts'
+import {
+  prompt,
+  createTable,
+  isInteractive,
+  print,
+  notify,
+  type Terminal,
+  widthOf,
+} from '../terminal.ts'
 import { openTokenService, type ServiceApi } from '../service-api.ts'
 
 const PAGE = 500
@@ -67,7 +75,7 @@ Examples:
     ]
     const service = openTokenService(values.url, terminal)
     const columns = ['NAME', 'LABEL', 'STATE', 'VERSION', 'EXPIRY', 'HARD EXPIRY', 'FAULT']
-    const table = createTable(columns)
+    const table = createTable(columns, widthOf(terminal))
     for await (const items of credentialPages(service, conditions)) {
       const lines = values.json
         ? items.map((item) => JSON.stringify(item))

@@ -11,8 +11,10 @@ import { plain, print, type Terminal } from '../../terminal.ts'
 export const forOperators = {
   ErrorClass: z.string().nullable().optional(),
   WaitingFor: z.string().nullable().optional(),
+  InDoubt: z.boolean().optional(),
 }
-export const Header = HeaderView.extend(forOperators)
+// `--json` prints all members of a response, so the schema keeps those that it does not name.
+export const Header = HeaderView.extend(forOperators).loose()
 export type Header = z.output<typeof Header>
 const Processes = z.object({
   items: z.array(z.object({ Process: z.string(), BuiltIn: z.boolean().optional() })),

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { type Command, expectNone, parse, wholeNumber } from '../../command.ts'
 import { exitCodes, UsageError } from '../../exit-code.ts'
 import { openCoordinator } from '../../service-api.ts'
-import { createTable, notify, plain, print } from '../../terminal.ts'
+import { createTable, notify, plain, print, widthOf } from '../../terminal.ts'
 import { Header, pathOf, PROCESS_HELP, processOption } from './arguments.ts'
 
 const Page = z.object({ items: z.array(Header), next_cursor: z.string().nullable() })
@@ -46,7 +46,7 @@ Examples:
     if (left < 1) throw new UsageError('--limit must be at least 1')
     const service = openCoordinator(values.url, terminal)
     const path = await pathOf(service, values.process)
-    const table = createTable(COLUMNS)
+    const table = createTable(COLUMNS, widthOf(terminal))
     for (let cursor: string | null = values.cursor ?? ''; cursor !== null && left > 0;) {
       filter.set('limit', String(Math.min(left, MOST_PER_PAGE)))
       if (cursor !== '') filter.set('cursor', cursor)

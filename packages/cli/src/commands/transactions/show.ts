@@ -1,9 +1,14 @@
-import { TransactionView } from '@integration-host/shared/contracts/transaction'
+import {
+  AttemptView,
+  type ItemView,
+  TransactionView,
+} from '@integration-host/shared/contracts/transaction'
+import { z } from 'zod'
 import { type Command, parse } from '../../command.ts'
 import { exitCodes } from '../../exit-code.ts'
 import { labelled } from '../../fault-lines.ts'
 import { openCoordinator } from '../../service-api.ts'
-import { createTable, print } from '../../terminal.ts'
+import { createTable, plain, print, widthOf } from '../../terminal.ts'
 import {
   forOperators,
   type Header,
@@ -13,22 +18,32 @@ import {
   processOption,
   replayQuery,
 } from './arguments.ts'
+import { responseLines, shortened } from './response-lines.ts'
 
-const Run = TransactionView.extend(forOperators)
+const Attempt = AttemptView.extend({ ResponseId: z.string().nullable().optional() }).loose()
+type Attempt = z.output<typeof Attempt>
+const Run = TransactionView.extend({ ...forOperators, Attempts: z.array(Attempt) }).loose()
 
 export const showTransaction: Command = {
   summary: 'show one run with its steps and every attempt',
-  usage: 'ID [--replay N]',
-  help: `Shows one run of a transaction with its steps and every attempt.
+  usage: 'ID [--replay N] [--full]',
+  help: `Shows one run of a transaction with its steps and every attempt, and the response that a step got which is not
+completed: the provider's error messages first, then its body.
 
 ${PROCESS_HELP}
   --replay N          the ReplayID of the run (default: the latest run)
+  --full              show initial data and responses in full, not only their first 1,024 characters
 
 Examples:
   integration-host transactions show 66
+  integration-host transactions show 66 --full | less
   integration-host transactions show 66 --replay 0 --json | jq '.Items[].ResponseBody'`,
   async run(args, terminal) {
-    const { values, positionals } = parse(args, { ...processOption, replay: { type: 'string' } })
+    const { values, positionals } = parse(args, {
+      ...processOption,
+      replay: { type: 'string' },
+      full: { type: 'boolean' },
+    })
     const id = oneId(positionals)
     const query = replayQuery(values.replay)
     const service = openCoordinator(values.url, terminal)
@@ -39,12 +54,17 @@ Examples:
       return exitCodes.ok
     }
     const { Items, Attempts } = run
-    await print(terminal, ...headerLines(run))
+    const isFull = values.full === true
+    const width = isFull ? undefined : widthOf(terminal)
+    await print(terminal, ...headerLines(run, isFull))
     if (Items.length > 0)
       await print(
         terminal,
         '',
-        ...createTable(['STEP', 'STATUS', 'ATTEMPT', 'ANSWER', 'FINISHED', 'ERROR'])(
+        ...createTable(
+          ['STEP', 'STATUS', 'ATTEMPT', 'RESPONSE', 'FINISHED', 'ERROR'],
+          width,
+        )(
           Items.map((item) => [
             item.StepName,
             item.Status,
@@ -55,11 +75,16 @@ Examples:
           ]),
         ),
       )
+    for (const item of Items.filter(hasUnsuccessfulResponse))
+      await print(terminal, '', ...responseBlock(item, Attempts, isFull))
     if (Attempts.length > 0)
       await print(
         terminal,
         '',
-        ...createTable(['ATTEMPT', 'STEP', 'OUTCOME', 'ANSWER', 'STARTED', 'FINISHED', 'ERROR'])(
+        ...createTable(
+          ATTEMPT_COLUMNS,
+          width,
+        )(
           Attempts.map((attempt) => [
             String(attempt.Attempt),
             attempt.StepName,
@@ -75,7 +100,40 @@ Examples:
   },
 }
 
-const headerLines = (header: Header): string[] =>
+const ATTEMPT_COLUMNS = [
+  'ATTEMPT',
+  'STEP',
+  'OUTCOME',
+  'RESPONSE',
+  'STARTED',
+  'FINISHED',
+  'ERROR',
+] as const
+
+const hasUnsuccessfulResponse = ({ Status, ResponseStatus }: ItemView): boolean =>
+  Status !== 'Completed' && Status !== 'Copied' && ResponseStatus !== null
+
+/** Returns the response of a step that is not completed, with the provider's id of its latest response. */
+function responseBlock(
+  { StepName, ResponseStatus, ResponseBody }: ItemView,
+  attempts: readonly Attempt[],
+  isFull: boolean,
+): string[] {
+  const id = attempts.findLast((attempt) => attempt.StepName === StepName)?.ResponseId
+  return [
+    plain(`Response of step ${StepName}: ${ResponseStatus}`),
+    ...(id ? [`  ${labelled('Response id', id)}`] : []),
+    ...(ResponseBody ? responseLines(ResponseBody, isFull).map((line) => `  ${line}`) : []),
+  ]
+}
+
+/** The reason of a run that is `Retrying` although none of its attempts has failed. */
+const waitOf = ({ Status, ErrorClass, NextAttemptAt }: Header): string | null =>
+  Status === 'Retrying' && ErrorClass === 'step_waits'
+    ? `the time that its step chose with waitFor: ${NextAttemptAt ?? 'now'}`
+    : null
+
+const headerLines = (header: Header, isFull: boolean): string[] =>
   [
     ['Transaction', header.TransactionID],
     ['Process', header.Process],
@@ -83,11 +141,13 @@ const headerLines = (header: Header): string[] =>
     ['Version', String(header.Version)],
     ['Status', header.Status],
     ['Step', header.StepName],
-    ['Initial data', JSON.stringify(header.InitialData)],
+    ['Initial data', shortened(JSON.stringify(header.InitialData), isFull)],
     ['Realm', header.Realm],
-    ['Waits for', header.WaitingFor],
+    ['In doubt', header.InDoubt ? 'an earlier attempt may have done the work of this step' : null],
+    ['Waits for', header.WaitingFor ?? waitOf(header)],
     ['Next attempt', header.NextAttemptAt],
-    ['Error', header.LastError],
+    ['Error class', waitOf(header) === null ? header.ErrorClass : null],
+    ['Error', waitOf(header) === null ? header.LastError : null],
     ['Created', header.CreatedAt],
     ['Updated', header.UpdatedAt],
     ['Completed', header.CompletedAt],

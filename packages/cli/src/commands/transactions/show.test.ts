@@ -1,0 +1,156 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { type FakeService, startFakeService } from '../../../test-support/fake-service.ts'
+import { run, type Surroundings } from '../../../test-support/run.ts'
+
+const AT = '2026-11-21T08:00:00.000Z'
+const DUPLICATE = {
+  Fault: {
+    Error: [
+      {
+        Message: 'Duplicate Name Exists Error',
+        Detail: 'The name supplied already exists. : null',
+        code: '6240',
+      },
+    ],
+    type: 'ValidationFault',
+  },
+  time: AT,
+}
+
+let service: FakeService
+let members: Record<string, unknown>
+let responseBody: string
+beforeEach(async () => {
+  members = {}
+  responseBody = JSON.stringify(DUPLICATE)
+  service = await startFakeService({
+    'GET /processes': () => ({ body: { items: [{ Process: 'OrderProcess' }] } }),
+    'GET /processes/OrderProcess/transactions/66': () => ({
+      body: {
+        Process: 'OrderProcess',
+        TransactionID: '66',
+        ReplayID: 0,
+        Status: 'Failed',
+        StepName: 'customer',
+        InitialData: { Name: 'Ada' },
+        Realm: '1',
+        Version: 2,
+        Attempt: 1,
+        NextAttemptAt: null,
+        LastError: 'POST https://gateway/v3 responded with 400',
+        ErrorClass: 'http_400',
+        WaitingFor: null,
+        CreatedAt: AT,
+        UpdatedAt: AT,
+        CompletedAt: AT,
+        Items: [item('order', 'Completed', 200), item('customer', 'Failed', 400)],
+        Attempts: [
+          {
+            StepName: 'customer',
+            Attempt: 1,
+            Outcome: 'http_400',
+            ResponseStatus: 400,
+            ResponseId: '1-65-intuit-tid',
+            Error: 'POST https://gateway/v3 responded with 400',
+            StartedAt: AT,
+            FinishedAt: AT,
+          },
+        ],
+        ...members,
+      },
+    }),
+  })
+})
+afterEach(() => service[Symbol.asyncDispose]())
+
+const item = (step: string, status: string, responseStatus: number) => ({
+  StepName: step,
+  Status: status,
+  Attempt: 1,
+  IdempotencyKey: `66/${step}`,
+  ResponseStatus: responseStatus,
+  ResponseBody: status === 'Completed' ? 'the-completed-body' : responseBody,
+  Data: null,
+  Error: null,
+  StartedAt: AT,
+  FinishedAt: AT,
+})
+const show = (args: readonly string[] = [], surroundings: Surroundings = {}) =>
+  run(['transactions', 'show', '66', ...args], {
+    env: { COORDINATOR_URL: service.url },
+    ...surroundings,
+  })
+
+describe('transactions show', () => {
+  it('`transactions show` prints the response of a failed step: the id of the response, the error messages of the provider, the body', async () => {
+    const { code, out } = await show()
+    expect(code).toBe(0)
+    expect(out).toContain(
+      [
+        'Response of step customer: 400',
+        '  Response id  1-65-intuit-tid',
+        '  error 6240: Duplicate Name Exists Error: The name supplied already exists. : null',
+        `  ${JSON.stringify(DUPLICATE)}`,
+        '',
+      ].join('\n'),
+    )
+    expect(out).not.toContain('the-completed-body')
+  })
+
+  it.each([
+    ['{"fault":{"error":[{"message":"m","detail":"d","code":"3200"}]}}', 'error 3200: m: d'],
+    [
+      '<?xml version="1.0"?><IntuitResponse><Fault type="x"><Error code="5010"><Message>Stale &lt;Object&gt;</Message><Detail>d &amp;amp; e</Detail></Error></Fault></IntuitResponse>',
+      'error 5010: Stale <Object>: d &amp; e',
+    ],
+  ])('`transactions show` prints the error messages of the body %j', async (body, line) => {
+    responseBody = body
+    expect((await show()).out).toContain(`  ${line}\n  ${body}`)
+  })
+
+  it('`transactions show` prints a response without the characters that could control the terminal', async () => {
+    responseBody = 'a\nb\u001b[31m\u202e\u009b'
+    expect((await show()).out).toContain('\n  a b�[31m��\n')
+  })
+
+  it('`transactions show` cuts long initial data and responses after 1,024 characters, and --full shows all of them', async () => {
+    members = { InitialData: 'i'.repeat(200_000) }
+    responseBody = 'r'.repeat(5_000)
+    const short = await show()
+    expect(short.out).toContain(`"${'i'.repeat(1_023)}… (200002 characters; --full shows all)`)
+    expect(short.out).toContain(`  ${'r'.repeat(1_024)}… (5000 characters; --full shows all)`)
+    expect(short.out.length).toBeLessThan(4_000)
+    const full = await show(['--full'])
+    expect(full.out).toContain('i'.repeat(200_000))
+    expect(full.out).toContain('r'.repeat(5_000))
+    expect(full.out).not.toContain('--full')
+  })
+
+  it('`transactions show` says that a run waits because its step called waitFor', async () => {
+    members = {
+      Status: 'Retrying',
+      ErrorClass: 'step_waits',
+      LastError: 'the step called waitFor and starts again later',
+      NextAttemptAt: AT,
+      Items: [],
+      Attempts: [],
+    }
+    const { out } = await show()
+    expect(out).toContain(`Waits for    the time that its step chose with waitFor: ${AT}\n`)
+    expect(out).not.toContain('Error')
+  })
+
+  it('on a terminal `transactions show` cuts its tables to the width of the terminal', async () => {
+    const { out } = await show([], { typed: [], columns: 70 })
+    const table = out.split('\n').filter((line) => /^(STEP|ATTEMPT|1 |customer)/.test(line))
+    expect(table.length).toBeGreaterThan(3)
+    for (const line of table) expect(line.length).toBeLessThanOrEqual(70)
+  })
+
+  it('`transactions show --json` prints all members of the response', async () => {
+    members = { LeaseOwner: 'worker-1', InDoubt: true }
+    expect((await show(['--json'])).json).toMatchObject([
+      { LeaseOwner: 'worker-1', InDoubt: true, Attempts: [{ ResponseId: '1-65-intuit-tid' }] },
+    ])
+  })
+})
