@@ -48,11 +48,14 @@ export function credentialEventKind(routingKey: string): CredentialEventKind | n
 
 /**
  * Returns the message id `<Name>/<Version>/<kind>` of an event. A re-published event keeps its message id, so that
- * consumers can discard the duplicate. If a fault becomes final, a second `faulted` event of the same version is
- * published, and the message id of this second event ends in `/final`.
+ * consumers can discard the duplicate. A version may have further `faulted` events: if the company turns out to have
+ * disconnected the application, with an id that ends in `/disconnected`, and if a fault becomes final, with one that ends
+ * in `/final`.
  */
 export function credentialMessageId(event: CredentialEvent, kind: CredentialEventKind): string {
   const id = `${event.Name}/${event.Version}/${kind}`
-  const { Final = false, Rejections = 0 } = event.Fault ?? {}
-  return kind === 'faulted' && Final && Rejections > 1 ? `${id}/final` : id
+  if (kind !== 'faulted') return id
+  const { Code, Final = false, Rejections = 0 } = event.Fault ?? {}
+  if (Final && Rejections > 1) return `${id}/final`
+  return Code === 'disconnected' ? `${id}/disconnected` : id
 }

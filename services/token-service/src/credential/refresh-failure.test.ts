@@ -129,6 +129,18 @@ describe('settlement of a failed refresh', () => {
     },
   )
 
+  it('a provisional fault is published again when it turns out that the company has disconnected the application', () => {
+    const settlement = settlementOf(provisional, failureOf('disconnected'), context)
+    expect(settlement).toMatchObject({
+      fault: { Code: 'disconnected', Final: false },
+      isPublished: true,
+    })
+    const { fault } = settlement
+    if (fault === null) throw new Error('there is no fault')
+    const again = settlementOf({ ...provisional, fault }, failureOf('disconnected'), context)
+    expect(again.isPublished).toBe(false)
+  })
+
   it('a rejection after the last retry delay is final and is published', () => {
     const standing = { ...provisional.fault, Rejections: 2 }
     const failure = failureOf('rotation_lost', { isAmbiguous: true })

@@ -155,10 +155,11 @@ const isFaultClass = (failureClass: RefreshFailureClass): failureClass is FaultC
   failureClass in faultClasses
 
 /**
- * Returns whether a fault is published: the first fault, the first fault that ends the grant, and the first fault
- * that ends the grant finally.
+ * Returns whether a fault is published: the first fault, the first fault that ends the grant, the first fault that ends
+ * the grant finally, and the first one that says that the company has disconnected the application.
  */
 const isPublishedOver = (standing: Fault | null, fault: Fault): boolean =>
   standing === null ||
   (isGrantRejected(fault) && !isGrantRejected(standing)) ||
+  (fault.Code === 'disconnected' && standing.Code !== 'disconnected') ||
   (isTerminal(fault) && !isTerminal(standing))
