@@ -80,6 +80,14 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(JSON.parse(String(deliveries[0]?.content))).toEqual({ id: '1' })
     })
 
+    it('the message bus delivers a body of bytes unchanged', async () => {
+      const { deliveries, arrived } = collect('orders')
+      const bytes = Buffer.from([0, 0xff, 0x7b])
+      await bus.publish(order('1', { body: bytes }))
+      await arrived(1)
+      expect(deliveries[0]?.content).toEqual(bytes)
+    })
+
     it('the message bus delivers messages to a single consumer in the order in which they were published', async () => {
       const ids = Array.from({ length: 50 }, (_, index) => String(index))
       for (const id of ids) await bus.publish(order(id))

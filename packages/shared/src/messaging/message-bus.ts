@@ -83,7 +83,7 @@ export interface OutgoingMessage {
   readonly type: string
   readonly correlationId?: string
   readonly headers?: Readonly<Record<string, HeaderValue>>
-  /** The message body, which is sent as JSON. */
+  /** The message body, which is sent as JSON; a Buffer is sent unchanged. */
   readonly body: unknown
   /** Whether publishing fails if the message is routed to no queue. It is false for events that need no consumer. */
   readonly mandatory: boolean
@@ -111,7 +111,17 @@ export interface ConsumeOptions {
   readonly prefetch: number
   /** The consumer tag, shown on RabbitMQ's management page. */
   readonly tag: string
+  /**
+   * Called if the broker rejects or ends this consumer, because the account may not read the queue or the queue does
+   * not exist. The consumer is cancelled then. Without this function the whole connection is opened again, which is
+   * right only for a consumer that the service cannot work without.
+   */
+  readonly onRejected?: (reason: string) => void
 }
+
+/** Returns the bytes of a message body. */
+export const contentOf = (body: unknown): Buffer =>
+  Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body))
 
 export interface Consumer {
   /** Stops accepting deliveries. Resolves when the deliveries in flight are settled. */

@@ -5,14 +5,15 @@
  */
 import { IntegrationError } from '../../errors.ts'
 import type { Logger } from '../../observability/logger.ts'
-import type {
-  ConsumeOptions,
-  Delivery,
-  ExchangeSpec,
-  MessageBus,
-  OutgoingMessage,
-  QueueSpec,
-  Settlement,
+import {
+  type ConsumeOptions,
+  contentOf,
+  type Delivery,
+  type ExchangeSpec,
+  type MessageBus,
+  type OutgoingMessage,
+  type QueueSpec,
+  type Settlement,
 } from '../message-bus.ts'
 
 interface QueuedDelivery extends Delivery {
@@ -145,7 +146,7 @@ export function createInProcessBus(logger: Logger): MessageBus {
         messageId: message.messageId,
         type: message.type,
         headers: { ...message.headers },
-        content: Buffer.from(JSON.stringify(message.body)),
+        content: contentOf(message.body),
         redelivered: false,
         deliveryCount: 0,
       }

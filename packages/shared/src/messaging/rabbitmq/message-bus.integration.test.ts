@@ -111,6 +111,37 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await bus[Symbol.asyncDispose]()
   })
 
+  it('a consumer with onRejected that the broker rejects or ends is cancelled, and the connection stays open', async () => {
+    await using bus = await open()
+    await bus.declare(topology)
+    const connection = await connect(url)
+    const admin = await connection.createChannel()
+    const queue = `${prefixes.at(-1)}orders`
+    const reasons: string[] = []
+    const ids: string[] = []
+    const consume = (name: string, tag: string) =>
+      bus.consume(
+        name,
+        { prefetch: 1, tag, onRejected: (reason) => void reasons.push(reason) },
+        async ({ messageId }) => {
+          ids.push(messageId)
+          return 'ack'
+        },
+      )
+    consume('no-such-queue', 'missing')
+    await eventually(() => expect(reasons).toEqual(['NOT-FOUND']))
+    consume('orders', 'deleted')
+    await bus.publish({ ...message, messageId: 'first' })
+    await eventually(() => expect(ids).toEqual(['first']))
+    await admin.deleteQueue(queue)
+    await eventually(() =>
+      expect(reasons).toEqual(['NOT-FOUND', 'consumer cancelled by the broker']),
+    )
+    // The connection of the bus is the same one, so the queue was not declared again.
+    expect(await bus.depth('orders')).toBeNull()
+    await connection.close()
+  })
+
   it('the RabbitMQ bus reconnects if the broker closes the connection immediately after establishing it', async () => {
     await using line = await startRelay(url, 5672)
     const bus = await open(line.url)

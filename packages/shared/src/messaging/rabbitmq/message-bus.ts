@@ -13,15 +13,16 @@ import { IntegrationError } from '../../errors.ts'
 import { throwOnProblem, checkVersion } from '../../observability/checks/check-result.ts'
 import { type Dependency, reasonOf } from '../../observability/health.ts'
 import type { Logger } from '../../observability/logger.ts'
-import type {
-  ConsumeOptions,
-  Consumer,
-  Delivery,
-  MessageBus,
-  QueueDepth,
-  QueueSpec,
-  Settlement,
-  Topology,
+import {
+  type ConsumeOptions,
+  type Consumer,
+  contentOf,
+  type Delivery,
+  type MessageBus,
+  type QueueDepth,
+  type QueueSpec,
+  type Settlement,
+  type Topology,
 } from '../message-bus.ts'
 import type { Secret } from '../../secrets/secret.ts'
 import type { TlsFiles } from '../../tls/tls-files.ts'
@@ -132,7 +133,10 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     // The loop iterates over a copy. A consumer that is added during the loop is started by `consume`, and must not be
     // started a second time here.
     const known = [...consumers]
-    for (const consumer of known) await startConsumer(current, consumer)
+    for (const consumer of known)
+      await startConsumer(current, consumer).catch((error: unknown) => {
+        if (!consumer.isCancelled) throw error
+      })
   }
 
   async function assertTopology(channel: Channel, topology: Topology): Promise<void> {
@@ -170,7 +174,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
 
   async function startConsumer(current: ChannelModel, consumer: RunningConsumer): Promise<void> {
     const channel = await current.createChannel()
-    channel.on('error', () => {})
+    channel.on('error', (error: unknown) => endConsumer(consumer, brokerReason(error)))
     channel.on('close', () => {
       const wasCurrent = consumer.channel === channel
       if (wasCurrent) consumer.channel = null
@@ -181,7 +185,10 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     consumer.channel = channel
     const settlements = createSettlements(channel)
     const onMessage = (message: ConsumeMessage | null): void => {
-      if (message === null) return restart(current, 'consumer cancelled by the broker')
+      if (message === null) {
+        const reason = 'consumer cancelled by the broker'
+        return endConsumer(consumer, reason) ? void closeChannel(channel) : restart(current, reason)
+      }
       const settling = settle(settlements, consumer, message).finally(() =>
         consumer.inFlight.delete(settling),
       )
@@ -191,6 +198,16 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
       consumerTag: consumer.options.tag,
       noAck: isUnacknowledged(consumer.queue),
     })
+  }
+
+  /** Ends a consumer that the service can work without. Returns false for any other consumer. */
+  function endConsumer(consumer: RunningConsumer, reason: string): boolean {
+    const { onRejected } = consumer.options
+    if (onRejected === undefined || consumer.isCancelled) return false
+    consumer.isCancelled = true
+    consumers.delete(consumer)
+    onRejected(reason)
+    return true
   }
 
   async function settle(
@@ -270,7 +287,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
           channel.publish(
             named(message.exchange),
             message.routingKey,
-            Buffer.from(JSON.stringify(message.body)),
+            contentOf(message.body),
             publishOptions(message),
             (error: unknown) =>
               publishing.settle(error ? unavailable('rejected by the broker') : null),
@@ -293,9 +310,9 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
       consumers.add(consumer)
       const current = model
       if (current !== null)
-        startConsumer(current, consumer).catch((error: unknown) =>
-          restart(current, reasonOf(error)),
-        )
+        startConsumer(current, consumer).catch((error: unknown) => {
+          if (!consumer.isCancelled) restart(current, reasonOf(error))
+        })
       return {
         async cancel() {
           consumer.isCancelled = true

@@ -5,7 +5,7 @@ import type { Delivery, OutgoingMessage } from '../message-bus.ts'
 export const publishOptions = (message: OutgoingMessage): Options.Publish => ({
   persistent: true,
   mandatory: message.mandatory,
-  contentType: 'application/json',
+  contentType: Buffer.isBuffer(message.body) ? 'application/octet-stream' : 'application/json',
   messageId: message.messageId,
   type: message.type,
   timestamp: Math.floor(Date.now() / 1_000),
