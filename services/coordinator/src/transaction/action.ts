@@ -10,7 +10,15 @@
 import type { ActionView } from '@integration-host/shared/contracts/action'
 import { versionMoved } from './errors.ts'
 
-export type ActionKind = 'queue' | 'replay' | 'resume' | 'cancel' | 'pause'
+export type ActionKind =
+  | 'queue'
+  | 'replay'
+  | 'resume'
+  | 'cancel'
+  | 'pause'
+  | 'requeue_dead_letter'
+  | 'delete_dead_letter'
+  | 'delete_dead_letters'
 
 /** An entry of the action log. */
 export type Action = Readonly<ActionView>

@@ -1,5 +1,6 @@
 import type { HeaderStatus, QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import type { Transition } from '../process/progress.ts'
+import type { DeadLetterStore } from './dead-letter.ts'
 import type { Act, Action, ActionFilter, Actor, RejectedAction } from './action.ts'
 import type { ClaimedRun, Run, RunKey } from './run.ts'
 import type { Attempt, FinishedItem, Item } from './item.ts'
@@ -18,7 +19,7 @@ import type { Attempt, FinishedItem, Item } from './item.ts'
  * Every method throws `store_unavailable` if the source cannot be reached; the change may nevertheless have
  * been committed.
  */
-export interface TransactionSource extends AsyncDisposable {
+export interface TransactionSource extends DeadLetterStore, AsyncDisposable {
   /**
    * Queues run 0 of each transaction; the results are in the order of the transactions. With `by`, each transaction that
    * is new is recorded as an action.

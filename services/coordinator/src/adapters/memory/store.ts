@@ -14,6 +14,11 @@ import type { Run } from '../../transaction/run.ts'
 import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
 import { type ActionLog, createActionLog } from './action-log.ts'
+import {
+  createDeadLetterTable,
+  type DeadLetterTable,
+  type StoredDeadLetter,
+} from './dead-letters.ts'
 import { damaged, type JournalOptions, openJournal, readJournal } from './journal.ts'
 import { createRunTable, type RunTable } from './run-table.ts'
 import { createWebhookQueue, type StoredWebhook, type WebhookQueue } from './webhook-queue.ts'
@@ -25,18 +30,23 @@ interface State {
   readonly actions?: readonly Action[]
   /** Missing in a snapshot of a version without webhooks. */
   readonly webhooks?: readonly StoredWebhook[]
+  /** Missing in a snapshot of a version without a table of dead letters. */
+  readonly deadLetters?: readonly StoredDeadLetter[]
+  readonly lastDeadLetterId?: number
 }
 
 /**
  * One durable change: the new state of a run with the webhooks of its transition, the new set of paused processes,
- * webhooks of other events, or the id of a webhook whose run is over; with its entry in the action log. A rejected
- * action leaves the set of paused processes as it is.
+ * webhooks of other events, the id of a webhook whose run is over, a new dead letter, or the ids of removed ones; with
+ * its entry in the action log. A rejected action leaves the set of paused processes as it is.
  */
 export type Entry = { readonly action?: Action } & (
   | { readonly run: StoredRun; readonly webhooks?: readonly StoredWebhook[] }
   | { readonly paused: readonly string[] }
   | { readonly webhooks: readonly StoredWebhook[] }
   | { readonly delivered: string }
+  | { readonly deadLetter: StoredDeadLetter }
+  | { readonly removedDeadLetters: readonly number[] }
 )
 
 // This schema checks only what is needed to recognise a snapshot. The rest of the file was written by this code
@@ -63,6 +73,7 @@ export interface MemoryStore extends AsyncDisposable {
   readonly table: RunTable
   readonly log: ActionLog
   readonly webhooks: WebhookQueue
+  readonly deadLetters: DeadLetterTable
   readonly paused: () => ReadonlySet<string>
   /**
    * Applies the changes and resolves when they are durable.
@@ -90,6 +101,7 @@ export async function openMemoryStore(
   const table = createRunTable()
   const log = createActionLog()
   const webhooks = createWebhookQueue(table)
+  const deadLetters = createDeadLetterTable()
   let paused: ReadonlySet<string> = new Set()
   /** For each change that is not flushed yet, oldest first, the function that undoes it. */
   let undo: (() => void)[] = []
@@ -101,6 +113,8 @@ export async function openMemoryStore(
     if ('paused' in entry) paused = new Set(entry.paused)
     if ('webhooks' in entry) webhooks.add(entry.webhooks ?? [])
     if ('delivered' in entry) webhooks.remove(entry.delivered)
+    if ('deadLetter' in entry) deadLetters.add([entry.deadLetter])
+    if ('removedDeadLetters' in entry) deadLetters.remove(entry.removedDeadLetters)
     if (entry.action !== undefined) log.add(entry.action)
   }
 
@@ -114,6 +128,10 @@ export async function openMemoryStore(
       paused = new Set(state.data.paused)
       for (const action of (loaded.state as State).actions ?? []) log.add(action)
       webhooks.add((loaded.state as State).webhooks ?? [])
+      deadLetters.add(
+        (loaded.state as State).deadLetters ?? [],
+        (loaded.state as State).lastDeadLetterId,
+      )
     }
     for (const entry of loaded.entries as Entry[])
       apply('run' in entry ? { ...entry, run: withAllMembers(entry.run) } : entry)
@@ -128,6 +146,8 @@ export async function openMemoryStore(
           paused: [...paused],
           actions: log.all(),
           webhooks: webhooks.all(),
+          deadLetters: deadLetters.all(),
+          lastDeadLetterId: deadLetters.lastId,
         }),
         onFailure: () => {
           for (const undoOne of undo.toReversed()) undoOne()
@@ -149,6 +169,8 @@ export async function openMemoryStore(
       const pausedBefore = paused
       const added = 'webhooks' in entry ? (entry.webhooks ?? []) : []
       const removed = 'delivered' in entry ? webhooks.get(entry.delivered) : undefined
+      const removedLetters =
+        'removedDeadLetters' in entry ? deadLetters.pick(entry.removedDeadLetters) : []
       apply(entry)
       return () => {
         if (entry.action !== undefined) log.remove(entry.action)
@@ -157,6 +179,8 @@ export async function openMemoryStore(
         if (before !== undefined) table.put(before)
         for (const { TransactionID } of added) webhooks.remove(TransactionID)
         if (removed !== undefined) webhooks.restore(removed)
+        if ('deadLetter' in entry) deadLetters.remove([entry.deadLetter.ID])
+        deadLetters.add(removedLetters)
       }
     })
     undo.push(...undos)
@@ -179,6 +203,7 @@ export async function openMemoryStore(
     table,
     log,
     webhooks,
+    deadLetters,
     paused: () => paused,
     commit,
     async flush() {

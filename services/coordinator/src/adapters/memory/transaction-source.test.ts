@@ -1,5 +1,5 @@
 import { appendFileSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { copyFile, mkdtemp, open, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { spawn } from 'node:child_process'
@@ -7,6 +7,7 @@ import { once } from 'node:events'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../../test-support/act.ts'
 import { actionLogContract } from '../../transaction/action-log.contract.ts'
+import { deadLetterContract } from '../../transaction/dead-letter.contract.ts'
 import {
   contractTimes,
   transactionSourceContract,
@@ -29,6 +30,10 @@ transactionSourceContract('ITSourceMemory.json', async () =>
 )
 
 actionLogContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+
+deadLetterContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 
@@ -78,6 +83,84 @@ describe('the files of the in-memory transaction source', () => {
     await last.cancel('Webhook', '2', null, anAct)
     expect((await last.startWebhooks(10)).runs).toMatchObject([{ TransactionID: 'failed x' }])
     await last[Symbol.asyncDispose]()
+  })
+
+  it('dead letters and their numbers are still there after the journal and the snapshot were read again', async () => {
+    const letter = (MessageID: string) => ({
+      Process: process.name,
+      MessageID,
+      Reason: 'malformed',
+      TransactionID: null,
+      ReplayID: null,
+      StepName: null,
+      Content: Buffer.from([0, 0xff]),
+      ContentBytes: 2,
+    })
+    const first = await createMemoryTransactionSource(folder)
+    for (const id of ['a', 'b', 'c']) await first.addDeadLetter(letter(id))
+    await first.removeDeadLetter(process.name, 3, 'delete_dead_letter', anAct)
+    const other = await newFolder()
+    await copyFile(snapshot, join(other, 'ITSourceMemory.json'))
+    await copyFile(journal, join(other, 'ITSourceMemory.journal'))
+    await first[Symbol.asyncDispose]()
+    for (const at of [other, folder, folder]) {
+      const again = await createMemoryTransactionSource(at)
+      const page = { limit: 10, contentBytes: 10 }
+      expect(await again.deadLetters(process.name, page)).toMatchObject([
+        { ID: 2, MessageID: 'b', Content: Buffer.from([0, 0xff]) },
+        { ID: 1, MessageID: 'a' },
+      ])
+      await again.addDeadLetter(letter('a'))
+      await again.addDeadLetter(letter('new'))
+      const [added] = await again.deadLetters(process.name, page)
+      expect(added?.ID).toBeGreaterThan(3)
+      await again.removeDeadLetter(process.name, added?.ID ?? 0, 'delete_dead_letter', anAct)
+      await again[Symbol.asyncDispose]()
+    }
+  })
+
+  it('a dead letter that cannot be written is not stored, and one whose removal cannot be written stays', async () => {
+    let isFull = false
+    const source = await createMemoryTransactionSource(folder, {
+      openFile: async (path) => {
+        const file = await open(path, 'a+')
+        return {
+          appendFile: async (lines) => {
+            if (isFull) throw new Error('ENOSPC')
+            await file.appendFile(lines)
+          },
+          datasync: () => file.datasync(),
+          sync: () => file.sync(),
+          truncate: (length) => file.truncate(length),
+          close: () => file.close(),
+        }
+      },
+    })
+    const letter = {
+      Process: process.name,
+      Reason: 'malformed',
+      TransactionID: null,
+      ReplayID: null,
+      StepName: null,
+      Content: Buffer.from(''),
+      ContentBytes: 0,
+    }
+    await source.addDeadLetter({ ...letter, MessageID: 'a' })
+    isFull = true
+    const unavailable = { code: 'store_unavailable' }
+    await expect(source.addDeadLetter({ ...letter, MessageID: 'b' })).rejects.toMatchObject(
+      unavailable,
+    )
+    await expect(source.removeDeadLetters(process.name, anAct)).rejects.toMatchObject(unavailable)
+    isFull = false
+    const ids = async () =>
+      (await source.deadLetters(process.name, { limit: 10, contentBytes: 1 })).map(
+        ({ MessageID }) => MessageID,
+      )
+    expect(await ids()).toEqual(['a'])
+    await source.addDeadLetter({ ...letter, MessageID: 'b' })
+    expect(await ids()).toEqual(['b', 'a'])
+    await source[Symbol.asyncDispose]()
   })
 
   const fill = async (ids: readonly string[]): Promise<void> => {

@@ -10,6 +10,7 @@ import {
   entryOf,
   requireVersion,
 } from '../../transaction/action.ts'
+import { type DeadLetter, MAX_CONTENT_BYTES } from '../../transaction/dead-letter.ts'
 import { anotherRunStarted, notFound, stillActive } from '../../transaction/errors.ts'
 import { isFinished } from '../../transaction/item.ts'
 import { isRepeated, type Run, runKey, storedTags } from '../../transaction/run.ts'
@@ -25,10 +26,14 @@ import {
 import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun, Times } from '../../transaction/transitions.ts'
 import { auditRuns } from './audit.ts'
+import type { StoredDeadLetter } from './dead-letters.ts'
 import type { JournalOptions } from './journal.ts'
 import { listRuns } from './run-table.ts'
 import { type Entry, openMemoryStore } from './store.ts'
 import { type StoredWebhook, webhookRunKey } from './webhook-queue.ts'
+
+/** Bounds the memory and the size of the snapshot: 500 dead letters of 64 KiB are 32 MB. */
+const DEAD_LETTERS = 500
 
 export interface MemorySourceOptions {
   readonly now?: () => number
@@ -48,7 +53,7 @@ export async function createMemoryTransactionSource(
 ): Promise<TransactionSource> {
   const { now = Date.now, sweepMs = SWEEP_MS, leaseMs = LEASE_MS } = options
   const store = await openMemoryStore(dataDir, options.openFile)
-  const { table, log, webhooks, commit } = store
+  const { table, log, webhooks, deadLetters, commit } = store
   let webhooksOf: WebhooksOf = () => []
 
   const times = (): Times => ({ now: now(), sweepMs, leaseMs })
@@ -90,6 +95,18 @@ export async function createMemoryTransactionSource(
         At: event?.UpdatedAt ?? new Date(now()).toISOString(),
         ...webhook,
       }))
+
+  /** Returns a dead letter with at most `contentBytes` of its content, and the realm of its transaction. */
+  const shown = (letter: StoredDeadLetter, contentBytes: number): DeadLetter => {
+    const { Process, TransactionID } = letter
+    const run = TransactionID === null ? undefined : table.find(Process, TransactionID, 0)
+    return {
+      ...letter,
+      Content: Buffer.from(letter.Content, 'base64').subarray(0, contentBytes),
+      isOfTransaction: run !== undefined,
+      Realm: run?.header.Realm ?? null,
+    }
+  }
 
   return {
     async queue(process, transactions, by) {
@@ -293,6 +310,41 @@ export async function createMemoryTransactionSource(
       return { runs: started.map(({ header }) => header), hasMore: next.length > limit }
     },
     webhookBacklog: async () => webhooks.backlog(now()),
+
+    deadLetterCapacity: DEAD_LETTERS,
+    async addDeadLetter(letter) {
+      // The first copy may not be flushed yet.
+      if (deadLetters.has(letter)) return store.flush()
+      const Content = letter.Content.toString('base64')
+      const At = new Date(now()).toISOString()
+      await commit({ deadLetter: { ...letter, ID: deadLetters.nextId(), At, Content } })
+    },
+    deadLetters: async (process, { contentBytes, ...filter }) =>
+      deadLetters.list(process, filter).map((letter) => shown(letter, contentBytes)),
+    async deadLetter(process, id) {
+      const letter = deadLetters.get(process, id)
+      return letter === undefined ? null : shown(letter, MAX_CONTENT_BYTES)
+    },
+    deadLetterCounts: async () => deadLetters.counts(),
+    async removeDeadLetter(process, id, kind, act) {
+      const letter = deadLetters.get(process, id)
+      if (letter === undefined) return false
+      const { Process, TransactionID, ReplayID } = letter
+      const { Realm } = shown(letter, 0)
+      const what = { Process, TransactionID, ReplayID, Realm }
+      const action = log.next(entryOf(kind, act, what, { now: now() }))
+      await commit({ removedDeadLetters: [id], action })
+      return true
+    },
+    async removeDeadLetters(process, act) {
+      const ids = deadLetters.list(process, { limit: Infinity }).map(({ ID }) => ID)
+      if (ids.length === 0) return 0
+      const what = { Process: process }
+      const action = log.next(entryOf('delete_dead_letters', act, what, { now: now() }))
+      await commit({ removedDeadLetters: ids, action })
+      return ids.length
+    },
+    processesWithRuns: async () => [...new Set(table.all().map(({ header }) => header.Process))],
 
     // No other program can insert runs into memory, so there are no insertions to report.
     watch() {},

@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { anAct } from '../../../test-support/act.ts'
 import { createDatabase, type TestDatabase } from '../../../test-support/database.ts'
 import { actionLogContract } from '../../transaction/action-log.contract.ts'
+import { deadLetterContract } from '../../transaction/dead-letter.contract.ts'
 import {
   contractTimes,
   transactionSourceContract,
@@ -39,12 +40,13 @@ function connect(url: string) {
 async function open(): Promise<TransactionSource> {
   const { source, ready } = connect(database.url)
   await ready()
-  await database.sql`truncate "Order_Header", "Order_Item", "Order_Attempt", "Order_Process", "Order_Action", "Order_Webhook"`
+  await database.sql`truncate "Order_Header", "Order_Item", "Order_Attempt", "Order_Process", "Order_Action", "Order_Webhook", "Order_DeadLetter"`
   return source
 }
 
 transactionSourceContract('Postgres', open)
 actionLogContract('Postgres', open)
+deadLetterContract('Postgres', open)
 webhooksContract('Postgres', open)
 
 describe('the tables of the PostgreSQL source', () => {

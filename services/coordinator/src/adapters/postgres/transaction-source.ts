@@ -10,6 +10,7 @@
 import { batched } from '@integration-host/shared/batching/batched'
 import type postgres from 'postgres'
 import type { Transition } from '../../process/progress.ts'
+import { MAX_CONTENT_BYTES, type NewDeadLetter } from '../../transaction/dead-letter.ts'
 import type { ClaimedRun, Run } from '../../transaction/run.ts'
 import {
   type ClaimRequest,
@@ -28,6 +29,15 @@ import { listActions, recordRejected } from './statements/actions.ts'
 import { auditTables } from './statements/audit.ts'
 import { cancelRun } from './statements/cancel-run.ts'
 import { claimRuns } from './statements/claim-runs.ts'
+import {
+  addDeadLetters,
+  countDeadLetters,
+  getDeadLetter,
+  listDeadLetters,
+  processesWithRuns,
+  removeDeadLetter,
+  removeDeadLetters,
+} from './statements/dead-letters.ts'
 import { enqueueRuns } from './statements/enqueue-runs.ts'
 import { failRun } from './statements/fail-run.ts'
 import { getRun } from './statements/get-run.ts'
@@ -50,6 +60,8 @@ export interface PostgresSourceOptions {
 }
 
 const QUEUE_BATCH = 1_000
+/** Bounds the disk space: 10,000 dead letters of 64 KiB are 640 MB. */
+const DEAD_LETTERS = 10_000
 /**
  * The channel of the trigger `Order_Header_inserted`. The trigger notifies of inserted rows that are due at
  * once. Only other programs insert such rows: a row that `queue` inserts becomes due for the sweeper later.
@@ -77,6 +89,9 @@ export function createPostgresTransactionSource(
   )
   const record = batched<{ lease: Lease; transition: Transition }, RunState | null>((outcomes) =>
     run((sql) => recordOutcomes(sql, outcomes, { ...times, webhooksOf })),
+  )
+  const addDeadLetter = batched<NewDeadLetter, void>((letters) =>
+    run((sql) => addDeadLetters(sql, letters)),
   )
   /** Makes a change, and stores the webhooks of the runs that it changed, in one database transaction. */
   const announcing = <Result extends readonly Run[] | Run | null>(
@@ -132,6 +147,14 @@ export function createPostgresTransactionSource(
     addWebhooks: (webhooks) => run((sql) => addWebhooks(sql, webhooks)),
     startWebhooks: (limit) => run((sql) => startWebhooks(sql, limit, times)),
     webhookBacklog: () => run(webhookBacklog),
+    deadLetterCapacity: DEAD_LETTERS,
+    addDeadLetter,
+    deadLetters: (process, filter) => run((sql) => listDeadLetters(sql, process, filter)),
+    deadLetter: (process, id) => run((sql) => getDeadLetter(sql, process, id, MAX_CONTENT_BYTES)),
+    deadLetterCounts: () => run(countDeadLetters),
+    removeDeadLetter: (...what) => run((sql) => removeDeadLetter(sql, ...what)),
+    removeDeadLetters: (process, act) => run((sql) => removeDeadLetters(sql, process, act)),
+    processesWithRuns: () => run(processesWithRuns),
     watch: (onDue) => connection.listen(DUE_CHANNEL, onDue),
     [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
   }

@@ -1,0 +1,113 @@
+import type postgres from 'postgres'
+import type { Act } from '../../../transaction/action.ts'
+import type {
+  DeadLetter,
+  DeadLetterFilter,
+  DeadLetterStore,
+  NewDeadLetter,
+} from '../../../transaction/dead-letter.ts'
+import { recordOnChanged } from './actions.ts'
+
+/** Inserts dead letters that are not stored yet, in the order of their keys, so that two replicas cannot deadlock. */
+export async function addDeadLetters(
+  sql: postgres.Sql,
+  letters: readonly NewDeadLetter[],
+): Promise<readonly void[]> {
+  const rows = letters.map((letter) => ({ ...letter, Content: letter.Content.toString('base64') }))
+  await sql`
+    insert into "Order_DeadLetter" ("Process", "MessageID", "Reason", "TransactionID", "ReplayID",
+      "StepName", "Content", "ContentBytes")
+    select d."Process", d."MessageID", d."Reason", d."TransactionID", d."ReplayID", d."StepName",
+      decode(d."Content", 'base64'), d."ContentBytes"
+    from json_to_recordset(${JSON.stringify(rows)}::text::json) as d("Process" text collate "C",
+      "MessageID" text collate "C", "Reason" text, "TransactionID" text, "ReplayID" int,
+      "StepName" text, "Content" text, "ContentBytes" int)
+    order by d."Process", d."MessageID"
+    on conflict do nothing`
+  return letters.map(() => undefined)
+}
+
+/** Joins the rows of `d` with run 0 of their transaction, because its realm never changes. */
+const withTransaction = (sql: postgres.Sql) => sql`
+  left join "Order_Header" h on h."Process" = d."Process"
+    and h."TransactionID" = d."TransactionID" and h."ReplayID" = 0`
+
+const columns = (sql: postgres.Sql, contentBytes: number) => sql`
+  d."ID"::float8 as "ID", d."Process", d."MessageID", d."Reason", d."At", d."TransactionID",
+  d."ReplayID", d."StepName", substring(d."Content" from 1 for ${contentBytes}) as "Content",
+  d."ContentBytes", h."Process" is not null as "isOfTransaction", h."Realm"`
+
+export function listDeadLetters(
+  sql: postgres.Sql,
+  process: string,
+  { before, limit, contentBytes }: DeadLetterFilter,
+): Promise<DeadLetter[]> {
+  return sql<DeadLetter[]>`
+    select ${columns(sql, contentBytes)}
+    from "Order_DeadLetter" d ${withTransaction(sql)}
+    where d."Process" = ${process} ${before === undefined ? sql`` : sql`and d."ID" < ${before}`}
+    order by d."ID" desc limit ${limit}`
+}
+
+export async function getDeadLetter(
+  sql: postgres.Sql,
+  process: string,
+  id: number,
+  contentBytes: number,
+): Promise<DeadLetter | null> {
+  const [letter] = await sql<DeadLetter[]>`
+    select ${columns(sql, contentBytes)}
+    from "Order_DeadLetter" d ${withTransaction(sql)}
+    where d."ID" = ${id} and d."Process" = ${process}`
+  return letter ?? null
+}
+
+export async function countDeadLetters(sql: postgres.Sql): Promise<ReadonlyMap<string, number>> {
+  const rows = await sql<{ process: string; count: number }[]>`
+    select "Process" as process, count(*)::int as count from "Order_DeadLetter" group by "Process"`
+  return new Map(rows.map(({ process, count }) => [process, count]))
+}
+
+export async function removeDeadLetter(
+  sql: postgres.Sql,
+  ...[process, id, kind, act]: Parameters<DeadLetterStore['removeDeadLetter']>
+): Promise<boolean> {
+  const { count } = await sql`
+    with removed as (
+      delete from "Order_DeadLetter" where "ID" = ${id} and "Process" = ${process} returning *),
+    changed as (
+      select d."Process", d."TransactionID", d."ReplayID", h."Realm"
+      from removed d ${withTransaction(sql)}),
+    recorded as (${recordOnChanged(sql, kind, act)})
+    select from removed`
+  return count > 0
+}
+
+export async function removeDeadLetters(
+  sql: postgres.Sql,
+  process: string,
+  act: Act,
+): Promise<number> {
+  const { count } = await sql`
+    with removed as (delete from "Order_DeadLetter" where "Process" = ${process} returning 1),
+    changed as (
+      select ${process}::text as "Process", null::text as "TransactionID", null::int as "ReplayID",
+        null::text as "Realm"
+      where exists (select from removed)),
+    recorded as (${recordOnChanged(sql, 'delete_dead_letters', act)})
+    select from removed`
+  return count
+}
+
+/** Finds each name with one lookup in the primary key, so the number of runs does not matter. */
+export async function processesWithRuns(sql: postgres.Sql): Promise<readonly string[]> {
+  const rows = await sql<{ process: string }[]>`
+    with recursive found as (
+      (select "Process" as process from "Order_Header" order by "Process" limit 1)
+      union all
+      select later.process from found f cross join lateral (
+        select h."Process" as process from "Order_Header" h where h."Process" > f.process
+        order by h."Process" limit 1) later)
+    select process from found`
+  return rows.map(({ process }) => process)
+}

@@ -1,0 +1,154 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { anAct } from '../../test-support/act.ts'
+import type { Act } from './action.ts'
+import type { NewDeadLetter } from './dead-letter.ts'
+import type { ProcessOutline, TransactionSource } from './transaction-source.ts'
+
+const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report', 'csv'] }
+const ada: Act = {
+  by: { keyId: 'console', person: 'ada@example.com' },
+  reason: 'the publisher is fixed',
+  ifVersion: null,
+}
+const page = { limit: 100, contentBytes: 1_024 }
+
+const letter = (MessageID: string, members: Partial<NewDeadLetter> = {}): NewDeadLetter => ({
+  Process: process.name,
+  MessageID,
+  Reason: 'malformed',
+  TransactionID: null,
+  ReplayID: null,
+  StepName: null,
+  Content: Buffer.from('not json'),
+  ContentBytes: 8,
+  ...members,
+})
+const ofRun = (MessageID: string, TransactionID: string): NewDeadLetter =>
+  letter(MessageID, { TransactionID, ReplayID: 0, StepName: 'order', Reason: 'unknown_step' })
+
+/** The dead letters are a part of the contract of the port `TransactionSource`. */
+export function deadLetterContract(name: string, open: () => Promise<TransactionSource>): void {
+  describe(`${name} as a store of dead letters`, () => {
+    let source: TransactionSource
+    beforeEach(async () => {
+      source = await open()
+    })
+    afterEach(() => source[Symbol.asyncDispose]())
+
+    const list = (filter = {}) => source.deadLetters(process.name, { ...page, ...filter })
+    const ids = async (filter = {}) => (await list(filter)).map(({ MessageID }) => MessageID)
+    const log = () => source.actions({ limit: 100 })
+
+    it('a dead letter is returned with its reason, time, run, the realm of the run, and bounded content', async () => {
+      await source.queue(process, [{ TransactionID: '66', InitialData: 1, Realm: '42' }])
+      const startedAt = Date.now()
+      const bytes = Buffer.from([0, 0xff, 1, 2])
+      await source.addDeadLetter(letter('a', { Content: bytes, ContentBytes: 100_000 }))
+      await source.addDeadLetter(ofRun('b', '66'))
+      await source.addDeadLetter(ofRun('c', 'unknown'))
+      const [c, b, a] = await list({ contentBytes: 2 })
+      expect(a).toEqual({
+        ...letter('a', { Content: bytes.subarray(0, 2), ContentBytes: 100_000 }),
+        ID: expect.any(Number),
+        At: expect.any(String),
+        isOfTransaction: false,
+        Realm: null,
+      })
+      expect(b).toMatchObject({
+        Reason: 'unknown_step',
+        TransactionID: '66',
+        ReplayID: 0,
+        StepName: 'order',
+        isOfTransaction: true,
+        Realm: '42',
+      })
+      expect(c).toMatchObject({ TransactionID: 'unknown', isOfTransaction: false, Realm: null })
+      expect(a?.At).toBe(new Date(a?.At ?? '').toISOString())
+      expect(Math.abs(Date.parse(a?.At ?? '') - startedAt)).toBeLessThan(60_000)
+      const whole = await source.deadLetter(process.name, a?.ID ?? 0)
+      expect(whole).toEqual({ ...a, Content: bytes })
+      expect(await source.deadLetter('Other', a?.ID ?? 0)).toBeNull()
+    })
+
+    it('a message that is delivered again, also concurrently, is stored once for each process', async () => {
+      await Promise.all(Array.from({ length: 20 }, () => source.addDeadLetter(letter('a'))))
+      await source.addDeadLetter(letter('a', { Reason: 'another' }))
+      await source.addDeadLetter(letter('a', { Process: 'Other' }))
+      expect(await list()).toMatchObject([{ MessageID: 'a', Reason: 'malformed' }])
+      expect(await source.deadLetterCounts()).toEqual(
+        new Map([
+          [process.name, 1],
+          ['Other', 1],
+        ]),
+      )
+    })
+
+    it('dead letters are read page by page, newest first', async () => {
+      for (const id of ['a', 'b', 'c', 'd', 'e']) await source.addDeadLetter(letter(id))
+      const first = await list({ limit: 2 })
+      expect(first.map(({ MessageID }) => MessageID)).toEqual(['e', 'd'])
+      expect(await ids({ before: first.at(-1)?.ID })).toEqual(['c', 'b', 'a'])
+    })
+
+    it('a removed dead letter is gone, is recorded as an action, and its ID is not used again', async () => {
+      await source.queue(process, [{ TransactionID: '66', InitialData: 1, Realm: '42' }])
+      await source.addDeadLetter(letter('a'))
+      await source.addDeadLetter(ofRun('b', '66'))
+      const [b, a] = await list()
+      const remove = (id: number, kind: 'requeue_dead_letter' | 'delete_dead_letter', act: Act) =>
+        source.removeDeadLetter(process.name, id, kind, act)
+      expect(await remove(b?.ID ?? 0, 'requeue_dead_letter', ada)).toBe(true)
+      expect(await remove(a?.ID ?? 0, 'delete_dead_letter', anAct)).toBe(true)
+      expect(await remove(a?.ID ?? 0, 'delete_dead_letter', anAct)).toBe(false)
+      expect(await log()).toMatchObject([
+        { Action: 'delete_dead_letter', TransactionID: null, ReplayID: null, Realm: null },
+        {
+          Action: 'requeue_dead_letter',
+          KeyID: 'console',
+          Person: 'ada@example.com',
+          Process: process.name,
+          TransactionID: '66',
+          ReplayID: 0,
+          Realm: '42',
+          Reason: 'the publisher is fixed',
+          Outcome: 'done',
+        },
+      ])
+      expect(await log()).toHaveLength(2)
+      await source.addDeadLetter(letter('b'))
+      expect((await list())[0]?.ID).toBeGreaterThan(b?.ID ?? Infinity)
+    })
+
+    it('of concurrent removals of one dead letter, one succeeds and is recorded', async () => {
+      await source.addDeadLetter(letter('a'))
+      const id = (await list())[0]?.ID ?? 0
+      const results = await Promise.all(
+        Array.from({ length: 10 }, () =>
+          source.removeDeadLetter(process.name, id, 'delete_dead_letter', ada),
+        ),
+      )
+      expect(results.filter((isRemoved) => isRemoved)).toHaveLength(1)
+      expect(await log()).toHaveLength(1)
+    })
+
+    it('all dead letters of a process are removed with one entry, and none without an entry', async () => {
+      for (const id of ['a', 'b', 'c']) await source.addDeadLetter(letter(id))
+      await source.addDeadLetter(letter('a', { Process: 'Other' }))
+      expect(await source.removeDeadLetters(process.name, ada)).toBe(3)
+      expect(await source.removeDeadLetters(process.name, ada)).toBe(0)
+      expect(await log()).toMatchObject([
+        { Action: 'delete_dead_letters', Process: process.name, TransactionID: null },
+      ])
+      expect(await source.deadLetterCounts()).toEqual(new Map([['Other', 1]]))
+    })
+
+    it('the names of processes with runs are returned, whether they are loaded or not', async () => {
+      for (const each of ['B', 'A', 'C'])
+        await source.queue({ name: each, steps: ['only'] }, [
+          { TransactionID: '1', InitialData: 1 },
+          { TransactionID: '2', InitialData: 1 },
+        ])
+      expect((await source.processesWithRuns()).toSorted()).toEqual(['A', 'B', 'C'])
+    })
+  })
+}
