@@ -6,6 +6,7 @@
  *   npm run bench -- order-process [--rounds 5] [--only coordinator,BullMQ] [--one-by-one] [--disk]
  *   npm run bench -- order-process --against <checkout>      the coordinator of this checkout and of another checkout
  *   npm run bench -- order-process --finished                with 0, 100k and 1M finished transactions in the tables
+ *   npm run bench -- order-process --standby                 without and with a synchronous standby of PostgreSQL
  *
  * `--concurrency 16,64,128,192` measures each entry with each of these concurrencies and prints rates only; the
  * settings in `entries.ts` were chosen from such a run. `--profile <folder>` keeps CPU profiles of the
@@ -15,18 +16,20 @@
  */
 import { parseArgs } from 'node:util'
 import setupBackends from '@integration-host/tests/backends'
+import type { System } from '@integration-host/tests/system'
 import { otherCheckout } from './support/checkout.ts'
 import { type Entry, entries } from './order-process/entries.ts'
 import { type FilledSystem, startFilledSystem } from './order-process/finished.ts'
 import { measure, type Load, type Measured } from './order-process/measure.ts'
 import type { StageOptions } from './order-process/stage.ts'
+import { type ReplicatedSystem, startReplicatedSystem } from './order-process/standby.ts'
 import { startStub } from './order-process/stub.ts'
 import {
   printAgainst,
-  printFinished,
   printLatencies,
   printRates,
   printRatios,
+  printSystems,
 } from './order-process/tables.ts'
 
 const PACE = 20
@@ -42,6 +45,7 @@ const { values: args } = parseArgs({
     'one-by-one': { type: 'boolean', default: false },
     disk: { type: 'boolean', default: false },
     finished: { type: 'boolean', default: false },
+    standby: { type: 'boolean', default: false },
     profile: { type: 'string' },
     against: { type: 'string' },
   },
@@ -51,7 +55,7 @@ const sweep = args.concurrency.split(',').filter(Boolean).map(Number)
 const chosen = entries
   .filter(({ name, isOurs }) => {
     const isNamed = args.only.split(',').some((part) => name.includes(part))
-    return isNamed && (isOurs || (!args.finished && args.against === undefined))
+    return isNamed && (isOurs || (!args.finished && !args.standby && args.against === undefined))
   })
   .flatMap((entry) =>
     args.against === undefined
@@ -94,7 +98,7 @@ const load = (pacedSeconds: number): Load => ({
   perSecond: PACE,
   pacedSeconds,
 })
-await (args.finished ? measureFinished() : measureEntries())
+await (args.finished ? measureFinished() : args.standby ? measureStandby() : measureEntries())
 
 /** Each round runs all entries one after the other, because the speed of the machine drifts between rounds. */
 async function measureEntries(): Promise<void> {
@@ -119,20 +123,32 @@ async function measureFinished(): Promise<void> {
   const systems: FilledSystem[] = []
   for (const finished of FINISHED)
     systems.push(opened.use(await startFilledSystem(Math.ceil(finished * Number(args.scale)))))
+  await measureSystems(systems, ({ finished }) => `${finished} finished`)
+}
+
+async function measureStandby(): Promise<void> {
+  const systems: ReplicatedSystem[] = []
+  for (const hasStandby of [false, true])
+    systems.push(opened.use(await startReplicatedSystem(hasStandby)))
+  await measureSystems(systems, ({ hasStandby }) =>
+    hasStandby ? 'synchronous standby' : 'no standby',
+  )
+}
+
+async function measureSystems<Prepared extends { readonly system: System }>(
+  systems: readonly Prepared[],
+  nameOf: (prepared: Prepared) => string,
+): Promise<void> {
   for (const entry of chosen) {
-    const measured = new Map<number, (Measured | null)[]>(
-      systems.map(({ finished }) => [finished, []]),
-    )
+    const measured = new Map<Prepared, (Measured | null)[]>(systems.map((each) => [each, []]))
     for (let round = 0; round < rounds; round += 1)
-      for (const { system, finished } of systems)
-        measured
-          .get(finished)
-          ?.push(
-            await attempt(`${entry.name}, ${finished} finished`, () =>
-              measure(entry, load(0), { ...optionsOf(entry), system }),
-            ),
-          )
-    printFinished(entry, measured)
+      for (const [prepared, results] of measured)
+        results.push(
+          await attempt(`${entry.name}, ${nameOf(prepared)}`, () =>
+            measure(entry, load(0), { ...optionsOf(entry), system: prepared.system }),
+          ),
+        )
+    printSystems(entry, measured, nameOf)
   }
 }
 

@@ -105,10 +105,14 @@ export function printLatencies(measured: Rounds<Entry>, perSecond: number): void
   )
 }
 
-/** Prints the results of the same transactions with different numbers of finished transactions in the tables. */
-export function printFinished(entry: Entry, measured: Rounds<number>): void {
-  console.log(`\n${entry.name}, by number of finished transactions in the tables`)
-  printTable(measured, (finished) => `${finished} finished`, rateRow)
+/** Prints the results of the same transactions on different systems. */
+export function printSystems<Key>(
+  entry: Entry,
+  measured: Rounds<Key>,
+  nameOf: (key: Key) => string,
+): void {
+  console.log(`\n${entry.name}`)
+  printTable(measured, nameOf, rateRow)
 }
 
 function printTable<Key>(

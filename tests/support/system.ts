@@ -83,6 +83,8 @@ export interface SystemOptions {
   readonly personality?: Personality
   /** The folder of another checkout of this repository. If given, the services of that checkout are started. */
   readonly checkout?: string
+  /** The PostgreSQL server in which the database is created. Default: the one that the global setup has found. */
+  readonly databaseServer?: string
 }
 
 /**
@@ -91,8 +93,10 @@ export interface SystemOptions {
  */
 export async function startSystem(
   names: readonly ServiceName[] = serviceNames,
-  { personality = 'intuit', checkout = ROOT }: SystemOptions = {},
+  options: SystemOptions = {},
 ): Promise<System> {
+  const { personality = 'intuit', checkout = ROOT } = options
+  const { databaseServer = backend('TEST_DATABASE_URL') } = options
   const id = `t${randomBytes(5).toString('hex')}`
   const dataDir = await mkdtemp(join(tmpdir(), 'integration-host-'))
   const serviceKey = `test-key-${randomBytes(24).toString('base64url')}`
@@ -101,7 +105,7 @@ export async function startSystem(
   const ports = new Map<ServiceName, number>()
   for (const name of serviceNames) ports.set(name, await freePort())
   const url = (name: ServiceName): string => `http://127.0.0.1:${ports.get(name)}`
-  const databaseUrl = await createDatabase(id)
+  const databaseUrl = await createDatabase(databaseServer, id)
   const prefix = `${id}.`
 
   const everywhere = {
@@ -215,7 +219,7 @@ export async function startSystem(
     async [Symbol.asyncDispose]() {
       await Promise.all(all.map((process) => process.stop('SIGKILL')))
       await Promise.all([
-        dropDatabase(id),
+        dropDatabase(databaseServer, id),
         removeKeys(prefix),
         removeTopology(backend('TEST_AMQP_URL'), prefix),
         rm(dataDir, { recursive: true }),
@@ -267,8 +271,8 @@ async function untilReady(
   throw new Error(`${name} was not ready in time; output:\n${output()}`)
 }
 
-async function withServer<T>(work: (sql: postgres.Sql) => Promise<T>): Promise<T> {
-  const sql = postgres(backend('TEST_DATABASE_URL'), { max: 1, onnotice: () => {} })
+async function withServer<T>(server: string, work: (sql: postgres.Sql) => Promise<T>): Promise<T> {
+  const sql = postgres(server, { max: 1, onnotice: () => {} })
   try {
     return await work(sql)
   } finally {
@@ -276,15 +280,15 @@ async function withServer<T>(work: (sql: postgres.Sql) => Promise<T>): Promise<T
   }
 }
 
-async function createDatabase(name: string): Promise<string> {
-  await withServer((sql) => sql`create database ${sql(name)}`)
-  const url = new URL(backend('TEST_DATABASE_URL'))
+async function createDatabase(server: string, name: string): Promise<string> {
+  await withServer(server, (sql) => sql`create database ${sql(name)}`)
+  const url = new URL(server)
   url.pathname = `/${name}`
   return url.href
 }
 
-async function dropDatabase(name: string): Promise<void> {
-  await withServer((sql) => sql`drop database ${sql(name)} with (force)`)
+async function dropDatabase(server: string, name: string): Promise<void> {
+  await withServer(server, (sql) => sql`drop database ${sql(name)} with (force)`)
 }
 
 async function removeKeys(prefix: string): Promise<void> {
