@@ -82,6 +82,11 @@ export const errorCodes = {
   transaction_not_found: { status: 404, title: 'No such transaction', remedy: 'none' },
   step_not_found: { status: 400, title: 'The process has no such step', remedy: 'none' },
   transaction_conflict: { status: 409, title: 'The id is used for other data', remedy: 'none' },
+  transaction_erased: {
+    status: 409,
+    title: 'The data of the transaction is erased',
+    remedy: 'none',
+  },
   transaction_active: { status: 409, title: 'The transaction is still active', remedy: 'retry' },
   transaction_not_active: { status: 409, title: 'The transaction is not active', remedy: 'none' },
   transaction_not_resumable: {

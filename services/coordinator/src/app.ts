@@ -5,6 +5,7 @@ import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
 import { type ActionRouteDeps, actionRoutes } from './routes/actions.ts'
 import { MAX_BULK_BYTES } from './routes/contracts.ts'
+import { type ErasureRouteDeps, erasureRoutes } from './routes/erasures.ts'
 import { type EventRouteDeps, eventRoutes } from './routes/events.ts'
 import { integrityRoutes, type IntegrityRouteDeps } from './routes/integrity.ts'
 import { processRoutes, type ProcessRouteDeps } from './routes/processes.ts'
@@ -15,6 +16,7 @@ export interface AppDeps
     TransactionRouteDeps,
     ProcessRouteDeps,
     IntegrityRouteDeps,
+    ErasureRouteDeps,
     EventRouteDeps,
     ActionRouteDeps {
   readonly logger: Logger
@@ -38,6 +40,7 @@ export const createApp = (deps: AppDeps) =>
       app.route('/processes/:process/transactions', transactionRoutes(deps))
       app.route('/processes', processRoutes(deps))
       app.route('/actions', actionRoutes(deps))
+      app.route('/erasures', erasureRoutes(deps))
       app.route('/events', eventRoutes(deps))
       app.route('/integrity', integrityRoutes(deps))
     },

@@ -22,6 +22,7 @@ import { outlineOf, type ProcessDefinition } from './process/definition.ts'
 import type { TransactionSource } from './transaction/transaction-source.ts'
 import { createConnectivity } from './worker/connectivity.ts'
 import { startLeaseRecovery } from './worker/lease-recovery.ts'
+import { createErasure } from './worker/erasure.ts'
 import { createOperations } from './worker/operations.ts'
 import { createStepsInFlight } from './worker/steps-in-flight.ts'
 import { startSweeper } from './worker/sweeper.ts'
@@ -202,12 +203,14 @@ export async function startCoordinator(
   })
   metrics.watchStreams(() => streams.size)
   const access = stack.use(openAccessKeys(config, { logger: log, health, metrics: serviceMetrics }))
+  const erase = createErasure({ source, removeFiles: async () => 0, now })
   const app = createApp({
     logger: log,
     health,
     metrics: serviceMetrics,
     keys: access.keys,
     operations,
+    erase,
     source,
     worker,
     queue,

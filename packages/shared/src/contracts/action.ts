@@ -13,7 +13,7 @@ export const ActionView = z.object({
   // A string instead of an enum: during a rolling upgrade a replica may read what a newer one has written.
   Action: z.string().meta({
     description:
-      'queue, replay, resume, cancel or pause; resume and pause without a TransactionID are those of the process',
+      'queue, replay, resume, cancel, erase or pause; resume and pause without a TransactionID are those of the process',
   }),
   Process: z.string(),
   TransactionID: z.string().nullable(),

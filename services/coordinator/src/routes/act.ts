@@ -16,7 +16,7 @@ export const ReplayBody = ActBody.extend({ fromStep: z.string().optional() })
  *
  * @throws {IntegrationError} `invalid_request` if the body or the header is not valid.
  */
-export async function readAct<Schema extends typeof ActBody | typeof ReplayBody>(
+export async function readAct<Schema extends typeof ActBody>(
   c: Context,
   schema: Schema,
 ): Promise<{ readonly body: z.output<Schema>; readonly act: Act }> {
@@ -33,13 +33,13 @@ export async function readAct<Schema extends typeof ActBody | typeof ReplayBody>
   }
   const { Reason: reason = null } = parsed.data
   return {
-    body: parsed.data as z.output<Schema>,
+    body: parsed.data,
     act: { by: callerOf(c), reason, ifVersion: ifMatch(c) },
   }
 }
 
 /** The OpenAPI description of the optional body. */
-export const describeBody = (schema: typeof ActBody | typeof ReplayBody) => ({
+export const describeBody = (schema: typeof ActBody) => ({
   required: false,
   content: { 'application/json': { schema: z.toJSONSchema(schema, { io: 'input' }) as object } },
 })

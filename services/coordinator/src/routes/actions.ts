@@ -43,7 +43,8 @@ export function actionRoutes({ source }: ActionRouteDeps) {
     needs('audit:read'),
     describeRoute({
       tags: ['operations'],
-      summary: 'Who queued, replayed, resumed, cancelled or paused what, and why; newest first',
+      summary:
+        'Who queued, replayed, resumed, cancelled, erased or paused what, and why; newest first',
       description:
         'A page may have fewer actions than `limit`; there are more as long as `next_before` is not null.',
       responses: {

@@ -19,6 +19,7 @@ export type ActionKind =
   | 'requeue_dead_letter'
   | 'delete_dead_letter'
   | 'delete_dead_letters'
+  | 'erase'
 
 /** An entry of the action log. */
 export type Action = Readonly<ActionView>

@@ -16,6 +16,15 @@ export const notResumable = (): IntegrationError =>
 export const stillActive = (replayId: number): IntegrationError =>
   new IntegrationError('transaction_active', `run ${replayId} is still active`)
 
+/** @throws {IntegrationError} `transaction_erased` if the data with which the run would start is erased. */
+export function requireData({ ErasedAt }: { readonly ErasedAt: string | null }): void {
+  if (ErasedAt !== null)
+    throw new IntegrationError(
+      'transaction_erased',
+      `the data of the run was erased at ${ErasedAt}`,
+    )
+}
+
 /** A replay copies the items of the steps before `fromStep`, so each of them must have been completed. */
 export const earlierStepNotCompleted = (): IntegrationError =>
   new IntegrationError('invalid_request', 'a step before fromStep was never completed')

@@ -2,6 +2,7 @@ import type { HeaderStatus, QueueTransaction } from '@integration-host/shared/co
 import type { Transition } from '../process/progress.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
 import type { Act, Action, ActionFilter, Actor, RejectedAction } from './action.ts'
+import type { Erasures } from './erasure.ts'
 import type { ClaimedRun, Run, RunKey } from './run.ts'
 import type { Attempt, FinishedItem, Item } from './item.ts'
 
@@ -19,7 +20,7 @@ import type { Attempt, FinishedItem, Item } from './item.ts'
  * Every method throws `store_unavailable` if the source cannot be reached; the change may nevertheless have
  * been committed.
  */
-export interface TransactionSource extends DeadLetterStore, AsyncDisposable {
+export interface TransactionSource extends DeadLetterStore, Erasures, AsyncDisposable {
   /**
    * Queues run 0 of each transaction; the results are in the order of the transactions. With `by`, each transaction that
    * is new is recorded as an action.

@@ -8,7 +8,7 @@
  */
 import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { Transition } from '../process/progress.ts'
-import { earlierStepNotCompleted, notActive, notResumable } from './errors.ts'
+import { earlierStepNotCompleted, notActive, notResumable, requireData } from './errors.ts'
 import { type Attempt, idempotencyKey, isFinished, type Item } from './item.ts'
 import { type Run, type RunKey, runKey } from './run.ts'
 import { isOver, isResumable } from './status.ts'
@@ -286,6 +286,7 @@ export function failed(
 
 /** @throws {IntegrationError} `transaction_not_resumable` if the run is active or completed. */
 export function resumed(stored: StoredRun, times: Times): StoredRun {
+  requireData(stored.header)
   if (!isResumable(stored.header.Status)) throw notResumable()
   return next(stored, { ...due(times.now), Status: 'Queued', Attempt: 0, CompletedAt: null }, times)
 }
@@ -295,6 +296,14 @@ export function cancelled(stored: StoredRun, times: Times): StoredRun {
   if (isOver(stored.header.Status)) throw notActive()
   return next(stored, { ...ended(times.now), Status: 'Cancelled' }, times)
 }
+
+/** Returns an ended run without its data. The version stays, because the run does not continue. */
+export const erased = (stored: StoredRun, now: number): StoredRun => ({
+  ...stored,
+  header: { ...stored.header, InitialData: null, Tags: null, LastError: null, ErasedAt: iso(now) },
+  items: stored.items.map((item) => ({ ...item, ResponseBody: null, Data: null, Error: null })),
+  attempts: stored.attempts.map((attempt) => ({ ...attempt, Error: null })),
+})
 
 /** Returns the run, due again, after the credential that it waited for became usable. */
 export const woken = (stored: StoredRun, times: Times): StoredRun =>
@@ -311,6 +320,7 @@ export function replayed(
   fromStep: string | null,
   times: Times,
 ): StoredRun {
+  requireData(header)
   const first = fromStep ?? steps[0]
   const key = { ...runKey(header), ReplayID: header.ReplayID + 1 }
   const copies = steps.slice(0, steps.indexOf(first)).map((step): Item => {

@@ -19,6 +19,12 @@ import { StartupError } from '@integration-host/shared/process/lifecycle'
 
 export interface Journal {
   append(entry: unknown): Promise<void>
+  /**
+   * Rewrites the snapshot and empties the log, so that neither contains earlier states.
+   *
+   * @throws an error with the operating system's `code` if a file cannot be written.
+   */
+  compact(): Promise<void>
   close(): Promise<void>
 }
 
@@ -133,27 +139,38 @@ export async function openJournal(
   }
   const file = await openFile(journalPath)
   let pending: Pending[] = []
+  let compactions: Omit<Pending, 'line'>[] = []
   let number = lastNumber
   let durableLength = length
   let isTailClean = true
   let writing: Promise<void> | null = null
 
   async function write(): Promise<void> {
-    while (pending.length > 0) {
+    while (pending.length > 0 || compactions.length > 0) {
       const batch = pending
       pending = []
       try {
         await flush(batch.map(({ line }) => line).join(''))
       } catch (error) {
         // Later appends may depend on the changes of the failed appends, so they must be rejected as well.
-        const later = pending
+        const later = [...pending, ...compactions]
         pending = []
+        compactions = []
         onFailure()
         for (const { reject } of [...batch, ...later]) reject(error)
         continue
       }
       for (const { resolve } of batch) resolve()
-      if (durableLength > COMPACT_BYTES) await compact().catch(() => {})
+      const requested = compactions
+      compactions = []
+      if (requested.length === 0 && durableLength <= COMPACT_BYTES) continue
+      const failure = await compact().then(
+        () => null,
+        (error: unknown) => ({ error }),
+      )
+      for (const { resolve, reject } of requested)
+        if (failure === null) resolve()
+        else reject(failure.error)
     }
   }
 
@@ -206,6 +223,11 @@ export async function openJournal(
         writing ??= write().finally(() => (writing = null))
       })
     },
+    compact: () =>
+      new Promise<void>((resolve, reject) => {
+        compactions.push({ resolve, reject })
+        writing ??= write().finally(() => (writing = null))
+      }),
     async close() {
       while (writing !== null) await writing
       await compact().catch(() => {})

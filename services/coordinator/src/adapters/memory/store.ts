@@ -83,6 +83,8 @@ export interface MemoryStore extends AsyncDisposable {
   readonly commit: (...entries: readonly Entry[]) => Promise<void>
   /** Resolves when every change so far is durable. @throws like `commit` */
   flush(): Promise<void>
+  /** Removes earlier states of runs from the files. @throws like `commit` */
+  compact(): Promise<void>
 }
 
 /**
@@ -208,6 +210,11 @@ export async function openMemoryStore(
     commit,
     async flush() {
       await flushed.catch((error: unknown) => {
+        throw unwritable(error)
+      })
+    },
+    async compact() {
+      await journal.compact().catch((error: unknown) => {
         throw unwritable(error)
       })
     },

@@ -8,6 +8,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../../test-support/act.ts'
 import { actionLogContract } from '../../transaction/action-log.contract.ts'
 import { deadLetterContract } from '../../transaction/dead-letter.contract.ts'
+import { erasureContract } from '../../transaction/erasure.contract.ts'
 import {
   contractTimes,
   transactionSourceContract,
@@ -41,6 +42,10 @@ webhooksContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 
+erasureContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+
 describe('the files of the in-memory transaction source', () => {
   const process = { name: 'OrderProcess', steps: ['order', 'report'] as const }
   const outline = { name: process.name, steps: [...process.steps] as [string, ...string[]] }
@@ -51,6 +56,23 @@ describe('the files of the in-memory transaction source', () => {
     folder = await newFolder()
     snapshot = join(folder, 'ITSourceMemory.json')
     journal = join(folder, 'ITSourceMemory.journal')
+  })
+
+  it('neither the journal nor the snapshot contains the data of runs that are erased', async () => {
+    const source = await createMemoryTransactionSource(folder)
+    const data = { TransactionID: '1', InitialData: 'personal data', Realm: 'r1' }
+    await source.queue(outline, [data])
+    await source.cancel(outline.name, '1', null, anAct)
+    const files = async () => (await readFile(snapshot, 'utf8')) + (await readFile(journal, 'utf8'))
+    expect(await files()).toContain('personal data')
+    const scope = { Realm: 'r1', Process: null }
+    await source.erase(scope, { after: null, limit: 10 }, anAct)
+    expect(await files()).not.toContain('personal data')
+    await source[Symbol.asyncDispose]()
+    const reopened = await createMemoryTransactionSource(folder)
+    const found = await reopened.get(outline.name, '1', null)
+    expect(found?.run).toMatchObject({ Status: 'Cancelled', InitialData: null })
+    await reopened[Symbol.asyncDispose]()
   })
 
   it('webhooks that wait are still there, in order, after the journal and the snapshot were read again', async () => {

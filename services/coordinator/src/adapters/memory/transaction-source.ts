@@ -27,6 +27,7 @@ import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun, Times } from '../../transaction/transitions.ts'
 import { auditRuns } from './audit.ts'
 import type { StoredDeadLetter } from './dead-letters.ts'
+import { createMemoryErasures } from './erase-runs.ts'
 import type { JournalOptions } from './journal.ts'
 import { listRuns } from './run-table.ts'
 import { type Entry, openMemoryStore } from './store.ts'
@@ -265,6 +266,7 @@ export async function createMemoryTransactionSource(
           .map((stored) => transitions.woken(stored, times())),
       ),
 
+    ...createMemoryErasures(store, now),
     paused: async () => store.paused(),
     async setPaused(process, isPaused, act) {
       const names = new Set(store.paused())

@@ -7,6 +7,7 @@ import type { RunKey } from '../../transaction/run.ts'
 import { activeStatuses } from '../../transaction/status.ts'
 
 type Sql = postgres.Sql | postgres.TransactionSql
+type Alias = 'w' | 'd' | 'l' | 'm' | 'held' | 'picked' | 'ended' | 'changed'
 
 const ACTIVE = `h."Status" in (${activeStatuses.map((status) => `'${status}'`).join(', ')})`
 
@@ -28,7 +29,7 @@ export const isRun = (sql: Sql, key: RunKey) =>
  * a join of the two sets, the planner would read all active rows for every batch. `renewLeases` uses this
  * condition under LATERAL with FOR UPDATE, which locks the rows in key order.
  */
-export const isRunOf = (sql: Sql, alias: 'w' | 'd' | 'l' | 'm' | 'held' | 'picked') => {
+export const isRunOf = (sql: Sql, alias: Alias) => {
   const other = sql(alias)
   return sql`h."Process" = ${other}."Process" and h."TransactionID" = ${other}."TransactionID"
     and h."ReplayID" = ${other}."ReplayID"`

@@ -9,6 +9,7 @@ import { anAct } from '../../../test-support/act.ts'
 import { createDatabase, type TestDatabase } from '../../../test-support/database.ts'
 import { actionLogContract } from '../../transaction/action-log.contract.ts'
 import { deadLetterContract } from '../../transaction/dead-letter.contract.ts'
+import { erasureContract } from '../../transaction/erasure.contract.ts'
 import {
   contractTimes,
   transactionSourceContract,
@@ -48,6 +49,7 @@ transactionSourceContract('Postgres', open)
 actionLogContract('Postgres', open)
 deadLetterContract('Postgres', open)
 webhooksContract('Postgres', open)
+erasureContract('Postgres', open)
 
 describe('the tables of the PostgreSQL source', () => {
   it('three coordinator replicas that start together on an empty database apply the migrations once', async () => {

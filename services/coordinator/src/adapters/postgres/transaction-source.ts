@@ -39,6 +39,7 @@ import {
   removeDeadLetters,
 } from './statements/dead-letters.ts'
 import { enqueueRuns } from './statements/enqueue-runs.ts'
+import { countUnerasable, eraseRuns } from './statements/erase-runs.ts'
 import { failRun } from './statements/fail-run.ts'
 import { getRun } from './statements/get-run.ts'
 import { listRuns } from './statements/list-runs.ts'
@@ -136,6 +137,8 @@ export function createPostgresTransactionSource(
     cancel: (process, transactionId, replayId, act) =>
       announcing((tx) => cancelRun(tx, process, transactionId, replayId, act)),
     wake: (credential, limit) => run((sql) => wakeRuns(sql, credential, limit, times)),
+    erase: (scope, page, act) => run((sql) => eraseRuns(sql, scope, page, act)),
+    unerasable: (scope) => run((sql) => countUnerasable(sql, scope)),
     paused: () => run(pausedProcesses),
     setPaused: (process, isPaused, act) => run((sql) => setPaused(sql, process, isPaused, act)),
     recordRejected: (action) => run((sql) => recordRejected(sql, action)),

@@ -1,7 +1,6 @@
 import type postgres from 'postgres'
 import { type Act, requireVersion } from '../../../transaction/action.ts'
 import { notFound } from '../../../transaction/errors.ts'
-import type { RunKey } from '../../../transaction/run.ts'
 import type { RunRow } from '../rows.ts'
 
 /**
@@ -16,7 +15,7 @@ export async function lockRun(
   transactionId: string,
   replayId: number | null,
   act: Act,
-): Promise<RunKey> {
+): Promise<Pick<RunRow, 'Process' | 'TransactionID' | 'ReplayID' | 'ErasedAt'>> {
   const [row] = await tx<RunRow[]>`
     select * from "Order_Header" h
     where h."Process" = ${process} and h."TransactionID" = ${transactionId}

@@ -4,6 +4,7 @@ import type { Act } from '../../../transaction/action.ts'
 import {
   anotherRunStarted,
   earlierStepNotCompleted,
+  requireData,
   stillActive,
 } from '../../../transaction/errors.ts'
 import { idempotencyKey } from '../../../transaction/item.ts'
@@ -38,6 +39,7 @@ export async function replayRun(
   if (active !== undefined) throw stillActive(active.ReplayID)
   if (latest.ReplayID === MAX_REPLAY_ID)
     throw new IntegrationError('transaction_conflict', 'the transaction has no replay ids left')
+  requireData(latest)
   const first = fromStep ?? process.steps[0]
   const replayId = latest.ReplayID + 1
   const [row] = await tx<RunRow[]>`

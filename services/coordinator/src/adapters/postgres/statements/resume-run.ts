@@ -1,6 +1,6 @@
 import type postgres from 'postgres'
 import type { Act } from '../../../transaction/action.ts'
-import { notResumable } from '../../../transaction/errors.ts'
+import { notResumable, requireData } from '../../../transaction/errors.ts'
 import type { Run } from '../../../transaction/run.ts'
 import { isRun } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
@@ -17,6 +17,7 @@ export async function resumeRun(
   { sweepMs }: { readonly sweepMs: number },
 ): Promise<Run> {
   const key = await lockRun(tx, process, transactionId, replayId, act)
+  requireData(key)
   const [row] = await tx<RunRow[]>`
     with changed as (update "Order_Header" h set
       "Status" = 'Queued', "Version" = h."Version" + 1, "Attempt" = 0, "NextAttemptAt" = now(),

@@ -1,0 +1,124 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { digestOf } from '@integration-host/shared/access/access-keys'
+import type { ActionPage } from '@integration-host/shared/contracts/action'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  type Backends,
+  type Fixture,
+  openBackends,
+  serviceKey,
+  startFixture,
+} from '../../test-support/fixture.ts'
+
+const transactions = '/processes/OrderProcess/transactions'
+const operate = { scopes: ['transactions:operate'] }
+const entries = [
+  { id: 'one-company', ...operate, realms: ['42'], processes: ['*'] },
+  { id: 'one-process', ...operate, realms: ['*'], processes: ['OrderProcess'] },
+  { id: 'reader', scopes: ['transactions:read'], realms: ['*'], processes: ['*'] },
+] as const
+type KeyId = (typeof entries)[number]['id']
+const keyOf = (id: KeyId): string => `${id}-`.padEnd(40, 'x')
+
+let backends: Backends
+let host: Fixture
+beforeAll(async () => {
+  backends = await openBackends('embedded')
+  const file = join(backends.dataDir, 'keys.json')
+  const list = entries.map((entry) => ({ ...entry, sha256: digestOf(keyOf(entry.id)) }))
+  await writeFile(file, JSON.stringify(list))
+  host = await startFixture(backends, { env: { SERVICE_KEYS_FILE: file } })
+  // A paused process runs no step, so its transactions stay in the state in which these tests put them.
+  await post('/processes/OrderProcess/pause', {})
+})
+afterAll(async () => {
+  await host[Symbol.asyncDispose]()
+  await backends[Symbol.asyncDispose]()
+})
+
+const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>
+  host.call(path, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json', ...headers },
+    body: JSON.stringify(body),
+  })
+const erase = async (body: unknown, key: string = serviceKey) => {
+  const response = await post('/erasures', body, { Authorization: `Bearer ${key}` })
+  return { status: response.status, body: (await response.json()) as Record<string, unknown> }
+}
+const cancelled = async (id: string, realm: string): Promise<void> => {
+  await host.queue(id, `data of ${id}`, realm)
+  expect((await post(`${transactions}/${id}/cancel`, {})).status).toBe(200)
+}
+
+describe('POST /erasures', () => {
+  it('erases the ended runs of a company and counts those that have not ended', async () => {
+    await cancelled('e1', '1')
+    await host.queue('e2', 'data of e2', '1')
+    const done = { files: 0, more: false, notEnded: 1, unknown: 0 }
+    expect(await erase({ Realm: '1', Reason: 'case 7' })).toEqual({
+      status: 200,
+      body: { erased: 1, ...done },
+    })
+    const run = await host.run('e1')
+    expect(run).toMatchObject({ InitialData: null, Status: 'Cancelled' })
+    expect(run).toHaveProperty('ErasedAt', expect.any(String))
+    expect(await host.run('e2')).toMatchObject({ InitialData: 'data of e2', Status: 'Queued' })
+    expect((await erase({ Realm: '1' })).body).toEqual({ erased: 0, ...done })
+    for (const action of ['resume', 'replays']) {
+      const response = await post(`${transactions}/e1/${action}`, {})
+      expect(response.status).toBe(409)
+      expect(await response.json()).toMatchObject({ code: 'transaction_erased' })
+    }
+    const log = (await (await host.call('/actions?id=e1')).json()) as ActionPage
+    expect(log.items.filter(({ Action }) => Action === 'erase')).toMatchObject([
+      { Reason: 'case 7', Realm: '1', Outcome: 'done' },
+    ])
+  })
+
+  it('erases transactions by their ids, also of a process that is not loaded', async () => {
+    await cancelled('e3', '2')
+    const ids = { Process: 'OrderProcess', Ids: ['e3', 'e4'] }
+    expect((await erase(ids)).body).toMatchObject({ erased: 1, unknown: 1 })
+    expect((await erase({ Process: 'Gone', Ids: ['e3'] })).body).toMatchObject({ erased: 0 })
+  })
+
+  it.each([
+    [{}, 'send Realm'],
+    [{ Ids: ['1'] }, 'send Realm'],
+    [{ Realm: '1', Process: 'OrderProcess', Ids: ['1'] }, 'send Realm'],
+    [{ Process: 'OrderProcess' }, 'send Realm'],
+    [{ Realm: 'not a realm' }, 'Realm:'],
+    [{ Process: 'OrderProcess', Ids: [] }, 'Ids:'],
+    [{ Process: 'OrderProcess', Ids: Array(1_001).fill('1') }, 'Ids:'],
+    [{ Realm: '1', Status: 'Failed' }, 'Status'],
+  ])('rejects the body %j with 400 and says what is wrong', async (body, detail) => {
+    const response = await erase(body)
+    expect(response).toMatchObject({ status: 400, body: { code: 'invalid_request' } })
+    expect(response.body['detail']).toContain(detail)
+  })
+
+  it('a key erases only runs of its companies and processes, and needs the scope transactions:operate', async () => {
+    await cancelled('e5', '42')
+    await cancelled('e6', '43')
+    const ids = (...Ids: string[]) => ({ Process: 'OrderProcess', Ids })
+    const rejected = [
+      ['one-company', { Realm: '43' }],
+      ['one-company', ids('e5', 'e6')],
+      ['one-process', { Realm: '42' }],
+      ['one-process', { Realm: '42', Process: 'OtherProcess' }],
+      ['reader', { Realm: '42' }],
+    ] as const
+    for (const [id, body] of rejected)
+      expect(await erase(body, keyOf(id)), id).toMatchObject({
+        status: 403,
+        body: { code: 'forbidden' },
+      })
+    for (const id of ['e5', 'e6'])
+      expect(await host.run(id)).toMatchObject({ InitialData: `data of ${id}` })
+    expect((await erase({ Realm: '42' }, keyOf('one-company'))).body).toMatchObject({ erased: 1 })
+    const bounded = { Realm: '43', Process: 'OrderProcess' }
+    expect((await erase(bounded, keyOf('one-process'))).body).toMatchObject({ erased: 1 })
+  })
+})

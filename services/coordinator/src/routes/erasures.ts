@@ -1,0 +1,89 @@
+import { Realm } from '@integration-host/shared/contracts/realm'
+import { TransactionID } from '@integration-host/shared/contracts/transaction'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { callerOf, needs } from '@integration-host/shared/http/access'
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { jsonResponse, problemResponses } from '@integration-host/shared/http/service-app'
+import { type Context, Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import type { ErasureScope } from '../transaction/erasure.ts'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { Erase } from '../worker/erasure.ts'
+import { ActBody, describeBody, readAct } from './act.ts'
+import { limited } from './limited.ts'
+
+const MAX_IDS = 1_000
+const ErasureBody = ActBody.extend({
+  Realm: Realm.optional(),
+  Process: z.string().min(1).max(200).optional(),
+  Ids: z.array(TransactionID).min(1).max(MAX_IDS).optional(),
+})
+const ErasureResponse = z.object({
+  erased: z.int().meta({ description: 'runs whose data was blanked by this request' }),
+  files: z.int().meta({ description: 'files of these runs that were removed' }),
+  more: z.boolean().meta({ description: 'runs are left: send the same request again' }),
+  notEnded: z.int().meta({
+    description:
+      'runs that have not ended and keep their data: send the request again when they have',
+  }),
+  unknown: z.int().meta({ description: 'Ids without a run' }),
+})
+
+export interface ErasureRouteDeps {
+  readonly erase: Erase
+  readonly source: TransactionSource
+}
+
+/** `POST /erasures` blanks the data of runs that have ended. */
+export function erasureRoutes({ erase, source }: ErasureRouteDeps) {
+  return new Hono().post(
+    '/',
+    needs('transactions:operate'),
+    describeRoute({
+      tags: ['operations'],
+      summary: 'Erase the data of the ended runs of a company, or of some transactions',
+      description:
+        'The body names a `Realm`, optionally with a `Process`, or a `Process` with `Ids`. Initial data, tags, ' +
+        'responses, item data, errors and files go; ids, statuses, times and error classes stay. No run is cancelled.',
+      requestBody: { ...describeBody(ErasureBody), required: true },
+      responses: {
+        200: jsonResponse('what was erased, and what is left', ErasureResponse),
+        ...problemResponses({
+          400: 'invalid',
+          413: 'too large',
+          503: 'the store is unavailable; send the request again',
+        }),
+      },
+    }),
+    limited,
+    onlyKnownQuery(),
+    async (c) => {
+      const { body, act } = await readAct(c, ErasureBody)
+      if (act.ifVersion !== null)
+        throw new IntegrationError('invalid_request', 'an erasure has no Version for If-Match')
+      const scope = scopeOf(body)
+      await requireScope(c, scope)
+      return c.json(await erase(scope, act))
+    },
+  )
+
+  /** @throws {IntegrationError} `forbidden` if the key may not change some of these runs. */
+  async function requireScope(c: Context, scope: ErasureScope): Promise<void> {
+    const caller = callerOf(c)
+    if (scope.Process === null) caller.requireEveryProcess()
+    else caller.requireProcess(scope.Process)
+    if (!('Ids' in scope)) return caller.requireRealm(scope.Realm)
+    if (!caller.isBoundToRealms) return
+    for (const id of scope.Ids) {
+      const found = await source.get(scope.Process, id, null)
+      if (found !== null) caller.requireRealmOf(found.run)
+    }
+  }
+}
+
+function scopeOf({ Realm: realm, Process, Ids }: z.output<typeof ErasureBody>): ErasureScope {
+  if (realm !== undefined && Ids === undefined) return { Realm: realm, Process: Process ?? null }
+  if (realm === undefined && Ids !== undefined && Process !== undefined) return { Process, Ids }
+  throw new IntegrationError('invalid_request', 'send Realm, or Process with Ids')
+}
