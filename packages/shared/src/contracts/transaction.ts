@@ -101,6 +101,11 @@ export const AttemptView = z.object({
   Outcome: z.string(),
   ResponseStatus: z.int().nullable(),
   Error: z.string().nullable(),
+  /** The last call of the attempt, without the query of its URL. */
+  Request: z.object({ Method: z.string(), Url: z.string() }).nullable().default(null),
+  TraceId: z.string().nullable().default(null),
+  /** The id that the provider gave to its response: `intuit_tid`, or else `X-Request-Id`. */
+  ResponseId: z.string().nullable().default(null),
   StartedAt: z.iso.datetime(),
   FinishedAt: z.iso.datetime().nullable(),
 })

@@ -10,6 +10,7 @@ import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
 import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
+import type { RunDetail } from '../transaction/run-detail.ts'
 import type { Run } from '../transaction/run.ts'
 import { isOver, isResumable } from '../transaction/status.ts'
 import {
@@ -17,7 +18,6 @@ import {
   LEASE_MS,
   type Lease,
   type ProcessOutline,
-  type RunDetail,
   SWEEP_CAP_MS,
   SWEEP_MS,
   type TransactionSource,

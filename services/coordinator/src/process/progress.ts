@@ -6,6 +6,7 @@
 import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contracts/transaction'
 import type { ClaimedRun } from '../transaction/run.ts'
 import { WAITING_RECHECK_MS } from '../transaction/transaction-source.ts'
+import type { StepCall } from './http-call.ts'
 import { type RetryPolicy, retryDelayMs } from './retry-policy.ts'
 import type { Json } from './json-normalization.ts'
 
@@ -90,6 +91,8 @@ export interface Transition {
   readonly isInDoubt: boolean
   /** Whether the worker keeps the lease and continues with the step that is due now. */
   readonly continues?: boolean
+  /** The last call of the attempt; absent if it sent none. */
+  readonly call?: StepCall
   /** The item of the step that ran; `null` stores neither item nor attempt. */
   readonly item: {
     readonly status: ItemStatus

@@ -3,7 +3,7 @@ import { intuit } from '@integration-host/shared/provider-profile/intuit'
 import { describe, expect, it } from 'vitest'
 import type { Claim } from '../transaction/transaction-source.ts'
 import { createCoolDowns } from './cool-downs.ts'
-import type { CallOutcome, CallRequest } from './http-call.ts'
+import type { CallOutcome, CallRequest, StepCall } from './http-call.ts'
 import { runStep, type StepDeps } from './run-step.ts'
 import { type AnyStep, defineStep, type Step } from './step.ts'
 import { StepAbort } from './step-abort.ts'
@@ -45,7 +45,11 @@ const answered = (status: number, body = '{}', retryAfter: string | null = null)
   status,
   body,
   retryAfter,
+  responseId: null,
 })
+
+const TRACE_ID = '4bf92f3577b34da6a3ce929d0e0e4736'
+const TRACEPARENT = `00-${TRACE_ID}-00f067aa0ba902b7-01`
 
 /** Runs a step whose calls get these outcomes in order; returns the outcome of the step and its calls. */
 async function outcomeOf(
@@ -73,7 +77,8 @@ async function outcomeOf(
       files: { writeAtomic: async () => {}, removeTemporaryFiles: async () => {} },
       settings: { demoApiUrl: 'http://demo', dataDir: '/data' },
       log: () => createLogger('test', 'silent'),
-      traceparent: () => '00-a-b-01',
+      traceparent: () => TRACEPARENT,
+      onCall: () => {},
       abort: new StepAbort(),
       isOnline: async () => true,
       now: () => 0,
@@ -111,6 +116,27 @@ describe('the argument that a step function gets', () => {
 })
 
 describe('an HTTP call that a step makes', () => {
+  it('a call is reported before it is sent, without user info and query, and again with the id of its response', async () => {
+    const reported: StepCall[] = []
+    let before: readonly StepCall[] = []
+    await outcomeOf(
+      async (step: Step) => {
+        await step.execute({ url: 'https://u:p@x/orders/1?token=secret#top', method: 'post' })
+      },
+      [],
+      {
+        onCall: (call) => reported.push(call),
+        call: async () => {
+          before = [...reported]
+          return { ...answered(200), responseId: 'tid-1' } as CallOutcome
+        },
+      },
+    )
+    const call = { method: 'POST', url: 'https://x/orders/1', traceId: TRACE_ID }
+    expect(before).toEqual([{ ...call, responseId: null }])
+    expect(reported.slice(1)).toEqual([{ ...call, responseId: 'tid-1' }])
+  })
+
   it('the first call of a step sends the idempotency key, and each further call sends the key with a number', async () => {
     const { calls, outcome } = await outcomeOf(
       async (step: Step) => {
@@ -127,7 +153,7 @@ describe('an HTTP call that a step makes', () => {
     expect(calls[1]).toMatchObject({
       method: 'POST',
       body: '{"a":1}',
-      headers: { 'content-type': 'application/json', traceparent: '00-a-b-01' },
+      headers: { 'content-type': 'application/json', traceparent: TRACEPARENT },
     })
     expect(outcome).toMatchObject({ kind: 'completed', response: { status: 201, body: 'done' } })
   })
@@ -191,11 +217,11 @@ describe('an HTTP call that a step makes', () => {
       { kind: 'retry', errorClass: 'no_answer', isInDoubt: true },
     ],
     [
-      { kind: 'too_large', status: 200, retryAfter: null } as const,
+      { kind: 'too_large', status: 200, retryAfter: null, responseId: null } as const,
       { kind: 'failed', errorClass: 'response_too_large', isInDoubt: true },
     ],
     [
-      { kind: 'too_large', status: 503, retryAfter: '2' } as const,
+      { kind: 'too_large', status: 503, retryAfter: '2', responseId: null } as const,
       { kind: 'retry', errorClass: 'http_503', retryAfterMs: 2_000 },
     ],
     [{ kind: 'aborted', isSent: false } as const, { kind: 'released' }],

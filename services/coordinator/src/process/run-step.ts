@@ -12,7 +12,7 @@ import type { Logger } from '@integration-host/shared/observability/logger'
 import { type FinishedItem, idempotencyKey } from '../transaction/item.ts'
 import type { Claim } from '../transaction/transaction-source.ts'
 import type { Files } from './files.ts'
-import type { HttpCall } from './http-call.ts'
+import type { HttpCall, StepCall } from './http-call.ts'
 import {
   type EarlyOutcome,
   judgeCall,
@@ -41,6 +41,8 @@ export interface StepDeps extends JudgeDeps {
   readonly log: () => Logger
   /** Returns the `traceparent` of the next call; each call has a span id of its own. */
   readonly traceparent: () => string
+  /** Called before each call is sent, and again with the id of its response. */
+  readonly onCall: (call: StepCall) => void
   readonly abort: StepAbort
 }
 
@@ -148,7 +150,15 @@ async function perform(
         response: null,
         delayMs: coolDownMs,
       })
-    const { abort, traceparent } = deps
+    const { abort, onCall } = deps
+    const traceparent = deps.traceparent()
+    const sent = {
+      method,
+      url: storedUrl(url),
+      traceId: traceparent.slice(3, 35), // W3C Trace Context §3.2.2: 00-<trace id>-<span id>-<flags>
+      responseId: null,
+    }
+    onCall(sent)
     const outcome = await deps.call(
       {
         method,
@@ -157,11 +167,13 @@ async function perform(
         headers: {
           ...headers,
           ...(callKey !== null && { 'idempotency-key': callKey }),
-          traceparent: traceparent(),
+          traceparent,
         },
       },
       { abort, timeoutMs },
     )
+    if ('responseId' in outcome && outcome.responseId !== null)
+      onCall({ ...sent, responseId: outcome.responseId })
     if (mayHaveTakenEffect(outcome)) hasDoubt = true
     if (outcome.kind === 'answered' && isAbsent(outcome.status)) return null
     const judged = await judgeCall(outcome, what, credential, deps)
@@ -256,6 +268,11 @@ async function perform(
     returned,
   }
 }
+
+const MAX_URL_LENGTH = 2_000
+
+const storedUrl = ({ origin, pathname }: URL): string =>
+  (origin + pathname).slice(0, MAX_URL_LENGTH)
 
 const DEFAULT_CALL_MS = 60_000
 const MAX_WAIT_MS = 31_536_000_000

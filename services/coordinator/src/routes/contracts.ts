@@ -11,6 +11,7 @@ import {
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import { isPreservedAsJson, normalizedJson } from '../process/json-normalization.ts'
+import { DEFAULT_ATTEMPTS } from '../transaction/run-detail.ts'
 import type { PagePosition } from '../transaction/transaction-source.ts'
 
 /**
@@ -58,6 +59,18 @@ const wholeNumber = z
   .regex(/^\d{1,10}$/, 'must be a whole number')
   .transform(Number)
 export const RunQuery = z.object({ replay: wholeNumber.pipe(ReplayID).optional() })
+
+export const RunDetailQuery = RunQuery.extend({
+  attempts: wholeNumber.pipe(z.number().max(500, 'must be at most 500')).default(DEFAULT_ATTEMPTS),
+  bodies: z.enum(['omit']).optional(),
+})
+
+export const ItemParam = TransactionParam.extend({ step: z.string() })
+
+export const RunsQuery = z.object({
+  before: wholeNumber.pipe(ReplayID).optional(),
+  limit: wholeNumber.pipe(z.number().min(1).max(500)).default(50),
+})
 
 export const ListQuery = z.object({
   status: z.enum(headerStatuses).optional(),
@@ -108,10 +121,32 @@ export const RunResponse = HeaderView.extend({
     description: 'when retention has removed the data of the run; only its id and status are left',
   }),
 })
-/** `GET …/transactions/{id}`: the run, its step items and every attempt. */
+/** `GET …/transactions/{id}`: the run, its lease, its step items and its newest attempts, oldest first. */
 export const RunDetailResponse = RunResponse.extend({
+  LeaseOwner: z.string().nullable().meta({ description: 'the replica that runs the due step now' }),
+  LeaseUntil: z.iso.datetime().nullable(),
+  StartedAt: z.iso.datetime().nullable().meta({ description: 'start of the attempt in flight' }),
   Items: z.array(ItemView),
   Attempts: z.array(AttemptView),
+  AttemptCount: z.int().nonnegative().meta({ description: 'all attempts' }),
+})
+export const RunsResponse = z.object({
+  items: z.array(
+    RunResponse.pick({
+      ReplayID: true,
+      Status: true,
+      StepName: true,
+      ErrorClass: true,
+      InDoubt: true,
+      InputChanged: true,
+      Version: true,
+      CreatedAt: true,
+      UpdatedAt: true,
+      CompletedAt: true,
+      PurgedAt: true,
+    }),
+  ),
+  next_before: z.int().nullable().meta({ description: '`before` of the next page' }),
 })
 export const RunPage = z.object({
   items: z.array(RunResponse),

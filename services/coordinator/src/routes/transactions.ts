@@ -21,13 +21,13 @@ import {
   ListQuery,
   ProcessParam,
   Queueable,
-  RunDetailResponse,
   RunQuery,
   TransactionParam,
   NOT_PRESERVED,
   utf8Of,
 } from './contracts.ts'
 import { limited } from './limited.ts'
+import { runDetailRoutes } from './run-detail.ts'
 
 export interface TransactionRouteDeps {
   readonly operations: Operations
@@ -36,7 +36,7 @@ export interface TransactionRouteDeps {
 
 const tags = ['transactions']
 
-/** `/processes/{process}/transactions`: queue, list, read, replay, resume, cancel. */
+/** `/processes/{process}/transactions`: queue, list, replay, resume, cancel. */
 export function transactionRoutes(deps: TransactionRouteDeps) {
   const { operations, source } = deps
   /** A key that is bound to realms may change only runs of its realms. The realm of a transaction never changes. */
@@ -44,11 +44,12 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
     const caller = callerOf(c)
     if (!caller.isBoundToRealms) return
     const { process = '', id = '' } = c.req.param() as Readonly<Record<string, string>>
-    const found = await source.get(operations.process(process).name, id, null)
+    const found = await source.get(operations.process(process).name, id, null, ONLY_RUN)
     if (found !== null) caller.requireRealmOf(found.run)
   }
   return new Hono()
     .route('/', bulkRoutes(deps))
+    .route('/', runDetailRoutes(deps))
     .use('*', limited)
     .post(
       '/',
@@ -111,32 +112,6 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         const caller = callerOf(c)
         const items = runs.filter(({ Realm }) => caller.mayUse(Realm))
         return c.json({ items, next_cursor: next === null ? null : cursorOf(next) })
-      },
-    )
-    .get(
-      '/:id',
-      needs('transactions:read'),
-      describeRoute({
-        tags,
-        summary: 'One run with its items and attempts; the latest unless `replay` names one',
-        responses: {
-          200: jsonResponse('the run', RunDetailResponse),
-          ...problemResponses({ 400: 'invalid', 404: 'no such process or transaction' }),
-        },
-      }),
-      validate('param', TransactionParam),
-      onlyKnownQuery(...Object.keys(RunQuery.shape)),
-      validate('query', RunQuery),
-      async (c) => {
-        const { process, id } = c.req.valid('param')
-        const { name, stepNames } = operations.process(process)
-        const found = await source.get(name, id, c.req.valid('query').replay ?? null)
-        if (found === null)
-          throw new IntegrationError('transaction_not_found', 'there is no such transaction')
-        callerOf(c).requireRealmOf(found.run)
-        const position = (step: string): number => stepNames.indexOf(step)
-        const items = found.items.toSorted((a, b) => position(a.StepName) - position(b.StepName))
-        return c.json({ ...found.run, Items: items, Attempts: found.attempts })
       },
     )
     .post(
@@ -226,6 +201,8 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       },
     )
 }
+
+const ONLY_RUN = { attempts: 0, bodies: false }
 
 const CHANGED = 'the run has another version than `If-Match` names'
 

@@ -4,7 +4,8 @@ import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
 import type { Act } from './action.ts'
 import type { ErasureScope } from './erasure.ts'
-import type { RunDetail, TransactionSource } from './transaction-source.ts'
+import type { RunDetail } from './run-detail.ts'
+import type { TransactionSource } from './transaction-source.ts'
 
 const steps = ['order', 'report'] as [string, ...string[]]
 const process = { name: 'OrderProcess', steps }
@@ -30,6 +31,8 @@ const failed: StepOutcome = {
   response: { status: 400, body: MARKER },
 }
 
+const call = { method: 'GET', url: `http://x/${MARKER}`, traceId: 'trace', responseId: 'response' }
+
 /** Erasure is a part of the contract of the port `TransactionSource`. */
 export function erasureContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a source whose runs can be erased`, () => {
@@ -51,7 +54,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       if (result.kind !== 'claimed') throw new Error(`not claimed: ${result.kind}`)
       const { lease, run: claimed } = result.claim
       const options = { steps, policy: defaultRetryPolicy, random: 0 }
-      await source.record(lease, advance(claimed, outcome, options))
+      await source.record(lease, { ...advance(claimed, outcome, options), call })
     }
     /** Queues a run that completes its first step and fails in its second one. */
     const failedRun = async (id: string, realm: string): Promise<void> => {
@@ -89,6 +92,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       const { ErasedAt } = after.run
       expect(ErasedAt).toBe(new Date(ErasedAt ?? '').toISOString())
       expect(after).toEqual({
+        ...before,
         run: { ...before.run, InitialData: null, Tags: null, LastError: null, ErasedAt },
         items: before.items.map((item) => ({
           ...item,
@@ -96,7 +100,11 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
           Data: null,
           Error: null,
         })),
-        attempts: before.attempts.map((attempt) => ({ ...attempt, Error: null })),
+        attempts: before.attempts.map((attempt) => ({
+          ...attempt,
+          Error: null,
+          Request: null,
+        })),
       })
     })
 

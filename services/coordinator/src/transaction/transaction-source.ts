@@ -4,7 +4,8 @@ import type { DeadLetterStore } from './dead-letter.ts'
 import type { Act, Action, ActionFilter, Actor, RejectedAction } from './action.ts'
 import type { Erasures } from './erasure.ts'
 import type { ClaimedRun, Run, RunKey } from './run.ts'
-import type { Attempt, FinishedItem, Item } from './item.ts'
+import type { FinishedItem } from './item.ts'
+import type { RunReader } from './run-detail.ts'
 
 /**
  * The port to the store of transactions. The store is the authoritative state of every run and the outbox of every
@@ -20,7 +21,7 @@ import type { Attempt, FinishedItem, Item } from './item.ts'
  * Every method throws `store_unavailable` if the source cannot be reached; the change may nevertheless have
  * been committed.
  */
-export interface TransactionSource extends DeadLetterStore, Erasures, AsyncDisposable {
+export interface TransactionSource extends RunReader, DeadLetterStore, Erasures, AsyncDisposable {
   /**
    * Queues run 0 of each transaction; the results are in the order of the transactions. With `by`, each transaction that
    * is new is recorded as an action.
@@ -54,7 +55,6 @@ export interface TransactionSource extends DeadLetterStore, Erasures, AsyncDispo
    */
   failRun(run: RunKey, version: number, errorClass: string, error: string): Promise<Run | null>
 
-  get(process: string, transactionId: string, replayId: number | null): Promise<RunDetail | null>
   list(process: string, filter: ListFilter): Promise<Page>
 
   /**
@@ -217,13 +217,6 @@ export type ClaimResult =
   /** Another worker has the run, or the message belongs to an earlier version of the run. */
   | { readonly kind: 'stale' }
   | { readonly kind: 'unknown' }
-
-/** A run with its items and attempts. */
-export interface RunDetail {
-  readonly run: Run
-  readonly items: readonly Item[]
-  readonly attempts: readonly Attempt[]
-}
 
 export interface ListFilter {
   readonly status?: HeaderStatus | undefined

@@ -7,6 +7,7 @@
  * the row. `transaction-source.contract.ts` tests both sources.
  */
 import { backoffMs } from '@integration-host/shared/process/backoff'
+import type { StepCall } from '../process/http-call.ts'
 import type { Transition } from '../process/progress.ts'
 import { earlierStepNotCompleted, notActive, notResumable, requireData } from './errors.ts'
 import { type Attempt, idempotencyKey, isFinished, type Item } from './item.ts'
@@ -94,6 +95,14 @@ const next = (
   sweepCount: 0,
 })
 
+const requestOf = (
+  call: StepCall | undefined,
+): Pick<Attempt, 'Request' | 'TraceId' | 'ResponseId'> => ({
+  Request: call === undefined ? null : { Method: call.method, Url: call.url },
+  TraceId: call?.traceId ?? null,
+  ResponseId: call?.responseId ?? null,
+})
+
 /** Returns the recorded attempts. If a worker was lost, its attempt in flight is added as `in_doubt`. */
 const withLostAttempt = ({ header, lease, attempts }: StoredRun): readonly Attempt[] =>
   lease === null
@@ -106,6 +115,7 @@ const withLostAttempt = ({ header, lease, attempts }: StoredRun): readonly Attem
           Outcome: 'in_doubt',
           ResponseStatus: null,
           Error: null,
+          ...requestOf(undefined),
           StartedAt: lease.startedAt,
           FinishedAt: null,
         },
@@ -232,7 +242,11 @@ export function recorded(
       ],
       attempts: [
         ...stored.attempts,
-        { ...finished, Outcome: transition.errorClass ?? 'completed' },
+        {
+          ...finished,
+          ...requestOf(transition.call),
+          Outcome: transition.errorClass ?? 'completed',
+        },
       ],
     }),
   }
@@ -302,7 +316,7 @@ export const erased = (stored: StoredRun, now: number): StoredRun => ({
   ...stored,
   header: { ...stored.header, InitialData: null, Tags: null, LastError: null, ErasedAt: iso(now) },
   items: stored.items.map((item) => ({ ...item, ResponseBody: null, Data: null, Error: null })),
-  attempts: stored.attempts.map((attempt) => ({ ...attempt, Error: null })),
+  attempts: stored.attempts.map((attempt) => ({ ...attempt, Error: null, Request: null })),
 })
 
 /** Returns the run, due again, after the credential that it waited for became usable. */

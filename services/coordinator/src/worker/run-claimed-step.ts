@@ -7,7 +7,7 @@ import {
 import { createCoolDowns } from '../process/cool-downs.ts'
 import type { ProcessDefinition } from '../process/definition.ts'
 import type { Files } from '../process/files.ts'
-import type { HttpCall } from '../process/http-call.ts'
+import type { HttpCall, StepCall } from '../process/http-call.ts'
 import { advance, type StepOutcome, type Transition } from '../process/progress.ts'
 import { runStep } from '../process/run-step.ts'
 import type { Gateway } from '../process/step-request.ts'
@@ -74,7 +74,10 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     if (log.isLevelEnabled('info')) stepLog().info('step start')
     if (run.Version === 1 || run.Attempt > 1) publisher.publishEvent(run)
     const startedAt = now()
-    const outcome = await attempt(definition, claim, stepLog)
+    let call: StepCall | undefined
+    const outcome = await attempt(definition, claim, stepLog, (sent) => {
+      call = sent
+    })
     if (outcome === null) {
       deps.count(run.Process, run.StepName, 'lost')
       stepLog().warn('step lost its lease')
@@ -82,7 +85,10 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     }
     const { retry: policy, stepNames: steps } = definition
     const isInline = definition.dispatch === 'inline' && gate.isOpen(definition)
-    const transition = advance(run, outcome, { steps, policy, random: random(), isInline })
+    const transition = {
+      ...advance(run, outcome, { steps, policy, random: random(), isInline }),
+      ...(call !== undefined && { call }),
+    }
     const recorded = await retryStore(() => source.record(lease, transition), deps.cutOff)
     // The transaction source is unavailable during shutdown, so the outcome is not recorded. The lease expires, and
     // lease recovery makes the run due again.
@@ -123,6 +129,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     definition: ProcessDefinition,
     claim: Claim,
     stepLog: () => Logger,
+    onCall: (call: StepCall) => void,
   ): Promise<StepOutcome | null> {
     const { run } = claim
     const { InDoubt: isInDoubt } = run
@@ -155,7 +162,9 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
           coolDowns,
           settings: deps.settings,
           log: stepLog,
-          traceparent: () => deps.traceparentOf(run),
+          // With tracing on, the HTTP client replaces the header by one of the same trace.
+          traceparent: () => tracing?.headers()['traceparent'] ?? deps.traceparentOf(run),
+          onCall,
           abort,
           isOnline: async () => !definition.requireInternet || (await deps.checkOnline()),
           now,

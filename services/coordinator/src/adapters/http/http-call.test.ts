@@ -36,8 +36,18 @@ describe('the HTTP call of a step', () => {
       status: 302,
       body: 'över',
       retryAfter: '7',
+      responseId: null,
     })
     expect(target.callsTo('/b')).toEqual([])
+  })
+
+  it.each([
+    ['intuit_tid', { intuit_tid: 'tid-1', 'x-request-id': 'r-1' }, 'tid-1'],
+    ['X-Request-Id if it has no intuit_tid', { 'x-request-id': 'r-1' }, 'r-1'],
+    ['its first 128 characters', { intuit_tid: 'x'.repeat(1_000) }, 'x'.repeat(128)],
+  ])('the id of a response is its %s', async (_, headers, responseId) => {
+    target.on('/id', respondWith(200, '', headers))
+    expect(await caller.call(request(`${target.url}/id`), limits())).toMatchObject({ responseId })
   })
 
   it.each([
@@ -92,6 +102,7 @@ describe('the HTTP call of a step', () => {
       kind: 'too_large',
       status: 200,
       retryAfter: null,
+      responseId: null,
     })
   })
 

@@ -1,6 +1,6 @@
 import { reasonOf } from '@integration-host/shared/observability/health'
 import type { Flow, HttpFailure } from '@integration-host/shared/http/client/exchange'
-import { headerValue } from '@integration-host/shared/http/client/header-list'
+import { type HeaderList, headerValue } from '@integration-host/shared/http/client/header-list'
 import { Pool } from '@integration-host/shared/http/client/pool'
 import {
   callTraced,
@@ -79,6 +79,7 @@ function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise
     let isSettled = false
     let status = 0
     let retryAfter: string | null = null
+    let responseId: string | null = null
     let contentType: string | null = null
     const chunks: Buffer[] = []
     let length = 0
@@ -114,17 +115,18 @@ function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise
       onHeaders(statusCode, headers) {
         status = statusCode
         retryAfter = headerValue(headers, 'retry-after')
+        responseId = responseIdOf(headers)
         contentType = headerValue(headers, 'content-type')
       },
       onData(chunk) {
         length += chunk.length
-        if (length > MAX_RESPONSE_BYTES) end({ kind: 'too_large', status, retryAfter })
+        if (length > MAX_RESPONSE_BYTES) end({ kind: 'too_large', status, retryAfter, responseId })
         else chunks.push(chunk)
       },
       onCaughtUp() {},
       onEnd() {
         const body = textOf(chunks.length === 1 ? chunks[0] : Buffer.concat(chunks), contentType)
-        settle({ kind: 'answered', status, body, retryAfter })
+        settle({ kind: 'answered', status, body, retryAfter, responseId })
       },
       onFailure: (failure) =>
         settle({ kind: 'failed', reason: reasonFor(failure), isSent: isSent() }),
@@ -149,6 +151,13 @@ function outgoing({ method, url, headers, body }: CallRequest) {
 function reasonFor({ kind, cause }: HttpFailure): string {
   if (kind === 'timeout') return 'ETIMEDOUT'
   return cause === undefined ? 'ECONNRESET' : reasonOf(cause)
+}
+
+const MAX_RESPONSE_ID = 128
+
+function responseIdOf(headers: HeaderList): string | null {
+  const id = headerValue(headers, 'intuit_tid') ?? headerValue(headers, 'x-request-id')
+  return id?.slice(0, MAX_RESPONSE_ID) ?? null
 }
 
 const utf8 = new TextDecoder()

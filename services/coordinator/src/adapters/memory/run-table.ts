@@ -10,6 +10,8 @@ export interface RunTable {
   get(key: RunKey): StoredRun | undefined
   /** Returns the run with this `replayId`, or the latest run of the transaction if `replayId` is `null`. */
   find(process: string, transactionId: string, replayId: number | null): StoredRun | undefined
+  /** Returns all runs of the transaction. */
+  runsOf(process: string, transactionId: string): StoredRun[]
   /** Returns the unfinished run of a transaction. A transaction has at most one. */
   activeRunOf(process: string, transactionId: string): StoredRun | undefined
   /** Returns the unfinished runs. */
@@ -56,6 +58,10 @@ export function createRunTable(): RunTable {
     },
     get: (key) => runs.get(keyText(key)),
     find,
+    runsOf: (Process, TransactionID) =>
+      replayIds(Process, TransactionID)
+        .map((ReplayID) => find(Process, TransactionID, ReplayID))
+        .filter((stored) => stored !== undefined),
     activeRunOf(Process, TransactionID) {
       const ids = replayIds(Process, TransactionID)
       const running = ids.find((ReplayID) =>

@@ -9,6 +9,7 @@ import { anAct } from '../../../test-support/act.ts'
 import { actionLogContract } from '../../transaction/action-log.contract.ts'
 import { deadLetterContract } from '../../transaction/dead-letter.contract.ts'
 import { erasureContract } from '../../transaction/erasure.contract.ts'
+import { runDetailContract } from '../../transaction/run-detail.contract.ts'
 import {
   contractTimes,
   transactionSourceContract,
@@ -35,6 +36,10 @@ actionLogContract('ITSourceMemory.json', async () =>
 )
 
 deadLetterContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+
+runDetailContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 

@@ -29,6 +29,7 @@ import { auditRuns } from './audit.ts'
 import type { StoredDeadLetter } from './dead-letters.ts'
 import { createMemoryErasures } from './erase-runs.ts'
 import type { JournalOptions } from './journal.ts'
+import { runReader } from './run-reader.ts'
 import { listRuns } from './run-table.ts'
 import { type Entry, openMemoryStore } from './store.ts'
 import { type StoredWebhook, webhookRunKey } from './webhook-queue.ts'
@@ -232,12 +233,7 @@ export async function createMemoryTransactionSource(
       return run === null ? null : commitRun(run)
     },
 
-    async get(process, transactionId, replayId) {
-      const stored = table.find(process, transactionId, replayId)
-      return stored === undefined
-        ? null
-        : { run: stored.header, items: stored.items, attempts: stored.attempts }
-    },
+    ...runReader(table),
 
     list: async (process, filter) => listRuns(table.all(), process, filter),
 

@@ -139,6 +139,9 @@ export const attemptOf = (row: AttemptRow): Attempt => ({
   Outcome: row.Outcome,
   ResponseStatus: row.ResponseStatus,
   Error: row.Error,
+  Request: row.Method === null || row.Url === null ? null : { Method: row.Method, Url: row.Url },
+  TraceId: row.TraceID,
+  ResponseId: row.ResponseID,
   StartedAt: isoTime(row.StartedAt),
   FinishedAt: iso(row.FinishedAt),
 })

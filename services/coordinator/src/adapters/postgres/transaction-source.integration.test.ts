@@ -10,6 +10,7 @@ import { createDatabase, type TestDatabase } from '../../../test-support/databas
 import { actionLogContract } from '../../transaction/action-log.contract.ts'
 import { deadLetterContract } from '../../transaction/dead-letter.contract.ts'
 import { erasureContract } from '../../transaction/erasure.contract.ts'
+import { runDetailContract } from '../../transaction/run-detail.contract.ts'
 import {
   contractTimes,
   transactionSourceContract,
@@ -48,6 +49,7 @@ async function open(): Promise<TransactionSource> {
 transactionSourceContract('Postgres', open)
 actionLogContract('Postgres', open)
 deadLetterContract('Postgres', open)
+runDetailContract('Postgres', open)
 webhooksContract('Postgres', open)
 erasureContract('Postgres', open)
 

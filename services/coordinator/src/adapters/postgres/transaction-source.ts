@@ -42,8 +42,10 @@ import { enqueueRuns } from './statements/enqueue-runs.ts'
 import { countUnerasable, eraseRuns } from './statements/erase-runs.ts'
 import { failRun } from './statements/fail-run.ts'
 import { getRun } from './statements/get-run.ts'
+import { listReplays } from './statements/list-replays.ts'
 import { listRuns } from './statements/list-runs.ts'
 import { pausedProcesses, setPaused } from './statements/paused-processes.ts'
+import { readResponse } from './statements/read-response.ts'
 import { recordOutcomes } from './statements/record-outcomes.ts'
 import { recoverExpiredLeases } from './statements/recover-expired-leases.ts'
 import { renewLeases } from './statements/renew-leases.ts'
@@ -127,8 +129,12 @@ export function createPostgresTransactionSource(
     runsAtUnknownStep: (processes, limit) => run((sql) => runsAtUnknownStep(sql, processes, limit)),
     failRun: (key, version, errorClass, error) =>
       announcing((tx) => failRun(tx, key, version, errorClass, error)),
-    get: (process, transactionId, replayId) =>
-      run((sql) => getRun(sql, process, transactionId, replayId)),
+    get: (process, transactionId, replayId, parts) =>
+      run((sql) => getRun(sql, process, transactionId, replayId, parts)),
+    runsOf: (process, transactionId, page) =>
+      run((sql) => listReplays(sql, process, transactionId, page)),
+    responseOf: (process, transactionId, replayId, step) =>
+      run((sql) => readResponse(sql, process, transactionId, replayId, step)),
     list: (process, filter) => run((sql) => listRuns(sql, process, filter)),
     replay: (process, transactionId, request, act) =>
       run((sql) => sql.begin((tx) => replayRun(tx, process, transactionId, request, act, times))),

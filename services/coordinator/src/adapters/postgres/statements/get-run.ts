@@ -1,25 +1,37 @@
 import type postgres from 'postgres'
-import type { RunDetail } from '../../../transaction/transaction-source.ts'
+import { DEFAULT_ATTEMPTS, type RunDetail, type RunParts } from '../../../transaction/run-detail.ts'
 import { attemptOf, type AttemptRow, itemOf, type ItemRow, runOf, type RunRow } from '../rows.ts'
 
 /**
- * Reads a run with its items and attempts; without a `replayId`, the latest run. Returns `null` if there is no
- * such run.
+ * Reads a run with its items and its newest attempts; without a `replayId`, the latest run. Returns `null` if there is
+ * no such run.
  */
 export async function getRun(
   sql: postgres.Sql,
   process: string,
   transactionId: string,
   replayId: number | null,
+  { attempts = DEFAULT_ATTEMPTS, bodies = true }: RunParts = {},
 ): Promise<RunDetail | null> {
-  const [row] = await sql<(RunRow & { items: ItemRow[]; attempts: AttemptRow[] })[]>`
+  const [row] = await sql<
+    (RunRow & { items: ItemRow[]; attempts: AttemptRow[]; attemptCount: number })[]
+  >`
     select h.*,
-      coalesce((select jsonb_agg(to_jsonb(i)) from "Order_Item" i
+      coalesce((select jsonb_agg(i) from (
+        select "StepName", "Status", "Attempt", "IdempotencyKey", "ResponseStatus",
+          ${bodies ? sql`"ResponseBody", "Data"` : sql`null as "ResponseBody", null as "Data"`},
+          "Error", "StartedAt", "FinishedAt"
+        from "Order_Item" i
         where (i."Process", i."TransactionID", i."ReplayID")
-          = (h."Process", h."TransactionID", h."ReplayID")), '[]') as items,
-      coalesce((select jsonb_agg(to_jsonb(a) order by a."ID") from "Order_Attempt" a
+          = (h."Process", h."TransactionID", h."ReplayID")) i), '[]') as items,
+      coalesce((select jsonb_agg(a order by a."ID") from (
+        select * from "Order_Attempt" a
         where (a."Process", a."TransactionID", a."ReplayID")
-          = (h."Process", h."TransactionID", h."ReplayID")), '[]') as attempts
+          = (h."Process", h."TransactionID", h."ReplayID")
+        order by a."ID" desc limit ${attempts}) a), '[]') as attempts,
+      (select count(*)::int from "Order_Attempt" a
+        where (a."Process", a."TransactionID", a."ReplayID")
+          = (h."Process", h."TransactionID", h."ReplayID")) as "attemptCount"
     from "Order_Header" h
     where h."Process" = ${process} and h."TransactionID" = ${transactionId}
       and (${replayId}::int is null or h."ReplayID" = ${replayId}::int)
@@ -28,7 +40,13 @@ export async function getRun(
     ? null
     : {
         run: runOf(row),
+        lease: {
+          LeaseOwner: row.LeaseOwner,
+          LeaseUntil: row.LeaseUntil,
+          StartedAt: row.StartedAt,
+        },
         items: row.items.map(itemOf),
         attempts: row.attempts.map(attemptOf),
+        attemptCount: row.attemptCount,
       }
 }

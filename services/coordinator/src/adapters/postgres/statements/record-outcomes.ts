@@ -67,6 +67,10 @@ export async function recordOutcomes(
     data: transition.item?.data,
     responseStatus: transition.item?.response?.status,
     responseBody: transition.item?.response?.body,
+    method: transition.call?.method,
+    url: transition.call?.url,
+    traceId: transition.call?.traceId,
+    responseId: transition.call?.responseId ?? undefined,
   }))
   const webhooks =
     webhooksOf === null
@@ -81,7 +85,8 @@ export async function recordOutcomes(
         key text, status text, "stepName" text, attempt int, "delayMs" float8, "sweepMs" float8,
         "waitingFor" text, "lastError" text, "errorClass" text, "isOver" boolean, "isInDoubt" boolean,
         "itemStatus" text, "responseStatus" int, "responseBody" text, data jsonb, "itemError" text,
-        "leasedMs" float8, "soonMs" float8, ran int, "startedAt" timestamptz)
+        "leasedMs" float8, "soonMs" float8, ran int, "startedAt" timestamptz, method text, url text,
+        "traceId" text, "responseId" text)
       where ${areFew(sql)}
       order by "Process", "TransactionID", "ReplayID"
     ), moved as (
@@ -102,7 +107,7 @@ export async function recordOutcomes(
       from done d
       where ${isRunOf(sql, 'd')} and h."Version" = d.version and h."LeaseOwner" = d.owner
       returning d.n, d.step, d.key, d."itemStatus", d."responseStatus", d."responseBody", d.data,
-        d."itemError", d.ran, d."startedAt", h."Process", h."TransactionID", h."ReplayID",
+        d."itemError", d.ran, d."startedAt", d.method, d.url, d."traceId", d."responseId", h."Process", h."TransactionID", h."ReplayID",
         h."ErrorClass", h."NextAttemptAt", h."UpdatedAt"
         ${webhooks.length === 0 ? sql`` : sql`, h."Realm"`}
     ), items as (
@@ -120,9 +125,11 @@ export async function recordOutcomes(
         where i."Status" <> 'Completed'
     ), attempts as (
       insert into "Order_Attempt" ("Process", "TransactionID", "ReplayID", "StepName", "Attempt",
-        "Outcome", "ResponseStatus", "Error", "StartedAt", "FinishedAt")
+        "Outcome", "ResponseStatus", "Error", "Method", "Url", "TraceID", "ResponseID", "StartedAt",
+        "FinishedAt")
       select "Process", "TransactionID", "ReplayID", step, ran,
-        coalesce("ErrorClass", 'completed'), "responseStatus", "itemError", "startedAt", now()
+        coalesce("ErrorClass", 'completed'), "responseStatus", "itemError", method, url, "traceId",
+        "responseId", "startedAt", now()
       from moved where "itemStatus" is not null
     )${webhooks.length === 0 ? sql`` : insertWebhooks(sql, webhooks)}
     select n, "NextAttemptAt", "UpdatedAt" from moved`

@@ -1,0 +1,136 @@
+import { IntegrationError } from '@integration-host/shared/errors'
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { callerOf, needs } from '@integration-host/shared/http/access'
+import {
+  jsonResponse,
+  problemResponses,
+  textResponse,
+  validate,
+} from '@integration-host/shared/http/service-app'
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import type { Operations } from '../worker/operations.ts'
+import type { RunReader } from '../transaction/run-detail.ts'
+import {
+  ItemParam,
+  RunDetailQuery,
+  RunDetailResponse,
+  RunQuery,
+  RunsQuery,
+  RunsResponse,
+  TransactionParam,
+} from './contracts.ts'
+
+export interface RunDetailRouteDeps {
+  readonly operations: Pick<Operations, 'process'>
+  readonly source: RunReader
+}
+
+/**
+ * A browser must not render a response of another system: it may contain a script, which would run with the origin of
+ * this service.
+ */
+const NEVER_RENDERED = {
+  'Content-Type': 'text/plain; charset=utf-8',
+  'Content-Disposition': 'attachment',
+  'Content-Security-Policy': "default-src 'none'; sandbox",
+}
+
+const tags = ['transactions']
+
+/** `/processes/{process}/transactions/{id}`: one run, its runs, and the response of a step. */
+export function runDetailRoutes({ operations, source }: RunDetailRouteDeps) {
+  return new Hono()
+    .get(
+      '/:id',
+      needs('transactions:read'),
+      describeRoute({
+        tags,
+        summary: 'One run with its items and newest attempts; the latest unless `replay` names one',
+        description:
+          'With `bodies=omit`, `ResponseBody` and `Data` of the items are null. `AttemptCount` counts all attempts.',
+        responses: {
+          200: jsonResponse('the run', RunDetailResponse),
+          ...problemResponses({ 400: 'invalid', 404: 'no such process or transaction' }),
+        },
+      }),
+      validate('param', TransactionParam),
+      onlyKnownQuery(...Object.keys(RunDetailQuery.shape)),
+      validate('query', RunDetailQuery),
+      async (c) => {
+        const { process, id } = c.req.valid('param')
+        const { replay = null, attempts, bodies } = c.req.valid('query')
+        const { name, stepNames } = operations.process(process)
+        const parts = { attempts, bodies: bodies !== 'omit' }
+        const found = await source.get(name, id, replay, parts)
+        if (found === null) throw notFound()
+        callerOf(c).requireRealmOf(found.run)
+        const position = (step: string): number => stepNames.indexOf(step)
+        return c.json({
+          ...found.run,
+          ...found.lease,
+          Items: found.items.toSorted((a, b) => position(a.StepName) - position(b.StepName)),
+          Attempts: found.attempts,
+          AttemptCount: found.attemptCount,
+        })
+      },
+    )
+    .get(
+      '/:id/runs',
+      needs('transactions:read'),
+      describeRoute({
+        tags,
+        summary: 'The runs of a transaction without their data, the latest first',
+        responses: {
+          200: jsonResponse('a page', RunsResponse),
+          ...problemResponses({ 400: 'invalid', 404: 'no such process or transaction' }),
+        },
+      }),
+      validate('param', TransactionParam),
+      onlyKnownQuery(...Object.keys(RunsQuery.shape)),
+      validate('query', RunsQuery),
+      async (c) => {
+        const { process, id } = c.req.valid('param')
+        const { before, limit } = c.req.valid('query')
+        const { name } = operations.process(process)
+        const runs = await source.runsOf(name, id, { before, limit: limit + 1 })
+        const [first] = runs
+        if (first === undefined && before === undefined) throw notFound()
+        if (first !== undefined) callerOf(c).requireRealmOf(first) // the same for every run
+        const items = runs.slice(0, limit).map(({ Realm: _realm, ...run }) => run)
+        const last = runs.length > limit ? items.at(-1) : undefined
+        return c.json({ items, next_before: last?.ReplayID ?? null })
+      },
+    )
+    .get(
+      '/:id/items/:step/body',
+      needs('transactions:read'),
+      describeRoute({
+        tags,
+        summary: 'The response of a step, as it was stored',
+        responses: {
+          200: textResponse('the body', 'text/plain'),
+          ...problemResponses({
+            400: 'invalid',
+            404: 'no such process or transaction, or the step has no stored response',
+          }),
+        },
+      }),
+      validate('param', ItemParam),
+      onlyKnownQuery(...Object.keys(RunQuery.shape)),
+      validate('query', RunQuery),
+      async (c) => {
+        const { process, id, step } = c.req.valid('param')
+        const { replay = null } = c.req.valid('query')
+        const found = await source.responseOf(operations.process(process).name, id, replay, step)
+        if (found === null) throw notFound()
+        callerOf(c).requireRealmOf({ Realm: found.realm })
+        if (found.body === null)
+          throw new IntegrationError('response_not_found', 'the step has no stored response')
+        return c.body(found.body, 200, NEVER_RENDERED)
+      },
+    )
+}
+
+const notFound = (): IntegrationError =>
+  new IntegrationError('transaction_not_found', 'there is no such transaction')

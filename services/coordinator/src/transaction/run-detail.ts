@@ -1,0 +1,82 @@
+import type { Attempt, Item } from './item.ts'
+import type { Run } from './run.ts'
+
+/** The part of the port `TransactionSource` that reads one transaction. `replayId` `null` names its latest run. */
+export interface RunReader {
+  /** Returns `null` if there is no such run. */
+  get(
+    process: string,
+    transactionId: string,
+    replayId: number | null,
+    parts?: RunParts,
+  ): Promise<RunDetail | null>
+  /** Returns the runs of a transaction, the latest first. */
+  runsOf(process: string, transactionId: string, page: RunsPage): Promise<RunSummary[]>
+  /** Returns `null` if there is no such run. */
+  responseOf(
+    process: string,
+    transactionId: string,
+    replayId: number | null,
+    step: string,
+  ): Promise<StoredResponse | null>
+}
+
+/** Which parts of a run are read. */
+export interface RunParts {
+  /** The number of attempts, the newest ones. */
+  readonly attempts?: number
+  /** If false, the items have neither `ResponseBody` nor `Data`, which may have a megabyte each. */
+  readonly bodies?: boolean
+}
+
+export const DEFAULT_ATTEMPTS = 50
+
+/** A run with its items and its newest attempts. */
+export interface RunDetail {
+  readonly run: Run
+  readonly lease: RunLease
+  readonly items: readonly Item[]
+  /** The oldest first. */
+  readonly attempts: readonly Attempt[]
+  /** The number of all attempts. */
+  readonly attemptCount: number
+}
+
+/** The lease of a run; its members are `null` while no worker has the run. */
+export interface RunLease {
+  readonly LeaseOwner: string | null
+  readonly LeaseUntil: string | null
+  /** The time at which the attempt in flight started. */
+  readonly StartedAt: string | null
+}
+
+export const NO_LEASE: RunLease = { LeaseOwner: null, LeaseUntil: null, StartedAt: null }
+
+export interface RunsPage {
+  /** Only runs with a smaller `ReplayID`. */
+  readonly before?: number | undefined
+  readonly limit: number
+}
+
+/** A run without its data. */
+export type RunSummary = Pick<
+  Run,
+  | 'ReplayID'
+  | 'Status'
+  | 'StepName'
+  | 'ErrorClass'
+  | 'InDoubt'
+  | 'InputChanged'
+  | 'Realm'
+  | 'Version'
+  | 'CreatedAt'
+  | 'UpdatedAt'
+  | 'CompletedAt'
+  | 'PurgedAt'
+>
+
+export interface StoredResponse {
+  readonly realm: string | null
+  /** `null` if the step has no stored response. */
+  readonly body: string | null
+}
