@@ -203,6 +203,12 @@ export async function startTokenService(
         counted.countRefresh(report)
         logRefresh(logger, report)
       },
+      // The body of a response is left out, because it may contain text of any kind.
+      reportUnanswered: ({ name, wasSent, status, body, traceId }) =>
+        logger.warn(
+          { name, wasSent, traceId, ...(status === null ? { reason: body } : { status }) },
+          'a refresh got no response from the token endpoint',
+        ),
       onError,
       ...(adapters.failpoint !== undefined && { failpoint: adapters.failpoint }),
     }),

@@ -11,6 +11,7 @@ import {
   type RefreshDeps,
   type RefreshReport,
   refreshTiming,
+  type UnansweredCall,
 } from './refresh.ts'
 
 const NAME = 'ACC-1'
@@ -55,6 +56,7 @@ const granted: TokenOutcome = {
 
 function startRoutine(store: RefreshStore, overrides: Partial<RefreshDeps> = {}) {
   const reports: RefreshReport[] = []
+  const unanswered: UnansweredCall[] = []
   const routine = createRefreshRoutine({
     store,
     provider: { refresh: async () => granted },
@@ -75,17 +77,39 @@ function startRoutine(store: RefreshStore, overrides: Partial<RefreshDeps> = {})
     rescue: async () => false,
     storeChangedAt: () => null,
     report: (report) => void reports.push(report),
+    reportUnanswered: (call) => void unanswered.push(call),
     onError: (error) => {
       throw error
     },
     ...overrides,
   })
-  return { routine, reports }
+  return { routine, reports, unanswered }
 }
 
 const unavailable = async (): Promise<never> => {
   throw new IntegrationError('store_unavailable', 'no store')
 }
+
+it('a call that the provider does not answer is reported at once, because the pair may be lost with its response', async () => {
+  const lost: TokenOutcome = {
+    kind: 'unknown',
+    status: null,
+    body: 'no response (deadline)',
+    traceId: null,
+  }
+  const refused: TokenOutcome = { ...lost, kind: 'refused', status: 400, error: 'invalid_grant' }
+  const outcomes = [lost, refused]
+  const { routine, reports, unanswered } = startRoutine(
+    storeOf(async () => 'committed'),
+    { provider: { refresh: async () => outcomes.shift() ?? granted } },
+  )
+  const refreshing = routine.refresh(NAME, { kind: 'fresh' }, 'routine')
+  await vi.advanceTimersByTimeAsync(refreshTiming.ambiguousRetryDelayMs)
+  await refreshing
+  const { kind: _, ...response } = lost
+  expect(unanswered).toEqual([{ name: NAME, wasSent: true, ...response }])
+  expect(reports).toMatchObject([{ calls: 2 }])
+})
 
 describe('shutdown with a rotated token pair that is not stored (I6)', () => {
   it('a refresh ends as rotation_dropped if the store is unavailable until the commit deadline of the shutdown', async () => {

@@ -178,10 +178,21 @@ export interface RefreshDeps {
   /** When the store may have lost writes, in epoch ms (`StoreConnection.serverChangedAt`); `null` if never. */
   readonly storeChangedAt: () => number | null
   readonly report: (report: RefreshReport) => void
+  /**
+   * Receives each call that has no usable response. If the refresh fails later as `rotation_lost`, this tells why: the
+   * provider has processed the call, and its response with the new pair is lost.
+   */
+  readonly reportUnanswered: (call: UnansweredCall) => void
   /** Receives an unexpected error while a received pair is being committed; the commit is retried. */
   readonly onError: (error: unknown) => void
   /** For tests: awaited at each failpoint. */
   readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
+}
+
+export interface UnansweredCall extends ProviderResponse {
+  readonly name: string
+  /** Whether the provider may have processed the call. */
+  readonly wasSent: boolean
 }
 
 export interface RefreshRoutine extends AsyncDisposable {
@@ -415,7 +426,10 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         }
         case 'never_sent':
         case 'unknown': {
-          isAmbiguous ||= outcome.kind === 'unknown'
+          const { status, body, traceId } = outcome
+          const wasSent = outcome.kind === 'unknown'
+          deps.reportUnanswered({ name, wasSent, status, body, traceId })
+          isAmbiguous ||= wasSent
           if (retriesLeft === 0) {
             return failed(
               outcome.status === 200 ? 'provider_bad_response' : 'provider_unavailable',
