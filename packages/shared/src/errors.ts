@@ -49,11 +49,6 @@ export const errorCodes = {
     remedy: 'reauthorize',
   },
   provider_unavailable: { status: 503, title: 'The provider is not available', remedy: 'retry' },
-  provider_client_rejected: {
-    status: 503,
-    title: 'The provider rejects this application',
-    remedy: 'retry',
-  },
   busy: { status: 503, title: 'Too many authorizations at the same time', remedy: 'retry' },
 
   // Errors of accounting-gateway.
@@ -100,6 +95,20 @@ export const errorCodes = {
     title: 'The transaction cannot be resumed',
     remedy: 'none',
   },
+  transaction_not_retryable: {
+    status: 409,
+    title: 'The transaction waits for no retry',
+    remedy: 'none',
+  },
+  transaction_not_in_doubt: {
+    status: 409,
+    title: 'The transaction is not in doubt',
+    remedy: 'none',
+  },
+  step_in_flight: { status: 409, title: 'The step is in flight', remedy: 'retry' },
+  operation_not_found: { status: 404, title: 'No such operation', remedy: 'none' },
+  operation_not_running: { status: 409, title: 'The operation is over', remedy: 'none' },
+  operation_not_paused: { status: 409, title: 'The operation is not paused', remedy: 'none' },
 } as const satisfies Record<string, { status: number; title: string; remedy: Remedy }>
 
 export type Remedy = 'retry' | 'reauthorize' | 'none'

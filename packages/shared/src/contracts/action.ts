@@ -13,7 +13,7 @@ export const ActionView = z.object({
   // A string instead of an enum: during a rolling upgrade a replica may read what a newer one has written.
   Action: z.string().meta({
     description:
-      'queue, replay, resume, cancel, erase or pause; resume and pause without a TransactionID are those of the process',
+      'queue, replay, resume, cancel, retry, settle, erase or pause; resume and pause without a TransactionID are those of the process; start_operation, stop_operation and continue_operation are those of a bulk operation',
   }),
   Process: z.string(),
   TransactionID: z.string().nullable(),
@@ -21,6 +21,10 @@ export const ActionView = z.object({
   Realm: z.string().nullable(),
   Reason: z.string().nullable(),
   Outcome: z.string().meta({ description: 'done, or the problem code of the rejection' }),
+  OperationID: z
+    .string()
+    .nullable()
+    .meta({ description: 'the bulk operation to which the action belongs; null for a single one' }),
 })
 export type ActionView = z.output<typeof ActionView>
 

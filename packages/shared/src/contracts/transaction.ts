@@ -47,7 +47,7 @@ export const ReplayID = z.int().min(0).max(2_147_483_647)
  * Accepts any value that `JSON.parse` returns, without copying the value. `z.json()` is not used, because it copies the
  * value and loses a member named `__proto__`. The cast is sound, because all values come from `JSON.parse`.
  */
-const AnyJson = z
+export const AnyJson = z
   .unknown()
   .refine((data) => data !== undefined, 'is missing') as unknown as z.ZodType<z.core.util.JSONType>
 

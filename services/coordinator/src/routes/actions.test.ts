@@ -63,6 +63,8 @@ const read = async (query = '', headers: Record<string, string> = {}): Promise<A
   return (await response.json()) as ActionPage
 }
 const actionsOf = async (id: string) => (await read(`?id=${id}`)).items
+const problemOf = async (response: Response) =>
+  [response.status, (await response.json()) as { code: string; detail: string }] as const
 const codeOf = async (response: Response) => [
   response.status,
   ((await response.json()) as { code?: string }).code,
@@ -163,7 +165,7 @@ describe('the actions of callers', () => {
     expect(await host.run('f1')).toMatchObject({ Status: 'Queued', Version: 0 })
   })
 
-  it.each(['cancel', 'resume', 'replays', 'cancel?replay=7'])(
+  it.each(['cancel', 'resume', 'replays', 'retry', 'cancel?replay=7'])(
     'the action %s on a transaction that does not exist is not recorded',
     async (action) => {
       const response = await post(`${transactions}/gone/${action}`, { Reason: 'invented' })
@@ -171,6 +173,78 @@ describe('the actions of callers', () => {
       expect(await actionsOf('gone')).toEqual([])
     },
   )
+
+  it('a replay runs with other initial data if the request has some, and shows that it was changed', async () => {
+    await host.queue('i1', { n: 1 }, '42')
+    await post(`${transactions}/i1/cancel`)
+    const response = await post(`${transactions}/i1/replays`, { InitialData: { n: -0 } })
+    expect([response.status, await response.json()]).toMatchObject([
+      202,
+      { ReplayID: 1, InitialData: { n: 0 }, InputChanged: true, Realm: '42' },
+    ])
+  })
+
+  it.each([
+    ['a number with more digits than a double holds', '{"InitialData":9007199254740993}'],
+    ['U+0000', String.raw`{"InitialData":"\u0000"}`],
+    ['101 levels', `{"InitialData":${'['.repeat(101)}${']'.repeat(101)}}`],
+    ['100,000 levels', `{"InitialData":${'['.repeat(100_000)}${']'.repeat(100_000)}}`],
+  ])('a replay whose initial data has %s is rejected with 400', async (_, body) => {
+    const [status, problem] = await problemOf(await post(`${transactions}/i1/replays`, body))
+    expect([status, problem.code]).toEqual([400, 'invalid_request'])
+    expect(problem.detail).toContain('InitialData')
+  })
+
+  it('a replay whose initial data is larger than a transaction may be is rejected with 413', async () => {
+    const body = { InitialData: 'x'.repeat(270_000) }
+    expect(await codeOf(await post(`${transactions}/i1/replays`, body))).toEqual([
+      413,
+      'payload_too_large',
+    ])
+  })
+
+  it('a run that cannot be retried or settled is rejected with a code of its own, and the rejection is recorded', async () => {
+    await host.queue('s1', 1, '42')
+    expect(await codeOf(await post(`${transactions}/s1/retry`))).toEqual([
+      409,
+      'transaction_not_retryable',
+    ])
+    const body = { Outcome: 'done', Data: { Id: 'secret' }, Reason: 'seen at the provider' }
+    expect(await codeOf(await post(`${transactions}/s1/settle`, body))).toEqual([
+      409,
+      'transaction_not_in_doubt',
+    ])
+    expect(await actionsOf('s1')).toMatchObject([
+      { Action: 'settle', Outcome: 'transaction_not_in_doubt', Reason: 'seen at the provider' },
+      { Action: 'retry', Outcome: 'transaction_not_retryable', Reason: null },
+    ])
+    expect(JSON.stringify(await actionsOf('s1'))).not.toContain('secret')
+  })
+
+  it.each([
+    ['no reason', { Outcome: 'done' }, 'Reason'],
+    ['no outcome', { Reason: 'x' }, 'Outcome'],
+    ['another outcome', { Outcome: 'maybe', Reason: 'x' }, 'Outcome'],
+    ['data of a step that was not done', { Outcome: 'not_done', Data: 1, Reason: 'x' }, 'Data'],
+    ['an unknown member', { Outcome: 'done', Reason: 'x', data: 1 }, 'the body'],
+    ['no body', '', 'Outcome'],
+  ])('a settlement with %s is rejected with 400', async (_, body, place) => {
+    const [status, problem] = await problemOf(await post(`${transactions}/s1/settle`, body))
+    expect([status, problem.code]).toEqual([400, 'invalid_request'])
+    expect(problem.detail).toContain(place)
+  })
+
+  it('a key that is bound to realms retries and settles only runs of its realms', async () => {
+    await host.queue('b1', 1, '43')
+    const settle = { Outcome: 'not_done', Reason: 'x' }
+    for (const [action, body] of [
+      ['retry', ''],
+      ['settle', settle],
+    ] as const)
+      expect(
+        await codeOf(await post(`${transactions}/b1/${action}`, body, by('operator'))),
+      ).toEqual([403, 'forbidden'])
+  })
 
   it('of two callers that have read the same version, one acts, and the other one gets 412 with the present version', async () => {
     await host.queue('m1')

@@ -1,6 +1,7 @@
 import { parseJsonAs } from '@integration-host/shared/json'
 import {
   headerStatuses,
+  AnyJson,
   AttemptView,
   HeaderView,
   ItemView,
@@ -10,8 +11,13 @@ import {
 } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
-import { isPreservedAsJson, normalizedJson } from '../process/json-normalization.ts'
 import { DEFAULT_ATTEMPTS } from '../transaction/run-detail.ts'
+import {
+  isDeeperThan,
+  isPreservedAsJson,
+  MAX_DEPTH,
+  normalizedJson,
+} from '../process/json-normalization.ts'
 import type { PagePosition } from '../transaction/transaction-source.ts'
 
 /**
@@ -36,6 +42,15 @@ export const Queueable = QueueTransaction.refine(
     // The cast changes only which members are readonly.
     InitialData: normalizedJson(transaction.InitialData) as typeof transaction.InitialData,
   }))
+
+/** Any JSON that can be stored unchanged, from a body that `parseClientJson` has parsed. */
+export const StorableJson = AnyJson.refine((data) => !isDeeperThan(data, MAX_DEPTH - 1), {
+  error: `may have ${MAX_DEPTH} levels`,
+  abort: true, // the next check is recursive
+})
+  .refine(isPreservedAsJson, NOT_PRESERVED.replace('InitialData ', ''))
+  // The cast changes only which members are readonly.
+  .overwrite((data) => normalizedJson(data) as typeof data)
 
 /**
  * Returns the body as text.

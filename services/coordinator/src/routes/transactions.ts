@@ -12,7 +12,15 @@ import {
 } from '../process/json-normalization.ts'
 import type { Operations } from '../worker/operations.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
-import { ActBody, describeBody, IF_MATCH, queuerOf, readAct, ReplayBody } from './act.ts'
+import {
+  ActBody,
+  describeBody,
+  IF_MATCH,
+  queuerOf,
+  readAct,
+  ReplayBody,
+  SettleBody,
+} from './act.ts'
 import { bulkRoutes } from './bulk.ts'
 import {
   cursorOf,
@@ -119,8 +127,10 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       needs('transactions:operate'),
       describeRoute({
         tags,
-        summary: 'Run it again with the same initial data, from `fromStep` if given',
-        description: '`replay` names the run that must be the latest one; otherwise 412.',
+        summary: 'Run it again, from `fromStep` if given, with other initial data if given',
+        description:
+          '`replay` names the run that must be the latest one; otherwise 412. The new run shows by `InputChanged` ' +
+          'that its initial data differs from that of the run before it.',
         parameters: [IF_MATCH],
         requestBody: describeBody(ReplayBody),
         responses: {
@@ -128,7 +138,8 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
           ...problemResponses({
             400: 'invalid, or a step before `fromStep` was never completed',
             404: 'no such transaction',
-            409: 'a run is still active',
+            409: 'a run is still active; or `InitialData` is given and the process is built in',
+            413: 'too large',
             412: CHANGED,
           }),
         },
@@ -139,9 +150,10 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         const { process, id } = c.req.valid('param')
         const { replay: latest = null } = c.req.valid('query')
         const { body, act } = await readAct(c, ReplayBody)
-        const { fromStep = null } = body
+        const { fromStep = null, InitialData: initialData } = body
         await requireRealmOfRun(c)
-        return c.json(await operations.replay(process, id, { fromStep, latest }, act), 202)
+        const request = { fromStep, latest, initialData }
+        return c.json(await operations.replay(process, id, request, act), 202)
       },
     )
     .post(
@@ -198,6 +210,70 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         const { act } = await readAct(c, ActBody)
         await requireRealmOfRun(c)
         return c.json(await operations.cancel(process, id, replay, act))
+      },
+    )
+    .post(
+      '/:id/retry',
+      needs('transactions:operate'),
+      describeRoute({
+        tags,
+        summary: 'Make a run due at once that waits for its next attempt or for a credential',
+        parameters: [IF_MATCH],
+        requestBody: describeBody(ActBody),
+        responses: {
+          202: jsonResponse('the run', RunResponse),
+          ...problemResponses({
+            400: 'invalid',
+            404: 'no such transaction',
+            409: 'neither `Retrying` nor `Waiting`',
+            412: CHANGED,
+          }),
+        },
+      }),
+      validate('param', TransactionParam),
+      validate('query', RunQuery),
+      async (c) => {
+        const { process, id } = c.req.valid('param')
+        const { replay = null } = c.req.valid('query')
+        const { act } = await readAct(c, ActBody)
+        await requireRealmOfRun(c)
+        return c.json(await operations.retry(process, id, replay, act), 202)
+      },
+    )
+    .post(
+      '/:id/settle',
+      needs('transactions:operate'),
+      describeRoute({
+        tags,
+        summary: 'Say whether a step in doubt was done, and continue the run',
+        description:
+          'With `done` the item of the step is completed with `Data`, and the next step is due; with `not_done` the ' +
+          'step is due again. A failed or cancelled run in doubt continues too.',
+        parameters: [IF_MATCH],
+        requestBody: describeBody(SettleBody),
+        responses: {
+          202: jsonResponse('the run', RunResponse),
+          ...problemResponses({
+            400: 'invalid, or the process has no step of this name any more',
+            404: 'no such transaction',
+            409: 'not in doubt, or an attempt of the step is in flight',
+            412: CHANGED,
+            413: 'too large',
+          }),
+        },
+      }),
+      validate('param', TransactionParam),
+      validate('query', RunQuery),
+      async (c) => {
+        const { process, id } = c.req.valid('param')
+        const { replay = null } = c.req.valid('query')
+        const { body, act } = await readAct(c, SettleBody)
+        const { Outcome: outcome, Data: data = null } = body
+        if (outcome === 'not_done' && body.Data !== undefined)
+          throw new IntegrationError('invalid_request', 'Data: is allowed only with Outcome done')
+        await requireRealmOfRun(c)
+        const settlement = outcome === 'done' ? { outcome, data } : { outcome }
+        return c.json(await operations.settle(process, id, replay, settlement, act), 202)
       },
     )
 }

@@ -35,7 +35,13 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       await source.cancel(process.name, '66', null, anAct)
       await source.replay(process, '66', fromStart, anAct)
       const actions = await log()
-      const of66 = { Process: 'OrderProcess', TransactionID: '66', Realm: '42', Outcome: 'done' }
+      const of66 = {
+        Process: 'OrderProcess',
+        TransactionID: '66',
+        Realm: '42',
+        Outcome: 'done',
+        OperationID: null,
+      }
       const byAda = { KeyID: 'console', Person: 'ada@example.com' }
       const byOps = { KeyID: 'ops', Person: null, Reason: null }
       const expected = [

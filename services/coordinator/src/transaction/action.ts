@@ -1,25 +1,33 @@
 /**
- * The action log: which key and person queued, replayed, resumed or cancelled which run, or paused or resumed which
- * process, and why. An entry never changes.
+ * The action log: which key and person queued, replayed, resumed, cancelled, retried or settled which run, paused or
+ * resumed which process, or started or stopped which bulk operation, and why. An entry never changes.
  *
  * A1  A change is committed together with its entry: there is neither without the other.
  * A2  An action that the store rejects is recorded with the code of the rejection. It has changed nothing, so its
  *     entry is committed on its own.
  * A3  An entry names things and contains no business data.
+ * A4  A bulk operation changes a transaction at most once: the entry of the change names the operation, and the source
+ *     looks for it while it holds the lock of the run.
  */
 import type { ActionView } from '@integration-host/shared/contracts/action'
-import { versionMoved } from './errors.ts'
+import { anotherRunStarted, DoneBefore, versionMoved } from './errors.ts'
+import type { RunKey } from './run.ts'
 
 export type ActionKind =
   | 'queue'
   | 'replay'
   | 'resume'
   | 'cancel'
-  | 'pause'
   | 'requeue_dead_letter'
   | 'delete_dead_letter'
   | 'delete_dead_letters'
   | 'erase'
+  | 'retry'
+  | 'settle'
+  | 'pause'
+  | 'start_operation'
+  | 'stop_operation'
+  | 'continue_operation'
 
 /** An entry of the action log. */
 export type Action = Readonly<ActionView>
@@ -36,6 +44,39 @@ export interface Act {
   readonly reason: string | null
   /** The action is rejected with `version_moved` if the run has another version; `null` allows every version. */
   readonly ifVersion: number | null
+  /** The bulk operation that acts; absent for a single action. */
+  readonly operation?: OperationAct
+}
+
+/** One action of a bulk operation, which acts on the latest run of a transaction. */
+export interface OperationAct {
+  readonly id: string
+  /** The action is rejected with `version_moved` unless this is the latest run; `null` allows every run. */
+  readonly replayId: number | null
+}
+
+/** An entry of the action log about a transaction that an operation has changed. */
+export type DoneEntry = Pick<Action, 'Action' | 'ReplayID'>
+
+/**
+ * @param latest the latest run of the transaction
+ * @param done the entry of the change that this operation has made to the transaction, if there is one
+ * @throws {DoneBefore} if the operation has changed this run.
+ * @throws {IntegrationError} `version_moved` if the transaction has another latest run than the operation expects, or if
+ * the operation has changed another run of it.
+ */
+export function requireFirstAct(
+  latest: RunKey,
+  { replayId }: OperationAct,
+  done: DoneEntry | undefined,
+): void {
+  if (done !== undefined) {
+    // The entry of a replay names the new run, not the one that was replayed.
+    const doneId = (done.ReplayID ?? 0) - (done.Action === 'replay' ? 1 : 0)
+    if (replayId === null || replayId === doneId) throw new DoneBefore()
+  }
+  if (done !== undefined || (replayId !== null && replayId !== latest.ReplayID))
+    throw anotherRunStarted(latest.ReplayID)
 }
 
 /** @throws {IntegrationError} `version_moved` if the action requires another version of the run. */
@@ -66,7 +107,7 @@ export interface ActionFilter {
 /** Returns a new entry without its `ID`. */
 export const entryOf = (
   kind: ActionKind,
-  { by, reason }: Pick<Act, 'by' | 'reason'>,
+  { by, reason, operation }: Pick<Act, 'by' | 'reason' | 'operation'>,
   what: Pick<Action, 'Process'> & Partial<Pick<Action, 'TransactionID' | 'ReplayID' | 'Realm'>>,
   { now, outcome = 'done' }: { readonly now: number; readonly outcome?: string },
 ): Omit<Action, 'ID'> => ({
@@ -80,4 +121,5 @@ export const entryOf = (
   Realm: what.Realm ?? null,
   Reason: reason,
   Outcome: outcome,
+  OperationID: operation?.id ?? null,
 })

@@ -13,6 +13,33 @@ export const notResumable = (): IntegrationError =>
     'only a failed or cancelled run can be resumed; a completed one can be replayed',
   )
 
+export const notRetryable = (): IntegrationError =>
+  new IntegrationError(
+    'transaction_not_retryable',
+    'only a run that waits for its next attempt or for a credential can be retried',
+  )
+
+export const notInDoubt = (): IntegrationError =>
+  new IntegrationError('transaction_not_in_doubt', 'no attempt of the due step is in doubt')
+
+export const stepInFlight = (): IntegrationError =>
+  new IntegrationError('step_in_flight', 'an attempt of the step is in flight', {
+    retryAfterSeconds: 30,
+  })
+
+/** A settlement needs to know which step follows. */
+export const stepUnknown = (): IntegrationError =>
+  new IntegrationError('step_not_found', 'the process has no step of the name of the due step')
+
+/** A bulk operation has changed the run before, but was interrupted before it recorded its progress. */
+export class DoneBefore extends Error {
+  override readonly name = 'DoneBefore'
+
+  constructor() {
+    super('the operation has changed the run before')
+  }
+}
+
 export const stillActive = (replayId: number): IntegrationError =>
   new IntegrationError('transaction_active', `run ${replayId} is still active`)
 

@@ -13,5 +13,9 @@ export const activeStatuses = [
 export const isOver = (status: HeaderStatus): boolean =>
   (over as readonly HeaderStatus[]).includes(status)
 
+/** Whether the run waits for its next attempt or for a credential, so that it can be made due at once. */
+export const isRetryable = (status: HeaderStatus): boolean =>
+  status === 'Retrying' || status === 'Waiting'
+
 export const isResumable = (status: HeaderStatus): boolean =>
   status === 'Failed' || status === 'Cancelled'

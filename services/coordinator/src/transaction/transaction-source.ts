@@ -6,6 +6,7 @@ import type { Erasures } from './erasure.ts'
 import type { ClaimedRun, Run, RunKey } from './run.ts'
 import type { FinishedItem } from './item.ts'
 import type { RunReader } from './run-detail.ts'
+import type { OperatorActions } from './operator-actions.ts'
 
 /**
  * The port to the store of transactions. The store is the authoritative state of every run and the outbox of every
@@ -21,7 +22,8 @@ import type { RunReader } from './run-detail.ts'
  * Every method throws `store_unavailable` if the source cannot be reached; the change may nevertheless have
  * been committed.
  */
-export interface TransactionSource extends RunReader, DeadLetterStore, Erasures, AsyncDisposable {
+export interface TransactionSource
+  extends DeadLetterStore, Erasures, OperatorActions, RunReader, AsyncDisposable {
   /**
    * Queues run 0 of each transaction; the results are in the order of the transactions. With `by`, each transaction that
    * is new is recorded as an action.
@@ -58,8 +60,8 @@ export interface TransactionSource extends RunReader, DeadLetterStore, Erasures,
   list(process: string, filter: ListFilter): Promise<Page>
 
   /**
-   * Starts the next run of a transaction with the same initial data. The run starts at `fromStep`, with copies
-   * of the items of the earlier steps. `act.ifVersion` is about the latest run.
+   * Starts the next run of a transaction with the same initial data, or with `initialData`. The run starts at
+   * `fromStep`, with copies of the items of the earlier steps. `act.ifVersion` is about the latest run.
    *
    * @throws {IntegrationError} `transaction_not_found`, `version_moved`, `transaction_active`, or `invalid_request` if
    * an item before `fromStep` was never completed.
@@ -67,7 +69,7 @@ export interface TransactionSource extends RunReader, DeadLetterStore, Erasures,
   replay(
     process: ProcessOutline,
     transactionId: string,
-    { fromStep, latest }: ReplayRequest,
+    { fromStep, latest, initialData }: ReplayRequest,
     act: Act,
   ): Promise<Run>
   /**
@@ -125,6 +127,8 @@ export interface ReplayRequest {
   readonly fromStep: string | null
   /** If it is not `null`, the replay is rejected with `version_moved` unless this is the latest run. */
   readonly latest: number | null
+  /** The initial data of the new run. Absent: that of the run before it. */
+  readonly initialData?: QueueTransaction['InitialData'] | undefined
 }
 
 /** What a webhook may say of a run. */

@@ -6,18 +6,30 @@
  * second time in SQL, one file per statement, because it must decide a transition while it holds the lock of
  * the row. `transaction-source.contract.ts` tests both sources.
  */
+import { isDeepStrictEqual } from 'node:util'
 import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { StepCall } from '../process/http-call.ts'
 import type { Transition } from '../process/progress.ts'
-import { earlierStepNotCompleted, notActive, notResumable, requireData } from './errors.ts'
+import {
+  earlierStepNotCompleted,
+  notActive,
+  notInDoubt,
+  notResumable,
+  notRetryable,
+  requireData,
+  stepInFlight,
+  stepUnknown,
+} from './errors.ts'
 import { type Attempt, idempotencyKey, isFinished, type Item } from './item.ts'
 import { type Run, type RunKey, runKey } from './run.ts'
-import { isOver, isResumable } from './status.ts'
+import type { Settlement } from './operator-actions.ts'
+import { isOver, isResumable, isRetryable } from './status.ts'
 import {
   type ClaimRequest,
   type ClaimResult,
   type Lease,
   type ProcessOutline,
+  type ReplayRequest,
   type StepRef,
   SWEEP_CAP_MS,
 } from './transaction-source.ts'
@@ -319,22 +331,102 @@ export const erased = (stored: StoredRun, now: number): StoredRun => ({
   attempts: stored.attempts.map((attempt) => ({ ...attempt, Error: null, Request: null })),
 })
 
+/**
+ * Returns the run, due at once instead of at its next attempt or when its credential becomes usable.
+ *
+ * @throws {IntegrationError} `transaction_not_retryable`
+ */
+export function retried(stored: StoredRun, times: Times): StoredRun {
+  if (!isRetryable(stored.header.Status)) throw notRetryable()
+  return next(stored, { ...due(times.now), Status: 'Retrying' }, times)
+}
+
+/**
+ * Returns the state of a run in doubt after an operator has found out whether its step was done. A run that is over
+ * continues, as after a resume: without its step, or with its step again.
+ *
+ * @throws {IntegrationError} `step_not_found` if the process does not have the step any more.
+ */
+export function settledState(
+  { Status, StepName, Attempt }: Pick<Run, 'Status' | 'StepName' | 'Attempt'>,
+  { steps }: ProcessOutline,
+  { outcome }: Settlement,
+): Pick<Run, 'Status' | 'StepName' | 'Attempt'> {
+  if (outcome === 'not_done')
+    return isOver(Status)
+      ? { Status: 'Queued', StepName, Attempt: 0 }
+      : { Status: 'Retrying', StepName, Attempt }
+  const index = steps.indexOf(StepName || steps[0])
+  if (index === -1) throw stepUnknown()
+  const following = steps[index + 1]
+  return following === undefined
+    ? { Status: 'Completed', StepName: StepName || steps[0], Attempt }
+    : { Status: 'Running', StepName: following, Attempt: 0 }
+}
+
+/**
+ * Returns the run after an operator has settled the doubt about its step.
+ *
+ * @throws {IntegrationError} `transaction_not_in_doubt`, `step_in_flight` or `step_not_found`.
+ */
+export function settled(
+  stored: StoredRun,
+  process: ProcessOutline,
+  settlement: Settlement,
+  times: Times,
+): StoredRun {
+  const { header, lease, items } = stored
+  if (isLeased(stored, times.now)) throw stepInFlight()
+  if (!header.InDoubt && lease === null) throw notInDoubt()
+  requireData(header)
+  const state = settledState(header, process, settlement)
+  const over = isOver(state.Status)
+  const change = {
+    ...due(times.now),
+    ...state,
+    InDoubt: false,
+    CompletedAt: over ? iso(times.now) : null,
+    ...(over && { NextAttemptAt: null }),
+  }
+  const StepName = header.StepName || process.steps[0]
+  const settledItem: Item = {
+    StepName,
+    Status: 'Completed',
+    Attempt: header.Attempt,
+    IdempotencyKey: idempotencyKey(header, StepName),
+    ResponseStatus: null,
+    ResponseBody: null,
+    Data: settlement.outcome === 'done' ? (settlement.data as Item['Data']) : null,
+    Error: null,
+    StartedAt: iso(times.now),
+    FinishedAt: iso(times.now),
+  }
+  return {
+    ...next(stored, change, times),
+    attempts: withLostAttempt(stored),
+    ...(settlement.outcome === 'done' && {
+      items: [...items.filter((item) => item.StepName !== StepName), settledItem],
+    }),
+  }
+}
+
 /** Returns the run, due again, after the credential that it waited for became usable. */
 export const woken = (stored: StoredRun, times: Times): StoredRun =>
   next(stored, { ...due(times.now), Status: 'Running' }, times)
 
 /**
- * Returns the run that replays `latest`, with copies of the items before `fromStep`.
+ * Returns the run that replays `latest`, with copies of the items before `fromStep`, and with other initial data if
+ * `initialData` is given.
  *
  * @throws {IntegrationError} `invalid_request` if one of these items was never completed.
  */
 export function replayed(
   { header, items }: StoredRun,
   { steps }: ProcessOutline,
-  fromStep: string | null,
+  { fromStep, initialData }: Pick<ReplayRequest, 'fromStep' | 'initialData'>,
   times: Times,
 ): StoredRun {
-  requireData(header)
+  if (initialData === undefined || fromStep !== null) requireData(header)
   const first = fromStep ?? steps[0]
   const key = { ...runKey(header), ReplayID: header.ReplayID + 1 }
   const copies = steps.slice(0, steps.indexOf(first)).map((step): Item => {
@@ -342,7 +434,10 @@ export function replayed(
     if (item === undefined || !isFinished(item)) throw earlierStepNotCompleted()
     return { ...item, Status: 'Copied', Attempt: 0, IdempotencyKey: idempotencyKey(key, step) }
   })
-  return { ...queued(key, first, header, times), items: copies }
+  const InitialData = initialData === undefined ? header.InitialData : initialData
+  const run = queued(key, first, { ...header, InitialData }, times)
+  const InputChanged = !isDeepStrictEqual(InitialData, header.InitialData)
+  return { ...run, header: { ...run.header, InputChanged }, items: copies }
 }
 
 /**

@@ -2,6 +2,7 @@ import type { QueueTransaction } from '@integration-host/shared/contracts/transa
 import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
 import { outlineOf, type ProcessDefinition } from '../process/definition.ts'
 import type { Act, Actor, RejectedAction } from '../transaction/action.ts'
+import type { Settlement } from '../transaction/operator-actions.ts'
 import type { Run } from '../transaction/run.ts'
 import type {
   QueueResult,
@@ -26,6 +27,16 @@ export interface Operations {
   replay(process: string, transactionId: string, request: ReplayRequest, act: Act): Promise<Run>
   resume(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
   cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
+  /** Makes a run due at once that waits for its next attempt or for a credential. */
+  retry(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
+  /** Ends the doubt about the due step of a run. */
+  settle(
+    process: string,
+    transactionId: string,
+    replayId: number | null,
+    settlement: Settlement,
+    act: Act,
+  ): Promise<Run>
   setPaused(process: string, isPaused: boolean, act: Act): Promise<void>
   /** Makes the runs that wait for a credential due again. */
   wake(credential: string): Promise<void>
@@ -51,6 +62,13 @@ export function createOperations(deps: OperationsDeps): Operations {
       throw new IntegrationError('process_not_found', 'no process of this name is loaded')
     return definition
   }
+  const requireClientData = ({ runBuiltIn }: ProcessDefinition): void => {
+    if (runBuiltIn !== undefined)
+      throw new IntegrationError(
+        'process_built_in',
+        'only the coordinator itself makes the initial data of this process',
+      )
+  }
   /**
    * Executes an action. If the source rejects it, the rejection is durable before it is thrown. An action on a
    * transaction that does not exist is not recorded, because callers could fill the log with invented ids.
@@ -59,10 +77,12 @@ export function createOperations(deps: OperationsDeps): Operations {
     action: Omit<RejectedAction, 'Outcome'>,
     execute: () => Promise<Run>,
   ): Promise<Run> => {
+    const { act } = action
     try {
       return await execute()
     } catch (error) {
       if (
+        act.operation === undefined && // the operation itself counts what was rejected
         error instanceof IntegrationError &&
         errorCodes[error.code].status < 500 &&
         error.code !== 'transaction_not_found'
@@ -74,11 +94,7 @@ export function createOperations(deps: OperationsDeps): Operations {
   return {
     process,
     async queue(name, transactions, by) {
-      if (process(name).runBuiltIn !== undefined)
-        throw new IntegrationError(
-          'process_built_in',
-          'only the coordinator itself queues transactions of this process',
-        )
+      requireClientData(process(name))
       const results = await source.queue(outlineOf(process(name)), transactions, by)
       publisher.publishSteps(
         results.flatMap((result) => (result.outcome === 'queued' ? [result.run] : [])),
@@ -87,7 +103,8 @@ export function createOperations(deps: OperationsDeps): Operations {
     },
     async replay(name, TransactionID, request, act) {
       const definition = process(name)
-      const { fromStep, latest: ReplayID } = request
+      const { fromStep, latest: ReplayID, initialData } = request
+      if (initialData !== undefined) requireClientData(definition)
       if (fromStep !== null && !definition.steps.has(fromStep))
         throw new IntegrationError('step_not_found', 'fromStep is not a step of the process')
       const run = await attempt(
@@ -111,6 +128,23 @@ export function createOperations(deps: OperationsDeps): Operations {
         source.cancel(Process, TransactionID, ReplayID, act),
       )
       stepsInFlight.abortCancelled(run)
+      publisher.publishSteps([run])
+      return run
+    },
+    async retry(name, TransactionID, ReplayID, act) {
+      const { name: Process } = process(name)
+      const run = await attempt({ kind: 'retry', act, Process, TransactionID, ReplayID }, () =>
+        source.retry(Process, TransactionID, ReplayID, act),
+      )
+      publisher.publishSteps([run])
+      return run
+    },
+    async settle(name, TransactionID, ReplayID, settlement, act) {
+      const outline = outlineOf(process(name))
+      const { name: Process } = outline
+      const run = await attempt({ kind: 'settle', act, Process, TransactionID, ReplayID }, () =>
+        source.settle(outline, TransactionID, ReplayID, settlement, act),
+      )
       publisher.publishSteps([run])
       return run
     },

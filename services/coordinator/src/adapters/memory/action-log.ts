@@ -7,6 +7,11 @@ export interface ActionLog {
   /** Removes an entry that could not be written to the disk. */
   remove(action: Action): void
   all(): readonly Action[]
+  /** Returns the entry of the change that a bulk operation has made to a transaction. */
+  doneBy(
+    operationId: string,
+    transaction: { readonly Process: string; readonly TransactionID: string },
+  ): Action | undefined
   /** Returns entries, newest first. */
   list(filter: ActionFilter): Action[]
 }
@@ -14,6 +19,14 @@ export interface ActionLog {
 /** The action log of the memory source. */
 export function createActionLog(): ActionLog {
   const actions: Action[] = []
+  /** The changes of bulk operations, by operation and transaction. */
+  const done = new Map<string, Action>()
+  const doneKey = ({
+    OperationID,
+    Process,
+    TransactionID,
+  }: Pick<Action, 'OperationID' | 'Process' | 'TransactionID'>): string =>
+    JSON.stringify([OperationID, Process, TransactionID])
   let lastId = 0
   return {
     next(entry) {
@@ -22,13 +35,18 @@ export function createActionLog(): ActionLog {
     },
     add(action) {
       lastId = Math.max(lastId, action.ID)
-      actions.push(action)
+      // Entries of a version without bulk operations lack the member.
+      const { OperationID = null } = action as Partial<Action>
+      actions.push(OperationID === null ? { ...action, OperationID } : action)
+      if (OperationID !== null && action.Outcome === 'done') done.set(doneKey(action), action)
     },
     remove(action) {
-      const index = actions.lastIndexOf(action)
+      const index = actions.findLastIndex(({ ID }) => ID === action.ID)
+      done.delete(doneKey(action))
       if (index !== -1) actions.splice(index, 1)
     },
     all: () => actions,
+    doneBy: (OperationID, transaction) => done.get(doneKey({ OperationID, ...transaction })),
     list({ process, transactionId, before = Infinity, limit }) {
       const found: Action[] = []
       for (let index = actions.length - 1; index >= 0 && found.length < limit; index -= 1) {

@@ -14,6 +14,7 @@ import {
   contractTimes,
   transactionSourceContract,
 } from '../../transaction/transaction-source.contract.ts'
+import { operatorActionsContract } from '../../transaction/operator-actions.contract.ts'
 import { webhooksContract } from '../../transaction/webhooks.contract.ts'
 import { createMemoryTransactionSource } from './transaction-source.ts'
 
@@ -40,6 +41,10 @@ deadLetterContract('ITSourceMemory.json', async () =>
 )
 
 runDetailContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+
+operatorActionsContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 

@@ -8,6 +8,7 @@ import {
   type Action,
   type ActionKind,
   entryOf,
+  requireFirstAct,
   requireVersion,
 } from '../../transaction/action.ts'
 import { type DeadLetter, MAX_CONTENT_BYTES } from '../../transaction/dead-letter.ts'
@@ -68,6 +69,10 @@ export async function createMemoryTransactionSource(
     const stored = table.find(process, transactionId, replayId)
     if (stored === undefined) throw notFound()
     requireVersion(stored.header, act)
+    if (act.operation !== undefined) {
+      const latest = { Process: process, TransactionID: transactionId }
+      requireFirstAct(stored.header, act.operation, log.doneBy(act.operation.id, latest))
+    }
     return stored
   }
   async function commitRun(run: StoredRun, action?: Action): Promise<Run> {
@@ -237,13 +242,13 @@ export async function createMemoryTransactionSource(
 
     list: async (process, filter) => listRuns(table.all(), process, filter),
 
-    async replay(process, transactionId, { fromStep, latest: expected }, act) {
+    async replay(process, transactionId, request, act) {
       const latest = findOrThrow(process.name, transactionId, null, act)
       const { ReplayID } = latest.header
-      if (expected !== null && expected !== ReplayID) throw anotherRunStarted(ReplayID)
+      if (request.latest !== null && request.latest !== ReplayID) throw anotherRunStarted(ReplayID)
       const running = table.activeRunOf(process.name, transactionId)
       if (running !== undefined) throw stillActive(running.header.ReplayID)
-      return commitAction('replay', transitions.replayed(latest, process, fromStep, times()), act)
+      return commitAction('replay', transitions.replayed(latest, process, request, times()), act)
     },
     async resume(process, transactionId, replayId, act) {
       const stored = findOrThrow(process, transactionId, replayId, act)
@@ -252,6 +257,15 @@ export async function createMemoryTransactionSource(
     async cancel(process, transactionId, replayId, act) {
       const stored = findOrThrow(process, transactionId, replayId, act)
       return commitAction('cancel', transitions.cancelled(stored, times()), act)
+    },
+    async retry(process, transactionId, replayId, act) {
+      const stored = findOrThrow(process, transactionId, replayId, act)
+      return commitAction('retry', transitions.retried(stored, times()), act)
+    },
+    async settle(process, transactionId, replayId, settlement, act) {
+      const stored = findOrThrow(process.name, transactionId, replayId, act)
+      const run = transitions.settled(stored, process, settlement, times())
+      return commitAction('settle', run, act)
     },
     wake: async (credential, limit) =>
       commitRuns(

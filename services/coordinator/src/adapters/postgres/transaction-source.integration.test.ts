@@ -11,6 +11,7 @@ import { actionLogContract } from '../../transaction/action-log.contract.ts'
 import { deadLetterContract } from '../../transaction/dead-letter.contract.ts'
 import { erasureContract } from '../../transaction/erasure.contract.ts'
 import { runDetailContract } from '../../transaction/run-detail.contract.ts'
+import { operatorActionsContract } from '../../transaction/operator-actions.contract.ts'
 import {
   contractTimes,
   transactionSourceContract,
@@ -42,7 +43,7 @@ function connect(url: string) {
 async function open(): Promise<TransactionSource> {
   const { source, ready } = connect(database.url)
   await ready()
-  await database.sql`truncate "Order_Header", "Order_Item", "Order_Attempt", "Order_Process", "Order_Action", "Order_Webhook", "Order_DeadLetter"`
+  await database.sql`truncate "Order_Header", "Order_Item", "Order_Attempt", "Order_Process", "Order_Action", "Order_Webhook", "Order_DeadLetter", "Order_Operation"`
   return source
 }
 
@@ -50,6 +51,7 @@ transactionSourceContract('Postgres', open)
 actionLogContract('Postgres', open)
 deadLetterContract('Postgres', open)
 runDetailContract('Postgres', open)
+operatorActionsContract('Postgres', open)
 webhooksContract('Postgres', open)
 erasureContract('Postgres', open)
 

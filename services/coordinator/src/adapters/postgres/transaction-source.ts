@@ -50,8 +50,10 @@ import { recordOutcomes } from './statements/record-outcomes.ts'
 import { recoverExpiredLeases } from './statements/recover-expired-leases.ts'
 import { renewLeases } from './statements/renew-leases.ts'
 import { replayRun } from './statements/replay-run.ts'
+import { retryRun } from './statements/retry-run.ts'
 import { resumeRun } from './statements/resume-run.ts'
 import { runsAtUnknownStep } from './statements/runs-at-unknown-step.ts'
+import { settleRun } from './statements/settle-run.ts'
 import { takeDueRuns } from './statements/take-due-runs.ts'
 import { wakeRuns } from './statements/wake-runs.ts'
 import { addWebhooks, startWebhooks, webhookBacklog } from './statements/webhooks.ts'
@@ -142,6 +144,10 @@ export function createPostgresTransactionSource(
       run((sql) => sql.begin((tx) => resumeRun(tx, process, transactionId, replayId, act, times))),
     cancel: (process, transactionId, replayId, act) =>
       announcing((tx) => cancelRun(tx, process, transactionId, replayId, act)),
+    retry: (process, transactionId, replayId, act) =>
+      announcing((tx) => retryRun(tx, process, transactionId, replayId, act, times)),
+    settle: (process, transactionId, replayId, settlement, act) =>
+      announcing((tx) => settleRun(tx, process, transactionId, replayId, settlement, act, times)),
     wake: (credential, limit) => run((sql) => wakeRuns(sql, credential, limit, times)),
     erase: (scope, page, act) => run((sql) => eraseRuns(sql, scope, page, act)),
     unerasable: (scope) => run((sql) => countUnerasable(sql, scope)),

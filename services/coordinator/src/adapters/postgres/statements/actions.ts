@@ -14,12 +14,12 @@ import type {
 export const recordOnChanged = (
   sql: postgres.Sql | postgres.TransactionSql,
   kind: ActionKind,
-  { by, reason }: Pick<Act, 'by' | 'reason'>,
+  { by, reason, operation }: Pick<Act, 'by' | 'reason' | 'operation'>,
 ) => sql`
   insert into "Order_Action" ("KeyID", "Person", "Action", "Process", "TransactionID", "ReplayID",
-    "Realm", "Reason", "Outcome")
+    "Realm", "Reason", "Outcome", "OperationID")
   select ${by.keyId}, ${by.person}, ${kind}, "Process", "TransactionID", "ReplayID", "Realm",
-    ${reason}, 'done'
+    ${reason}, 'done', ${operation?.id ?? null}
   from changed`
 
 /** Records an action that was rejected. The entry has the realm of the transaction, if there is one. */
@@ -43,7 +43,7 @@ export function listActions(
 ): Promise<Action[]> {
   return sql<Action[]>`
     select "ID"::float8 as "ID", "At", "KeyID", "Person", "Action", "Process", "TransactionID",
-      "ReplayID", "Realm", "Reason", "Outcome"
+      "ReplayID", "Realm", "Reason", "Outcome", "OperationID"
     from "Order_Action" a
     where true ${process === undefined ? sql`` : sql`and "Process" = ${process}`}
       ${transactionId === undefined ? sql`` : sql`and "TransactionID" = ${transactionId}`}

@@ -1,13 +1,20 @@
 import type postgres from 'postgres'
-import { type Act, requireVersion } from '../../../transaction/action.ts'
+import {
+  type Act,
+  type DoneEntry,
+  requireFirstAct,
+  requireVersion,
+} from '../../../transaction/action.ts'
 import { notFound } from '../../../transaction/errors.ts'
 import type { RunRow } from '../rows.ts'
 
 /**
  * Locks a run for the rest of the database transaction; the latest run if no `replayId` is given.
- * The version that the action requires is checked under the lock, so no other transition can come in between.
+ * The version that the action requires is checked under the lock, so no other transition can come in between. So is
+ * whether the bulk operation of the action has changed the transaction before.
  *
  * @throws {IntegrationError} `transaction_not_found` or `version_moved`.
+ * @throws {DoneBefore} if the bulk operation has changed the run before.
  */
 export async function lockRun(
   tx: postgres.TransactionSql,
@@ -15,7 +22,7 @@ export async function lockRun(
   transactionId: string,
   replayId: number | null,
   act: Act,
-): Promise<Pick<RunRow, 'Process' | 'TransactionID' | 'ReplayID' | 'ErasedAt'>> {
+): Promise<RunRow> {
   const [row] = await tx<RunRow[]>`
     select * from "Order_Header" h
     where h."Process" = ${process} and h."TransactionID" = ${transactionId}
@@ -23,5 +30,13 @@ export async function lockRun(
     order by h."ReplayID" desc limit 1 for update`
   if (row === undefined) throw notFound()
   requireVersion(row, act)
+  if (act.operation !== undefined) {
+    // A statement of its own, so that it sees what was committed while the lock was awaited.
+    const [done] = await tx<DoneEntry[]>`
+      select "Action", "ReplayID" from "Order_Action"
+      where "TransactionID" = ${transactionId} and "Process" = ${process}
+        and "OperationID" = ${act.operation.id} and "Outcome" = 'done' limit 1`
+    requireFirstAct(row, act.operation, done)
+  }
   return row
 }

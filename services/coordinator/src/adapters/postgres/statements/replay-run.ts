@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type postgres from 'postgres'
 import type { Act } from '../../../transaction/action.ts'
@@ -23,7 +24,7 @@ export async function replayRun(
   tx: postgres.TransactionSql,
   process: ProcessOutline,
   transactionId: string,
-  { fromStep, latest: expected }: ReplayRequest,
+  { fromStep, latest: expected, initialData }: ReplayRequest,
   act: Act,
   { sweepMs }: { readonly sweepMs: number },
 ): Promise<Run> {
@@ -39,12 +40,15 @@ export async function replayRun(
   if (active !== undefined) throw stillActive(active.ReplayID)
   if (latest.ReplayID === MAX_REPLAY_ID)
     throw new IntegrationError('transaction_conflict', 'the transaction has no replay ids left')
-  requireData(latest)
+  if (initialData === undefined || fromStep !== null) requireData(latest)
   const first = fromStep ?? process.steps[0]
   const replayId = latest.ReplayID + 1
+  const isChanged = initialData !== undefined && !isDeepStrictEqual(initialData, latest.InitialData)
+  const data = isChanged ? JSON.stringify(initialData) : null
   const [row] = await tx<RunRow[]>`
-    with changed as (insert into "Order_Header" ("Process", "TransactionID", "ReplayID", "StepName", "InitialData", "Realm", "Tags", "NextSweepAt")
-    select "Process", "TransactionID", ${replayId}, ${first}, "InitialData", "Realm", "Tags",
+    with changed as (insert into "Order_Header" ("Process", "TransactionID", "ReplayID", "StepName", "InitialData", "InputChanged", "Realm", "Tags", "NextSweepAt")
+    select "Process", "TransactionID", ${replayId}, ${first},
+      coalesce(${data}::text::jsonb, "InitialData"), ${isChanged}::boolean, "Realm", "Tags",
       now() + ${sweepMs} * interval '1 ms'
     from "Order_Header" h where ${isRun(tx, latest)}
     returning *),

@@ -1,0 +1,104 @@
+import { z } from 'zod'
+import { Reason } from './reason.ts'
+import { RunFilter } from './run-filter.ts'
+import { headerStatuses, ReplayID, TransactionID } from './transaction.ts'
+
+/** What a bulk operation does to each of its runs. */
+export const bulkActions = ['resume', 'cancel', 'replay', 'retry'] as const
+export type BulkAction = (typeof bulkActions)[number]
+
+/** `Paused` waits until it is continued; the last three are final. */
+export const operationStatuses = ['Running', 'Paused', 'Completed', 'Stopped'] as const
+export type OperationStatus = (typeof operationStatuses)[number]
+
+export const MAX_OPERATION_IDS = 10_000
+export const MAX_PER_SECOND = 1_000
+/** The numbers of runs that an operation lists, beside their counts. */
+export const MAX_LISTED_FAILURES = 1_000
+export const MAX_LISTED_MATCHES = 100
+
+const ids = z.array(TransactionID).min(1).max(MAX_OPERATION_IDS)
+
+/** The body of `POST /operations`. */
+export const StartOperation = z
+  .strictObject({
+    Action: z.enum(bulkActions),
+    Process: z.string().min(1).max(200),
+    Filter: RunFilter.optional().meta({ description: 'the runs, as in the list of transactions' }),
+    Ids: ids.optional().meta({ description: 'transactions; the latest run of each' }),
+    FromStep: z
+      .string()
+      .min(1)
+      .max(200)
+      .optional()
+      .meta({ description: 'the step at which replays start' }),
+    Reason: Reason,
+    PerSecond: z
+      .int()
+      .min(1)
+      .max(MAX_PER_SECOND)
+      .default(50)
+      .meta({ description: 'runs a second' }),
+    DryRun: z.boolean().default(false).meta({ description: 'counts the runs and changes nothing' }),
+  })
+  .refine(({ Filter, Ids }) => (Filter === undefined) !== (Ids === undefined), {
+    error: 'give either Filter or Ids',
+    path: ['Filter'],
+  })
+  .refine(({ FromStep, Action }) => FromStep === undefined || Action === 'replay', {
+    error: 'is allowed only with the action replay',
+    path: ['FromStep'],
+  })
+export type StartOperation = z.output<typeof StartOperation>
+
+/** A run that an operation names. `ReplayID` is `null` if the latest run was meant and there is none. */
+const NamedRun = z.object({ TransactionID: z.string(), ReplayID: ReplayID.nullable() })
+
+/** A bulk operation, without the ids of its request. */
+export const OperationView = z.object({
+  ID: z.string(),
+  // Strings instead of enums: during a rolling upgrade a replica may read what a newer one has written.
+  Action: z.string().meta({ description: bulkActions.join(', ') }),
+  Process: z.string(),
+  Filter: z.record(z.string(), z.unknown()).nullable(),
+  IdCount: z
+    .int()
+    .nullable()
+    .meta({ description: 'how many ids the request has; null with Filter' }),
+  FromStep: z.string().nullable(),
+  PerSecond: z.int(),
+  DryRun: z.boolean(),
+  Status: z.string().meta({ description: operationStatuses.join(', ') }),
+  StatusReason: z
+    .string()
+    .nullable()
+    .meta({ description: 'of a paused operation: the problem code that paused it' }),
+  KeyID: z.string(),
+  Person: z.string().nullable(),
+  Reason: z.string().nullable(),
+  Done: z.int().meta({ description: 'runs that were changed; of a dry run: that would be' }),
+  Skipped: z.int().meta({ description: 'runs whose state does not allow the action' }),
+  Failed: z.int(),
+  FailedByCode: z.record(z.string(), z.int()),
+  CreatedAt: z.iso.datetime(),
+  UpdatedAt: z.iso.datetime(),
+  FinishedAt: z.iso.datetime().nullable(),
+})
+export type OperationView = z.output<typeof OperationView>
+
+/** The response of `GET /operations/{id}`. */
+export const OperationDetail = OperationView.extend({
+  Failures: z
+    .array(NamedRun.extend({ Code: z.string() }))
+    .meta({ description: `the first ${MAX_LISTED_FAILURES} runs that failed` }),
+  Matches: z
+    .array(NamedRun.extend({ Status: z.enum(headerStatuses) }))
+    .meta({ description: `of a dry run: the first ${MAX_LISTED_MATCHES} runs` }),
+})
+export type OperationDetail = z.output<typeof OperationDetail>
+
+export const OperationPage = z.object({
+  items: z.array(OperationView),
+  next_cursor: z.string().nullable(),
+})
+export type OperationPage = z.output<typeof OperationPage>

@@ -1,0 +1,68 @@
+import type postgres from 'postgres'
+import type { Act } from '../../../transaction/action.ts'
+import { notInDoubt, requireData, stepInFlight } from '../../../transaction/errors.ts'
+import { idempotencyKey } from '../../../transaction/item.ts'
+import type { Settlement } from '../../../transaction/operator-actions.ts'
+import type { Run } from '../../../transaction/run.ts'
+import { isOver } from '../../../transaction/status.ts'
+import type { ProcessOutline } from '../../../transaction/transaction-source.ts'
+import { settledState } from '../../../transaction/transitions.ts'
+import { isRun, isUnleased } from '../predicates.ts'
+import { runOf, type RunRow } from '../rows.ts'
+import { recordOnChanged } from './actions.ts'
+import { lockRun } from './lock-run.ts'
+
+/**
+ * Ends the doubt about the due step of a run: completes the item of the step and moves the run on, or makes the step due
+ * again. If the lease of a lost worker has expired, its attempt is recorded as `in_doubt`.
+ */
+export async function settleRun(
+  tx: postgres.TransactionSql,
+  process: ProcessOutline,
+  transactionId: string,
+  replayId: number | null,
+  settlement: Settlement,
+  act: Act,
+  { sweepMs }: { readonly sweepMs: number },
+): Promise<Run> {
+  const before = await lockRun(tx, process.name, transactionId, replayId, act)
+  if (!before.InDoubt && before.LeaseUntil === null) throw notInDoubt()
+  requireData(before)
+  const state = settledState(before, process, settlement)
+  const step = before.StepName || process.steps[0]
+  const isDone = settlement.outcome === 'done'
+  const data = isDone && settlement.data !== null ? JSON.stringify(settlement.data) : null
+  const [row] = await tx<RunRow[]>`
+    with changed as (update "Order_Header" h set
+      "Status" = ${state.Status}, "StepName" = ${state.StepName}, "Version" = h."Version" + 1,
+      "Attempt" = ${state.Attempt}, "InDoubt" = false,
+      "LeaseOwner" = null, "LeaseUntil" = null, "StartedAt" = null,
+      "NextAttemptAt" = case when not ${isOver(state.Status)}::boolean then now() end,
+      "NextSweepAt" = now() + ${sweepMs} * interval '1 ms', "SweepCount" = 0,
+      "LastError" = null, "ErrorClass" = null, "WaitingFor" = null, "UpdatedAt" = now(),
+      "CompletedAt" = case when ${isOver(state.Status)}::boolean then now() end
+    where ${isRun(tx, before)} and h."Version" = ${before.Version} and ${isUnleased(tx)}
+    returning h.*),
+    item as (
+      insert into "Order_Item" as i ("Process", "TransactionID", "ReplayID", "StepName", "Status",
+        "Attempt", "IdempotencyKey", "Data", "StartedAt", "FinishedAt")
+      select "Process", "TransactionID", "ReplayID", ${step}, 'Completed', ${before.Attempt}::int,
+        ${idempotencyKey(before, step)}, ${data}::text::jsonb,
+        now(), now()
+      from changed where ${isDone}::boolean
+      on conflict ("Process", "TransactionID", "ReplayID", "StepName") do update set
+        "Status" = excluded."Status", "Attempt" = excluded."Attempt", "ResponseStatus" = null,
+        "ResponseBody" = null, "Data" = excluded."Data", "Error" = null,
+        "StartedAt" = excluded."StartedAt", "FinishedAt" = excluded."FinishedAt"
+        where i."Status" <> 'Completed'
+    ), lost as (
+      insert into "Order_Attempt"
+        ("Process", "TransactionID", "ReplayID", "StepName", "Attempt", "Outcome", "StartedAt")
+      select "Process", "TransactionID", "ReplayID", ${step}, ${before.Attempt}::int, 'in_doubt',
+        coalesce(${before.StartedAt}::timestamptz, now())
+      from changed where ${before.LeaseUntil !== null}::boolean
+    ), recorded as (${recordOnChanged(tx, 'settle', act)})
+    select * from changed`
+  if (row === undefined) throw stepInFlight()
+  return runOf(row)
+}
