@@ -5,6 +5,7 @@ import type { Act, Action, ActionFilter, Actor, RejectedAction } from './action.
 import type { Erasures } from './erasure.ts'
 import type { ClaimedRun, Run, RunKey } from './run.ts'
 import type { FinishedItem } from './item.ts'
+import type { PauseStore } from './pause.ts'
 import type { RunReader } from './run-detail.ts'
 import type { OperatorActions } from './operator-actions.ts'
 
@@ -23,7 +24,7 @@ import type { OperatorActions } from './operator-actions.ts'
  * been committed.
  */
 export interface TransactionSource
-  extends DeadLetterStore, Erasures, OperatorActions, RunReader, AsyncDisposable {
+  extends DeadLetterStore, Erasures, OperatorActions, PauseStore, RunReader, AsyncDisposable {
   /**
    * Queues run 0 of each transaction; the results are in the order of the transactions. With `by`, each transaction that
    * is new is recorded as an action.
@@ -83,9 +84,6 @@ export interface TransactionSource
   cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
   /** Makes at most `limit` of the runs that wait for this credential due again. */
   wake(credential: string, limit: number): Promise<Run[]>
-
-  paused(): Promise<ReadonlySet<string>>
-  setPaused(process: string, isPaused: boolean, act: Act): Promise<void>
 
   /** Records an action that this source has rejected. */
   recordRejected(action: RejectedAction): Promise<void>

@@ -1,3 +1,4 @@
+import type { Pauses } from '../../transaction/pause.ts'
 import type { Run } from '../../transaction/run.ts'
 import { isOver } from '../../transaction/status.ts'
 import { type Audit, type DueRuns, STUCK_MS } from '../../transaction/transaction-source.ts'
@@ -7,7 +8,7 @@ import type { StoredRun } from '../../transaction/transitions.ts'
 export function auditRuns(
   runs: readonly StoredRun[],
   processes: readonly string[],
-  paused: ReadonlySet<string>,
+  paused: Pauses,
   now: number,
 ): Audit {
   const runsByStatus: Partial<Record<Run['Status'], number>> = {}

@@ -11,6 +11,7 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import type { Action } from '../../transaction/action.ts'
 import type { Run } from '../../transaction/run.ts'
+import type { Pause, Pauses } from '../../transaction/pause.ts'
 import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
 import { type ActionLog, createActionLog } from './action-log.ts'
@@ -25,7 +26,8 @@ import { createWebhookQueue, type StoredWebhook, type WebhookQueue } from './web
 
 interface State {
   readonly runs: readonly StoredRun[]
-  readonly paused: readonly string[]
+  /** Only the names in a snapshot or an entry of a version that stored nothing else of a pause. */
+  readonly paused: readonly (Pause | string)[]
   /** Missing in a snapshot of a version without action log. */
   readonly actions?: readonly Action[]
   /** Missing in a snapshot of a version without webhooks. */
@@ -42,7 +44,7 @@ interface State {
  */
 export type Entry = { readonly action?: Action } & (
   | { readonly run: StoredRun; readonly webhooks?: readonly StoredWebhook[] }
-  | { readonly paused: readonly string[] }
+  | { readonly paused: readonly (Pause | string)[] }
   | { readonly webhooks: readonly StoredWebhook[] }
   | { readonly delivered: string }
   | { readonly deadLetter: StoredDeadLetter }
@@ -53,7 +55,7 @@ export type Entry = { readonly action?: Action } & (
 // and needs no check.
 const StateSchema = z.object({
   runs: z.array(z.looseObject({ header: z.looseObject({ Process: z.string() }) })),
-  paused: z.array(z.string()),
+  paused: z.array(z.unknown()),
   actions: z.array(z.unknown()).optional(),
 })
 
@@ -69,12 +71,21 @@ const withAllMembers = (stored: StoredRun): StoredRun => ({
   header: { ...LATER_MEMBERS, ...stored.header },
 })
 
+const pausesOf = (stored: State['paused']): Pauses =>
+  new Map(
+    stored.map((pause) =>
+      typeof pause === 'string'
+        ? [pause, { Process: pause, PausedAt: null, PausedBy: null, Reason: null }]
+        : [pause.Process, pause],
+    ),
+  )
+
 export interface MemoryStore extends AsyncDisposable {
   readonly table: RunTable
   readonly log: ActionLog
   readonly webhooks: WebhookQueue
   readonly deadLetters: DeadLetterTable
-  readonly paused: () => ReadonlySet<string>
+  readonly paused: () => Pauses
   /**
    * Applies the changes and resolves when they are durable.
    *
@@ -104,7 +115,7 @@ export async function openMemoryStore(
   const log = createActionLog()
   const webhooks = createWebhookQueue(table)
   const deadLetters = createDeadLetterTable()
-  let paused: ReadonlySet<string> = new Set()
+  let paused: Pauses = new Map()
   /** For each change that is not flushed yet, oldest first, the function that undoes it. */
   let undo: (() => void)[] = []
   /** Resolves when every change so far is flushed. */
@@ -112,7 +123,7 @@ export async function openMemoryStore(
 
   const apply = (entry: Entry): void => {
     if ('run' in entry) table.put(entry.run)
-    if ('paused' in entry) paused = new Set(entry.paused)
+    if ('paused' in entry) paused = pausesOf(entry.paused)
     if ('webhooks' in entry) webhooks.add(entry.webhooks ?? [])
     if ('delivered' in entry) webhooks.remove(entry.delivered)
     if ('deadLetter' in entry) deadLetters.add([entry.deadLetter])
@@ -127,7 +138,7 @@ export async function openMemoryStore(
       const state = StateSchema.safeParse(loaded.state)
       if (!state.success) throw damaged(path)
       for (const run of (loaded.state as State).runs) table.put(withAllMembers(run))
-      paused = new Set(state.data.paused)
+      paused = pausesOf((loaded.state as State).paused)
       for (const action of (loaded.state as State).actions ?? []) log.add(action)
       webhooks.add((loaded.state as State).webhooks ?? [])
       deadLetters.add(
@@ -145,7 +156,7 @@ export async function openMemoryStore(
         openFile,
         state: (): State => ({
           runs: table.all(),
-          paused: [...paused],
+          paused: [...paused.values()],
           actions: log.all(),
           webhooks: webhooks.all(),
           deadLetters: deadLetters.all(),

@@ -14,6 +14,7 @@ import {
 import { type DeadLetter, MAX_CONTENT_BYTES } from '../../transaction/dead-letter.ts'
 import { anotherRunStarted, notFound, stillActive } from '../../transaction/errors.ts'
 import { isFinished } from '../../transaction/item.ts'
+import { pausedBy } from '../../transaction/pause.ts'
 import { isRepeated, type Run, runKey, storedTags } from '../../transaction/run.ts'
 import {
   LEASE_MS,
@@ -279,12 +280,18 @@ export async function createMemoryTransactionSource(
     ...createMemoryErasures(store, now),
     paused: async () => store.paused(),
     async setPaused(process, isPaused, act) {
-      const names = new Set(store.paused())
-      if (isPaused) names.add(process)
-      else names.delete(process)
+      const pauses = new Map(store.paused())
+      const pause = {
+        Process: process,
+        PausedAt: new Date(now()).toISOString(),
+        PausedBy: pausedBy(act),
+        Reason: act.reason,
+      }
+      if (!isPaused) pauses.delete(process)
+      else if (!pauses.has(process)) pauses.set(process, pause)
       const what = { Process: process }
       const action = log.next(entryOf(isPaused ? 'pause' : 'resume', act, what, { now: now() }))
-      await commit({ paused: [...names], action })
+      await commit({ paused: [...pauses.values()], action })
     },
 
     async recordRejected({ kind, act, Outcome: outcome, ...what }) {
@@ -292,7 +299,7 @@ export async function createMemoryTransactionSource(
       const stored = TransactionID === null ? undefined : table.find(Process, TransactionID, null)
       const Realm = stored?.header.Realm ?? null
       const action = log.next(entryOf(kind, act, { ...what, Realm }, { now: now(), outcome }))
-      await commit({ paused: [...store.paused()], action })
+      await commit({ paused: [...store.paused().values()], action })
     },
     actions: async (filter) => log.list(filter),
 
