@@ -8,6 +8,7 @@ import type { FinishedItem } from './item.ts'
 import type { PauseStore } from './pause.ts'
 import type { RunReader } from './run-detail.ts'
 import type { OperatorActions } from './operator-actions.ts'
+import type { Retention } from './retention.ts'
 
 /**
  * The port to the store of transactions. The store is the authoritative state of every run and the outbox of every
@@ -24,7 +25,14 @@ import type { OperatorActions } from './operator-actions.ts'
  * been committed.
  */
 export interface TransactionSource
-  extends DeadLetterStore, Erasures, OperatorActions, PauseStore, RunReader, AsyncDisposable {
+  extends
+    DeadLetterStore,
+    Erasures,
+    OperatorActions,
+    PauseStore,
+    Retention,
+    RunReader,
+    AsyncDisposable {
   /**
    * Queues run 0 of each transaction; the results are in the order of the transactions. With `by`, each transaction that
    * is new is recorded as an action.

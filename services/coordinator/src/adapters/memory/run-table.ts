@@ -54,7 +54,9 @@ export function createRunTable(): RunTable {
       runs.delete(keyText(header))
       active.delete(keyText(header))
       const others = replayIds(Process, TransactionID).filter((id) => id !== ReplayID)
-      replays.set(transactionKey(Process, TransactionID), others)
+      const transaction = transactionKey(Process, TransactionID)
+      if (others.length === 0) replays.delete(transaction)
+      else replays.set(transaction, others)
     },
     get: (key) => runs.get(keyText(key)),
     find,
@@ -89,6 +91,7 @@ export function listRuns(
     .filter(
       (run) =>
         run.Process === process &&
+        run.PurgedAt === null &&
         (status === undefined || run.Status === status) &&
         (sinceMs === null || Date.parse(run.UpdatedAt) >= sinceMs) &&
         (after === undefined || comparePositions(positionOf(run), after) < 0),

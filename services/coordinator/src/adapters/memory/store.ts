@@ -10,7 +10,7 @@ import { lockFolder } from '@integration-host/shared/files/folder-lock'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import type { Action } from '../../transaction/action.ts'
-import type { Run } from '../../transaction/run.ts'
+import type { Run, RunKey } from '../../transaction/run.ts'
 import type { Pause, Pauses } from '../../transaction/pause.ts'
 import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
@@ -35,15 +35,29 @@ interface State {
   /** Missing in a snapshot of a version without a table of dead letters. */
   readonly deadLetters?: readonly StoredDeadLetter[]
   readonly lastDeadLetterId?: number
+  /** Missing in a snapshot of a version without retention. */
+  readonly retention?: RetentionState
+}
+
+/** What the source remembers of retention. */
+export interface RetentionState {
+  readonly keepsByDefault: boolean
+  /** The time at which the last pass was completed, epoch ms. */
+  readonly passedAt: number | null
+  /** What the pass in progress has purged and forgotten: for each action, the number of runs of each process. */
+  readonly counts: Readonly<Record<'purge' | 'forget', Readonly<Record<string, number>>>>
 }
 
 /**
  * One durable change: the new state of a run with the webhooks of its transition, the new set of paused processes,
  * webhooks of other events, the id of a webhook whose run is over, a new dead letter, or the ids of removed ones; with
- * its entry in the action log. A rejected action leaves the set of paused processes as it is.
+ * its entry in the action log. A rejected action leaves the set of paused processes as it is. A run whose id
+ * is forgotten is removed.
  */
-export type Entry = { readonly action?: Action } & (
+export type Entry = { readonly action?: Action; readonly retention?: RetentionState } & (
   | { readonly run: StoredRun; readonly webhooks?: readonly StoredWebhook[] }
+  | { readonly forgotten: RunKey }
+  | { readonly retention: RetentionState }
   | { readonly paused: readonly (Pause | string)[] }
   | { readonly webhooks: readonly StoredWebhook[] }
   | { readonly delivered: string }
@@ -86,6 +100,7 @@ export interface MemoryStore extends AsyncDisposable {
   readonly webhooks: WebhookQueue
   readonly deadLetters: DeadLetterTable
   readonly paused: () => Pauses
+  readonly retention: () => RetentionState
   /**
    * Applies the changes and resolves when they are durable.
    *
@@ -116,6 +131,7 @@ export async function openMemoryStore(
   const webhooks = createWebhookQueue(table)
   const deadLetters = createDeadLetterTable()
   let paused: Pauses = new Map()
+  let retention: RetentionState
   /** For each change that is not flushed yet, oldest first, the function that undoes it. */
   let undo: (() => void)[] = []
   /** Resolves when every change so far is flushed. */
@@ -124,6 +140,11 @@ export async function openMemoryStore(
   const apply = (entry: Entry): void => {
     if ('run' in entry) table.put(entry.run)
     if ('paused' in entry) paused = pausesOf(entry.paused)
+    if ('forgotten' in entry) {
+      const forgotten = table.get(entry.forgotten)
+      if (forgotten !== undefined) table.remove(forgotten)
+    }
+    if (entry.retention !== undefined) retention = entry.retention
     if ('webhooks' in entry) webhooks.add(entry.webhooks ?? [])
     if ('delivered' in entry) webhooks.remove(entry.delivered)
     if ('deadLetter' in entry) deadLetters.add([entry.deadLetter])
@@ -146,6 +167,12 @@ export async function openMemoryStore(
         (loaded.state as State).lastDeadLetterId,
       )
     }
+    const known = (loaded.state as State | null)?.retention
+    retention = known ?? {
+      keepsByDefault: table.all().length > 0 || loaded.entries.length > 0,
+      passedAt: null,
+      counts: { purge: {}, forget: {} },
+    }
     for (const entry of loaded.entries as Entry[])
       apply('run' in entry ? { ...entry, run: withAllMembers(entry.run) } : entry)
     for (const stored of table.active()) table.put(transitions.afterRestart(stored))
@@ -161,6 +188,7 @@ export async function openMemoryStore(
           webhooks: webhooks.all(),
           deadLetters: deadLetters.all(),
           lastDeadLetterId: deadLetters.lastId,
+          retention,
         }),
         onFailure: () => {
           for (const undoOne of undo.toReversed()) undoOne()
@@ -169,6 +197,8 @@ export async function openMemoryStore(
       },
       loaded,
     )
+    // The default must not change with the runs that are queued later.
+    if (loaded.state !== null && known === undefined) await journal.compact()
   } catch (error) {
     unlock()
     throw error
@@ -178,7 +208,9 @@ export async function openMemoryStore(
   async function commit(...entries: readonly Entry[]): Promise<void> {
     if (entries.length === 0) return
     const undos = entries.map((entry) => {
-      const before = 'run' in entry ? table.get(entry.run.header) : undefined
+      const key = 'run' in entry ? entry.run.header : 'forgotten' in entry ? entry.forgotten : null
+      const before = key === null ? undefined : table.get(key)
+      const retentionBefore = retention
       const pausedBefore = paused
       const added = 'webhooks' in entry ? (entry.webhooks ?? []) : []
       const removed = 'delivered' in entry ? webhooks.get(entry.delivered) : undefined
@@ -188,6 +220,7 @@ export async function openMemoryStore(
       return () => {
         if (entry.action !== undefined) log.remove(entry.action)
         if ('paused' in entry) paused = pausedBefore
+        retention = retentionBefore
         if ('run' in entry && before === undefined) table.remove(entry.run)
         if (before !== undefined) table.put(before)
         for (const { TransactionID } of added) webhooks.remove(TransactionID)
@@ -218,6 +251,7 @@ export async function openMemoryStore(
     webhooks,
     deadLetters,
     paused: () => paused,
+    retention: () => retention,
     commit,
     async flush() {
       await flushed.catch((error: unknown) => {

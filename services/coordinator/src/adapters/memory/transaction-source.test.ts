@@ -10,6 +10,7 @@ import { actionLogContract } from '../../transaction/action-log.contract.ts'
 import { deadLetterContract } from '../../transaction/dead-letter.contract.ts'
 import { erasureContract } from '../../transaction/erasure.contract.ts'
 import { runDetailContract } from '../../transaction/run-detail.contract.ts'
+import { retentionContract } from '../../transaction/retention.contract.ts'
 import {
   contractTimes,
   transactionSourceContract,
@@ -41,6 +42,10 @@ deadLetterContract('ITSourceMemory.json', async () =>
 )
 
 runDetailContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+
+retentionContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 

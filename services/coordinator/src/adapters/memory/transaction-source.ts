@@ -12,7 +12,7 @@ import {
   requireVersion,
 } from '../../transaction/action.ts'
 import { type DeadLetter, MAX_CONTENT_BYTES } from '../../transaction/dead-letter.ts'
-import { anotherRunStarted, notFound, stillActive } from '../../transaction/errors.ts'
+import { anotherRunStarted, notFound, purged, stillActive } from '../../transaction/errors.ts'
 import { isFinished } from '../../transaction/item.ts'
 import { pausedBy } from '../../transaction/pause.ts'
 import { isRepeated, type Run, runKey, storedTags } from '../../transaction/run.ts'
@@ -32,6 +32,7 @@ import type { StoredDeadLetter } from './dead-letters.ts'
 import { createMemoryErasures } from './erase-runs.ts'
 import type { JournalOptions } from './journal.ts'
 import { runReader } from './run-reader.ts'
+import { createMemoryRetention } from './retention.ts'
 import { listRuns } from './run-table.ts'
 import { type Entry, openMemoryStore } from './store.ts'
 import { type StoredWebhook, webhookRunKey } from './webhook-queue.ts'
@@ -69,6 +70,7 @@ export async function createMemoryTransactionSource(
   ): StoredRun => {
     const stored = table.find(process, transactionId, replayId)
     if (stored === undefined) throw notFound()
+    if (stored.header.PurgedAt !== null) throw purged()
     requireVersion(stored.header, act)
     if (act.operation !== undefined) {
       const latest = { Process: process, TransactionID: transactionId }
@@ -364,6 +366,7 @@ export async function createMemoryTransactionSource(
       return ids.length
     },
     processesWithRuns: async () => [...new Set(table.all().map(({ header }) => header.Process))],
+    ...createMemoryRetention(store, now),
 
     // No other program can insert runs into memory, so there are no insertions to report.
     watch() {},
