@@ -65,22 +65,31 @@ export function readConnection(
   return { service, url: at, key }
 }
 
+/** The address of a service, and the service key if one is set. */
+export interface ServiceAddress {
+  readonly name: ServiceName
+  readonly url: string
+  readonly key: Secret | null
+}
+
+/** The settings that name a part of an installation. */
+const ADDRESSES = [...Object.values(addressOf), 'REDIS_URL', 'DATABASE_URL', 'AMQP_URL'] as const
+
 /**
- * Returns the address of every service, and the service key if one is set.
+ * Returns the address of every service. If one of the addresses of services and backends is set, a service without one
+ * is `null`: at the default ports another installation of this machine may run, and a report must not mix two of them.
  *
  * @throws {UsageError} names the invalid setting.
  */
 export function readServices(
   env: Environment,
-): Readonly<
-  Record<
-    ServiceName,
-    { readonly name: ServiceName; readonly url: string; readonly key: Secret | null }
-  >
-> {
+): Readonly<Record<ServiceName, ServiceAddress | null>> {
   const settings = usable(() => parseConfig(Settings, env))
-  const of = (name: ServiceName) => {
+  const isSet = (name: string): boolean => Boolean(env[name] || env[`${name}_FILE`])
+  const hasDefaults = !ADDRESSES.some(isSet)
+  const of = (name: ServiceName): ServiceAddress | null => {
     const url = settings[addressOf[name]]
+    if (!hasDefaults && !isSet(addressOf[name])) return null
     return { name, url, key: settings.SERVICE_API_KEY?.[0] ?? embeddedKey(url, env) }
   }
   return {

@@ -78,7 +78,6 @@ describe('doctor', () => {
         'rejected by the token endpoint',
       ],
       [{ status: 401, body: '' }, 'problem', 'rejected by the token endpoint'],
-      [{ status: 500, body: 'canary-1' }, 'warning', 'not clear: 500, neither JSON nor XML'],
       [{ status: 429, body: '' }, 'warning', 'not clear: 429, empty body'],
       [{ body: '{', isCut: true }, 'problem', /^not checked: no response/],
     ])(
@@ -88,6 +87,26 @@ describe('doctor', () => {
         expect(await keyPair()).toMatchObject({ Verdict, Found: expect.stringMatching(found) })
       },
     )
+
+    it.each([
+      ['with client id and secret', {}],
+      ['without them', { CLIENT_ID: '', CLIENT_SECRET: '' }],
+    ])('doctor reports a token endpoint that fails as a problem, %s', async (_, env) => {
+      tokenResponse = { status: 500, body: 'canary-1' }
+      const { code, json, out } = await doctor(['--json'], { env })
+      expect(out).not.toMatch(/a-secret|canary/)
+      expect([code, json]).toEqual([
+        1,
+        expect.arrayContaining([
+          expect.objectContaining({
+            Check: 'token endpoint',
+            Verdict: 'problem',
+            Found: 'fails: 500, neither JSON nor XML',
+            Mend: expect.stringContaining('docs/runbook.md#refreshesfailing'),
+          }),
+        ]),
+      ])
+    })
 
     it('doctor reports client id and secret as valid if the provider accepts one of several client secrets', async () => {
       await provider[Symbol.asyncDispose]()
@@ -118,10 +137,13 @@ describe('doctor', () => {
         Subject: 'provider',
         Check: 'key pair',
         Verdict: 'skipped',
-        Found: 'not checked: needs CLIENT_ID and CLIENT_SECRET',
-        Mend: 'Set CLIENT_ID and CLIENT_SECRET.',
+        Found: 'not checked here: needs CLIENT_ID and CLIENT_SECRET',
+        Mend: 'Set CLIENT_ID and CLIENT_SECRET. token-service reports a rejected client as provider-client.',
       })
-      expect(provider.requests.map(({ route }) => route)).toEqual(['GET /discovery'])
+      expect(json).toContainEqual(
+        expect.objectContaining({ Check: 'token endpoint', Found: 'responds (400)' }),
+      )
+      expect(provider.requests.at(-1)?.headers).not.toHaveProperty('authorization')
     })
   })
 
@@ -189,6 +211,21 @@ describe('doctor', () => {
     expect(code).toBe(2)
     expect(err).toMatch(/REDIS_URL: must begin with redis, .*\n.*AMQP_URL: is not a URL/)
     expect(err).not.toMatch(/secret|nonsense/)
+  })
+
+  it('if one address is set, doctor does not look for the other services at their default ports', async () => {
+    const { code, json } = await run(
+      ['doctor', '--only', 'token-service,accounting-gateway,coordinator,demo-api', '--json'],
+      { env: { DEMO_API_URL: provider.url } },
+    )
+    expect(code).toBe(1)
+    expect(json).toMatchObject([
+      ...['TOKEN_SERVICE_URL', 'GATEWAY_URL', 'COORDINATOR_URL'].map((name) => ({
+        Verdict: 'skipped',
+        Found: `${name} is not set`,
+      })),
+      { Subject: 'demo-api', Verdict: 'problem' },
+    ])
   })
 
   it('doctor reports a problem if the server at the address of a service is not that service', async () => {

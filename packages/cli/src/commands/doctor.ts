@@ -19,19 +19,15 @@ import { tlsFiles, tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { z } from 'zod'
 import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
 import { examineBroker } from '../doctor/broker.ts'
+import { examineCredentials } from '../doctor/credentials.ts'
 import { examinePostgres } from '../doctor/postgres.ts'
 import { examineProvider, type ProviderClient } from '../doctor/provider.ts'
+import type { Service } from '../doctor/query.ts'
 import { isReached } from '../doctor/reach.ts'
 import { examineRedis } from '../doctor/redis.ts'
-import {
-  examineCoordinator,
-  examineKeyRing,
-  examineReadiness,
-  type Service,
-} from '../doctor/services.ts'
-import { examineVersions } from '../doctor/versions.ts'
+import { examineCoordinator, examineKeyRing, examineReadiness } from '../doctor/services.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
-import { readServices, secretsOf, usable } from '../settings.ts'
+import { addressOf, readServices, secretsOf, type ServiceName, usable } from '../settings.ts'
 import { type Colour, counted, createTable, painter, plain, print, notify } from '../terminal.ts'
 
 const Settings = z.object({
@@ -71,10 +67,11 @@ const GRACE_MS = 1_000
 export const doctor: Command = {
   summary: 'check backends, provider and services, and print how to fix problems',
   usage: '[--only SUBJECT,…] [--timeout SECONDS] [--strict]',
-  help: `Checks every backend (version, important settings, migrations, queues and policies), the clocks of all machines,
-the provider and the key pair, each service, whether the stored credentials can be decrypted, and whether their versions
-are those of the audit log. It changes nothing.
-With --json one check result on each line.
+  help: `Checks the installation: every backend (version, important settings, memory, migrations, queues and policies), the
+clocks of all machines, the provider, its token endpoint and the key pair, each service and its disk, and whether the
+stored credentials can be decrypted. And the work: companies that must be connected again, cannot be refreshed or end
+soon; runs that have failed in the last day, wait for a credential, are in doubt or belong to a process that is not
+loaded; dead letters. It changes nothing. With --json one check result on each line.
 
   --only SUBJECT,…    check only these of ${subjects.join(', ')}
   --timeout SECONDS   the deadline of all checks together (default ${DEFAULT_SECONDS})
@@ -83,13 +80,14 @@ With --json one check result on each line.
 It reads the settings of the services: REDIS_URL, REDIS_REPLICAS, DATABASE_URL, AMQP_URL, AMQP_PREFIX, the files for TLS such as
 REDIS_CA_FILE, DISCOVERY_URL, CLIENT_ID, CLIENT_SECRET, TOKEN_SERVICE_URL, GATEWAY_URL, COORDINATOR_URL, DEMO_API_URL, SERVICE_API_KEY,
 each also as …_FILE; and AMQP_MANAGEMENT_URL, the address of RabbitMQ's management API with a user who has the tag monitoring. A
-check whose setting is missing is reported as skipped.
+check whose setting is missing is reported as skipped. If no address is set, the services are looked for at their default
+ports; if one is, all others must be, because another installation may listen at the default ports.
 
-Exit code 0: nothing is wrong, or only warnings. 1: there are problems.
+Exit code 0: nothing is wrong, or only warnings. 1: there are problems, which need a person.
 
 Examples:
   integration-host doctor
-  REDIS_URL_FILE=/run/secrets/redis_url integration-host doctor --only redis,token-service
+  REDIS_URL_FILE=/run/secrets/redis_url integration-host doctor --only redis
   integration-host doctor --json | jq -r 'select(.Verdict == "problem") | .Subject + ": " + .Mend'`,
   async run(args, terminal) {
     const { values, positionals } = parse(args, {
@@ -109,10 +107,21 @@ Examples:
     // The check of RabbitMQ needs the list of business processes from the coordinator, because each step of a process
     // has a queue. The request to the coordinator may use half of the time, so that the other half is left for RabbitMQ
     // if the coordinator does not respond.
-    const coordinator = examineCoordinator(
-      services.coordinator,
-      AbortSignal.any([signal, AbortSignal.timeout(seconds * 500)]),
-    )
+    const coordinator =
+      services.coordinator === null
+        ? Promise.resolve({ results: [], processes: null })
+        : examineCoordinator(
+            services.coordinator,
+            AbortSignal.any([signal, AbortSignal.timeout(seconds * 500)]),
+          )
+    const examineWith = (
+      name: ServiceName,
+      more: (service: Service) => Promise<readonly CheckResult[]> = async () => [],
+    ) =>
+      given(services[name] ?? undefined, addressOf[name], async (service) => {
+        const results = await examineReadiness(service, signal)
+        return isReached(results) ? [...results, ...(await more(service))] : results
+      })
     const examinations: Record<Subject, () => Promise<readonly CheckResult[]>> = {
       redis: given(settings.REDIS_URL, 'REDIS_URL', (url) =>
         examineRedis(url, tlsFiles('REDIS', settings), settings.REDIS_REPLICAS, signal),
@@ -131,17 +140,13 @@ Examples:
       provider: given(settings.DISCOVERY_URL, 'DISCOVERY_URL', (url) =>
         examineProvider(url, clientOf(settings), signal),
       ),
-      'token-service': examineWith(services['token-service'], signal, async (service) => [
+      'token-service': examineWith('token-service', async (service) => [
         ...(await examineKeyRing(service, signal)),
-        ...(await examineVersions(service, signal)),
+        ...(await examineCredentials(service, signal)),
       ]),
-      'accounting-gateway': examineWith(services['accounting-gateway'], signal),
-      coordinator: examineWith(
-        services.coordinator,
-        signal,
-        async () => (await coordinator).results,
-      ),
-      'demo-api': examineWith(services['demo-api'], signal),
+      'accounting-gateway': examineWith('accounting-gateway'),
+      coordinator: examineWith('coordinator', async () => (await coordinator).results),
+      'demo-api': examineWith('demo-api'),
     }
 
     const table = createTable(['VERDICT', 'SUBJECT', 'CHECK', 'FOUND'])
@@ -236,18 +241,6 @@ const given =
     value === undefined
       ? Promise.resolve([skipped('connection', `${variable} is not set`, `Set ${variable}.`)])
       : examine(value)
-
-/** Returns the function that checks a service's readiness and, if the service is reachable, makes further checks. */
-const examineWith =
-  (
-    service: Service,
-    signal: AbortSignal,
-    more: (service: Service) => Promise<readonly CheckResult[]> = async () => [],
-  ) =>
-  async (): Promise<readonly CheckResult[]> => {
-    const results = await examineReadiness(service, signal)
-    return isReached(results) ? [...results, ...(await more(service))] : results
-  }
 
 /**
  * Resolves with the check results of `work`. If `work` has not ended shortly after the deadline, resolves with a

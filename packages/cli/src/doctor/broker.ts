@@ -57,14 +57,18 @@ export async function examineBroker(
   ]
 }
 
+/** The ports of AMQP without and with TLS. */
+const DEFAULT_PORTS = ['', '5672', '5671']
+
 /**
  * Returns the management API at AMQP_MANAGEMENT_URL. If this setting is missing, returns the management API at the
- * default port of a local broker, or `null` for a remote broker.
+ * default port of a local broker, or `null` for a remote broker. A local broker at another port has its management API
+ * at another port too, and at the default port may be that of another broker.
  */
 function managementOf(node: AmqpNode, settings: BrokerSettings): Management | null {
   const broker = new URL(node.url)
   const vhost = decodeURIComponent(broker.pathname.slice(1)) || '/'
-  const isLocal = isLoopback(broker.hostname)
+  const isLocal = isLoopback(broker.hostname) && DEFAULT_PORTS.includes(broker.port)
   if (settings.AMQP_MANAGEMENT_URL === undefined && !isLocal) return null
   const at =
     settings.AMQP_MANAGEMENT_URL === undefined

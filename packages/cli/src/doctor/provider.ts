@@ -12,7 +12,12 @@ import {
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { checkKeyPair } from '../verify-provider/key-pair.ts'
-import { createCall, NoResponse } from '../verify-provider/provider-call.ts'
+import {
+  type CallProvider,
+  createCall,
+  NoResponse,
+  type ProviderResponse,
+} from '../verify-provider/provider-call.ts'
 import { described } from '../verify-provider/wording.ts'
 import { reached, unreachable } from './reach.ts'
 
@@ -58,7 +63,7 @@ export async function examineProvider(
     document.result,
     ...(document.tokenEndpoint === null
       ? []
-      : [await examineKeyPair(new URL(document.tokenEndpoint), url, client, signal)]),
+      : await examineKeyPair(new URL(document.tokenEndpoint), url, client, signal)),
     ...(url.protocol === 'http:' && !isLoopback(url.hostname)
       ? [warning('transport', 'plain http', 'Use https: tokens travel unprotected.')]
       : []),
@@ -97,16 +102,25 @@ async function examineKeyPair(
   discoveryUrl: URL,
   { id, secrets, redirect, profile }: ProviderClient,
   signal: AbortSignal,
-): Promise<CheckResult> {
+): Promise<readonly CheckResult[]> {
   const check = 'key pair'
+  if (discoveryUrl.protocol === 'https:' && tokenEndpoint.protocol !== 'https:')
+    return [
+      problem(check, 'not checked: token_endpoint is not https', 'Use another DISCOVERY_URL.'),
+    ]
+  const call = createCall({ signal, deadlineMs: CALL_DEADLINE_MS })
   if (id === undefined || secrets === undefined) {
     const missing = [id === undefined && 'CLIENT_ID', secrets === undefined && 'CLIENT_SECRET']
     const names = missing.filter(Boolean).join(' and ')
-    return skipped(check, `not checked: needs ${names}`, `Set ${names}.`)
+    return [
+      ...(await examineTokenEndpoint(call, tokenEndpoint, profile)),
+      skipped(
+        check,
+        `not checked here: needs ${names}`,
+        `Set ${names}. token-service reports a rejected client as provider-client.`,
+      ),
+    ]
   }
-  if (discoveryUrl.protocol === 'https:' && tokenEndpoint.protocol !== 'https:')
-    return problem(check, 'not checked: token_endpoint is not https', 'Use another DISCOVERY_URL.')
-  const call = createCall({ signal, deadlineMs: CALL_DEADLINE_MS })
   try {
     for (const clientSecret of secrets) {
       const result = await checkKeyPair(call, {
@@ -116,21 +130,57 @@ async function examineKeyPair(
         redirect: redirect ?? 'http://localhost/',
         headers: profile.token.requestHeaders,
       })
-      if (result.kind === 'right') return ok(check, 'accepted by the token endpoint')
+      if (result.kind === 'right') return [ok(check, 'accepted by the token endpoint')]
       if (result.kind === 'unclear')
-        return warning(
-          check,
-          `not clear: ${described(result.response, profile)}`,
-          'Try again; if it stays, run integration-host verify-provider.',
-        )
+        return [
+          result.response.status >= 500
+            ? failing(result.response, profile)
+            : warning(
+                check,
+                `not clear: ${described(result.response, profile)}`,
+                'Try again; if it stays, run integration-host verify-provider.',
+              ),
+        ]
     }
-    return problem(
-      check,
-      'rejected by the token endpoint',
-      'Set CLIENT_ID and CLIENT_SECRET to the keys of this provider; sandbox and production have their own.',
-    )
+    return [
+      problem(
+        check,
+        'rejected by the token endpoint',
+        'Set CLIENT_ID and CLIENT_SECRET to the keys of this provider; sandbox and production have their own.',
+      ),
+    ]
   } catch (error) {
     const reason = error instanceof NoResponse ? error.message : 'no response in time'
-    return problem(check, `not checked: ${reason}`, 'Is the token endpoint up?')
+    return [problem(check, `not checked: ${reason}`, 'Is the token endpoint up?')]
   }
 }
+
+/** Sends a made-up code without client id and secret. A token endpoint that works rejects it. */
+async function examineTokenEndpoint(
+  call: CallProvider,
+  tokenEndpoint: URL,
+  profile: ProviderProfile,
+): Promise<readonly CheckResult[]> {
+  try {
+    const response = await call(tokenEndpoint, {
+      method: 'POST',
+      headers: profile.token.requestHeaders,
+      body: new URLSearchParams({ grant_type: 'authorization_code', code: 'made-up' }),
+    })
+    return [
+      response.status >= 500
+        ? failing(response, profile)
+        : ok(TOKEN_ENDPOINT, `responds (${response.status})`),
+    ]
+  } catch (error) {
+    const reason = error instanceof NoResponse ? error.message : 'no response in time'
+    return [problem(TOKEN_ENDPOINT, reason, NOTHING_REFRESHED)]
+  }
+}
+
+const TOKEN_ENDPOINT = 'token endpoint'
+const NOTHING_REFRESHED =
+  "No company is refreshed until it responds. Check the provider's status page (docs/runbook.md#refreshesfailing)."
+
+const failing = (response: ProviderResponse, profile: ProviderProfile): CheckResult =>
+  problem(TOKEN_ENDPOINT, `fails: ${described(response, profile)}`, NOTHING_REFRESHED)

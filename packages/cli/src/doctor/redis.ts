@@ -208,15 +208,18 @@ function memoryOf(info: Info): CheckResult[] {
         )
   const used = Number(info['used_memory'])
   const limit = Number(info['maxmemory'])
-  const isNearlyFull = limit > 0 && used > limit * 0.9
+  const memory = Number(info['total_system_memory'])
+  // Without maxmemory, Redis grows until the machine has no memory left, and the kernel ends it.
+  const share = used / (limit > 0 ? limit : memory)
+  const report = share > 0.95 ? problem : warning
   return [
     eviction,
-    ...(isNearlyFull
+    ...(share > 0.8
       ? [
-          warning(
+          report(
             'memory',
-            `${Math.round((used / limit) * 100)} % of maxmemory is used`,
-            'Raise maxmemory: at the limit writes are rejected, and no token is refreshed.',
+            `${Math.round(share * 100)} % of ${limit > 0 ? 'maxmemory' : "the machine's memory"} is used`,
+            'Raise maxmemory, or remove what fills it: at the limit writes are rejected, and no token is refreshed (docs/runbook.md#redisrejectswrites).',
           ),
         ]
       : []),

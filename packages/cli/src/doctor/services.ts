@@ -7,16 +7,22 @@ import {
 } from '@integration-host/shared/observability/checks/check-result'
 import { checkClock, httpClock } from '@integration-host/shared/observability/checks/clock'
 import { KeyCheckPage } from '@integration-host/shared/contracts/custody'
-import type { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
-import { addressOf, type ServiceName } from '../settings.ts'
+import { addressOf } from '../settings.ts'
 import type { ProcessOutline } from './broker-topology.ts'
+import { query, type Service } from './query.ts'
 import { reached, unreachable } from './reach.ts'
+import { examineRuns } from './runs.ts'
 
 const Readiness = z.object({
   dependencies: z.record(
     z.string(),
-    z.object({ status: z.string(), reason: z.string().optional(), since: z.string() }),
+    z.object({
+      status: z.string(),
+      reason: z.string().optional(),
+      since: z.string(),
+      notes: z.array(z.string()).optional(),
+    }),
   ),
 })
 const Processes = z.object({
@@ -29,13 +35,6 @@ const Integrity = z.object({
   violations: z.record(z.string(), z.number()),
   deadLetters: z.record(z.string(), z.number().nullable()),
 })
-
-export interface Service {
-  readonly name: ServiceName
-  readonly url: string
-  /** The service key; `null` if no service key is set. */
-  readonly key: Secret | null
-}
 
 /** Checks whether a service is ready, and reports the dependencies that an unready service waits for. */
 export async function examineReadiness(
@@ -62,64 +61,50 @@ export async function examineReadiness(
         `Set the right address (${addressOf[name]})`,
       ),
     ]
-  const waiting = Object.entries(readiness.data.dependencies).filter(
-    ([, { status }]) => status !== 'up',
-  )
+  const dependencies = Object.entries(readiness.data.dependencies)
+  const waiting = dependencies.filter(([, { status }]) => status !== 'up')
   return [
     reached(host),
     ...(response.ok ? [ok('ready', 'yes')] : []),
-    ...waiting.map(([dependency, { reason = 'not connected yet', since }]) =>
-      (response.ok ? warning : problem)(
-        response.ok ? 'optional' : 'ready',
-        `waits for ${dependency} since ${since}: ${reason}`,
-        'It continues by itself once that is fixed (docs/runbook.md).',
-      ),
+    ...waiting.map(([dependency, { reason = 'not connected yet', since }]) => {
+      const known = Object.hasOwn(needsPerson, dependency) ? needsPerson[dependency] : undefined
+      return known === undefined
+        ? (response.ok ? warning : problem)(
+            response.ok ? 'optional' : 'ready',
+            `waits for ${dependency} since ${since}: ${reason}`,
+            'It continues by itself once that is fixed (docs/runbook.md#a-service-says-waiting-for-dependency).',
+          )
+        : problem(dependency, `since ${since}: ${reason}`, known)
+    }),
+    ...dependencies.flatMap(([dependency, { status, notes = [] }]) =>
+      // The reason of a dependency that is down says the same as its notes.
+      status === 'up' ? notes.map((note) => noteOf(dependency, note)) : [],
     ),
     ...(clock === null ? [] : [checkClock(clock)]),
   ]
 }
 
-/** Requests JSON with the service key; returns a check result if there is no usable response. */
-export async function query<T>(
-  { name, url, key }: Service,
-  path: string,
-  schema: z.ZodType<T>,
-  signal: AbortSignal,
-): Promise<{ readonly data: T } | { readonly result: CheckResult }> {
-  const check = 'service key'
-  if (key === null)
-    return {
-      result: skipped(check, 'none is set', 'Set SERVICE_API_KEY or SERVICE_API_KEY_FILE.'),
-    }
-  try {
-    const response = await fetch(url + path, {
-      headers: { Authorization: `Bearer ${key.reveal()}` },
-      redirect: 'manual',
-      signal,
-    })
-    if (response.status === 401)
-      return { result: problem(check, 'rejected', `Set SERVICE_API_KEY to a key of ${name}.`) }
-    if (response.status === 403)
-      return {
-        result: skipped(
-          path,
-          'the key may not read this',
-          'Set SERVICE_API_KEY to a key with the scopes credentials:read, transactions:read and audit:read.',
-        ),
-      }
-    const parsed = schema.safeParse(await response.json().catch(() => null))
-    if (parsed.success) return { data: parsed.data }
-    return {
-      result: skipped(
-        path,
-        `status ${response.status}`,
-        'Fix what keeps the service from being ready.',
-      ),
-    }
-  } catch {
-    return { result: skipped(path, 'no response', 'Fix what keeps the service from responding.') }
-  }
+/** The dependencies that do not come back by themselves, and what a person has to do. */
+const needsPerson: Readonly<Record<string, string>> = {
+  'provider-client':
+    'Set CLIENT_SECRET to new,old and restart token-service (docs/runbook.md#providerclientrefused).',
+  'data-folder':
+    'Free space on the disk of DATA_DIR (docs/runbook.md#the-disk-of-a-coordinator-is-full).',
+  'credential-keys':
+    'Append the missing key to CREDENTIAL_KEYS (docs/runbook.md#lost-or-changed-keys).',
+  'service-keys-file':
+    'Correct SERVICE_KEYS_FILE; do not restart before (docs/runbook.md#servicekeysfileinvalid).',
+  'webhooks-file':
+    'Correct WEBHOOKS_FILE; do not restart before (docs/runbook.md#webhooksfileinvalid).',
 }
+
+/** Returns the check result of a note, which contains what to do. */
+const noteOf = (dependency: string, note: string): CheckResult => ({
+  check: dependency,
+  verdict: 'warning',
+  found: note,
+  remediation: null,
+})
 
 /** Reads the list of the coordinator's business processes, and checks the integrity violations that it reports. */
 export async function examineCoordinator(
@@ -140,9 +125,16 @@ export async function examineCoordinator(
     results: [
       ok('processes', items.map(({ Process }) => Process).join(', ')),
       ...(paused.length > 0
-        ? [warning('paused', paused.join(', '), 'POST /processes/<name>/resume, once it may run.')]
+        ? [
+            warning(
+              'paused',
+              paused.join(', '),
+              'integration-host processes resume NAME, once it may run.',
+            ),
+          ]
         : []),
       ...('data' in integrity ? checkIntegrity(integrity.data) : [integrity.result]),
+      ...(await examineRuns(service, signal)),
     ],
   }
 }
@@ -160,13 +152,13 @@ function checkIntegrity({
       : problem(
           'integrity',
           off.map(([kind, count]) => `${kind}: ${count}`).join(', '),
-          'docs/runbook.md says what each count means.',
+          'docs/runbook.md#booksoutofbalance says what each count means.',
         ),
     ...dead.map(([process, count]) =>
-      warning(
+      problem(
         'dead letters',
-        `dead.${process}: ${count}`,
-        'Inspect them on the management page of RabbitMQ: the header reason says why.',
+        `${process}: ${count}`,
+        `integration-host dead-letters list --process ${process} (docs/runbook.md#deadmessages)`,
       ),
     ),
   ]
