@@ -228,7 +228,7 @@ describe('the authorization code flow', () => {
     expect([status, location]).toEqual([302, expect.stringContaining(provider.url)])
   })
 
-  it('a HEAD request to /callback does not use up the state', async () => {
+  it('a HEAD request to /callback does not use up the state of the authorization', async () => {
     const started = await startInBrowser()
     const query = { code: provider.authorize(started.consent), realmId: '1', state: started.state }
     const path = `${service.url}/callback?${new URLSearchParams(query).toString()}`
@@ -388,7 +388,7 @@ describe('a code that another application received and posts to /callback', () =
     expect((await service.ask('/credentials')).body['items']).toEqual([])
   })
 
-  it('a code that is posted to /callback is sent to the provider at most three times, one after the other, if no response is usable', async () => {
+  it('a code that is posted to /callback is sent to the provider three times at most, one after the other, if no response is usable', async () => {
     provider.script({ cuts: 'before' }, { status: 500, body: 'x' })
     expect((await post(provider.authorize())).status).toBe(201)
     expect(exchanges()).toHaveLength(3)
@@ -560,11 +560,14 @@ describe('access to the routes', () => {
     '/credentials/ACC-1/token?limt=1',
     '/key-check?limt=1',
     '/audit?limt=1',
-  ])('token-service responds 400 to GET %s and names the unknown query parameter', async (path) => {
-    const { status, body } = await service.ask(path)
-    expect([status, body['code']]).toEqual([400, 'invalid_request'])
-    expect(body['errors']).toEqual(['limt: is not a query parameter of this path'])
-  })
+  ])(
+    'token-service responds 400 to GET %s with an unknown query parameter, and names the parameter',
+    async (path) => {
+      const { status, body } = await service.ask(path)
+      expect([status, body['code']]).toEqual([400, 'invalid_request'])
+      expect(body['errors']).toEqual(['limt: is not a query parameter of this path'])
+    },
+  )
 
   it.each(['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs'])(
     'token-service ignores unknown query parameters of GET %s',
@@ -743,7 +746,7 @@ describe('the credential routes', () => {
     ].filter((secret) => secret !== null && secret !== '')
     expect(log).toContain('"msg":"credential refresh ended"')
     for (const secret of secrets) expect(log).not.toContain(secret)
-    // Checks that the search itself finds a token in a text that contains one.
+    // This assertion checks that the search itself finds a token in a text that contains one.
     expect(`${log}${token}`).toContain(token)
   })
 })

@@ -35,7 +35,7 @@ export interface AppDeps
   readonly keys: AccessKeys
 }
 
-/** Except for imports, a request body contains only a few identifiers. */
+/** The size limit of a request body. Except for imports, a body contains only a few identifiers. */
 const MAX_BODY_BYTES = 16_384
 
 export const createApp = (deps: AppDeps): Hono =>
@@ -47,8 +47,8 @@ export const createApp = (deps: AppDeps): Hono =>
       health: deps.health,
       metrics: deps.metrics,
       keys: deps.keys,
-      // These paths need no service key, because browsers have none. POST /callback has the same path as the
-      // provider's redirect, but requires a scope and therefore a key.
+      // These paths need no service key, because browsers have none. POST /callback has the same path as the provider's
+      // redirect. But it requires a scope, and therefore a key.
       openPaths: [
         '/callback',
         '/authorize',

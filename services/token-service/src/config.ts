@@ -16,7 +16,10 @@ import { redisUrl } from '@integration-host/shared/redis/address'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 
-/** A URL that is fetched, or compared by the provider, exactly as written. Parsing must not change the URL. */
+/**
+ * A URL that is used exactly as written: it is either fetched, or compared by the provider. Parsing must not change the
+ * URL.
+ */
 const exactUrl = () =>
   z
     .url({ protocol: /^https?$/, error: 'must be an http(s) URL' })
@@ -86,7 +89,7 @@ const settings = {
   IDLE_LIMIT_DAYS: integer(1, 3_650).optional(),
   METRICS_BY_REALM: onOff(),
   RETURN_TO_ORIGINS: originList().optional(),
-  /** Whether every browser may start an authorization at `GET /authorize`, or only one with a connect link. */
+  /** Whether every browser may start an authorization at `GET /authorize`, or only a browser with a connect link. */
   AUTHORIZE: z.enum(['links', 'open']).default('links'),
 }
 

@@ -9,7 +9,7 @@ export interface TokenServiceMetrics {
   countRefresh(report: RefreshReport): void
   countRestoration(report: RestorationReport): void
   countRejectedIdToken(): void
-  /** `durationMs` is in milliseconds; the metric is in seconds. */
+  /** Records the duration of a token request. `durationMs` is in milliseconds, and the metric is in seconds. */
   observeProviderRequest(call: string, outcome: string, durationMs: number): void
   setClientRejected(isRejected: boolean): void
 }
@@ -66,7 +66,9 @@ const NOT_FAILED: readonly string[] = [
   'rotation_dropped',
 ] satisfies RefreshReport['outcome'][]
 
-/** The labels of a refresh. `class` is the class of the failure; it is empty unless the refresh failed. */
+/**
+ * The labels of the metric of refreshes. `class` is the class of the failure; it is empty unless the refresh failed.
+ */
 const refreshLabels = ({ outcome }: RefreshReport): { outcome: string; class: string } =>
   NOT_FAILED.includes(outcome) ? { outcome, class: '' } : { outcome: 'failed', class: outcome }
 
@@ -80,7 +82,7 @@ export function watchCredentials(
   metrics: Metrics,
   deps: {
     readonly store: Pick<CredentialStore, 'counts'>
-    /** Rotated token pairs that this process holds and the store has not accepted yet. */
+    /** The number of rotated token pairs in this process that the store has not accepted yet. */
     readonly uncommittedCount: () => number
     readonly now: () => number
     readonly onError: (error: unknown) => void

@@ -32,7 +32,7 @@ const page = '<!doctype html><title>Sign in</title>'
 interface Row {
   readonly what: string
   readonly answer: Scripted
-  /** The number of requests that a refresh and a code exchange send, including retries after an unusable response. */
+  /** The number of requests that a refresh or a code exchange sends, including retries after an unusable response. */
   readonly calls: { readonly refresh: number; readonly exchange: number }
   /** The expected fault of the credential: its class, and the part of its message after the name. */
   readonly fault: { readonly code: string; readonly body: string | RegExp }
@@ -54,7 +54,7 @@ const BAD_RESPONSE = 'provider_bad_response'
 const UNAVAILABLE = 'provider_unavailable'
 const isWhole = ({ cuts, body = '' }: Scripted): boolean =>
   cuts === undefined && body.length <= 65_536
-/** A test case in which the provider rejects the request, which is therefore not retried. */
+/** A test case in which the provider rejects the request, so that the request is not retried. */
 const final = (what: string, answer: Scripted, code: string, body: string): Row => ({
   what,
   answer,
@@ -152,7 +152,7 @@ async function open() {
   const opened = new AsyncDisposableStack()
   const keys = testKeys()
   const provider = opened.use(await startScriptedProvider())
-  // The provider rotates the token of a response that is cut off, so the previous token must stay valid.
+  // The provider rotates the token of a response that is cut off. So the provider must still accept the previous token.
   provider.knobs.graceMs = 60_000
   const redis: TestRedis = await openTestRedis({ keys })
   opened.defer(() => dropKeys(redis.prefix))
@@ -211,7 +211,7 @@ describe('a refresh after an unusual response', () => {
       expect(told?.length).toBeLessThanOrEqual(1_001)
       expect(JSON.stringify([refused, body])).not.toMatch(/[ar]t-[0-9a-fx]/)
 
-      // The next refresh gets a normal response and succeeds, unless the grant has ended.
+      // The provider responds normally to the next refresh, which succeeds unless the grant has ended.
       if (row.isTerminal) return
       expect(
         (await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })).body,
@@ -250,8 +250,7 @@ describe('a code exchange after an unusual response', () => {
     await Promise.all(
       rows.map(async ({ what, answer }) => {
         await using harness = await open()
-        // The test would detect a fourth request, because its response would be normal and its tokens would be
-        // stored.
+        // A fourth request would be detected: its response would be normal, and its tokens would be stored.
         harness.provider.script(answer, answer, answer)
         const { status, body } = await harness.service.connect(REALM).then(async (response) => ({
           status: response.status,

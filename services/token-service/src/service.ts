@@ -65,7 +65,7 @@ export interface TokenServiceAdapters {
   readonly links?: ConnectLinkStore
   /** Overrides the defaults of the refresh protocol. */
   readonly timing?: Partial<RefreshTiming>
-  /** For tests: awaited at each failpoint of a refresh. */
+  /** Awaited at each failpoint of a refresh. Only tests set this function. */
   readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
 }
 
@@ -167,7 +167,7 @@ export async function startTokenService(
         onError,
       }),
     )
-  // The pairs of the last process are compared with the store before any refresh can start.
+  // The token pairs that the last process left are compared with the store before any refresh can start.
   await recentPairs?.restoreFiles()
   const store = recentPairs?.store ?? adapters.store
   const rescuePair = async (pair: KeptPair): Promise<boolean> =>
@@ -197,7 +197,7 @@ export async function startTokenService(
         counted.countRefresh(report)
         logRefresh(logger, report)
       },
-      // The body of a response is left out, because it may contain text of any kind.
+      // The body of the response is not logged, because it may contain text of any kind.
       reportUnanswered: ({ name, wasSent, status, body, traceId }) =>
         logger.warn(
           { name, wasSent, traceId, ...(status === null ? { reason: body } : { status }) },
@@ -341,8 +341,8 @@ export async function startTokenService(
 }
 
 /**
- * Returns a function that returns whether a credential is stored. A record that cannot be decrypted counts, because its
- * company has to be connected again.
+ * Returns a function that returns whether a credential is stored. A record that cannot be decrypted also counts as
+ * stored, because its company has to be connected again.
  */
 const createIsKnown =
   (store: Pick<CredentialStore, 'get'>) =>
@@ -355,7 +355,10 @@ const createIsKnown =
       },
     )
 
-/** `retry` is what is tried again with the earlier refresh token if a pair was dropped. */
+/**
+ * Logs the outcome of a refresh. `retry` is the operation that is tried again with the earlier refresh token if a pair
+ * was dropped.
+ */
 function logRefresh(
   logger: Logger,
   report: RefreshReport,

@@ -1,6 +1,9 @@
-/** The requests that a browser sends in an authorization. No redirect is followed, so that tests can check each one. */
+/**
+ * Sends the requests of a browser in an authorization. Redirects are not followed, so that tests can check each of
+ * them.
+ */
 
-/** The response of `/authorize`, with the parts that a browser uses for the callback. */
+/** The parts of the response of `/authorize` that a browser uses for the callback. */
 export interface StartedInBrowser {
   readonly answer: Response
   /** The provider's page on which the company's owner consents. */

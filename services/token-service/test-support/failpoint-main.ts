@@ -26,7 +26,7 @@ async function failpoint(point: Point, name?: string): Promise<void> {
   if (point !== diesAt || (diesFor !== undefined && diesFor !== name)) return
   writeSync(process.stdout.fd, `died ${point}\n`)
   process.kill(process.pid, 'SIGKILL')
-  await new Promise(() => {}) // never settles: no further code may run until the signal arrives
+  await new Promise(() => {}) // never settles: no further code may run before the signal arrives
 }
 
 const untilConfirmed = (bus: MessageBus): MessageBus => ({

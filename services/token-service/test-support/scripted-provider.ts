@@ -29,10 +29,10 @@ export interface Scripted {
   readonly body?: string | Buffer
   /** Members that replace those of a normal response; `undefined` removes a member. */
   readonly members?: Readonly<Record<string, unknown>>
-  /** Where the fake provider closes the connection: before or within the response body. */
+  /** Where the fake provider closes the connection: before the response body or within it. */
   readonly cuts?: 'before' | 'within'
   readonly latencyMs?: number
-  /** Resolves when the response may be sent. */
+  /** Settles when the response may be sent. */
   readonly until?: Promise<void>
 }
 
@@ -69,7 +69,7 @@ export interface ScriptedProvider extends AsyncDisposable {
     graceMs: number
     lifetimeSeconds: number
     latencyMs: number
-    /** The accepted client secrets; the response to any other one is `invalid_client`. */
+    /** The accepted client secrets. A request with another secret gets the error `invalid_client`. */
     secrets: string[]
     pkce: boolean
     /** Whether the discovery document says that callbacks always have `iss` (RFC 9207 §3). */

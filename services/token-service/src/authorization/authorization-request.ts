@@ -12,7 +12,10 @@ import type { AuthorizationRequest, RequestSeal } from './sealed-request.ts'
 /** Milliseconds that a state is valid. */
 export const AUTHORIZATION_TTL_MS = 10 * 60_000
 
-/** How long what belongs to a state is kept beyond its expiry, because the clocks of two replicas may differ. */
+/**
+ * How long the store keeps the entries of a state beyond the expiry of the state, because the clocks of two replicas
+ * may differ.
+ */
 export const CLOCK_TOLERANCE_MS = 60_000
 
 /** The longest `return_to`, in characters. It is a part of the state, which must fit into a URL. */
@@ -56,8 +59,9 @@ export interface AuthorizationDeps {
 export interface Authorization {
   /**
    * Starts an authorization. The state contains the whole request except for `label` and `tags`, which the company's
-   * credential gets (an absent or empty one keeps its stored value). If there is one of them, it is stored until the state
-   * expires; otherwise nothing is stored. Only holders of a service key may set them.
+   * credential gets when it is stored. (If one of them is absent or empty, the credential keeps its stored value.) They
+   * are kept in the store until the state expires; without them nothing is stored. Only holders of a service key may
+   * set them.
    *
    * @throws {IntegrationError} `invalid_request` if `returnTo` is not allowed; `provider_unavailable` if the discovery
    * document or the signing keys have not been fetched yet; `store_unavailable` if there is a label or tags.
@@ -67,7 +71,7 @@ export interface Authorization {
       readonly returnTo: string | null
       readonly realm: string | null
       readonly browser: string | null
-      /** Whether a visitor of the Reconnect URL starts it; false by default. */
+      /** Whether a visitor of the Reconnect URL starts the authorization; false by default. */
       readonly isByVisitor?: boolean
     } & LabelsChange,
   ): Promise<StartedAuthorization>
@@ -164,13 +168,15 @@ function noCompany({
   )
 }
 
-/** Returns the error `authorization_invalid`, whose reason begins with `why`. */
+/** Returns the error `authorization_invalid`. Its reason begins with `why`. */
 export const invalid = (why: string): IntegrationError =>
   new IntegrationError('authorization_invalid', `${why}; start the authorization again`)
 
 /**
- * @throws {IntegrationError} `invalid_request` unless `returnTo` is `null` or a URL to which a browser may be
- * redirected. Prevents an open redirect (RFC 9700 §4.11).
+ * Throws unless `returnTo` is `null` or a URL to which a browser may be redirected. Prevents an open redirect (RFC 9700
+ * §4.11).
+ *
+ * @throws {IntegrationError} `invalid_request`.
  */
 export function requireReturnable(
   returnTo: string | null,

@@ -22,7 +22,7 @@ export function authorizationStoreContract(
       expect(await store.isStateUsed('other')).toBe(false)
     })
 
-    it('the authorization store keeps labels for one state until their time to live has passed', async () => {
+    it('the authorization store keeps the labels of a state until their time to live has passed', async () => {
       const labels = { label: 'Acme', tags: { customer: '7' } }
       await store.keepLabels('state', labels, 60_000)
       expect(await store.readLabels('state')).toStrictEqual(labels)
@@ -38,7 +38,7 @@ export function authorizationStoreContract(
       expect(await store.isStateUsed('state')).toBe(false)
     })
 
-    it('the authorization store admits one of many concurrent hints about a credential, and another one after the interval', async () => {
+    it('the authorization store admits one of many concurrent disconnect hints about a credential, and another one after the interval', async () => {
       const admitted = await Promise.all(
         Array.from({ length: 10 }, () => store.admitHint('ACC-1', 60_000)),
       )

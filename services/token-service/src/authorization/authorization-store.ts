@@ -1,7 +1,7 @@
 /**
- * The port to the short-lived records of authorizations: used states, labels and code claims. A claim gives one replica the
- * right to exchange a code. States and codes are stored as digests. Each adapter passes the same contract suite. All
- * methods throw `IntegrationError` `store_unavailable` if the store cannot be used.
+ * The port to the short-lived records of authorizations: used states, labels and code claims. A claim gives one replica
+ * the right to exchange a code. States and codes are stored as digests. Every adapter is tested with the same contract
+ * suite. All methods throw `IntegrationError` `store_unavailable` if the store cannot be used.
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import type { ErrorCode } from '@integration-host/shared/errors'
@@ -14,15 +14,15 @@ export interface AuthorizationStore {
   /** Whether a state is recorded as used. Writes nothing. */
   isStateUsed(state: string): Promise<boolean>
 
-  /** Keeps for `ttlMs` the label and the tags that the company of an authorization gets. */
+  /** Keeps a label and tags for `ttlMs`. The company of the authorization gets them when it is connected. */
   keepLabels(state: string, labels: LabelsChange, ttlMs: number): Promise<void>
 
-  /** Resolves with the kept label and tags; `null` if there are none. */
+  /** Resolves with the label and tags that were kept for a state; `null` if there are none. */
   readLabels(state: string): Promise<LabelsChange | null>
 
   /**
-   * Records that the hint of a browser about the credential `name` is followed. Resolves with `false` if another one was
-   * recorded less than `intervalMs` ago.
+   * Records that a disconnect hint about the credential `name` causes a refresh. Resolves with `false` if another hint
+   * was recorded less than `intervalMs` ago.
    */
   admitHint(name: string, intervalMs: number): Promise<boolean>
 
@@ -32,7 +32,7 @@ export interface AuthorizationStore {
   /** Resolves with the current claim of a code; `null` if there is none. */
   readCode(code: string): Promise<CodeClaim | null>
 
-  /** Stores the claim with its result, for another `ttlMs`. */
+  /** Stores the claim together with its result, for another `ttlMs`. */
   settleCode(code: string, claim: CodeClaim, ttlMs: number): Promise<void>
 }
 

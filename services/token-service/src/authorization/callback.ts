@@ -3,8 +3,8 @@
  *
  * C1  A callback from another browser than the one that started the authorization is rejected. Nothing is stored, and
  *     no request is sent to the provider.
- * C2  A state is used once, across all replicas. A state counts as used only after its callback has got a permit
- *     (exchange-admission.ts), so a callback that was rejected as `busy` can be sent again.
+ * C2  A state can be used only once, across all replicas. It counts as used only after its callback has got a permit
+ *     (exchange-admission.ts). So a callback that was rejected as `busy` can be sent again.
  * C3  Of several simultaneous callbacks with the same state, code and realm, as after a double click, the first
  *     callback exchanges the code, and all callbacks get the result of this exchange.
  */
@@ -29,7 +29,7 @@ export type CompletedAuthorization =
  * Completes the authorization to which a callback belongs.
  *
  * @throws {IntegrationError} `authorization_invalid` or `realm_mismatch` if the callback does not match its
- * authorization request, `busy`, `code_exchange_failed`, `provider_unavailable`, `store_unavailable`.
+ * authorization request; `busy`, `code_exchange_failed`, `provider_unavailable`, `store_unavailable`.
  */
 export type CompleteAuthorization = (callback: Callback) => Promise<CompletedAuthorization>
 
@@ -49,8 +49,8 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
   const { authorization, authorizations, admission, exchanges, now, sleep } = deps
 
   /**
-   * Resolves with the claim of a code; `null` if there is none. Reads several times, because the second of two equal
-   * callbacks may arrive after the first has used the state and before the first has claimed the code.
+   * Resolves with the claim of a code; `null` if there is none. The claim is read several times, because of two equal
+   * callbacks the first may have used the state without having claimed the code yet.
    */
   async function claimOf(code: string): Promise<CodeClaim | null> {
     for (let reads = 1; ; reads += 1) {
@@ -94,21 +94,21 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
 
   return async (callback) => {
     const { state } = callback
-    const request = authorization.requestOf(callback) // rejects another browser (C1)
+    const request = authorization.requestOf(callback) // throws for another browser (C1)
     // The state is checked before a permit is requested, so that repeated callbacks do not wait for a permit. A
     // callback that arrives after the first callback has finished is a replay and gets no result.
     if (await authorizations.isStateUsed(state))
       return resultOfFirst(callback, { mayBeFinished: false })
-    // Only a holder of a service key obtains a state that is not bound to a browser, so a callback with such a state
+    // Only a holder of a service key can get a state that is not bound to a browser. So a callback with such a state
     // gets a permit for holders of a key.
     const permit = await admission.admit(request.browser === null ? 'key' : 'browser')
     let isFirst = false
     try {
-      // Read before the state counts as used, so that the callback can be repeated if the store is unavailable. Labels
-      // that the store has lost do not prevent the connection.
+      // The labels are read before the state counts as used, so that the callback can be repeated if the store is
+      // unavailable. If the store has lost the labels, the company is connected without them.
       const labels = request.hasLabels ? await authorizations.readLabels(state) : null
       const ttlMs = Math.max(0, request.expiresAt - now()) + CLOCK_TOLERANCE_MS
-      isFirst = await authorizations.useState(state, ttlMs) // true only once per state (C2)
+      isFirst = await authorizations.useState(state, ttlMs) // `true` only once per state (C2)
       if (isFirst) {
         const { returnTo, nonce, codeVerifier } = request
         const decision = await authorization.decisionOf(callback, request)
@@ -130,20 +130,20 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
     } finally {
       permit.release(isFirst)
     }
-    // Both callbacks arrived before the state was used. The first callback may have finished while this callback
-    // waited.
+    // Two callbacks arrived before the state was used. The other callback may have finished while this one waited for a
+    // permit.
     return resultOfFirst(callback, { mayBeFinished: true })
   }
 }
 
 /**
- * How many callbacks may wait for the result of another callback. They hold no permit, so without a limit a client
- * could repeat one callback on every connection of the service while the provider responds slowly.
+ * How many callbacks may wait for the result of another callback. Waiting callbacks hold no permit. Without this limit,
+ * a client could repeat one callback on every connection of the service while the provider responds slowly.
  */
 const MAX_WAITING = 100
 /**
- * How often a callback reads the claim of a code before it gives up. The first callback claims its code a few
- * milliseconds after it has used the state, later on a busy machine.
+ * How often a callback reads the claim of a code before it gives up. The callback that has used the state claims its
+ * code a few milliseconds later, or later still on a busy machine.
  */
 const CLAIM_READS = 5
 const CLAIM_READ_PAUSE_MS = 100

@@ -10,10 +10,10 @@
  *     client secret.
  * E3  A received grant is stored even if the store is unavailable for a while. Nothing is stored before a complete,
  *     valid response.
- * E4  The user of the browser can change the realm in a callback, but not the one in the id token, which comes from
- *     the provider. If the id token names another company, the tokens are not stored. If it names none, the realm of
- *     the callback is used; a wrong realm is detected at the first API call, because the accounting API accepts a
- *     token only for its own company (docs/adr/0017).
+ * E4  The user of the browser can change the realm in a callback, but not the realm in the id token, which comes from
+ *     the provider. If the id token names another company, the tokens are not stored. If the id token names no company,
+ *     the realm of the callback is used. A wrong realm is then detected at the first API call, because the accounting
+ *     API accepts a token only for its own company (docs/adr/0017).
  */
 import { randomUUID } from 'node:crypto'
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
@@ -48,7 +48,7 @@ export interface CodeToExchange {
   readonly nonce: string | null
   readonly codeVerifier: string | null
   readonly returnTo: string | null
-  /** The caller as the audit log names it: `browser`, or a key. */
+  /** The caller in the audit log: `browser`, or a service key. */
   readonly who: string
   /** The label and tags that the credential gets. */
   readonly labels: LabelsChange
@@ -95,8 +95,8 @@ export interface CodeExchanges extends AsyncDisposable {
 }
 
 /**
- * The audit entry for all failed code exchanges of browsers. It has the same outcome for every failure, so that at most
- * one such entry a second is written.
+ * The audit entry for failed code exchanges of browsers. It has the same outcome for every failure, so that at most one
+ * such entry is written per second.
  */
 const FAILED_IN_BROWSER = {
   who: 'browser',
@@ -171,13 +171,14 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
   ): Promise<ExchangeResult> {
     if (outcome.kind !== 'granted') return { kind: 'failed', ...failureOf(outcome) }
     const { tokens } = outcome
-    // The realm is taken from the id token, because the user of the browser can change the one in the callback (E4).
+    // The realm in the id token takes precedence, because the user of the browser can change the realm in the callback
+    // (E4).
     if (tokens.realm !== null && tokens.realm !== realm) {
       const detail = 'the provider issued tokens of another company than the callback names'
       return { kind: 'failed', code: 'realm_mismatch', detail }
     }
-    // Without a realm in the id token, the one in the callback may be the company of somebody else, whose working grant
-    // must not be replaced (E4). A company whose grant has ended has nothing to lose.
+    // If the id token names no realm, the realm in the callback may belong to another company, whose working grant must
+    // not be replaced (E4). A company whose grant has ended has nothing to lose.
     if (isByVisitor && tokens.realm === null && (await isConnected(credentialName(realm)))) {
       const detail =
         'the company is connected already, and the provider does not confirm that it was chosen; nothing was changed'
@@ -279,7 +280,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
         returnTo: wanted.returnTo,
         result: null,
       }
-      const first = await authorizations.claimCode(wanted.code, claim, CLAIM_TTL_MS) // only the first sends it (E1)
+      const first = await authorizations.claimCode(wanted.code, claim, CLAIM_TTL_MS) // only the first claimant sends the code (E1)
       if (first !== null && first.realm !== wanted.realm) {
         throw new IntegrationError(
           'authorization_invalid',
@@ -288,7 +289,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
       }
       if (first !== null) return settled(await awaitResult(wanted.code, first))
       const work = track(claimed(wanted, claim))
-      // The code exchange continues until the grant is stored (E3), but the caller waits only for a limited time.
+      // The exchange continues until the grant is stored (E3), but this caller waits only for a limited time.
       const settledFirst = new AbortController()
       const late = sleep(CLAIM_TTL_MS / 2 + STORE_WAIT_MS, settledFirst.signal).then(() => null)
       try {

@@ -4,7 +4,7 @@ import { type ConnectLink, type ConnectLinkStore, positionOf } from './connect-l
 
 const MINUTE_MS = 60_000
 
-/** Returns a new link that expires in an hour, except for the given members. */
+/** Returns a new link that expires in an hour. `members` replace the default values. */
 export const linkOf = (members: Partial<ConnectLink> = {}): ConnectLink => ({
   id: randomBytes(32).toString('base64url'),
   realm: '4620816365291',
@@ -29,14 +29,14 @@ export function connectLinkStoreContract(
       store = await open()
     })
 
-    it('the store returns a link by its id, and null for an unknown id', async () => {
+    it('the connect link store returns a link by its id, and null for an unknown id', async () => {
       const link = linkOf()
       expect(await store.add(link, Date.now())).toBe(true)
       expect(await store.get(link.id)).toEqual(link)
       expect(await store.get(linkOf().id)).toBeNull()
     })
 
-    it('the store lets only one of many concurrent callers use a link, and keeps the link as used', async () => {
+    it('the connect link store lets only one of many concurrent callers use a link, and keeps the used link', async () => {
       const link = linkOf()
       await store.add(link, Date.now())
       const at = Date.now()
@@ -46,7 +46,7 @@ export function connectLinkStoreContract(
       expect(await store.use(linkOf(), at)).toBe(false)
     })
 
-    it('the store lists links in pages, those that are deleted first at the beginning', async () => {
+    it('the connect link store lists links in pages, in the order in which they will be deleted', async () => {
       const links = [4, 2, 5, 1, 3].map((hours) =>
         linkOf({ expiresAt: Date.now() + hours * 60 * MINUTE_MS }),
       )
@@ -59,7 +59,7 @@ export function connectLinkStoreContract(
       expect(await store.list({ after: positionOf(last), limit: 9 })).toEqual(sorted.slice(2))
     })
 
-    it('the store deletes a link on request, and only once', async () => {
+    it('the connect link store deletes a link on request, and returns false for a second deletion', async () => {
       const link = linkOf()
       await store.add(link, Date.now())
       expect([await store.remove(link.id), await store.remove(link.id)]).toEqual([true, false])
@@ -67,7 +67,7 @@ export function connectLinkStoreContract(
       expect(await store.list({ after: '', limit: 9 })).toEqual([])
     })
 
-    it('the store forgets a link some time after it has expired', async () => {
+    it('the connect link store deletes a link some time after it has expired', async () => {
       const [expired, forgotten] = [5, 60].map((minutes) =>
         linkOf({ expiresAt: Date.now() - minutes * MINUTE_MS }),
       ) as [ConnectLink, ConnectLink]

@@ -1,7 +1,7 @@
 /**
  * The port to the stored connect links. A link is stored under the digest of its ticket; the ticket itself is only in
- * the URL. Each adapter passes the same contract suite. All methods throw `IntegrationError` `store_unavailable` if the
- * store cannot be used.
+ * the URL. Every adapter is tested with the same contract suite. All methods throw `IntegrationError`
+ * `store_unavailable` if the store cannot be used.
  */
 import { z } from 'zod'
 import { Realm } from '@integration-host/shared/contracts/realm'
@@ -23,7 +23,7 @@ export interface ConnectLinkStore {
   remove(id: string): Promise<boolean>
 }
 
-/** A link that starts one authorization, in its stored form. Times are epoch milliseconds. */
+/** A connect link in its stored form. It starts one authorization. Times are epoch milliseconds. */
 export const ConnectLink = z
   .object({
     /** The digest of the ticket in the URL. */
@@ -47,9 +47,14 @@ export type ConnectLink = z.output<typeof ConnectLink>
 /** The limit on stored links, so that they occupy a bounded part of the store. */
 export const MAX_CONNECT_LINKS = 20_000
 
-/** How long a link is kept after it has expired, so that its page can say so. */
+/**
+ * How long a link is kept after it has expired, in milliseconds. During this time its page can say that it has expired.
+ */
 const EXPIRED_KEPT_MS = 15 * 60_000
-/** How long a link is kept at most after it was used, so that its page can say so. */
+/**
+ * The longest time that a link is kept after it was used, in milliseconds. During this time its page can say that it
+ * was used.
+ */
 const USED_KEPT_MS = 24 * 3_600_000
 
 /** Returns when a link is deleted, in epoch milliseconds. */
@@ -64,5 +69,8 @@ export function keptUntil({
 /** Returns the position of a link in lists: links that are deleted earlier come first. */
 export const positionOf = (link: ConnectLink): string => `${timePrefix(keptUntil(link))}:${link.id}`
 
-/** Returns the beginning of all positions at a time. Times have the same length, so that positions sort as text. */
+/**
+ * Returns the prefix of all positions at a time. All times have the same number of digits, so that positions sort
+ * correctly as text.
+ */
 export const timePrefix = (at: number): string => String(at).padStart(15, '0')

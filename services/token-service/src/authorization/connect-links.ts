@@ -51,13 +51,13 @@ export interface ConnectLinks {
   /**
    * Resolves with the link of a ticket. Changes nothing (L2).
    *
-   * @throws {IntegrationError} `connect_link_invalid`: there is no such link, or it has expired or was used.
+   * @throws {IntegrationError} `connect_link_invalid`: the link does not exist, has expired or was used.
    */
   find(ticket: string): Promise<ConnectLink>
   /**
-   * Uses the link of a ticket, and starts its authorization for `browser`.
+   * Uses the link of a ticket, and starts an authorization that is bound to `browser`.
    *
-   * @throws {IntegrationError} the errors of `find`; `provider_unavailable`, and then the link is not used (L3).
+   * @throws {IntegrationError} the errors of `find`; `provider_unavailable`, in which case the link stays unused (L3).
    */
   use(ticket: string, browser: string): Promise<StartedAuthorization>
   /** Deletes a link. Resolves with `false` if it is not stored. @throws {IntegrationError} `store_unavailable`. */
@@ -102,7 +102,7 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
           'connect_links_full',
           `${MAX_CONNECT_LINKS} connect links are stored; delete some (DELETE /connect-links/{id}), or wait until some expire`,
         )
-      // If this fails, the caller does not get the ticket, so the link cannot be used.
+      // If this write fails, the caller does not get the ticket, so the stored link cannot be used.
       await audit(link, link.createdBy, 'link_created')
       return { ticket, link }
     },
@@ -114,7 +114,7 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
       const { returnTo, realm, label, tags } = link
       const started = await authorization.start({ returnTo, realm, browser, label, tags })
       if (!(await links.use(link, now()))) throw usedBefore()
-      // The link is used up, so a store that has just become unavailable must not stop the authorization.
+      // The link is already used, so the authorization must not fail if the store has just become unavailable.
       await audit(link, 'browser', 'link_used').catch(() => {})
       return started
     },

@@ -29,8 +29,7 @@ const RETRY_AFTER_SECONDS = 5
 
 export interface ExchangePermit {
   /**
-   * Returns the permit. If `wasUsed` is false, the permit is free at once, because the caller has sent and stored
-   * nothing.
+   * Returns the permit. If `wasUsed` is false, the caller has sent and stored nothing, and the permit is free at once.
    */
   release(wasUsed: boolean): void
 }
@@ -40,7 +39,7 @@ export interface ExchangeAdmission {
   admit(caller: ExchangeCaller): Promise<ExchangePermit>
 }
 
-/** The error for a caller that has to try again later. */
+/** Returns the error for a caller that has to try again later. */
 export const busy = (): IntegrationError =>
   new IntegrationError('busy', 'too many authorizations are being completed; retry', {
     retryAfterSeconds: RETRY_AFTER_SECONDS,

@@ -41,7 +41,7 @@ describe('a sealed authorization request', () => {
     },
   )
 
-  it('a state is decrypted after a key rotation only as long as the key ring still has the old key', () => {
+  it('a state is decrypted after a key rotation only while the key ring still has the old key', () => {
     const state = createRequestSeal(ring(old)).seal(largest)
     expect(createRequestSeal(ring(fresh, old)).open(state)).toEqual(largest)
     expect(createRequestSeal(ring(fresh)).open(state)).toBeNull()

@@ -4,8 +4,8 @@
  * provider returns the state with the callback. See docs/adr/0018.
  *
  * The state is an envelope `1.<key id>.<nonce>.<ciphertext and tag>` (AES-256-GCM) with a key that is derived from
- * CREDENTIAL_KEYS. Each replica can decrypt the state, also after a key rotation as long as the key ring still has
- * the old key. A state has about 150 to 1,050 characters, depending on `returnTo`.
+ * CREDENTIAL_KEYS. Each replica can decrypt the state. After a key rotation this works as long as the key ring still
+ * has the old key. A state has about 150 to 1,050 characters, depending on `returnTo`.
  */
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 
@@ -18,14 +18,18 @@ export interface AuthorizationRequest {
   /** The company that is being reconnected, which the callback must name; `null` if any company may be connected. */
   readonly realm: string | null
   readonly returnTo: string | null
-  /** Digest of the cookie of the browser that started the authorization; `null` if a holder of a service key did. */
+  /**
+   * Digest of the cookie of the browser that started the authorization; `null` if a holder of a service key started it.
+   */
   readonly browser: string | null
   /**
-   * Whether the request has a label or tags. These are kept in the authorization store, because they may be longer than
-   * a URL.
+   * Whether the request has a label or tags. They are kept in the authorization store instead of the state, because
+   * they may be too long for a URL.
    */
   readonly hasLabels: boolean
-  /** Whether a visitor of the Reconnect URL started the authorization, which requires neither a key nor a link. */
+  /**
+   * Whether a visitor of the Reconnect URL started the authorization, for which neither a key nor a link is required.
+   */
   readonly isByVisitor: boolean
 }
 
@@ -84,14 +88,15 @@ type Members = [
   realm: string | null,
   returnTo: string | null,
   browser: string | null,
-  /** Absent in a state that an earlier release sealed. */
+  /** This member is absent in a state that an earlier release sealed. */
   hasLabels?: 0 | 1,
   isByVisitor?: 0 | 1,
 ]
 
 /**
- * Whether the encoded parts of a state are canonical base64url. Node's decoder ignores surplus characters and bits, so
- * that a used state in another spelling would open as well and count as unused.
+ * Returns whether the encoded parts of a state are canonical base64url. Node's decoder ignores surplus characters and
+ * bits. Without this check a used state could be sent in another spelling, which would be decrypted as well and count
+ * as unused.
  */
 const hasOneSpelling = (state: string): boolean =>
   state

@@ -15,8 +15,9 @@ export interface AccessTokens {
    */
   usable(name: string, who: string): Promise<Credential & { readonly accessToken: Secret }>
   /**
-   * Refreshes now unless the stored version is already newer than `version`; `null` refreshes in any case. Throws the
-   * same errors as `usable`, and `version_moved` if `ifVersion` is a number and another version is stored.
+   * Refreshes the credential now, unless the stored version is already newer than `version`. If `version` is `null`,
+   * refreshes in any case. Throws the same errors as `usable`, and `version_moved` if `ifVersion` is a number and
+   * another version is stored.
    */
   renew(
     name: string,
@@ -56,7 +57,7 @@ export function createAccessTokens(deps: {
         ? uncommitted
         : stored
     } catch (error) {
-      // While the store is unavailable, an access token that was read before is issued until it expires.
+      // While the store is unavailable, an access token that was read earlier is issued until it expires.
       const known = uncommitted ?? cached.get(name)
       if (hasCode(error, 'store_unavailable') && known !== undefined && now() < known.expiresAt)
         return known
@@ -79,7 +80,7 @@ export function createAccessTokens(deps: {
       const credential = await read(name)
       if (credential === null) throw notFound(name)
       const state = freshness(credential, now(), refreshAheadMs)
-      // A company that disconnects the application ends its access tokens as well.
+      // If a company disconnects the application, its access tokens are no longer valid either, so they are not issued.
       const isDisconnected = credential.fault?.Code === 'disconnected'
       if (state === 'fresh' && !isDisconnected) return issue(credential, who)
       const blocked = refreshBlocked(credential, now())
@@ -134,7 +135,7 @@ function refreshed(name: string, result: RefreshResult): Credential {
 export const notFound = (name: string): IntegrationError =>
   new IntegrationError('credential_not_found', `there is no credential ${name}`)
 
-/** The error for an action whose caller requires another version of the credential than the stored one. */
+/** The error for a caller that requires another version of the credential than the stored one. */
 export const versionMoved = ({ name, version }: Pick<Credential, 'name' | 'version'>) =>
   new IntegrationError('version_moved', `the version of ${name} is ${version} now`, {
     members: { Version: version },

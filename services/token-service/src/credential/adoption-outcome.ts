@@ -1,4 +1,4 @@
-/** What becomes of a grant of another program (adoption.ts). */
+/** The possible results of adopting a grant of another program (adoption.ts). */
 import { createHash } from 'node:crypto'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { LeasedCredential } from './credential-store.ts'
@@ -7,7 +7,7 @@ import { isGrantRejected, isProvisional } from './fault.ts'
 export type Adoption =
   | { readonly kind: 'stored'; readonly version: number }
   | { readonly kind: 'already_here'; readonly version: number; readonly reason: string }
-  /** Sending the line again cannot help. */
+  /** The grant was rejected, and sending its line again cannot help. */
   | {
       readonly kind: 'refused'
       readonly code: string
@@ -21,7 +21,10 @@ export type Adoption =
       readonly retryAfterMs: number
     }
 
-/** Returns the id of an adopted token. Refresh tokens cannot be guessed, so the digest does not reveal the token. */
+/**
+ * Returns the id of an adopted refresh token: its digest. Refresh tokens cannot be guessed, so the digest does not
+ * reveal the token.
+ */
 export const adoptionId = (refreshToken: Secret): string =>
   `adopted-${createHash('sha256').update(refreshToken.reveal()).digest('base64url')}`
 
@@ -33,7 +36,10 @@ export const REASONS = {
 export const ROTATION_LOST =
   'the provider rejects the token, and an earlier request with it ended without a response, which may have had its successor: reconnect the company'
 
-/** When a line that could not be adopted should be sent again, unless the provider says otherwise. */
+/**
+ * How long a caller should wait before it sends a line again whose grant could not be adopted, in milliseconds. A wait
+ * that the provider requests takes precedence.
+ */
 export const RETRY_MS = 2_000
 
 export const unavailable = (code: string, reason: string, retryAfterMs: number): Adoption => ({
@@ -45,7 +51,9 @@ export const unavailable = (code: string, reason: string, retryAfterMs: number):
 
 export const shuttingDown = unavailable('shutting_down', 'the service is shutting down', RETRY_MS)
 
-/** Returns the result if the stored credential excludes the adoption (A1, A5); `null` if it may be replaced. */
+/**
+ * Returns the result if the stored credential forbids the adoption (A1, A5); `null` if the credential may be replaced.
+ */
 export function withoutAdoption(
   { lease, credential }: LeasedCredential,
   id: string,

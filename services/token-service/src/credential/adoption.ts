@@ -1,19 +1,19 @@
 /**
- * Adopts grants that another program holds. The refresh token of a grant is sent once, which proves the grant and
- * starts the chain of this installation: only the pair in the response is stored.
+ * Adopts grants that another program holds. The refresh token of a grant is sent to the provider once. This proves that
+ * the grant is valid, and returns a new token pair. Only this new pair is stored.
  *
  *   inspect the record → claim → one POST → put (with the event) → end the claim
  *
  * A1  A usable credential is never replaced, and nothing is sent for its company. A credential whose grant was rejected
- *     or exported is replaced, under its lease. So a refresh of the company never overlaps its adoption.
- * A2  No token is sent before its claim is stored. The claim excludes other replicas until the request can no longer be
- *     in flight, and storing it proves that the store accepts writes (I3 and I5 of refresh.ts).
+ *     or exported is replaced, under its lease. So a refresh and an adoption of the same company never overlap.
+ * A2  No token is sent before its claim is stored. Until the request can no longer be in flight, the claim excludes
+ *     other replicas. Storing the claim also proves that the store accepts writes (I3 and I5 of refresh.ts).
  * A3  The token is sent again once if the request was not sent or its outcome is unknown, and never after a response
  *     (I4). The file of grants still has the token, so the same line can be sent again after a crash.
  * A4  A received pair stays in memory until it is stored. During shutdown this is retried for `commitDeadlineMs`, and
  *     then the pair is written to a file (I6).
- * A5  The record keeps the id of the adopted token (`Lease.grantId`) over all refreshes. So a line that was adopted
- *     before is recognised although its token has been rotated since, and its token is not sent again.
+ * A5  The record keeps the id of the adopted token (`Lease.grantId`) through all refreshes. If the same line is sent
+ *     again later, it is recognized although its token has been rotated since, and the token is not sent.
  * A6  A failed adoption changes nothing but the audit log.
  */
 import { credentialName } from '@integration-host/shared/contracts/realm'
@@ -62,7 +62,10 @@ export interface AdoptionDeps extends LeaseDeps {
     'get' | 'acquire' | 'renew' | 'release' | 'claimAdoption' | 'endAdoption' | 'put' | 'record'
   >
   readonly provider: Pick<Provider, 'refresh'>
-  /** Milliseconds until the next call may be made while the provider rejects the client credentials; otherwise 0. */
+  /**
+   * Milliseconds until the next token request may be sent while the provider rejects the client credentials; otherwise
+   * 0.
+   */
   readonly heldBackMs: () => number
   readonly refreshAheadMs: number
   readonly idleLimitMs: number
@@ -74,7 +77,7 @@ export interface AdoptionDeps extends LeaseDeps {
   /** Resolves after `ms`, or at once when the signal aborts. */
   readonly sleep: (ms: number, signal?: AbortSignal) => Promise<void>
   readonly notifyOutbox: () => void
-  /** Writes to a file a pair that could not be stored (A4); `false` if that is not possible. */
+  /** Writes a pair that could not be stored to a file (A4). Resolves with `false` if that is not possible. */
   readonly rescue: (pair: KeptPair) => Promise<boolean>
   readonly report: (report: {
     readonly name: string
@@ -83,14 +86,14 @@ export interface AdoptionDeps extends LeaseDeps {
     readonly traceId: string | null
   }) => void
   readonly onError: (error: unknown) => void
-  /** For tests: awaited at each failpoint. */
+  /** Awaited at each failpoint. Only tests set this function. */
   readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
 }
 
 export interface Adoptions extends AsyncDisposable {
   /**
-   * Adopts one grant. Expected failures are returned. `who` is the caller as the audit log names it. If `signal` aborts
-   * before the adoption has started, nothing is sent.
+   * Adopts one grant. Expected failures are returned instead of thrown. `who` is the caller in the audit log. If
+   * `signal` aborts before the adoption has started, no token is sent.
    */
   adopt(grant: ForeignGrant, who: string, signal: AbortSignal): Promise<Adoption>
 }
@@ -108,14 +111,14 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
   const shutdown = new AbortController()
   let commitDeadlineAt = Number.POSITIVE_INFINITY
   let nextRequestAt = 0
-  /** The provider has requested a pause until this time of the monotonic clock. */
+  /** The time of the monotonic clock until which no token request is sent, as the provider has requested. */
   let pausedUntil = 0
 
   const failpoint = async (point: Failpoint, name: string): Promise<void> =>
     deps.failpoint?.(point, name)
   const pause = (ms: number): Promise<void> => deps.sleep(ms, shutdown.signal)
 
-  /** Acquires the lease of the stored credential; `null` if there is none. */
+  /** Acquires the lease of the stored credential; `null` if no credential is stored. */
   async function leaseOf(name: string): Promise<LeasedCredential | null> {
     return acquireLease(name, deps).catch((error: unknown) => {
       if (hasCode(error, 'credential_not_found')) return null
@@ -123,7 +126,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
     })
   }
 
-  /** Reads the last version of a removed credential, above which a rescued pair of the name must be. */
+  /** Reads the last version of a removed credential. A rescued pair of the same name needs a greater version. */
   async function removedVersionOf(name: string): Promise<number> {
     const acquired = await store.acquire(name, owner, deps.leaseMs)
     if (acquired.kind === 'acquired') await store.release(acquired.leased.lease) // `put` finds the conflict
@@ -142,7 +145,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
       return settled ?? (await exchange(grant, { name, id, who, over: leased, removedVersion }))
     } finally {
       clearInterval(renewal ?? undefined)
-      // After `put` there is no lease left, and then this has no effect.
+      // After `put` the lease no longer exists, and the release has no effect.
       if (leased !== null) await store.release(leased.lease).catch(() => {})
     }
   }
@@ -178,10 +181,11 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
           'another process has sent a token of this company, or was killed while it did'
         return unavailable('busy', reason, claimed.retryAfterMs)
       }
-      // The later claims of this call replace its own first claim.
+      // A retry within this call claims again, and would find its own first claim.
       if (claims === 0) isAmbiguous = claimed.wasClaimedBefore
       await failpoint('after intent', name)
-      // This process was suspended for so long that another process may have claimed the adoption (A2).
+      // This process was suspended for so long that another process may have claimed the adoption. So the claim is
+      // stored again first (A2).
       if (performance.now() - claimedAt >= timing.ambiguousRetryDelayMs) continue
       const startedAt = now()
       const outcome = await provider.refresh(grant.refreshToken)
@@ -200,7 +204,8 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
         }
         case 'never_sent':
         case 'unknown': {
-          // After a request with unknown outcome the claim stays, so that a later rejection can be explained.
+          // The claim is kept after a request with unknown outcome, so that a later rejection of the token can be
+          // explained.
           isAmbiguous ||= outcome.kind === 'unknown'
           if (retriesLeft === 0) {
             if (!isAmbiguous) await store.endAdoption(name, claim)
@@ -245,7 +250,10 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
     await pause(Math.max(0, at - performance.now()))
   }
 
-  /** Stores a received pair (A4). Retries until the store accepts or rejects it, or until it was rescued or dropped. */
+  /**
+   * Stores a received pair (A4). Retries until the store accepts or rejects the pair, or until the pair was rescued or
+   * dropped.
+   */
   async function commit(
     grant: Grant,
     { name, id, who, over, removedVersion }: Target,
@@ -267,7 +275,8 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
             const reason = 'the company was connected meanwhile'
             return { kind: 'already_here', version: stored, reason }
           }
-          // A failover has lost the version that the grant was to replace.
+          // The store has lost the version that the grant was to replace in a failover. The grant replaces the version
+          // that the store has now.
           if (stored !== undefined) overVersion = stored === 0 ? null : stored
         } else if (!hasCode(error, 'store_unavailable')) deps.onError(error)
       }
@@ -291,7 +300,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
     }
   }
 
-  /** Resolves with the stored version, 0 if there is no credential; `undefined` if the store is unavailable. */
+  /** Resolves with the stored version (0 if there is no credential); `undefined` if the store is unavailable. */
   const storedVersion = (name: string): Promise<number | undefined> =>
     store.get(name).then(
       (credential) => credential?.version ?? 0,
@@ -304,7 +313,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
     startedAt: number,
   ): Grant => {
     const limits = grantLimits(tokens, startedAt, deps.idleLimitMs)
-    const next = tokens.refreshToken ?? refreshToken // RFC 6749 §6
+    const next = tokens.refreshToken ?? refreshToken // RFC 6749 §6: without a new refresh token, the sent one stays valid
     const isRotated = next.reveal() !== refreshToken.reveal()
     return {
       name: credentialName(realm),

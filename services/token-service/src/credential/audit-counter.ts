@@ -1,8 +1,10 @@
 /**
- * Audits events that are too frequent for one audit entry per event: issued access tokens, and failed code exchanges
- * of browsers. For each second, one audit entry per caller, credential, version and outcome contains the number of
- * events. A response does not wait until its audit entry is stored, so a process that is killed loses the entries of
- * at most one second. All other audit entries are stored together with the write that they describe.
+ * Audits events that are too frequent for one audit entry per event: issued access tokens, and failed code exchanges of
+ * browsers. Each second, the events with the same caller, credential, version and outcome become one audit entry with
+ * their number.
+ *
+ * A response does not wait until its audit entry is stored, so a process that is killed loses the entries of at most
+ * one second. All other audit entries are stored together with the write that they describe.
  */
 import { randomUUID } from 'node:crypto'
 import type { AuditFact } from '@integration-host/shared/contracts/audit'
@@ -19,8 +21,8 @@ export interface AuditCounter extends AsyncDisposable {
 
 const FLUSH_INTERVAL_MS = 1_000
 /**
- * The largest number of audit entries that are buffered while the store is unavailable. Further events are counted in
- * one entry per action, without credential and caller.
+ * The limit on audit entries that are buffered while the store is unavailable. Beyond it, events are counted in one
+ * entry per action, without credential and caller.
  */
 const MAX_BUFFERED = 10_000
 

@@ -3,13 +3,13 @@ import type { CredentialStore } from './credential-store.ts'
 
 /** How many entries one read of the log returns. */
 const BATCH = 1_000
-/** How many entries are searched for one page, so that the page of a rare name takes a limited time. */
+/** How many audit entries are searched for one page. The limit bounds the time of a page if few entries match. */
 const MAX_SEARCHED = 5_000
 
 /**
- * Returns at most `limit` wanted audit entries with a number below `before`, the newest first. `next_before` is the
- * `before` of the next page; `null` if there are no older entries. A page has fewer than `limit` entries, or none, if
- * the wanted ones are far apart.
+ * Returns at most `limit` matching audit entries with a number below `before`, the newest first. `next_before` is the
+ * value of `before` for the next page; `null` if there are no older entries. A page has fewer than `limit` entries, or
+ * none, if matching entries are rare.
  */
 export async function newestAudit(
   log: Pick<CredentialStore, 'readAuditBackwards'>,

@@ -4,7 +4,10 @@ import type { StoredRecords } from './credential-store.contract.ts'
 import type { CredentialStore, LeasedCredential } from './credential-store.ts'
 import { faultOf } from './fault.ts'
 
-/** The tests of labels and tags that every credential store must pass. The options are those of the store contract. */
+/**
+ * The tests of labels and tags that every credential store must pass. The options are those of the credential store
+ * contract.
+ */
 export function credentialLabelsContract(
   storeKind: string,
   {
@@ -46,7 +49,7 @@ export function credentialLabelsContract(
       )
     }
 
-    it('stores the labels of a grant, and keeps them when the company is reconnected without labels', async () => {
+    it('the labels of a grant are stored, and are kept when the company is reconnected without labels', async () => {
       expect(await connect('one', labels)).toMatchObject({ ...labels, version: 1 })
       expect(await connect('two')).toMatchObject({ ...labels, version: 2 })
       expect(await stored()).toStrictEqual(labels)
@@ -56,7 +59,7 @@ export function credentialLabelsContract(
       expect(listed).toMatchObject(labels)
     })
 
-    it('replaces only the labels that a reconnection names', async () => {
+    it('a reconnection replaces only the labels that it names', async () => {
       await connect('one', labels)
       expect(await connect('two', { label: 'New' })).toMatchObject({
         label: 'New',
@@ -72,7 +75,7 @@ export function credentialLabelsContract(
       expect(await connect('two')).toMatchObject({ label: null, tags: {} })
     })
 
-    it('changes and removes labels without advancing the version, and audits each change', async () => {
+    it('a change of labels does not advance the version of the credential, and is audited', async () => {
       await connect('one')
       expect(await store.label('ACC-1', labels, labelled)).toStrictEqual(labels)
       expect(await store.label('ACC-1', { tags: { a: 'b' } }, labelled)).toStrictEqual({
@@ -95,14 +98,14 @@ export function credentialLabelsContract(
       )
     })
 
-    it('does not audit a change that changes nothing', async () => {
+    it('a change of labels to their present values is not audited', async () => {
       await connect('one', { tags: { a: '1', b: '2' } })
       await store.label('ACC-1', { label: null, tags: { b: '2', a: '1' } }, labelled)
       await store.audit(1_000)
       expect((await store.readAudit(0, 100)).items.map(({ What }) => What)).toEqual(['granted'])
     })
 
-    it('changes nothing if another version is stored than the caller names, or no credential', async () => {
+    it('no label is changed if the caller names another version than the stored one, or if there is no credential', async () => {
       expect(await store.label('ACC-1', labels, labelled)).toBe('absent')
       await connect('one')
       await connect('two')
@@ -111,7 +114,7 @@ export function credentialLabelsContract(
       expect(await store.label('ACC-1', labels, labelled, 2)).toStrictEqual(labels)
     })
 
-    it('a change of labels during a refresh and the refresh are both stored', async () => {
+    it('a refresh and a change of labels during this refresh are both stored', async () => {
       await connect('one', { label: 'Old' })
       const { lease } = await held()
       await store.recordIntent(lease)
@@ -134,7 +137,7 @@ export function credentialLabelsContract(
       expect(await stored()).toStrictEqual(labels)
     })
 
-    it('keeps labels beside a fault, and publishes them with the fault and the removal', async () => {
+    it('labels are kept beside a fault, and are published with the events of the fault and the removal', async () => {
       await connect('one', labels)
       const { lease } = await held()
       const reason = { body: '{}', traceId: null }
@@ -148,7 +151,7 @@ export function credentialLabelsContract(
       )
     })
 
-    it('hides labels that another program has changed, and keeps the credential usable', async () => {
+    it('labels that another program has changed are hidden, and the credential stays usable', async () => {
       await connect('one', labels)
       store = await edit((records) => {
         const { ['ACC-1']: record = {} } = records

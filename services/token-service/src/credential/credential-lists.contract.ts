@@ -45,7 +45,7 @@ export function credentialListsContract(
       ranges: [allNames],
       ...conditions,
     })
-    /** The realms of a list, read with pages of two. */
+    /** Returns the realms of a list, which is read in pages of two. */
     async function list(conditions: Partial<CredentialFilter>): Promise<string> {
       const realms: string[] = []
       for (let after: string | null = ''; after !== null;) {
@@ -60,13 +60,13 @@ export function credentialListsContract(
     const search = (text: string, conditions: Partial<CredentialFilter> = {}) =>
       list({ ...conditions, text: folded(text) })
 
-    it('lists every credential in the order of the names if there is no condition', async () => {
+    it('a list without a condition has every credential in the order of the names', async () => {
       expect(await list({})).toBe('')
       for (const realm of ['b', '20', 'A', '1', '10', '2', '-']) await connect(realm)
       expect(await list({})).toBe('- 1 10 2 20 A b')
     })
 
-    it('lists and counts by state and class, which follow every change of a credential', async () => {
+    it('lists and counts by state and class follow every change of a credential', async () => {
       for (const realm of ['1', '2', '3', '4', '5', '6']) await connect(realm)
       await connect('7', { expiryNoticeDays: 90, hardExpiresAt: START + 1 })
       await fail('1', 'provider_unavailable', START + 1)
@@ -103,7 +103,7 @@ export function credentialListsContract(
       })
     })
 
-    it('lists by tags, which follow every change of the labels', async () => {
+    it('lists by tags follow every change of the labels', async () => {
       await connect('1', { tags: { plan: 'gold', team: 'a b' } })
       await connect('2', { tags: { plan: 'gold' } })
       await connect('3', { tags: { plan: 'silver' } })
@@ -125,7 +125,7 @@ export function credentialListsContract(
       expect(await tags(['plan', 'silver'])).toBe('1')
     })
 
-    it('searches the beginning of names and realms and every part of labels, in upper and lower case', async () => {
+    it('a search finds the beginning of names and realms and any part of labels, in upper and lower case', async () => {
       await connect('934100', { label: 'Müller & Söhne' })
       await connect('934200', { label: 'ACME %d [x] (Ltd.)' })
       await connect('aBc-1')
@@ -147,7 +147,7 @@ export function credentialListsContract(
       expect(await search('acme')).toBe('')
     })
 
-    it('combines all conditions', async () => {
+    it('a list fulfils all its conditions together', async () => {
       const gold = { plan: 'gold' }
       await connect('1', { label: 'Acme One', tags: gold })
       await connect('2', { label: 'Acme Two', tags: gold })
@@ -165,7 +165,7 @@ export function credentialListsContract(
       expect(await search('o', { tags: [['plan', 'gold']] })).toBe('1 2 4')
     })
 
-    it('lists and counts only the realms of a bounded key', async () => {
+    it('a key that is bound to realms lists and counts only these realms', async () => {
       for (const realm of ['1', '10', '11', '2', '20', 'x-1', 'x-2']) await connect(realm)
       for (const realm of ['10', 'x-1', '2']) await fail(realm, 'invalid_grant')
       const bounded = (...patterns: string[]) => nameRanges(patterns)

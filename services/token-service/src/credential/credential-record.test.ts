@@ -17,7 +17,10 @@ const keyText = (id: string, text: string): string =>
   `${id}:${Buffer.alloc(32, text).toString('base64')}`
 const keys = parseKeyRing(new Secret(keyText('k1', 'a fixed key')))
 
-/** A record as release 0.1.0 (commit f646b69) stored it with the keys above. Its envelopes have no labels. */
+/**
+ * A record as release 0.1.0 (commit f646b69) stored it with the keys above. Its encrypted secrets authenticate no plain
+ * fields.
+ */
 const earlierRecord: StoredFields = {
   Name: 'ACC-1',
   Authenticator: '1.k1.-2G1yLjc1Ztu5Bqc.08Xu0obTLiALqBBPvu1K3SQVV9b6AJv2ebk',
@@ -77,7 +80,7 @@ describe('credential record of this release', () => {
     for (const copied of [record, faulted, withoutSecrets])
       expect(() => openCredential(keys, 'ACC-2', copied)).toThrow(DecryptionError)
     expect(() => openGrantSecrets(keys, 'ACC-2', record)).toThrow(DecryptionError)
-    // Here the name in the record is changed too, as an attacker could do.
+    // The name in the record is changed as well, as an attacker could do.
     expect(() => openCredential(keys, 'ACC-2', { ...record, Name: 'ACC-2' })).toThrow(
       DecryptionError,
     )
@@ -95,14 +98,14 @@ describe('credential record of this release', () => {
   ])('a credential record cannot be decrypted after its field %s was changed', (field, value) => {
     const changed = { ...record, [field]: value }
     expect(() => openCredential(keys, NAME, changed)).toThrow(DecryptionError)
-    // Without an access token, the record must be rejected too: its plain fields are then authenticated by the
-    // refresh token.
+    // A changed record without an access token must be rejected too. Its plain fields are authenticated by the refresh
+    // token.
     expect(() => openCredential(keys, NAME, { ...changed, Authenticator: '' })).toThrow(
       DecryptionError,
     )
   })
 
-  it('a credential record has no previous refresh token if PreviousRetiredAt was changed', () => {
+  it('the previous refresh token of a credential record is ignored if PreviousRetiredAt was changed', () => {
     const changed = { ...record, PreviousRetiredAt: '2030-01-01T00:00:00.000Z' }
     expect(() => openGrantSecrets(keys, NAME, changed)).toThrow(DecryptionError)
   })
@@ -136,7 +139,7 @@ describe('credential record of this release', () => {
     expect(opened.accessToken?.reveal()).toBe('access one')
   })
 
-  it('the list shows a record that cannot be decrypted with the fault record_rejected and without its texts', () => {
+  it('a list shows a record that cannot be decrypted with the fault record_rejected and without its texts', () => {
     const listed = openForList(keys, NAME, { ...faulted, Environment: 'phishing' })
     expect(listed).toMatchObject({ name: NAME, version: 2, fault: { Code: 'record_rejected' } })
     expect(JSON.stringify(listed)).not.toContain('phishing')
@@ -201,8 +204,9 @@ describe('credential record of release 0.1.0', () => {
     )
   })
 
-  it('release 0.1.0 can decrypt the secrets that this release encrypts without labels', () => {
-    // Release 0.1.0 decrypts an envelope with credential name, field and version only, without labels.
+  it('release 0.1.0 can decrypt secrets that this release encrypts without authenticating plain fields', () => {
+    // Release 0.1.0 decrypts an envelope with the credential name, the field and the version only, without further
+    // labels.
     for (const field of ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'])
       expect(() => keys.open(record[field] ?? '', { name: NAME, field, version: 2 })).not.toThrow()
   })

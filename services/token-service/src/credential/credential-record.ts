@@ -2,8 +2,7 @@
  * The stored form of a credential, the same in every store: named text fields. Each secret is an envelope that is
  * bound to the credential's name, its field and its version. The empty string stands for an absent secret.
  *
- * B1  A record opens only under the name that was requested, so a record that is copied to another name does not
- *     open.
+ * B1  A record can be decrypted only under its own name, so a record that is copied to another name is rejected.
  * B2  Every envelope of a token pair authenticates the plain fields that are written with the pair (`labelsOf`).
  * B3  `Fault` is written later than the pair, so an envelope of its own, `FaultSeal`, authenticates it.
  * B4  Records of earlier releases have envelopes without labels, and no `FaultSeal`. Such records are accepted
@@ -13,7 +12,7 @@
  *     with labels. Such a fault stays in effect, because ignoring it could send a refresh token of a grant that has
  *     ended or was exported. But its texts are not shown.
  *
- * Label and tags (labels.ts) are not part of the pair: they are written and authenticated on their own.
+ * Label and tags (labels.ts) are not part of the token pair: they are written and authenticated on their own.
  */
 import { Fault } from '@integration-host/shared/contracts/credential'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
@@ -60,8 +59,8 @@ const pairFields = [
 ] as const
 
 /**
- * Returns the labels of one envelope of a record. Name and version are not labels, because each envelope is already
- * bound to them.
+ * Returns the labels of one envelope of a record, which are the plain fields that the envelope authenticates. Name and
+ * version are not among them, because each envelope is already bound to the two.
  */
 const labelsOf = (fields: StoredFields, field: string): string =>
   JSON.stringify(
@@ -82,8 +81,8 @@ export function sealGrant(keys: KeyRing, grant: Grant, version: number): StoredF
     IdleExpiry: new Date(grant.idleExpiresAt).toISOString(),
     HardExpiry: grant.hardExpiresAt === null ? '' : new Date(grant.hardExpiresAt).toISOString(),
     ExpiryNotice: grant.expiryNoticeDays === null ? '' : String(grant.expiryNoticeDays),
-    // The version and not a flag, so that a replica of an earlier release, which does not write this field, leaves a
-    // value without effect.
+    // The version is stored instead of a flag. A replica of an earlier release does not write this field; if it stores
+    // a new version, the old value of this field has no effect.
     Unused: grant.isUnused === true ? String(version) : '',
     PreviousRetiredAt:
       grant.previous === null ? '' : new Date(grant.previous.retiredAt).toISOString(),
@@ -147,8 +146,8 @@ export const openCredential = (keys: KeyRing, name: string, fields: StoredFields
   openRecord(keys, name, fields).credential
 
 /**
- * Like `openCredential`, but also returns whether a `FaultSeal` may be created for the stored fault. It must not be
- * created for a fault that has none although its token pair has labels (B5).
+ * Does the same as `openCredential`, and also returns whether a `FaultSeal` may be created for the stored fault. It may
+ * not be created for a fault without a seal whose token pair has labels (B5).
  */
 function openRecord(
   keys: KeyRing,
@@ -159,13 +158,13 @@ function openRecord(
   // A record without an access token is authenticated by its refresh token.
   const carrier = access ?? openField(keys, name, fields, 'RefreshToken')
   if (fields['Name'] !== name) keys.reject('the record has another name')
-  // Called after the stored fault was checked, because an invalid one cannot be read.
+  // The secrets are read only after the stored fault was checked, because a record with an invalid fault is rejected.
   const opened = (): Credential => ({
     ...summaryOf(fields),
     ...openLabels(keys, name, fields),
     accessToken: access?.secret ?? null,
   })
-  if (carrier?.hasLabels !== true) return { credential: opened(), maySealFault: true } // of an earlier release (B4)
+  if (carrier?.hasLabels !== true) return { credential: opened(), maySealFault: true } // a record of an earlier release (B4)
   const hasFault = Boolean(fields['Fault'])
   if (fields['Status'] !== (hasFault ? 'faulted' : 'active'))
     keys.reject('Status contradicts the fault')
@@ -176,8 +175,8 @@ function openRecord(
 }
 
 /**
- * Reads the record of `name` for a list. A record that cannot be decrypted must not make the list fail, so the record
- * is returned with the fault `record_rejected` and without any of its texts.
+ * Reads the record of `name` for a list. One record that cannot be decrypted must not make the whole list fail. Such a
+ * record is returned with the fault `record_rejected` and without any of its texts.
  */
 export function openForList(keys: KeyRing, name: string, fields: StoredFields): CredentialSummary {
   try {
@@ -203,8 +202,8 @@ export function openForList(keys: KeyRing, name: string, fields: StoredFields): 
 }
 
 /**
- * Reads the stored fault of a record. Without a valid `FaultSeal` the fault stays in effect, but its texts are replaced
- * (B5).
+ * Reads the stored fault of a record. If the fault has no valid `FaultSeal`, it stays in effect, but its texts are
+ * replaced (B5).
  *
  * @throws {DecryptionError} for a fault that no release of this service can have stored.
  */
@@ -236,7 +235,7 @@ const UNAUTHENTICATED_FAULT =
 /**
  * Decrypts the secrets that only a refresh or a revocation needs.
  *
- * @throws {DecryptionError} if one of them cannot be decrypted.
+ * @throws {DecryptionError} if one of the secrets cannot be decrypted.
  */
 export function openGrantSecrets(
   keys: KeyRing,
@@ -248,7 +247,7 @@ export function openGrantSecrets(
   return {
     refreshToken: open('RefreshToken'),
     idToken: open('StoreA'),
-    // Not authenticated: a changed value could only change the class of a fault.
+    // This field is not authenticated. A changed value could only change the class of a fault.
     isUnused: fields['Unused'] === fields['Version'],
     previous:
       previous === null
@@ -275,7 +274,7 @@ function openField(
 
 /**
  * Re-encrypts the envelopes of the record of `name` that were not encrypted with the active key. Returns the changed
- * fields; `null` if there are none. Needs all fields of the record.
+ * fields; `null` if no field changes. `fields` must contain all fields of the record.
  *
  * @throws {DecryptionError} if one of the secrets cannot be decrypted.
  */
@@ -284,7 +283,7 @@ export function resealed(keys: KeyRing, name: string, fields: StoredFields): Sto
   const hasStaleFault = Boolean(fields['FaultSeal']) && !keys.isCurrent(fields['FaultSeal'] ?? '')
   const labels = resealedLabels(keys, name, fields)
   if (stale.length === 0 && !hasStaleFault) return labels
-  // Decrypting the secrets also verifies the plain fields before these are authenticated again.
+  // Decrypting the secrets also verifies the plain fields, before new envelopes authenticate them.
   const { credential, maySealFault } = openRecord(keys, name, fields)
   const version = Number(fields['Version'])
   const secrets = stale.map((field) => {
@@ -294,15 +293,18 @@ export function resealed(keys: KeyRing, name: string, fields: StoredFields): Sto
   return {
     ...labels,
     ...(Object.fromEntries(secrets) as StoredFields),
-    // A seal without a valid fault is removed, because otherwise every further pass would count it as encrypted with
-    // an old key.
+    // A seal without a valid fault is removed. Otherwise every further pass would count the seal as encrypted with an
+    // old key.
     ...(hasStaleFault && { FaultSeal: '' }),
     ...(credential.fault !== null &&
       maySealFault && { FaultSeal: faultSeal(keys, name, version, fields['Fault'] ?? '') }),
   }
 }
 
-/** Returns whether every secret of the record of `name` can be decrypted. Needs all fields of the record. */
+/**
+ * Returns whether every secret of the record of `name` can be decrypted. `fields` must contain all fields of the
+ * record.
+ */
 export function isDecryptable(keys: KeyRing, name: string, fields: StoredFields): boolean {
   try {
     openCredential(keys, name, fields)
@@ -324,8 +326,8 @@ export const recordFields = [
 ] as const
 
 /**
- * Returns the age of a record's intent, which is stored as `version:fence:epoch ms`; `null` if there is none for
- * the current version. `storeNow` is epoch ms by the clock that wrote the intent.
+ * Returns the age of the intent in a record; `null` if the record has none for its current version. The intent is
+ * stored as `version:fence:epoch ms`. `storeNow` is in epoch ms by the clock that wrote the intent.
  */
 export function intentOf(
   fields: StoredFields,

@@ -16,8 +16,8 @@ import {
 import { auditFactOf } from './outbox.ts'
 
 /**
- * The duration of a test lease: longer than a few commands on a busy machine, and short because the test waits until
- * the lease expires.
+ * The duration of a test lease. It is longer than a few commands take on a busy machine, and short because tests wait
+ * until the lease expires.
  */
 const LONG_MS = 2_000
 
@@ -53,7 +53,7 @@ export function credentialStoreContract(
   }: {
     readonly open: () => Promise<CredentialStore>
     readonly reopen: () => Promise<CredentialStore>
-    /** Changes the stored records as another program could; resolves with the store on the changed records. */
+    /** Changes the stored records as another program could. Resolves with a store that reads the changed records. */
     readonly edit: (change: (records: StoredRecords) => void) => Promise<CredentialStore>
   },
 ): void {
@@ -128,7 +128,7 @@ export function credentialStoreContract(
       expect(busy).toMatchObject({ kind: 'busy' })
       expect(busy.kind === 'busy' && busy.retryAfterMs > 50_000).toBe(true)
       expect(await claim({ ...first, id: 'adopted-two' })).toMatchObject({ kind: 'busy' })
-      // The claim of a process that has died expires.
+      // The claim of a process that has died expires after this time.
       expect(await claim(other, 0)).toEqual({ kind: 'claimed', wasClaimedBefore: true })
       await store.endAdoption('ACC-1', first) // is not the owner any more
       expect(await claim(first)).toMatchObject({ kind: 'busy' })
@@ -240,14 +240,14 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
     })
 
-    it('the credential store knows whether the refresh token was used since the provider issued it, also after a restart', async () => {
+    it('the credential store knows, even after a restart, whether the refresh token was sent since the provider issued it', async () => {
       const unused = { isUnused: true }
       await store.put(grantOf('ACC-1', 'one', unused), START, auditContextOf('granted'))
       await store.put(grantOf('ACC-2', 'imported'), START, auditContextOf('imported'))
       store = await reopen()
       const first = await held('ACC-1')
       expect([first.isUnused, (await held('ACC-2')).isUnused]).toEqual([true, false])
-      // The provider returned the same token again.
+      // The provider has returned the same refresh token again.
       await store.commit(first.lease, grantOf('ACC-1', 'one'), START, auditContextOf('refreshed'))
       const second = await held('ACC-1')
       expect(second.isUnused).toBe(false)
@@ -310,7 +310,7 @@ export function credentialStoreContract(
       expect(faulted).toMatchObject({ version: 1, fault, attempts: 1, nextTryAt: null })
       expect(faulted?.accessToken?.reveal()).toBe('access one')
       expect((await held('ACC-1')).refreshToken?.reveal()).toBe('refresh one')
-      // This grant has ended according to its fault, so the expiry of its access token is not counted.
+      // The fault says that this grant has ended. So the expiry of its access token is not counted.
       expect(await store.counts()).toEqual({ stored: 1, faulted: 1, nextExpiryAt: null })
       expect((await store.takeDue(START + 1e9, 10, 1_000)).names).toEqual([])
       await store.put(grantOf('ACC-1', 'new'), START, auditContextOf('granted'))
@@ -337,7 +337,7 @@ export function credentialStoreContract(
       expect(await nearest()).toBe(START + 20_000)
     })
 
-    it('after a refresh failure that is no fault, the credential store keeps the time of the next attempt and, if requested, the intent', async () => {
+    it('if a refresh fails without a fault, the credential store keeps the time of the next attempt and, if requested, the intent', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease)
@@ -386,7 +386,7 @@ export function credentialStoreContract(
       })
     })
 
-    it('the credential store returns null for a refresh token and an id token that the grant did not have', async () => {
+    it('the credential store returns null for a refresh token or an id token that the grant does not have', async () => {
       await store.put(
         grantOf('ACC-1', 'one', { refreshToken: null, idToken: null }),
         START,
@@ -409,7 +409,7 @@ export function credentialStoreContract(
       expect(JSON.stringify([first, rest])).not.toMatch(/access|refresh [ab]|1\.k/)
     })
 
-    it('the credential store returns each due name once, earliest first, and later a second time if no refresh follows', async () => {
+    it('the credential store returns each due name once, earliest first, and later again if no refresh follows', async () => {
       await store.put(grantOf('ACC-late', 'x'), START + 30, auditContextOf('granted'))
       await store.put(grantOf('ACC-soon', 'x'), START + 10, auditContextOf('granted'))
       await store.put(grantOf('ACC-next', 'x'), START + 20, auditContextOf('granted'))
@@ -563,7 +563,7 @@ export function credentialStoreContract(
       expect(changed?.Message).toContain('not authenticated')
     })
 
-    it('a credential that is imported with a higher version number than the stored one continues from the higher number', async () => {
+    it('a credential that is imported with a greater version number than the stored one continues from that number', async () => {
       const put = (atLeast: number) =>
         store.put(grantOf('ACC-1', 'x'), START, auditContextOf('imported'), { atLeast })
       expect((await put(7)).version).toBe(8)

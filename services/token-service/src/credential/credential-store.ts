@@ -21,7 +21,7 @@ import type { CredentialCounts, CredentialFilter, CredentialPage, NameRange } fr
 import type { AuditContext, OutboxEntry } from './outbox.ts'
 
 export interface CredentialStore {
-  /** Reads a credential; `null` if there is none of that name. */
+  /** Reads a credential; `null` if there is no credential of that name. */
   get(name: string): Promise<Credential | null>
 
   /** Returns a page of credentials in the order of their names, beginning after the name `after`. */
@@ -31,8 +31,8 @@ export interface CredentialStore {
   }): Promise<readonly CredentialSummary[]>
 
   /**
-   * Returns the credentials that fulfil `filter`, in the order of their names, beginning after the name `after`. A page
-   * may have fewer than `limit` credentials although others follow: the search for rare ones is limited in time.
+   * Returns a page of the credentials that fulfil `filter`, in the order of their names, beginning after the name
+   * `after`. The time of the search is limited. So a page may have fewer than `limit` credentials although more follow.
    */
   find(page: {
     readonly after: string
@@ -48,13 +48,13 @@ export interface CredentialStore {
   summary(ranges: readonly NameRange[]): Promise<CredentialCounts>
 
   /**
-   * Completes what `find` and `summary` read, after an upgrade from a release without it. Resolves with `false` if
-   * another process is doing that, or if `signal` was aborted.
+   * Builds the index that `find` and `summary` read, after an upgrade from a release without this index. Resolves with
+   * `false` if another process is building it, or if `signal` was aborted.
    */
   completeIndex(signal: AbortSignal): Promise<boolean>
 
   /**
-   * Counts credentials and those with a fault. `nextExpiryAt` is the earliest expiry of an access token, in epoch
+   * Counts all credentials, and those with a fault. `nextExpiryAt` is the earliest expiry of an access token, in epoch
    * ms, among the credentials that are still refreshed; `null` if there is none.
    */
   counts(): Promise<{
@@ -64,10 +64,12 @@ export interface CredentialStore {
   }>
 
   /**
-   * Stores a new grant in place of the stored grant, and removes its lease, intent and fault, so that a refresh in
-   * flight can no longer commit. The new version is greater than `atLeast` and than every earlier version under this
-   * name, including those before a removal. A repeated call with the same `id` stores nothing, so it does not
-   * overwrite a later write. Label and tags keep their stored values unless the grant has new ones.
+   * Stores a new grant in place of the stored grant. Removes the lease, intent and fault of the stored grant, so that a
+   * refresh in flight can no longer commit.
+   *
+   * The new version is greater than `atLeast` and than every earlier version under this name, including versions before
+   * a removal. A repeated call with the same `id` stores nothing, so it does not overwrite a later write. Label and
+   * tags keep their stored values unless the grant has new ones.
    */
   put(grant: Grant, dueAt: number, context: AuditContext, options?: PutOptions): Promise<Credential>
 
@@ -84,10 +86,12 @@ export interface CredentialStore {
   recordIntent(lease: Lease): Promise<'recorded' | 'lost'>
 
   /**
-   * Replaces the token pair of `lease.version` by the next one and clears intent, fault and lease. A repeated call
-   * returns `committed` again, unless the pair has been replaced. `fenced`: another process has acquired the lease in
-   * the meantime and may be using the same refresh token, or the store has lost the version of the lease and has an
-   * older one. `superseded`: a newer version is stored, or the credential was removed.
+   * Replaces the token pair of `lease.version` by the next pair, and clears intent, fault and lease. A repeated call
+   * returns `committed` again, unless the pair has been replaced since.
+   *
+   * `fenced`: another process has acquired the lease in the meantime and may be using the same refresh token, or the
+   * store has lost the version of the lease and has an older version. `superseded`: a newer version is stored, or the
+   * credential was removed.
    */
   commit(
     lease: Lease,
@@ -104,9 +108,9 @@ export interface CredentialStore {
   settle(lease: Lease, settlement: Settlement, context: AuditContext): Promise<'settled' | 'lost'>
 
   /**
-   * Changes label and tags without advancing the version. Resolves with `moved` if another version than `version` is
-   * stored. A refresh in flight is not affected. Of two changes of the same member at the same time the later one wins;
-   * changes of different members both take effect. An audit entry is added if anything changed.
+   * Changes label and tags without advancing the version of the credential. Resolves with `moved` if another version
+   * than `version` is stored. A refresh in flight is not affected. If two concurrent calls change the same member, the
+   * later call wins; changes of different members both take effect. An audit entry is added if a value has changed.
    */
   label(
     name: string,
@@ -127,19 +131,19 @@ export interface CredentialStore {
   ): Promise<'removed' | 'changed' | 'absent'>
 
   /**
-   * Claims the right to send the refresh token of a grant that is not stored yet (adoption.ts). A claim of another
-   * owner, or of another token of the same company, excludes this one for `holdMs`: `busy`. The claim stays stored for
-   * a day unless it is ended.
+   * Claims the right to send the refresh token of a grant that is not stored yet (adoption.ts). Resolves with `busy`
+   * while a claim of another process, or of another token of the same company, is younger than `holdMs`. The claim
+   * stays stored for a day unless it is ended.
    */
   claimAdoption(name: string, claim: AdoptionClaim, holdMs: number): Promise<AdoptionClaimed>
 
-  /** Deletes the claim if no other process has replaced it. */
+  /** Deletes the claim, unless another process has replaced it. */
   endAdoption(name: string, claim: AdoptionClaim): Promise<void>
 
   /**
-   * Returns the names whose refresh is due by `now`, earliest first. Their due time becomes `now + postponeMs`, so
-   * that no other replica gets the same names before then. If this process dies, another replica gets them
-   * afterwards. `nextAt` is the earliest due time after that, in epoch ms; `null` if the index is empty.
+   * Returns the names whose refresh is due by `now`, earliest first. Their due time becomes `now + postponeMs`. Until
+   * then no other replica gets the same names; if this process dies, another replica gets them afterwards. `nextAt` is
+   * the earliest due time after that, in epoch ms; `null` if the index is empty.
    */
   takeDue(
     now: number,
@@ -173,8 +177,8 @@ export interface CredentialStore {
 
   /**
    * Returns the oldest outbox entries whose audit entries are in the audit log; `null` while another replica has the
-   * relay lease, the right to publish. Only one replica publishes at a time, so that the events stay in order. Like the
-   * writes above, the returned entries have been acknowledged by Redis replicas.
+   * relay lease, which is the right to publish events. Only one replica publishes at a time, so that the events stay in
+   * order. The returned entries have been acknowledged by Redis replicas.
    */
   readOutbox(
     owner: string,
@@ -189,14 +193,14 @@ export interface CredentialStore {
   trimOutbox(ids: readonly string[]): Promise<void>
 
   /**
-   * Re-encrypts the secrets of one credential with the active key. `current`: the secrets were already encrypted with
-   * the active key. `refused`: the secrets cannot be decrypted.
+   * Re-encrypts the secrets of one credential with the active key. Resolves with `current` if the secrets were already
+   * encrypted with the active key, and with `refused` if they cannot be decrypted.
    */
   reseal(name: string): Promise<'resealed' | 'current' | 'refused' | 'absent'>
 
   /**
-   * Checks whether every secret of a credential can be decrypted, without changing the record. `refused`: a secret
-   * cannot be decrypted.
+   * Checks whether every secret of a credential can be decrypted, without changing the record. Resolves with `refused`
+   * if a secret cannot be decrypted.
    */
   checkDecryption(name: string): Promise<'decryptable' | 'refused' | 'absent'>
 
@@ -221,8 +225,8 @@ export interface PutOptions {
   /** Identifies this grant. A retried `put` uses the same value. */
   readonly id?: string
   /**
-   * The version that `put` expects in the store; `null` if it expects no stored credential. If the store contains
-   * anything else, `put` throws {@link VersionConflict}.
+   * The version that `put` expects in the store; `null` if it expects no stored credential. If another version or an
+   * unexpected credential is stored, `put` throws {@link VersionConflict}.
    */
   readonly over?: number | null
 }
@@ -247,11 +251,13 @@ export interface CommitOptions {
    * lost by the store keeps its version.
    */
   readonly version?: number
-  /** The grant of the pair, if it may be another one than the lease names. */
+  /** The grant of the pair, if it may differ from the grant that the lease names. */
   readonly grantId?: string
 }
 
-/** Another process has written the credential since its version was read; nothing was stored. */
+/**
+ * The error of a write whose credential was written by another process after its version was read. Nothing was stored.
+ */
 export class VersionConflict extends Error {
   override readonly name = 'VersionConflict'
 }
@@ -264,7 +270,10 @@ export interface AdoptionClaim {
 }
 
 export type AdoptionClaimed =
-  /** `wasClaimedBefore`: the same token was claimed earlier and no response to its request was recorded. */
+  /**
+   * The result of a claim. `wasClaimedBefore`: the same token was claimed earlier, and no response to its request was
+   * recorded.
+   */
   | { readonly kind: 'claimed'; readonly wasClaimedBefore: boolean }
   | { readonly kind: 'busy'; readonly retryAfterMs: number }
 
@@ -272,15 +281,18 @@ export type AdoptionClaimed =
 export interface Lease {
   readonly name: string
   readonly owner: string
-  /** The fencing token. It grows with each lease, so that the store can reject the writes of an older holder. */
+  /** The fencing token. It increases with each lease, so that the store can reject writes of an earlier holder. */
   readonly fence: number
   readonly version: number
-  /** The `id` of the `put` that stored the grant; refreshes keep it. Empty if that `put` had none. */
+  /** The `id` of the `put` that stored the grant. Refreshes keep it. Empty if the `put` had no `id`. */
   readonly grantId: string
 }
 
 export type Acquired =
-  /** `removedVersion`: the last version of a credential of this name that was removed; `null` if none was. */
+  /**
+   * The result of acquiring a lease. `removedVersion`: the last version of a removed credential of this name; `null` if
+   * none was removed.
+   */
   | { readonly kind: 'absent'; readonly removedVersion: number | null }
   | { readonly kind: 'busy' }
   | { readonly kind: 'acquired'; readonly leased: LeasedCredential }
@@ -292,11 +304,11 @@ export interface LeasedCredential {
   readonly refreshToken: Secret | null
   readonly idToken: Secret | null
   readonly previous: Grant['previous']
-  /** Whether the refresh token came from the provider to this installation, and was not used yet. */
+  /** Whether the provider issued the refresh token to this installation, and the token was not used yet. */
   readonly isUnused: boolean
   /**
-   * The intent that a process stored `ageMs` ago, before it sent the refresh token of this version. No response to
-   * that request was recorded. `null` if there is no intent.
+   * The intent to send the refresh token of this version, which a process stored `ageMs` ago. No response to its
+   * request was recorded. `null` if there is no intent.
    */
   readonly intent: { readonly ageMs: number } | null
 }

@@ -11,12 +11,12 @@ import type { Labels, LabelsChange } from './labels.ts'
 /** A credential without its secrets. Times are epoch milliseconds. */
 export interface CredentialSummary extends Labels {
   readonly name: string
-  /** The realm; empty if none is known. */
+  /** The realm; empty if the realm is not known. */
   readonly environment: string
   readonly expiresAt: number
   /** The time at which the request for this token pair was sent. */
   readonly refreshedAt: number
-  /** The version of the token pair. It grows by one with each new token pair and is unaffected by other changes. */
+  /** The version of the token pair. It increases by one with each new token pair, and no other change affects it. */
   readonly version: number
   /** The time at which the provider ends the grant if the grant is not refreshed before. */
   readonly idleExpiresAt: number
@@ -47,8 +47,8 @@ export interface Credential extends CredentialSummary {
 }
 
 /**
- * A complete token pair to be stored: after a code exchange, a refresh or an import. If it has a label or tags, storing
- * it as a new grant sets them; a refresh never does.
+ * A complete token pair that is to be stored: after a code exchange, a refresh or an import. If it has a label or tags,
+ * they are stored with a new grant. A refresh never stores labels.
  */
 export interface Grant
   extends
@@ -99,11 +99,13 @@ export function freshness(
 }
 
 /**
- * Returns when the proactive refresh of a credential starts, in epoch ms: `refreshAheadMs` before expiry, varied by
- * ±20 % between realms, so that realms that were connected together are not refreshed together. The returned time is
- * never before half of the token's lifetime, because otherwise a short-lived token would be refreshed continuously.
- * It is at the latest at 50 to 70 % of the idle limit, because the provider ends a grant that is not refreshed within
- * the idle limit.
+ * Returns when the proactive refresh of a credential starts, in epoch ms: `refreshAheadMs` before the access token
+ * expires. The time varies by ±20 % between realms, so that realms that were connected together are not refreshed
+ * together.
+ *
+ * The time is never before half of the token's lifetime, because otherwise a short-lived token would be refreshed
+ * continuously. It is at the latest at 50 to 70 % of the idle limit, because the provider ends a grant that is not
+ * refreshed within the idle limit.
  */
 export function refreshDueAt(
   {
@@ -126,7 +128,7 @@ const noticeDays = [7, 30, 90] as const
 export type ExpiryNoticeDays = (typeof noticeDays)[number]
 
 /**
- * Returns the shortest notice period that includes `hardExpiresAt`; `null` if `hardExpiresAt` is later than all
+ * Returns the shortest notice period, in days, that includes `hardExpiresAt`; `null` if `hardExpiresAt` is beyond all
  * notice periods.
  */
 export const expiryNotice = (hardExpiresAt: number | null, now: number): ExpiryNoticeDays | null =>
@@ -152,22 +154,22 @@ export function spread(name: string): number {
   for (let index = 0; index < name.length; index += 1) {
     hash = Math.imul(hash ^ name.charCodeAt(index), 0x01000193)
   }
-  // FNV-1a leaves the high bits of short, similar names nearly equal. These two steps mix all bits.
+  // FNV-1a leaves the high bits of short, similar names nearly equal. The next two steps mix all bits.
   hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d)
   return ((hash ^ (hash >>> 13)) >>> 0) / 2 ** 32
 }
 
 /**
- * The lifetime that is assumed for an access token if the response has no usable `expires_in`, which RFC 6749 §5.1
- * makes optional.
+ * The assumed lifetime of an access token if the response has no usable `expires_in`. RFC 6749 §5.1 makes this member
+ * optional.
  */
 const DEFAULT_LIFETIME_SECONDS = 3_000
-/** The longest lifetime that is accepted, so that a wrong number cannot prevent refreshes for years. */
+/** The longest accepted lifetime of an access token, so that a wrong number cannot prevent refreshes for years. */
 const MAX_LIFETIME_SECONDS = 86_400
 
 /**
- * Returns the token lifetime in seconds for a received `expires_in`, which may be a number or numeric text: at most
- * one day, and the default if the value is not positive.
+ * Returns the token lifetime in seconds for a received `expires_in`, which may be a number or numeric text. The result
+ * is at most one day. If the value is not positive, the result is the default lifetime.
  */
 export function lifetimeSeconds(expiresIn: unknown): number {
   const isNumeric = typeof expiresIn === 'string' && /^\s*\d+(\.\d+)?\s*$/.test(expiresIn)
@@ -177,7 +179,7 @@ export function lifetimeSeconds(expiresIn: unknown): number {
   return Math.min(seconds, MAX_LIFETIME_SECONDS)
 }
 
-/** Returns the state of a credential, by which lists can be filtered. */
+/** Returns the state of a credential. Lists can be filtered by this state. */
 export function stateOf({
   fault,
   expiryNoticeDays,

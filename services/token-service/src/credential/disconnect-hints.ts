@@ -4,9 +4,9 @@
  *
  * D1  A hint alone changes nothing. It causes a refresh, and only the provider's rejection of the refresh token makes
  *     the fault `disconnected`.
- * D2  At most one hint per company and minute causes a refresh, over all replicas, and at most `REFRESHES.count` hints
- *     a minute in each process. Further hints are dropped.
- * D3  The sender of a hint learns nothing from it: the response does not wait for any of this.
+ * D2  Over all replicas, at most one hint per company and minute causes a refresh. In each process, at most
+ *     `REFRESHES.count` hints a minute do. Further hints are dropped.
+ * D3  The sender of a hint learns nothing about the company, because the response does not wait for the refresh.
  */
 import { createRateLimit } from '@integration-host/shared/process/rate-limit'
 import type { CredentialStore } from './credential-store.ts'
@@ -14,9 +14,12 @@ import { isProvisional, isTerminal } from './fault.ts'
 import type { RefreshRoutine } from './refresh.ts'
 
 const INTERVAL_MS = 60_000
-/** The limit on refreshes, which keeps a flood of hints from displacing the other entries of the audit log. */
+/**
+ * The limit on refreshes that hints cause. A flood of hints would otherwise displace the other entries of the audit
+ * log.
+ */
 const REFRESHES = { count: 20, intervalMs: INTERVAL_MS }
-/** The limit on hints that are followed at the same time, each of which reads the store. */
+/** The limit on hints that are processed at the same time, because each hint reads the store. */
 const MAX_IN_FLIGHT = 16
 
 export interface DisconnectHintsDeps {
@@ -31,7 +34,7 @@ export interface DisconnectHintsDeps {
 }
 
 export interface DisconnectHints extends AsyncDisposable {
-  /** Follows a hint about a credential in the background. */
+  /** Processes a hint about a credential in the background. */
   follow(name: string): void
 }
 
@@ -42,16 +45,17 @@ export function createDisconnectHints(deps: DisconnectHintsDeps): DisconnectHint
 
   async function verify(name: string): Promise<void> {
     const credential = await store.get(name)
-    // A provisional fault `disconnected` is confirmed by the schedule. Otherwise a second hint could make it final while
-    // the provider has a short outage.
+    // If the fault is `disconnected` but provisional, only the schedule confirms it. Otherwise a second hint could make
+    // the fault final during a short outage of the provider.
     if (credential === null || isTerminal(credential.fault)) return
     if (credential.fault?.Code === 'disconnected') return
-    // In this order, because a dropped hint must not block the next one of its company for a minute.
+    // The process limit is checked before the hint is recorded. Otherwise a hint that is dropped by this limit would
+    // block the next hint of its company for a minute.
     if (!refreshes.take() || !(await deps.admit(name, INTERVAL_MS))) return
     const { version } = credential
     const goal = { kind: 'newer', version, force: true, isDisconnectReported: true } as const
     const result = await routine.refresh(name, goal, 'browser')
-    // A refresh that was in flight already did not know of the hint.
+    // If a refresh was already in flight, it did not know of the hint. Its result is then checked by a second refresh.
     if (result.kind !== 'faulted' || result.fault.Code === 'disconnected') return
     if (isProvisional(result.fault)) await routine.refresh(name, goal, 'browser')
   }

@@ -27,11 +27,11 @@ const time = z.number().min(0).max(253_402_300_799_999)
 export const ExportedCredential = z.object({
   name: CredentialName,
   environment: z.string(),
-  // Documents of earlier releases have neither. An import then keeps what is stored.
+  // Documents of earlier releases contain neither label nor tags. The import of such a document keeps the stored ones.
   label: Label.nullable().optional(),
   tags: Tags.optional(),
-  // The version of the credential. Each later token pair increments it, and it must stay an exact integer in Redis and
-  // in JSON.
+  // The version of the credential. Each later token pair increments the version, so it must be small enough to remain
+  // an exact integer in Redis and in JSON.
   version: z
     .int()
     .positive()
@@ -49,7 +49,7 @@ export const ExportedCredential = z.object({
 export type ExportedCredential = z.output<typeof ExportedCredential>
 
 const FORMAT = 'integration-host-credentials/1'
-// The parameters that OWASP recommends for scrypt. One derivation uses 128 MiB for a third of a second.
+// These are the parameters that OWASP recommends for scrypt. One key derivation uses 128 MiB for a third of a second.
 const SCRYPT = { N: 131_072, r: 8, p: 1 } as const
 const TAG_BYTES = 16
 
@@ -111,7 +111,7 @@ export async function sealDocument(
   return { ...open, Nonce: nonce.toString('base64'), Ciphertext: sealed.toString('base64') }
 }
 
-/** Returns a credential in the form that `ExportedCredential` parses, with its secrets as text. */
+/** Returns a credential in the form that `ExportedCredential` parses. The secrets are plain text. */
 export const revealed = ({
   accessToken,
   refreshToken,

@@ -70,7 +70,10 @@ const refreshed = (service: TestService, name = NAME) =>
 describe('a failover to a replica that lacks the newest writes', () => {
   const realms = Array.from({ length: 20 }, (_, index) => String(index + 1))
 
-  /** Refreshes every company at a primary that is cut off from its replica, promotes the replica, and refreshes again. */
+  /**
+   * Refreshes every company at a primary that is cut off from its replica, promotes the replica, and then refreshes
+   * every company again.
+   */
   async function failOver(service: TestService, connections: 'cut' | 'kept') {
     for (const realm of realms) expect((await service.connect(realm)).status).toBe(201)
     await eventually(async () => expect(await pair.replica.exists(`ACC-${realms.at(-1)}`)).toBe(1))
@@ -125,7 +128,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     },
   )
 
-  it('with REDIS_REPLICAS=0, a failover locks out no company as long as the process that has the token pairs lives, and no used token is sent', async () => {
+  it('with REDIS_REPLICAS=0, a failover locks out no company while the process with the token pairs lives, and no used token is sent', async () => {
     const metrics = createMetrics('token-service')
     const service = await start(await open(0), { metrics })
     const { usedBefore, lockedOut, tokens } = await failOver(service, 'cut')
@@ -152,7 +155,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     expect(new Set(sentTokens()).size).toBe(3)
   })
 
-  it('a token pair that is still in memory is committed, even if the new Redis primary lacks the previous pair as well', async () => {
+  it('a token pair that is still in memory is committed, even if the new Redis primary also lacks the previous pair', async () => {
     let refreshCount = 0
     const lost = Promise.withResolvers<void>()
     const service = await start(await open(0), {
@@ -201,7 +204,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     },
   )
 
-  it('the remedy of a refresh token that is rejected after a failover names a lost pair and the end of the grant as possible causes', async () => {
+  it('a refresh token that is rejected after a failover gets a remedy that names both causes: a lost pair and an ended grant', async () => {
     const redis = await open(0)
     const service = await start(redis, { timing: { rejectedGrantRetryDelaysMs: [] } })
     await service.connect('1')
@@ -224,7 +227,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
         Remedy: expect.stringMatching(/lost a newer token pair.+ended the grant/),
       },
     })
-    // The failover cannot have lost a newer pair of a company that was connected after it.
+    // The failover cannot have lost a newer pair of this company, because the company was connected after the failover.
     await service.connect('2')
     provider.revokeAll()
     const rejected = await refresh(service, 'ACC-2')
@@ -236,7 +239,8 @@ describe('a failover to a replica that lacks the newest writes', () => {
 
 describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () => {
   it('a refresh withdraws its intent if the Redis primary has lost its replica, so that the next refresh does not wait for a response', async () => {
-    // If the next refresh waited for a response under this intent, it would exceed the time that a caller waits.
+    // If the next refresh waited for a response to a request under this intent, it would exceed the time that a caller
+    // waits.
     const redis = await open(1)
     const service = await start(redis, { timing: { foreignIntentMaxAgeMs: 60_000 } })
     await service.connect('1')
@@ -251,7 +255,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('the intent of another process that may have sent the refresh token is kept if the Redis primary has lost its replica', async () => {
+  it('an intent of another process, which may have sent the refresh token, is kept if the Redis primary has lost its replica', async () => {
     const adapters = await open(1)
     const { store, redis } = adapters
     await (await start(adapters)).connect('1')
@@ -282,7 +286,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     await eventually(() => expect(ids).toEqual([`${NAME}/1/stored`]))
     const { status, body } = await refresh(service)
     expect([status, body['Version']]).toEqual([200, 2])
-    // On a loaded machine the connection may be opened again before the first commit.
+    // On a loaded machine, the connection may already be open again before the first commit.
     await eventually(async () => expect(await pair.primary.hget(NAME, 'Version')).toBe('2'))
     expect(await pair.replica.hget(NAME, 'Version')).toBe('1')
     const token = (await service.ask(`/credentials/${NAME}/token`)).body['Authenticator']
@@ -293,7 +297,8 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     expect(ids).toEqual([`${NAME}/1/stored`])
     await pair.rejoin()
     await eventually(() => expect(ids).toContain(`${NAME}/2/refreshed`))
-    // The new primary may lack the deletion of the first event, which is then published again with the same id.
+    // The new primary may lack the deletion of the first event. In this case the event is published again with the same
+    // id.
     expect([...new Set(ids)]).toEqual([`${NAME}/1/stored`, `${NAME}/2/refreshed`])
     expect(refreshes()).toHaveLength(1)
   })
@@ -305,10 +310,10 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     await service.connect('1')
     expect((await refresh(service)).status).toBe(200)
     await eventually(async () => expect(await pair.primary.hget(NAME, 'Version')).toBe('2'))
-    // Another process acquires the lease, which increments the fence.
+    // Another process acquires the lease, which increments the fencing token.
     await pair.primary.hincrby(NAME, 'Fence', 1)
-    // From now on the primary rejects writes. It still counts the replica as connected, so on a new connection, which
-    // has written nothing, WAIT succeeds.
+    // From now on the primary rejects writes, although it still counts the replica as connected. So WAIT succeeds on a
+    // new connection, which has written nothing.
     await pair.primary.config('SET', 'min-replicas-max-lag', '1')
     await pair.primary.config('SET', 'min-replicas-to-write', '1')
     const clientIds = async (): Promise<number[]> => {
@@ -328,7 +333,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
       expect(ids).toHaveLength(2)
       expect(Math.min(...ids)).toBeGreaterThan(newest)
     })
-    // The pair is compared with the store on the new connection.
+    // On the new connection, the process compares the pair with the store.
     const calls = await scriptCalls()
     await eventually(async () => expect(await scriptCalls()).toBeGreaterThan(calls + 2))
     await pair.promote('cut')

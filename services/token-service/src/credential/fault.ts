@@ -4,8 +4,9 @@ import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { ProviderResponse } from '../provider/provider.ts'
 
 /**
- * `endsGrant`: only a new grant can end the fault. `isRejection`: the provider rejected the refresh token. If the
- * provider profile says that an outage may cause such rejections, the token is tried again before the fault is final.
+ * The fault classes. `endsGrant`: only a new grant can end the fault. `isRejection`: the provider rejected the refresh
+ * token. An outage of some providers may cause such a rejection. For these providers (see the provider profile), the
+ * token is sent again before the fault becomes final.
  */
 export const faultClasses = {
   invalid_grant: {
@@ -77,7 +78,7 @@ export type FaultClass = keyof typeof faultClasses
 const PROVISIONAL_REMEDY =
   'Wait: the provider rejected the refresh token, which it may also do in an outage, so the token is tried again at NextTryAt. If the owner of the company disconnected the application, or another program uses this grant, reconnect the company.'
 
-/** The remedies of provisional faults that do not advise to wait. */
+/** The remedies of provisional faults in which waiting alone does not help. */
 const PROVISIONAL_REMEDIES: Partial<Record<FaultClass, string>> = {
   disconnected: `${faultClasses.disconnected.remedy} The token is tried once more at NextTryAt, because the provider may also reject it in an outage.`,
   used_elsewhere: `${faultClasses.used_elsewhere.remedy} The token is tried again at NextTryAt, because the provider may also reject it in an outage.`,
@@ -90,7 +91,7 @@ const SUPERSEDED_REMEDY =
 const PROVISIONAL_SUPERSEDED_REMEDY =
   'Reconnect the company, or wait: Redis changed its primary or was restarted after this token pair was stored. If it lost a newer token pair of this company then, waiting does not help. If not, the provider may have rejected the token because of an outage: the token is tried again at NextTryAt.'
 
-/** Returns whether this fault means that the provider rejects the grant, finally or provisionally. */
+/** Returns whether this fault means that the provider rejected the grant, finally or provisionally. */
 export const isGrantRejected = (fault: Fault | null): boolean =>
   fault !== null && fault.Code in faultClasses && faultClasses[fault.Code as FaultClass].endsGrant
 
@@ -98,7 +99,9 @@ export const isGrantRejected = (fault: Fault | null): boolean =>
 export const isTerminal = (fault: Fault | null): boolean =>
   fault !== null && isGrantRejected(fault) && fault.Final !== false
 
-/** Returns whether a fault is provisional: its refresh token was rejected and will be tried again. */
+/**
+ * Returns whether a fault is provisional: the provider rejected the refresh token, and the token will be sent again.
+ */
 export const isProvisional = (fault: Fault | null): fault is Fault =>
   fault !== null && isGrantRejected(fault) && fault.Final === false
 
@@ -109,9 +112,11 @@ export interface FaultContext {
   readonly attempts: number
   /** How often the provider has rejected the refresh token. */
   readonly rejections?: number
-  /** When a rejected refresh token is tried again, in epoch ms; `null` if it is not tried again. */
+  /** When a rejected refresh token is sent again, in epoch ms; `null` if it is not sent again. */
   readonly retryAt?: number | null
-  /** Whether the store may have lost a newer pair, which invalidated the rejected refresh token. */
+  /**
+   * Whether the store may have lost a newer pair. In this case the rejected refresh token was replaced by that pair.
+   */
   readonly isPossiblySuperseded?: boolean
 }
 
@@ -161,7 +166,7 @@ export function retryDelayMs(
       Math.min(RETRY_CAP_MS, Math.max(retryAfterMs, 0)) * (1 + random / 5) + random * 500,
     )
   }
-  // Half jitter is used, because full jitter could retry a refresh at once.
+  // The jitter covers only half of the delay. With full jitter, a refresh could be retried at once.
   const upperHalf = 0.5 + random / 2
   return backoffMs(attempts, { baseMs: RETRY_BASE_MS, capMs: RETRY_CAP_MS, random: upperHalf })
 }

@@ -8,10 +8,10 @@ export interface IndexUpkeepDeps {
   readonly onError: (error: unknown) => void
 }
 
-/** The pauses before the work is tried again: the store was unavailable, or another process was at it. */
+/** The pauses before another attempt, if the store was unavailable or another process was building the index. */
 const RETRY = { baseMs: 200, capMs: 10_000 } as const
 
-/** Starts the work, and repeats it until it has been completed or is disposed. */
+/** Starts to build the index. Repeats attempts until one has completed the index or the returned object is disposed. */
 export function startIndexUpkeep({ store, sleep, onError }: IndexUpkeepDeps): AsyncDisposable {
   const shutdown = new AbortController()
 

@@ -1,6 +1,6 @@
 /**
  * Re-encrypts every stored credential with the active key while the service runs. A record is replaced only if it has
- * not changed since it was read, because a concurrent write has already encrypted the record with the active key.
+ * not changed since it was read. A record that has changed was written with the active key already.
  */
 import type { KeyRotationProgress } from '@integration-host/shared/contracts/custody'
 import type { CredentialStore } from './credential-store.ts'

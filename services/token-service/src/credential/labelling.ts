@@ -11,8 +11,8 @@ export interface LabellingDeps {
 }
 
 /**
- * Changes label and tags, unless `ifVersion` is a number and the credential has another version; resolves with the
- * credential after the change.
+ * Changes label and tags, and resolves with the credential after the change. If `ifVersion` is a number and the
+ * credential has another version, nothing is changed.
  *
  * @throws {IntegrationError} `credential_not_found`, `version_moved`, `store_unavailable`.
  */

@@ -1,4 +1,7 @@
-/** What happens to labels when token pairs are transferred, restored, rescued or re-encrypted; on file stores. */
+/**
+ * Tests what happens to labels when token pairs are transferred, restored, rescued or re-encrypted. The stores are file
+ * stores.
+ */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -50,7 +53,7 @@ describe('the labels of a transferred credential', () => {
       notifyOutbox: () => {},
     })
 
-  it('are in the export, and are stored by the import', async () => {
+  it('an export contains the labels of a credential, and an import stores them', async () => {
     const [source, target] = [await openStore(), await openStore()]
     await connect(source, LABELS)
     const document = await transfersOf(source).exportCredentials([NAME], key, 'key a')
@@ -59,7 +62,7 @@ describe('the labels of a transferred credential', () => {
     expect(await target.get(NAME)).toMatchObject(LABELS)
   })
 
-  it('are kept by the import of a document of an earlier release', async () => {
+  it('the import of a document of an earlier release keeps the stored labels', async () => {
     const [source, target] = [await openStore(), await openStore()]
     await connect(source, LABELS)
     await connect(target, { label: 'Here' })
@@ -70,7 +73,7 @@ describe('the labels of a transferred credential', () => {
     expect(await target.get(NAME)).toMatchObject({ label: 'Here', tags: {}, version: 2 })
   })
 
-  it('are rejected with the document if they are not valid', async () => {
+  it('a document with invalid labels is rejected', async () => {
     const source = await openStore()
     await connect(source, LABELS)
     const exported = await transfersOf(source).exportCredentials([NAME], key, 'key a')
@@ -81,7 +84,7 @@ describe('the labels of a transferred credential', () => {
 })
 
 describe('the labels of a token pair that the store has lost', () => {
-  it('are stored again with the newest pair of the grant, changed labels included', async () => {
+  it('labels are restored with the newest token pair of the grant, including labels that were changed later', async () => {
     let store = await openStore()
     let report: (isEstablished: boolean) => void = () => {}
     const connection = {
@@ -111,14 +114,14 @@ describe('the labels of a token pair that the store has lost', () => {
     const pair = grantOf(NAME, 'two')
     await pairs.store.commit(lease, pair, START, auditContextOf('refreshed'))
 
-    store = await openStore() // a failover to a replica that has none of these writes
+    store = await openStore() // a store without these writes, as after a failover
     report(false)
     report(true)
     await expect.poll(() => store.get(NAME)).toMatchObject({ ...LABELS, version: 2 })
     expect((await store.get(NAME))?.accessToken?.reveal()).toBe('access two')
   })
 
-  it('are in the file of a rescued pair', async () => {
+  it('the file of a rescued token pair contains the labels', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'rescue-'))
     cleanup.defer(() => rm(folder, { recursive: true }))
     const logger = { error: onError } as never
@@ -144,7 +147,7 @@ describe('the labels of a credential after a change of the encryption key', () =
   const ring = (...entries: string[]) => parseKeyRing(new Secret(entries.join(',')))
   const [old, fresh] = [entry('old'), entry('fresh')]
 
-  it('are authenticated with the new key, so that the old one can be removed', async () => {
+  it('labels are re-encrypted with the new key, so that the old key can be removed', async () => {
     const file = await openTestFile(ring(old))
     cleanup.defer(() => file.remove())
     await connect(file.store, LABELS)
@@ -160,21 +163,21 @@ describe('the labels of a credential after a change of the encryption key', () =
     expect(await only.checkDecryption(NAME)).toBe('decryptable')
   })
 
-  it('are re-encrypted also if only they are sealed with the old key', async () => {
+  it('labels are re-encrypted even if the secrets of the record already have the new key', async () => {
     const file = await openTestFile(ring(old))
     cleanup.defer(() => file.remove())
     await connect(file.store, LABELS)
     await file.store[Symbol.asyncDispose]()
     const both = await createFileCredentialStore(file.folder, ring(fresh, old))
     cleanup.use(both)
-    // A new pair is sealed with the new key, which does not renew the seal of the labels.
+    // A new token pair is encrypted with the new key, but this does not re-encrypt the seal of the labels.
     await both.put(grantOf(NAME, 'two'), START, granted)
     expect(await both.reseal(NAME)).toBe('resealed')
     expect(await both.get(NAME)).toMatchObject({ ...LABELS, version: 2 })
   })
 })
 
-/** A store whose methods are those of the store that `current` returns at the time of each call. */
+/** Returns a store that calls, for each method, the store that `current` returns at that moment. */
 function following(current: () => CredentialStore): CredentialStore {
   const methods = Object.keys(current()) as (keyof CredentialStore)[]
   const calls = methods.map((method) => [

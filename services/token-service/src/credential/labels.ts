@@ -1,9 +1,10 @@
 /**
- * Label and tags of a credential. They are stored beside the token pair, in fields that no refresh writes, so a change
- * of them and a refresh cannot overwrite each other. They are not bound to a version and do not advance it.
+ * Label and tags of a credential. They are stored beside the token pair, in fields that no refresh writes. So a refresh
+ * and a change of the labels cannot overwrite each other. Labels are not bound to a version, and changing them does not
+ * advance the version.
  *
- * `LabelsSeal` is an envelope that authenticates the text in `Labels`. Labels whose seal is not valid were changed by
- * another program. They are not shown, and the credential stays usable.
+ * `LabelsSeal` is an envelope that authenticates the text in `Labels`. If the seal is not valid, another program has
+ * changed the labels. They are then not shown, but the credential stays usable.
  */
 import { z } from 'zod'
 import { parseJsonAs } from '@integration-host/shared/json'
@@ -11,7 +12,7 @@ import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/
 import type { StoredFields } from './credential-record.ts'
 
 export interface Labels {
-  /** What people call the company; `null` if nothing was set. */
+  /** What people call the company; `null` if no label was set. */
   readonly label: string | null
   readonly tags: Readonly<Record<string, string>>
 }
@@ -32,7 +33,7 @@ const StoredLabels = z.object({
   tags: z.record(z.string(), z.string()),
 })
 
-/** Returns the members that `source` sets. */
+/** Returns only the members that `source` sets. */
 export const labelsChangeOf = ({ label, tags }: LabelsChange): LabelsChange => ({
   ...(label !== undefined && { label }),
   ...(tags !== undefined && { tags }),
@@ -46,24 +47,27 @@ function labelsText({ label, tags }: Labels): string {
     : JSON.stringify({ label, tags: Object.fromEntries(pairs) })
 }
 
-/** Reads labels from their stored text. A text that is not one of this service gives no labels. */
+/** Reads labels from their stored text. The result is empty if the text was not written by this service. */
 export const parseLabels = (text: string): Labels => parseJsonAs(StoredLabels, text) ?? noLabels
 
 export interface Relabelled {
   /** The labels after the change. */
   readonly labels: Labels
-  /** The members that have another value than before. */
+  /** The members whose values have changed. */
   readonly changed: readonly ('label' | 'tags')[]
-  /** The fields to store; none if the change sets no member. */
+  /** The fields to store. Empty if the change sets no member. */
   readonly fields: StoredFields
   /**
-   * The stored text that `fields` replace. A store compares it, so that a concurrent change of another member is not
-   * lost. `undefined` if the change sets no member.
+   * The stored text that `fields` replace; `undefined` if the change sets no member. The store checks that it is still
+   * stored, so that a concurrent change of another member is not lost.
    */
   readonly replaces: string | undefined
 }
 
-/** Returns what a change of the labels of a record stores; `stored` is `null` if there is no record. */
+/**
+ * Returns the labels after a change, and the fields to store. `stored` is the record before the change; `null` if there
+ * is none.
+ */
 export function relabelled(
   keys: KeyRing,
   name: string,
@@ -88,7 +92,7 @@ export function relabelled(
   }
 }
 
-/** Reads the labels of the record of `name`. Labels without a valid seal are not returned. */
+/** Reads the labels of the record of `name`. The result is empty if the labels have no valid seal. */
 export function openLabels(keys: KeyRing, name: string, fields: StoredFields): Labels {
   try {
     return authenticLabels(keys, name, fields)
@@ -99,7 +103,7 @@ export function openLabels(keys: KeyRing, name: string, fields: StoredFields): L
 }
 
 /**
- * Returns the seal that replaces one of an old key; `null` if it does not have to be replaced.
+ * Returns a new seal that is encrypted with the active key; `null` if the seal already is.
  *
  * @throws {DecryptionError} if the seal is not valid.
  */
@@ -117,7 +121,7 @@ export function resealedLabels(
 /**
  * Reads the labels of the record of `name`.
  *
- * @throws {DecryptionError} if their seal is not valid.
+ * @throws {DecryptionError} if the labels have no valid seal.
  */
 export function authenticLabels(keys: KeyRing, name: string, fields: StoredFields): Labels {
   const text = fields['Labels'] ?? ''
@@ -129,5 +133,5 @@ export function authenticLabels(keys: KeyRing, name: string, fields: StoredField
 const sealOf = (keys: KeyRing, name: string, text: string): string =>
   keys.sealWithLabels('', placeOf(name), text)
 
-/** The version is constant, because labels outlive the token pair. */
+/** The seal has a constant version, because labels outlive the token pair. */
 const placeOf = (name: string) => ({ name, field: 'LabelsSeal', version: 1 })

@@ -8,7 +8,8 @@ export interface LeaseDeps {
   readonly owner: string
   readonly leaseMs: number
   /**
-   * How long to wait for a refresh in flight. The token pair of that refresh must not be stored after the operation.
+   * How long to wait for a refresh in flight, in milliseconds. The token pair of that refresh must not be stored after
+   * the operation.
    */
   readonly waitTimeoutMs: number
   readonly sleep: (ms: number) => Promise<void>

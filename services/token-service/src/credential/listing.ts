@@ -1,4 +1,4 @@
-/** Which credentials a list contains, and how many there are of each kind. */
+/** Determines which credentials a list contains, and counts credentials by state and fault class. */
 import {
   type CredentialState,
   credentialStates,
@@ -8,28 +8,28 @@ import { type CredentialSummary, stateOf } from './credential.ts'
 
 /** The conditions of a list, all of which a credential must fulfil. */
 export interface CredentialFilter {
-  /** The credential is in one of these states; empty: in any state. */
+  /** The credential is in one of these states. If empty, any state matches. */
   readonly states: readonly CredentialState[]
-  /** The credential has a fault of one of these classes; empty: any fault or none. */
+  /** The credential has a fault of one of these classes. If empty, any fault and no fault match. */
   readonly classes: readonly string[]
   /** The credential has all of these tags. */
   readonly tags: readonly (readonly [name: string, value: string])[]
   /**
-   * What the name or the realm begins with, or what the label contains, in the form that `folded` returns; empty: any
-   * name and label.
+   * The name or the realm begins with this text, or the label contains it. The text has the form that `folded` returns.
+   * If empty, every name and label matches.
    */
   readonly text: string
   /** The names that may be listed: disjoint ranges in ascending order. */
   readonly ranges: readonly NameRange[]
 }
 
-/** A range of names in their alphabetical order: from `first` up to and including `last`. */
+/** A range of names in alphabetical order, from `first` up to and including `last`. */
 export interface NameRange {
   readonly first: string
   readonly last: string
 }
 
-/** A character that sorts after every character of a name. */
+/** A character that sorts after every character that a name may have. */
 const AFTER_ALL = '~'
 
 export const allNames: NameRange = { first: '', last: AFTER_ALL }
@@ -52,7 +52,8 @@ export function nameRanges(patterns: readonly string[]): readonly NameRange[] {
       return pattern.endsWith('*') ? namesFrom(name) : { first: name, last: name }
     })
     .toSorted((a, b) => (a.first < b.first || (a.first === b.first && a.last > b.last) ? -1 : 1))
-  // Two prefixes are either disjoint or one contains the other, so a range that begins inside another one ends there.
+  // Two ranges of prefixes are either disjoint, or one contains the other. So a range that begins inside another range
+  // also ends there.
   let end = ''
   return ranges.filter(({ last }, index) => {
     const isContained = index > 0 && last <= end
@@ -68,7 +69,7 @@ export function intersection(a: NameRange, b: NameRange): NameRange | null {
   return first <= last ? { first, last } : null
 }
 
-/** Returns a text in the form in which texts are compared, so that upper and lower case are the same. */
+/** Returns a text in a form for comparisons that ignore upper and lower case. */
 export const folded = (text: string): string => text.normalize('NFC').toLowerCase()
 
 /** Returns whether a credential fulfils all conditions. */
@@ -100,7 +101,7 @@ export interface CredentialPage {
 export interface CredentialCounts {
   readonly total: number
   readonly states: Readonly<Record<CredentialState, number>>
-  /** By class of the fault; a class without credentials is left out. */
+  /** The number of credentials by class of their fault. A class without credentials is left out. */
   readonly classes: Readonly<Record<string, number>>
 }
 

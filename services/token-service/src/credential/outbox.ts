@@ -1,6 +1,6 @@
 /**
- * The outbox entry that each write stores in the same step. It contains entries for the audit log and events for
- * other services.
+ * The outbox entry that a write stores in the same step as its change. It contains entries for the audit log and events
+ * for other services.
  */
 import { z } from 'zod'
 import { AuditFact } from '@integration-host/shared/contracts/audit'
@@ -48,8 +48,8 @@ type EventSource = Pick<
 >
 
 /**
- * Returns the outbox entry of a write: one audit entry and, unless `kind` is `null`, one event. With `isNoticeNew`
- * the expiry notice of the grant is audited and published as well.
+ * Returns the outbox entry of a write. It has one audit entry and, unless `kind` is `null`, one event. With
+ * `isNoticeNew`, the expiry notice of the grant is audited and published as well.
  */
 export function outboxEntryOf(
   credential: EventSource,
@@ -85,7 +85,10 @@ export const removalEntryOf = (
   ],
 })
 
-/** Returns the outbox entry of a change of label or tags: an audit entry that names the changed members, no event. */
+/**
+ * Returns the outbox entry of a change of label or tags. It has an audit entry with the names of the changed members,
+ * and no event.
+ */
 export const labelsEntryOf = (
   credential: EventSource,
   changed: readonly string[],
@@ -95,7 +98,7 @@ export const labelsEntryOf = (
   events: [],
 })
 
-/** Adds labels to the events of an outbox entry without labels. */
+/** Adds labels to those events of an outbox entry that have no labels. */
 export const withLabels = (entry: OutboxEntry, labels: Labels): OutboxEntry => ({
   ...entry,
   events: entry.events.map(({ kind, event }) => ({

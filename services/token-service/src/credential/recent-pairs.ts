@@ -1,8 +1,8 @@
 /**
  * Keeps each stored token pair in memory for a while, and stores it again if the store loses it. Redis replicates
- * asynchronously: a failover may go back to a state before the newest writes, although Redis had acknowledged them.
- * The process that made these writes still has the pairs, and each time the connection is established again it
- * compares them with the store (restoration.ts).
+ * asynchronously: a failover may go back to a state before the newest writes, although Redis had acknowledged them. The
+ * process that made these writes still has the pairs. It compares them with the store each time the connection is
+ * established again (restoration.ts).
  *
  * A pair is kept for `KEEP_MS`, which is longer than an isolated primary accepts writes. While the connection is lost,
  * no pair is dropped, however long the failover takes.
@@ -17,7 +17,7 @@ import {
 } from './restoration.ts'
 
 const KEEP_MS = 60_000
-/** The largest number of pairs; each takes a few kilobytes. */
+/** The limit on pairs in memory. Each pair takes a few kilobytes. */
 const MAX_PAIRS = 5_000
 const SWEEP_MS = 10_000
 
@@ -38,19 +38,22 @@ export interface RecentPairsDeps {
   /** Called when the outbox has a new entry to relay. */
   readonly notifyOutbox: () => void
   /**
-   * Called for each pair that was stored again, and for each file of `RESCUE_DIR`, but not for pairs that the store
-   * never lost.
+   * Called for each pair that was stored again, and for each file of `RESCUE_DIR`. It is not called for a pair that the
+   * store still has.
    */
   readonly report: (report: RestorationReport) => void
   readonly onError: (error: unknown) => void
 }
 
 export interface RecentPairs extends AsyncDisposable {
-  /** The given store, extended: each pair that is stored through it is also kept in memory. */
+  /** The given store, extended: each pair that is stored through this store is also kept in memory. */
   readonly store: CredentialStore
-  /** Writes to `RESCUE_DIR` a pair that cannot be committed; `false` if `RESCUE_DIR` is not set or the write failed. */
+  /**
+   * Writes a pair that cannot be committed to `RESCUE_DIR`. Resolves with `false` if `RESCUE_DIR` is not set or if the
+   * write failed.
+   */
   rescue(pair: KeptPair): Promise<boolean>
-  /** Starts to store the pairs of `RESCUE_DIR`. Resolves when the folder was read, and does not wait for the store. */
+  /** Starts to store the pairs of `RESCUE_DIR`. Resolves when the folder was read, without waiting for the store. */
   restoreFiles(): Promise<void>
 }
 
@@ -58,7 +61,7 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
   const { store, connection, rescue, report } = deps
   const restorations = createRestorations(deps)
   const recent = new Map<string, { readonly pair: KeptPair; readonly keptAt: number }>()
-  /** The pairs that have not been compared with the store since the connection was lost, by credential name. */
+  /** The pairs that were not yet compared with the store after the connection was lost, by credential name. */
   const unconfirmed = new Map<string, KeptPair>()
   let isConnected = true
 
@@ -66,7 +69,8 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
     const known = recent.get(pair.name)?.pair
     const isSameGrant = known !== undefined && known.grantId === pair.grantId
     const isNewGrant = pair.isNewGrant || (isSameGrant && known.isNewGrant)
-    // The pair of a refresh has no labels. Those of its grant are kept, because both are stored again if both are lost.
+    // The pair of a refresh has no labels, so those of its grant are kept with it. If the store loses the grant and the
+    // pair, the labels are stored again with the pair.
     const labels = isSameGrant ? labelsChangeOf(known.grant) : {}
     recent.delete(pair.name)
     recent.set(pair.name, {
@@ -85,7 +89,7 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
   function dropExpired(): void {
     if (!isConnected) return
     for (const [name, { keptAt }] of recent) {
-      if (performance.now() - keptAt < KEEP_MS) return // all further entries are newer
+      if (performance.now() - keptAt < KEEP_MS) return // the entries are in order of age: all further entries are newer
       recent.delete(name)
     }
   }
@@ -103,7 +107,7 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
   }
 
   async function save(pair: KeptPair): Promise<boolean> {
-    forget(pair.name) // a kept pair of the same company is older
+    forget(pair.name) // the kept pair of this company is older than `pair`
     try {
       await rescue?.save(pair)
       return rescue !== null

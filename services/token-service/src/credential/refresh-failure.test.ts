@@ -51,7 +51,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('the next attempt with a rejected refresh token keeps its time after a failure unrelated to the grant', () => {
+  it('the planned time of the next attempt with a rejected refresh token stays the same after a failure unrelated to the grant', () => {
     const inHours = START + 17 * 3_600_000
     const lastTry = {
       ...provisional,
@@ -102,7 +102,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('only the first of several failures that do not end the grant is published, but a later failure that ends the grant is published as well', () => {
+  it('of several failures that do not end the grant only the first is published, but a later failure that ends the grant is published as well', () => {
     const fault = faultOf('ACC-1', 'provider_unavailable', response, { at: START, attempts: 1 })
     const failing = { ...healthy, attempts: 1, fault }
     const again = settlementOf(failing, failureOf('provider_bad_response'), context)
@@ -187,7 +187,7 @@ describe('settlement of a failed refresh', () => {
     ['after', healthy.refreshedAt + 1, true],
     ['before', healthy.refreshedAt, false],
   ])(
-    'a lost newer token pair is named as a cause of invalid_grant only if the store changed its server %s the pair was stored',
+    'a lost newer token pair is named as a possible cause of invalid_grant only if the store changed its server %s the pair was stored',
     (_, storeChangedAt, isNamed) => {
       for (const rejectedGrantRetryDelaysMs of [[], [300_000]]) {
         const { fault } = settlementOf(healthy, failureOf('invalid_grant'), {
@@ -219,7 +219,7 @@ describe('the class of a rejected refresh token', () => {
       { ...cause, ...overrides },
     )
 
-  it('a token that was received within its lifetime and never used was used by another program', () => {
+  it('a refresh token that is rejected within its lifetime although it was never sent was used by another program', () => {
     expect(classOf({})).toBe('used_elsewhere')
   })
 
@@ -244,11 +244,11 @@ describe('the class of a rejected refresh token', () => {
       classOf({ isAmbiguous: true }, { fault: provisional.fault }),
       'invalid_grant',
     ],
-  ])('if %s, no other program is blamed', (_, actual, expected) => {
+  ])('the fault class used_elsewhere is not chosen if %s', (_, actual, expected) => {
     expect(actual).toBe(expected)
   })
 
-  it('a reported disconnect is tried again like any rejected token, and its remedy names the ways to reconnect', () => {
+  it('a rejected token of a company that was reported as disconnected is tried again, and the remedy names the ways to reconnect', () => {
     const first = settlementOf(healthy, failureOf('disconnected'), context)
     expect(first).toMatchObject({ nextTryAt: START + 300_000, fault: { Final: false } })
     const second = settlementOf(
@@ -263,7 +263,7 @@ describe('the class of a rejected refresh token', () => {
     }
   })
 
-  it('a report of a disconnect during an outage of the provider does not bring the end of a grant closer', () => {
+  it('a reported disconnect during an outage of the provider does not bring the end of a grant closer', () => {
     const rejected = settlementOf(healthy, failureOf('invalid_grant'), context)
     const reported = settlementOf(
       { ...healthy, fault: rejected.fault },

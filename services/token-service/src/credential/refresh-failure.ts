@@ -14,8 +14,8 @@ import {
 } from './fault.ts'
 
 /**
- * Why a refresh returned no token pair. `throttled` and `client_refused` are not fault classes, because they say
- * nothing about the grant.
+ * Why a refresh returned no token pair. `throttled` and `client_refused` are not fault classes, because they do not
+ * concern the grant.
  */
 export type RefreshFailureClass = FaultClass | 'throttled' | 'client_refused'
 
@@ -23,8 +23,8 @@ export interface RefreshFailure {
   readonly failureClass: RefreshFailureClass
   readonly response: Pick<ProviderResponse, 'body' | 'traceId'>
   /**
-   * How long no further call may be made, as required by the provider's Retry-After or by the circuit breaker for
-   * client credentials.
+   * How long no further token request may be sent: the delay that the provider's Retry-After or the circuit breaker for
+   * client credentials requires.
    */
   readonly retryAfterMs: number | null
   /** Whether the provider may have rotated the refresh token although no token pair was received. */
@@ -40,7 +40,7 @@ export interface RefreshFailureContext {
   readonly isTokenNeeded: boolean
   /** The delays before each further attempt with a rejected refresh token (I10 of refresh.ts). */
   readonly rejectedGrantRetryDelaysMs: readonly number[]
-  /** When the store may have lost writes for the last time, in epoch ms; `null` if never. */
+  /** When the store may last have lost writes, in epoch ms; `null` if never. */
   readonly storeChangedAt: number | null
 }
 
@@ -65,8 +65,8 @@ export function settlementOf(
   // credential.
   const attempts = isClientRejected ? credential.attempts : credential.attempts + 1
   const isRejection = isFaultClass(failureClass) && faultClasses[failureClass].isRejection
-  // Anyone can report that a company disconnected the application. The rejection that follows a report does not count
-  // beside an earlier one, so that reports during an outage of the provider cannot end a grant.
+  // Anyone can report that a company disconnected the application. A rejection after such a report is not added to
+  // earlier rejections. Otherwise reports during an outage of the provider could end a grant.
   const isReported = failureClass === 'disconnected' && standing?.Code !== 'disconnected'
   const counted = (standing?.Rejections ?? 0) + (isReported ? 0 : 1)
   const rejections = isRejection ? Math.max(1, counted) : 0
@@ -77,12 +77,12 @@ export function settlementOf(
 
   let nextTryAt: number | null = null
   if (!isFinal) {
-    // The delay until a probe of the client credentials has no jitter, because jitter would only delay the recovery
+    // The time of the next probe of the client credentials gets no jitter, because jitter would only delay the recovery
     // of all credentials.
     const probeDelayMs = isClientRejected ? failure.retryAfterMs : null
     const delayMs =
       rejectedDelayMs ?? probeDelayMs ?? retryDelayMs(attempts, failure.retryAfterMs, random)
-    // After a failure that says nothing about the grant, a rejected refresh token is still not sent before its planned
+    // After a failure that does not concern the grant, a rejected refresh token is still not sent before its planned
     // time (I10).
     const plannedAt =
       isProvisional(standing) && !isRejection ? Date.parse(standing.NextTryAt ?? '') : 0
@@ -137,7 +137,7 @@ export function rejectionClass(
   if (at >= credential.idleExpiresAt) return 'idle_expired'
   if (context.isDisconnectReported) return 'disconnected'
   // If the same token is rejected before and after a request with unknown outcome, that request has not rotated the
-  // token, so the fault class stays the same (I10).
+  // token. So the fault class stays the same (I10).
   if (isProvisional(credential.fault)) return credential.fault.Code as FaultClass
   if (context.isAmbiguous) return 'rotation_lost'
   return isUnused && !isPossiblySuperseded(credential, context.storeChangedAt)
@@ -145,7 +145,7 @@ export function rejectionClass(
     : 'invalid_grant'
 }
 
-/** Returns whether the store may have lost the newer pair by which the provider replaced this pair. */
+/** Returns whether the store may have lost a newer pair that replaced this pair. */
 const isPossiblySuperseded = (
   { refreshedAt }: Pick<CredentialSummary, 'refreshedAt'>,
   storeChangedAt: number | null,
@@ -155,8 +155,8 @@ const isFaultClass = (failureClass: RefreshFailureClass): failureClass is FaultC
   failureClass in faultClasses
 
 /**
- * Returns whether a fault is published: the first fault, the first fault that ends the grant, the first fault that ends
- * the grant finally, and the first one that says that the company has disconnected the application.
+ * Returns whether a fault is published. These faults are published: the first fault, the first rejection of the grant,
+ * the first final fault, and the first fault that says that the company has disconnected the application.
  */
 const isPublishedOver = (standing: Fault | null, fault: Fault): boolean =>
   standing === null ||

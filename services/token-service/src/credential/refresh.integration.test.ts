@@ -65,7 +65,7 @@ const events = async (): Promise<string[]> => {
   )
 }
 
-/** The store as seen by a process that a test can kill. Once it is killed, each of its calls fails. */
+/** A store as seen by a process that the test can kill. After the kill, each call of this store fails. */
 function killable(store: CredentialStore) {
   let isDead = false
   const proxied = new Proxy(store, {
@@ -120,7 +120,7 @@ describe('single flight (I1)', () => {
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('a valid access token is issued without waiting for its proactive refresh', async () => {
+  it('a valid access token is issued at once, without waiting for its proactive refresh', async () => {
     const service = await start({ env: { REFRESH_AHEAD_SECONDS: '600' } })
     await service.connect('1')
     const before = (await service.ask(`/credentials/${NAME}/token`)).body
@@ -331,7 +331,7 @@ describe('a lease holder that was paused until its lease expired (I7)', () => {
     expect(healed.body['Authenticator']).toBe((await slow).body['Authenticator'])
   })
 
-  /** The store as used by a paused process, which does not renew its leases. */
+  /** A store as used by a paused process, which does not renew its leases. */
   const withoutRenewals = (store: CredentialStore): CredentialStore => ({
     ...store,
     renew: async () => false,
@@ -372,7 +372,7 @@ describe('a lease holder that was paused until its lease expired (I7)', () => {
 })
 
 describe('the lease of a refresh', () => {
-  it('the lease of a refresh is renewed while the provider responds slowly, and no longer when the refresh has ended', async () => {
+  it('the lease of a refresh is renewed while the provider responds slowly, and is no longer renewed when the refresh has ended', async () => {
     const renewals = new Map<number, number>()
     const renewed = (fence: number): number => renewals.get(fence) ?? 0
     const store: CredentialStore = {
@@ -385,7 +385,7 @@ describe('the lease of a refresh', () => {
     const service = await start({ store, timing: { leaseMs: 300 } })
     await service.connect('1')
     const ended: [fence: number, renewals: number][] = []
-    // Each request lasts so long that the test would notice further renewals of the previous lease.
+    // Each request lasts long enough for the test to notice if the previous lease were still renewed.
     for (const step of [
       { latencyMs: 1_200 },
       { latencyMs: 1_200, status: 400, body: '{"error":"invalid_scope"}' },
@@ -449,7 +449,7 @@ describe('a token endpoint that fails', () => {
       },
     })
     expect(await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')).toEqual(before)
-    // Further callers during the back-off get the same error without a request to the provider.
+    // During the back-off, further callers get the same error without a request to the provider.
     for (const _ of [1, 2, 3])
       expect((await service.call(`/credentials/${NAME}/token`)).status).toBe(503)
     expect(refreshes()).toHaveLength(2)
@@ -553,7 +553,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(ids).toEqual([`${NAME}/1/faulted`, `${NAME}/1/faulted/final`])
   })
 
-  it('a fault whose refresh token will be tried again (provisional) is kept after a failure unrelated to the grant', async () => {
+  it('a provisional fault, whose refresh token will be sent again, is kept after a failure unrelated to the grant', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
     await service.connect('1')
     await expire()
@@ -690,7 +690,7 @@ describe('a provider that rejects the client credentials', () => {
     for (const realm of ['1', '2', '3']) await service.connect(realm)
     provider.knobs.secrets = ['rotated at the provider']
     for (const realm of ['1', '2', '3']) await expire(`ACC-${realm}`)
-    // The breaker lets a probe through after one second. On a machine under load the three requests may take longer, so
+    // The breaker lets a probe through after one second. On a machine under load the three requests may take longer. So
     // the clock runs at a hundredth of its speed meanwhile.
     const clock = performance.now.bind(performance)
     const from = clock()
@@ -729,8 +729,8 @@ describe('a provider that rejects the client credentials', () => {
     const startedAt = performance.now()
     for (const realm of ['2', '3', '1'])
       await eventually(async () => expect((await token(realm)).status).toBe(200))
-    // The first probe is sent after 1 s. The limit is higher, because refreshes take seconds on a machine under load,
-    // but below 60 s, the longest interval between two probes.
+    // The first probe is sent after 1 s. The limit here is higher, because refreshes take seconds on a machine under
+    // load. It is below 60 s, which is the longest interval between two probes.
     expect(performance.now() - startedAt).toBeLessThan(30_000)
   })
 })
@@ -777,7 +777,7 @@ describe('the service while Redis is unavailable', () => {
     ['unreachable', 'away'],
     ['unresponsive', 'stall'],
   ] as const)(
-    'a rotated access token is issued from memory while Redis is %s, and stored afterwards',
+    'an access token of a rotated pair is issued from memory while Redis is %s, and the pair is stored afterwards',
     async (_, trouble) => {
       service = await start({
         store: far.store,
@@ -804,7 +804,7 @@ describe('the service while Redis is unavailable', () => {
 })
 
 describe('a replica whose clock is ahead', () => {
-  it('a replica with a fast clock cannot delay a refresh beyond the longest back-off by storing a late NextTryAt', async () => {
+  it('a replica whose clock is ahead cannot delay a refresh beyond the longest back-off by storing a late NextTryAt', async () => {
     const service = await start()
     await service.connect('1')
     await expire()

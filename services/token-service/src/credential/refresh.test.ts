@@ -21,7 +21,7 @@ afterEach(() => void vi.useRealTimers())
 
 type RefreshStore = RefreshDeps['store']
 
-/** A fake store with one expired credential. The parameter replaces the method `commit` of the store. */
+/** Returns a fake store with one expired credential. `commit` replaces the method `commit` of the store. */
 function storeOf(commit: () => Promise<'committed'>): RefreshStore {
   const grant = grantOf(NAME, 'one', { expiresAt: 1, refreshedAt: 0 })
   const credential = credentialOf(grant, 1, noLabels)
@@ -90,7 +90,7 @@ const unavailable = async (): Promise<never> => {
   throw new IntegrationError('store_unavailable', 'no store')
 }
 
-it('a call that the provider does not answer is reported at once, because the pair may be lost with its response', async () => {
+it('a token request without a response is reported at once, because a rotated pair may be lost with its response', async () => {
   const lost: TokenOutcome = {
     kind: 'unknown',
     status: null,

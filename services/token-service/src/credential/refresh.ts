@@ -1,9 +1,9 @@
 /**
  * Refreshes a credential. Only one rotation runs at a time, and no rotation is lost if the provider allows recovery.
  *
- * A refresh token may be invalid once it was sent, and the new token pair exists only in the response. The steps are
- * ordered for recovery: whenever a process stops between two steps, another process can continue from the stored
- * record.
+ * A refresh token may become invalid as soon as it was sent, and the new token pair exists only in the response. The
+ * steps are ordered for recovery: whenever a process stops between two steps, another process can continue from the
+ * stored record.
  *
  *   acquire the lease → re-read the record → store the intent → one POST → commit → (event, by the outbox relay)
  *
@@ -19,16 +19,17 @@
  *     has passed. A request is retried once if it was not sent or its outcome is unknown, and never after a response.
  * I5  Only a response clears an intent. A process that finds the intent of another process waits until that request
  *     can no longer be in flight (`foreignIntentMaxAgeMs`), and then sends the same refresh token again.
- * I6  A received pair stays in memory until it is stored, which in a replicated store means the same as in I3. Until
- *     then its access token is issued and the commit is retried, at whichever server is the primary, until it succeeds
- *     or is superseded. During shutdown it is retried for `commitDeadlineMs`. After that the pair is written to a file
- *     (`RESCUE_DIR`, `rotation_rescued`); otherwise it is dropped and reported as `rotation_dropped`.
+ * I6  A received pair stays in memory until it is stored ("stored" as in I3). Until then its access token is issued.
+ *     The commit is retried, at whichever server is the primary, until it succeeds or is superseded. During shutdown
+ *     it is retried for `commitDeadlineMs`. After that the pair is written to a file (`RESCUE_DIR`,
+ *     `rotation_rescued`); otherwise it is dropped and reported as `rotation_dropped`.
  * I7  A commit compares version and fence. A newer fence means that another process may be sending the same refresh
  *     token. The pair is not discarded then; it is committed under a new lease if no newer version is stored. The
  *     same happens if a failover of the store has lost the version before that of the pair.
  * I8  A new grant advances the version, so the commit of a refresh in flight is rejected.
- * I9  A fault is stored beside the tokens, which are kept. Only `invalid_grant` ends a grant. Before that, the record
- *     is read again, and the previous refresh token is tried, because the provider may still accept it.
+ * I9  A fault is stored beside the tokens, which are kept. Only `invalid_grant` ends a grant. Before the grant counts
+ *     as ended, the record is read again, and the previous refresh token is tried, because the provider may still
+ *     accept it.
  * I10 A provider may respond with `invalid_grant` in an outage, and a rejected token remains valid if the rejection
  *     was wrong. So the first fault is provisional: the same token is sent again after the delays of the provider
  *     profile, a few times within about a day, and only then is the fault final. A failure in between that is
@@ -63,12 +64,12 @@ import type { KeptPair } from './restoration.ts'
 
 /** The state of the credential that the caller of a refresh needs. */
 export type RefreshGoal =
-  /** A credential whose refresh is not due. */
+  /** The goal is a credential whose refresh is not due. */
   | { readonly kind: 'fresh' }
   /**
-   * A token pair newer than `version`. With `force` the provider is called even before `nextTryAt` of a failed
-   * refresh. With `isDisconnectReported` a rejection of the refresh token means that the company has disconnected the
-   * application (disconnect-hints.ts).
+   * The goal is a token pair newer than `version`. With `force`, the provider is called even before `nextTryAt` of a
+   * failed refresh. With `isDisconnectReported`, a rejection of the refresh token means that the company has
+   * disconnected the application (disconnect-hints.ts).
    */
   | {
       readonly kind: 'newer'
@@ -79,9 +80,9 @@ export type RefreshGoal =
 
 export type RefreshResult =
   | { readonly kind: 'refreshed'; readonly credential: Credential }
-  /** Further refreshes cannot succeed; a new grant is required. */
+  /** Further refreshes cannot succeed. A new grant is required. */
   | { readonly kind: 'faulted'; readonly credential: Credential; readonly fault: Fault }
-  /** The provider is unavailable or throttles, or another replica is still refreshing; retry later. */
+  /** The provider is unavailable or throttles, or another replica is still refreshing. The caller can retry later. */
   | {
       readonly kind: 'deferred'
       readonly credential: Credential | null
@@ -122,7 +123,7 @@ export interface RefreshTiming {
   readonly rejectedGrantRetryDelaysMs: readonly number[]
 }
 
-/** The timing for provider requests of at most 10 s, without the two values that come from the provider profile. */
+/** The durations for provider requests of at most 10 s, except for two that come from the provider profile. */
 export const refreshTiming: Omit<RefreshTiming, 'graceMs' | 'rejectedGrantRetryDelaysMs'> = {
   leaseMs: 15_000,
   foreignIntentMaxAgeMs: 12_000,
@@ -138,7 +139,7 @@ export interface RefreshReport {
   readonly outcome:
     | 'refreshed'
     | RefreshFailureClass
-    /** Another write advanced the version during the request, so a newer pair is stored. */
+    /** Another write advanced the version during the request, so the store has a newer pair. */
     | 'superseded'
     /** The provider rotated the refresh token, and the new pair was written to a file instead of the store. */
     | 'rotation_rescued'
@@ -155,7 +156,10 @@ export interface RefreshDeps {
     'get' | 'acquire' | 'renew' | 'release' | 'recordIntent' | 'commit' | 'settle'
   >
   readonly provider: Pick<Provider, 'refresh'>
-  /** Milliseconds until the next call may be made while the provider rejects the client credentials; otherwise 0. */
+  /**
+   * Milliseconds until the next token request may be sent while the provider rejects the client credentials; otherwise
+   * 0.
+   */
   readonly heldBackMs: () => number
   /** Identifies this process in leases. */
   readonly owner: string
@@ -173,25 +177,25 @@ export interface RefreshDeps {
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
   /** Called when the outbox has a new entry to relay. */
   readonly notifyOutbox: () => void
-  /** Writes to a file a pair that could not be committed (I6); `false` if that is not possible. */
+  /** Writes a pair that could not be committed to a file (I6). Resolves with `false` if that is not possible. */
   readonly rescue: (pair: KeptPair) => Promise<boolean>
   /** When the store may have lost writes, in epoch ms (`StoreConnection.serverChangedAt`); `null` if never. */
   readonly storeChangedAt: () => number | null
   readonly report: (report: RefreshReport) => void
   /**
-   * Receives each call that has no usable response. If the refresh fails later as `rotation_lost`, this tells why: the
-   * provider has processed the call, and its response with the new pair is lost.
+   * Receives each token request that got no usable response. If the refresh later fails as `rotation_lost`, this report
+   * explains why: the provider has processed the request, and its response with the new pair is lost.
    */
   readonly reportUnanswered: (call: UnansweredCall) => void
   /** Receives an unexpected error while a received pair is being committed; the commit is retried. */
   readonly onError: (error: unknown) => void
-  /** For tests: awaited at each failpoint. */
+  /** Awaited at each failpoint. Only tests set this function. */
   readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
 }
 
 export interface UnansweredCall extends ProviderResponse {
   readonly name: string
-  /** Whether the provider may have processed the call. */
+  /** Whether the provider may have processed the request. */
   readonly wasSent: boolean
 }
 
@@ -203,7 +207,7 @@ export interface RefreshRoutine extends AsyncDisposable {
    * `shutting_down` if this process shuts down.
    */
   refresh(name: string, goal: RefreshGoal, who: string): Promise<RefreshResult>
-  /** The credential with the pair that is in memory and not stored yet (I6); `null` if there is none. */
+  /** The credential with a pair that is in memory and not stored yet (I6); `null` if there is no such pair. */
   uncommitted(name: string): Credential | null
   /** The number of token pairs in memory that are not stored yet. */
   uncommittedCount(): number
@@ -223,7 +227,9 @@ const REPORTED_OUTCOMES = {
   dropped: 'rotation_dropped',
 } as const satisfies Record<string, RefreshReport['outcome']>
 
-/** The limit for `nextTryAt` of a rejected grant; longer than any delay before its refresh token is sent again. */
+/**
+ * The limit for `nextTryAt` of a rejected grant. It is longer than every delay before the refresh token is sent again.
+ */
 const MAX_REJECTED_RETRY_DELAY_MS = 48 * 3_600_000
 
 /** Returns the result if the stored fault or `nextTryAt` forbids a refresh now; `null` if a refresh may start. */
@@ -246,8 +252,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   const semaphore = createSemaphore(deps.concurrency)
   const shutdown = new AbortController()
   let commitDeadlineAt = Number.POSITIVE_INFINITY
-  // The pause between two attempts to commit is not aborted at shutdown, because commits are retried at the same
-  // intervals during shutdown.
+  // The pause between two attempts to commit is not aborted at shutdown: during shutdown, commits are retried at the
+  // same intervals.
   const neverAborted = new AbortController().signal
   const failpoint = async (point: Failpoint, name: string): Promise<void> =>
     deps.failpoint?.(point, name)
@@ -272,12 +278,12 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
   const satisfiesGoal = (credential: Credential, goal: RefreshGoal): boolean =>
     goal.kind === 'newer'
       ? credential.version > goal.version
-      : // The access token may still be valid, but the rejected refresh token must be sent again (I10).
+      : // the access token may still be valid, but the rejected refresh token must be sent again (I10)
         !isProvisional(credential.fault) &&
         freshness(credential, now(), deps.refreshAheadMs) === 'fresh'
 
   /**
-   * Returns the result if the stored record already satisfies the goal, or forbids a refresh now; `null` if a
+   * Returns the result if the stored record already satisfies the goal, or if it forbids a refresh now; `null` if a
    * refresh is needed.
    */
   function alreadySatisfied(credential: Credential, goal: RefreshGoal): RefreshResult | null {
@@ -351,7 +357,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     who: string,
   ): Promise<RefreshResult | null> {
     const { lease } = leased
-    const satisfied = alreadySatisfied(leased.credential, goal) // as read under the lease (I2)
+    const satisfied = alreadySatisfied(leased.credential, goal) // the record as read under the lease (I2)
     if (satisfied !== null) {
       await store.release(lease)
       return satisfied
@@ -360,7 +366,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     try {
       return await exchangeRefreshToken(leased, goal, who, renewal)
     } catch (error) {
-      // If the store is unavailable, no token was used (I3), so other processes need not wait for the lease to expire.
+      // If the store is unavailable, no token was used (I3). The lease is released, so that other processes need not
+      // wait until it expires.
       if (hasCode(error, 'store_unavailable')) await store.release(lease).catch(() => {})
       throw error
     } finally {
@@ -387,7 +394,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       return recordFailure(leased, goal, who, failure, 0)
     }
     let isAmbiguous = leased.intent !== null
-    // Another process may have a request in flight under this intent, so its longest duration is waited for (I5).
+    // Another process may have a request in flight under this intent. So this process waits until that request must
+    // have ended (I5).
     if (leased.intent !== null)
       await sleep(Math.max(0, timing.foreignIntentMaxAgeMs - leased.intent.ageMs), shutdown.signal)
     let token: Secret = leased.refreshToken
@@ -437,7 +445,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
             )
           }
           retriesLeft -= 1
-          await sleep(timing.ambiguousRetryDelayMs, shutdown.signal) // one retry (I4)
+          await sleep(timing.ambiguousRetryDelayMs, shutdown.signal) // the only retry (I4)
           break
         }
         case 'throttled':
@@ -445,7 +453,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
           return failed(outcome.kind, outcome, outcome.retryAfterMs)
         case 'refused': {
           if (outcome.error !== 'invalid_grant') return failed('provider_rejected', outcome)
-          // Another process may have stored a newer pair meanwhile. Then the grant has not ended (I9).
+          // Another process may have stored a newer pair in the meantime. In this case the grant has not ended (I9).
           const current = await store.get(name)
           if (current === null) return { kind: 'absent' }
           if (current.version !== lease.version) return { kind: 'refreshed', credential: current }
@@ -492,7 +500,9 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     await failpoint('before commit', name)
     uncommittedRotations.set(name, { credential, done })
     let fenced = lease
-    /** Returns `null` if the pair was not committed and the commit must be tried again. */
+    /**
+     * Tries once to commit the pair. Returns `null` if the pair was not committed and the commit must be tried again.
+     */
     const tryCommit = async (): Promise<'committed' | 'superseded' | null> => {
       try {
         const options = { isNoticeNew, version: credential.version }
@@ -500,7 +510,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         if (outcome !== 'fenced') return outcome
         await store.release(fenced)
         const acquired = await store.acquire(name, owner, timing.leaseMs)
-        // Only `commit` decides that the pair is superseded, because it waits until that is replicated.
+        // Only `commit` decides that the pair is superseded, because `commit` waits until the superseding version is
+        // replicated.
         if (acquired.kind !== 'acquired') return null
         const current = acquired.leased.lease
         if (current.grantId === lease.grantId && current.version <= lease.version) {
@@ -509,8 +520,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         }
         await store.release(current)
         fenced = lease
-        // An older version of another grant: the company was connected again, or the store has lost the connection of
-        // this grant, which is then stored again (recent-pairs.ts).
+        // The store has an older version of another grant. Either the company was connected again, or the store has
+        // lost the grant of this pair. In the second case the grant is stored again (recent-pairs.ts).
         const isReconnected = acquired.leased.credential.refreshedAt > grant.refreshedAt
         return current.version <= lease.version && isReconnected ? 'superseded' : null
       } catch (error) {
@@ -528,8 +539,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     /** Retries the commit in the background, while the access token of the pair is already issued. */
     const retryCommit = async (): Promise<void> => {
       for (let attempt = 1; ; attempt += 1) {
-        // The back-off has no jitter: the token pair can be lost until it is stored, and the retries for a single
-        // credential cause little load.
+        // The retries have no back-off jitter: the token pair can be lost until it is stored, and the retries for a
+        // single credential cause little load.
         await sleep(backoffMs(attempt, { baseMs: 100, capMs: 1_000, random: 1 }), neverAborted)
         const outcome = await tryCommit()
         if (outcome !== null) return finish(outcome)
@@ -585,7 +596,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     const what = endsGrant(failureClass) ? 'faulted' : 'refresh_failed'
     const context = { at, who, what, outcome: failureClass, traceId } as const
     const settled = await store.settle(lease, settlement, context).catch((error: unknown) => {
-      // The stored intent stays for the next process (I5). The caller gets the same result as if the outcome had been
+      // The stored intent is kept for the next process (I5). The caller gets the same result as if the outcome had been
       // stored.
       if (hasCode(error, 'store_unavailable')) return null
       throw error
@@ -603,7 +614,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       : { kind: 'deferred', credential: failed, retryAfterMs: Math.max(0, (nextTryAt ?? at) - at) }
   }
 
-  /** Renews a lease until it is stopped. Failed renewals are ignored, because the commit checks the lease (I7). */
+  /** Renews a lease until stopped. Failed renewals are ignored, because the commit checks the lease (I7). */
   function startRenewal(lease: Lease): LeaseRenewal {
     const timer = setInterval(() => {
       store.renew(lease, timing.leaseMs).catch(() => {})
@@ -631,7 +642,9 @@ interface LeaseRenewal {
   readonly stop: () => void
 }
 
-/** Returns the grant after a refresh with the token `used`. Members that the response lacks keep their values. */
+/**
+ * Returns the grant after a refresh with the token `used`. Members that are absent in the response keep their values.
+ */
 function renewedGrant(
   { credential, refreshToken, idToken, previous }: LeasedCredential,
   used: Secret,
@@ -639,15 +652,15 @@ function renewedGrant(
   startedAt: number,
   idleLimitMs: number,
 ): Grant {
-  const next = tokens.refreshToken ?? used // RFC 6749 §6: a response without one keeps the token that was sent
+  const next = tokens.refreshToken ?? used // RFC 6749 §6: without a new refresh token, the sent one stays valid
   const limits = grantLimits(tokens, startedAt, idleLimitMs)
   const hardExpiresAt = limits.hardExpiresAt ?? credential.hardExpiresAt
   const isRotated = refreshToken !== null && next.reveal() !== refreshToken.reveal()
   return {
     name: credential.name,
     environment: credential.environment,
-    // The lifetime is counted from the start of the request, because the provider cannot have issued the token
-    // earlier.
+    // The lifetime of the access token is counted from the start of the request, because the provider may have issued
+    // the token that early.
     expiresAt: startedAt + Math.floor(tokens.lifetimeSeconds * 1_000),
     refreshedAt: startedAt,
     idleExpiresAt: limits.idleExpiresAt,

@@ -19,9 +19,10 @@ export interface Removed {
 }
 
 /**
- * Returns a function that removes a credential. It throws the errors of {@link acquireLease}, except `DecryptionError`:
- * a record that cannot be decrypted is removed without a revocation. It also throws `version_moved` if `ifVersion` is a
- * number and another version is stored; nothing was sent to the provider then.
+ * Returns a function that removes a credential. A record that cannot be decrypted is removed without a revocation.
+ *
+ * The function throws the errors of {@link acquireLease}, except `DecryptionError`. It also throws `version_moved` if
+ * `ifVersion` is a number and another version is stored; in this case no request was sent to the provider.
  */
 export function createRemoval(
   deps: RemovalDeps,
@@ -52,8 +53,8 @@ export function createRemoval(
       }
       if (leased === null && ifVersion !== null)
         throw new IntegrationError('version_moved', `${name} has another version now`)
-      // The company was reconnected in the meantime, so the stored grant is not the revoked grant. The removal is
-      // tried again.
+      // The company was reconnected in the meantime, so the stored grant differs from the revoked grant. The removal
+      // starts again.
     }
   }
 }

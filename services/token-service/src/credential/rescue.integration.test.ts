@@ -1,4 +1,7 @@
-/** A process that shuts down while Redis is unavailable leaves its uncommitted pairs in RESCUE_DIR (I6). */
+/**
+ * Tests that a process that shuts down while Redis is unavailable leaves its uncommitted token pairs in RESCUE_DIR
+ * (I6).
+ */
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -98,7 +101,7 @@ describe('a rotated token pair that could not be stored before the process shut 
     expect((await refresh(next)).status).toBe(200)
   })
 
-  it('the next process deletes a rescued token pair if the company was connected again before that', async () => {
+  it('the next process deletes the file of a rescued token pair if the company was connected again in the meantime', async () => {
     await shutDownUncommitted()
     relay.restore()
     await usable(redis)

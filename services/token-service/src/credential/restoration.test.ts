@@ -1,4 +1,4 @@
-/** The rules by which a token pair is stored again, on a file store that has an older state than the pair. */
+/** Tests when a token pair is stored again. The file store of each test has an older state than the pair. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { auditContextOf, grantOf, START } from '../../test-support/grants.ts'
@@ -78,7 +78,7 @@ describe('storing a token pair again', () => {
     expect(await stored()).toEqual({ version: 2, token: 'access two' })
   })
 
-  it('a restoration does not replace another grant that was stored meanwhile under a lower version', async () => {
+  it('a restoration does not replace another grant that was stored in the meantime under a lower version', async () => {
     await put('one', 'another grant', START + 2)
     expect(await restorations.restore(keptPair(3))).toBe('superseded')
     expect(await restorations.restore(keptPair(3, { isNewGrant: true }))).toBe('superseded')
@@ -100,7 +100,7 @@ describe('storing a token pair again', () => {
     expect(await stored()).toEqual({ version: 2, token: 'access later' })
   })
 
-  it('a grant that was stored after the company had been removed is restored', async () => {
+  it('a grant that was stored after a removal of the company is restored', async () => {
     await put('one', 'grant one')
     await store.remove(NAME, true, auditContextOf('removed'))
     const pair = keptPair(2, { isNewGrant: true, grantId: 'grant two' })
@@ -113,7 +113,7 @@ describe('storing a token pair again', () => {
     await settleFault('transferred')
     const pair = keptPair(2, { isNewGrant: true, grantId: 'grant two' })
     expect(await restorations.restore(pair)).toBe('restored')
-    // A refresh of the restored grant that is committed later recognizes its grant.
+    // A later refresh of the restored grant is committed, because the store recognizes its grant.
     const acquired = await store.acquire(NAME, 'test', 60_000)
     expect(acquired).toMatchObject({ leased: { lease: { grantId: 'grant two', version: 2 } } })
   })
@@ -132,7 +132,7 @@ describe('storing a token pair again', () => {
     expect(await store.get(NAME)).toMatchObject({ fault: { Code: 'transferred' } })
   })
 
-  it('a restoration waits for a refresh by another process, whose newer token pair wins', async () => {
+  it('a restoration waits for a refresh by another process, and the newer token pair of that refresh is kept', async () => {
     await put('one', 'grant one')
     const acquired = await store.acquire(NAME, 'another process', 60_000)
     if (acquired.kind !== 'acquired') throw new Error(acquired.kind)
@@ -158,7 +158,7 @@ describe('storing a token pair again', () => {
     expect(commits).toEqual(['committed', 'committed'])
   })
 
-  it('the only copy of a token pair is superseded only when the store confirms that its newer pair is replicated', async () => {
+  it('the only copy of a token pair is deleted only when the store confirms that its newer pair is replicated', async () => {
     await put('one', 'grant one')
     await put('two', 'grant two')
     const commits: string[] = []

@@ -1,10 +1,10 @@
 /**
- * Stores a token pair again that the store does not have: it was lost in a failover of the store after it had been
- * committed, or a process that shut down has saved it in a file. A provider that rotates refresh tokens accepts only
- * the newest pair, so the older pair in the store is of no use.
+ * Stores a token pair again that the store does not have. Such a pair was lost in a failover of the store after it had
+ * been committed, or was saved in a file by a process that shut down. A provider that rotates refresh tokens accepts
+ * only the newest pair, so the older pair in the store is of no use.
  *
  * - The rules are those of a refresh: the pair is committed under a lease, version and fence are compared (I7 of
- *   refresh.ts), and a newer pair or another grant wins (I8). The pair keeps its version.
+ *   refresh.ts), and a newer pair or another grant takes precedence (I8). The pair keeps its version.
  * - While a restoration runs, this process does not acquire the lease of that credential for anything else. A refresh
  *   would send a refresh token that the provider has already rotated.
  * - A restoration ends only when the store has acknowledged the pair or does not need it, or when the process shuts
@@ -23,7 +23,9 @@ export interface KeptPair {
   readonly version: number
   /** Identifies the grant to which the pair belongs (`Lease.grantId`). */
   readonly grantId: string
-  /** Whether the grant itself may be missing in the store, because it was stored shortly before the pair. */
+  /**
+   * Whether the grant itself may be missing in the store, because the grant was stored only shortly before the pair.
+   */
   readonly isNewGrant: boolean
   readonly grant: Grant
   readonly dueAt: number
@@ -39,13 +41,13 @@ export interface RescueFolder {
    * @throws the file system's error if the file cannot be written.
    */
   save(pair: KeptPair): Promise<void>
-  /** Reads all pairs. A file that cannot be read is logged and stays where it is. */
+  /** Reads all pairs. A file that cannot be read is logged and kept. */
   read(): Promise<readonly { readonly pair: KeptPair; readonly remove: () => Promise<void> }[]>
 }
 
 /**
- * `superseded`: the store has this pair or a newer one, or another grant, or the credential was removed. `failed`: the
- * process shut down first, or an unexpected error was reported.
+ * The result of a restoration. `superseded`: the store has this pair, a newer pair or another grant, or the credential
+ * was removed. `failed`: the process shut down first, or an unexpected error was reported.
  */
 export type RestorationOutcome = 'restored' | 'superseded' | 'failed'
 
@@ -54,14 +56,15 @@ export interface RestorationDeps {
   /** Identifies this process in leases. */
   readonly owner: string
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
-  /** Receives an unexpected error, which ends a restoration. */
+  /** Receives an unexpected error, which ends the restoration. */
   readonly onError: (error: unknown) => void
 }
 
 export interface Restorations extends AsyncDisposable {
   /**
-   * Stores a pair again if the store does not have it. Restorations of one credential run one after the other.
-   * `isOnlyCopy`: the caller deletes the pair if it is superseded, so the newer pair must be replicated first.
+   * Stores a pair again if the store does not have it. Restorations of one credential run one after the other. With
+   * `isOnlyCopy`, the caller deletes the pair if it is superseded, so the restoration waits until the newer pair is
+   * replicated.
    */
   restore(pair: KeptPair, options?: { readonly isOnlyCopy: boolean }): Promise<RestorationOutcome>
   /**
@@ -189,8 +192,9 @@ export function createRestorations(deps: RestorationDeps): Restorations {
 }
 
 /**
- * Returns a lease that was never acquired. A commit with it stores nothing: it is `superseded`, which the store confirms
- * only after replication, or `fenced` if the store has lost the newer pair meanwhile.
+ * Returns a lease that was never acquired. A commit with this lease stores nothing. Its result is `superseded`, which
+ * the store returns only after the newer pair was replicated, or `fenced` if the store has lost the newer pair in the
+ * meantime.
  */
 const neverHeld = ({ name, version, grantId }: KeptPair, owner: string): Lease => ({
   name,
@@ -203,9 +207,9 @@ const neverHeld = ({ name, version, grantId }: KeptPair, owner: string): Lease =
 /** Returns whether the stored pair is an earlier one than `pair`, so that `pair` may replace it. */
 function isOlder(stored: Credential, lease: Lease, pair: KeptPair): boolean {
   if (lease.version >= pair.version) return false
-  // Another installation has custody of this grant, so no pair of it may be stored here.
+  // Another installation has custody of this grant, so no token pair of the grant may be stored here.
   if (stored.fault?.Code === 'transferred' && lease.grantId === pair.grantId) return false
-  // The times of their refresh requests decide between two grants, because both grants may have got the same version.
+  // Two grants may have got the same version, so the times of their token requests decide which one is newer.
   return (
     lease.grantId === pair.grantId ||
     (pair.isNewGrant && stored.refreshedAt < pair.grant.refreshedAt)

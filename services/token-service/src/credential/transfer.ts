@@ -74,7 +74,7 @@ export function createTransfers(deps: TransferDeps): Transfers {
       },
       { at, who, what: 'exported' },
     )
-    // The company was reconnected meanwhile, so the new grant is exported instead.
+    // The company was reconnected in the meantime, so the new grant is exported instead.
     if (settled === 'lost') return mark(name, who)
     const { environment, label, tags, version, expiresAt, refreshedAt } = credential
     const { idleExpiresAt, hardExpiresAt } = credential
@@ -96,8 +96,8 @@ export function createTransfers(deps: TransferDeps): Transfers {
   }
 
   /**
-   * Acquires the lease of a credential (X1). A refresh with an unknown outcome is first repeated, until its outcome
-   * is known.
+   * Acquires the lease of a credential (X1). If the outcome of an earlier refresh is unknown, that refresh is repeated
+   * first, until its outcome is known.
    */
   async function leaseWithoutIntent(name: string, who: string): Promise<LeasedCredential> {
     const leased = await acquireLease(name, deps)
@@ -113,7 +113,9 @@ export function createTransfers(deps: TransferDeps): Transfers {
     return leaseWithoutIntent(name, who)
   }
 
-  /** Returns why a credential must not be imported (X3), as text for the caller; `null` if it may be imported. */
+  /**
+   * Returns the text for the caller that says why a credential must not be imported (X3); `null` if it may be imported.
+   */
   function rejectionReason(here: Credential | null, exported: ExportedCredential): string | null {
     if (here === null) return null
     if (!isGrantRejected(here.fault)) return `version ${here.version} is usable here`
@@ -141,8 +143,8 @@ export function createTransfers(deps: TransferDeps): Transfers {
   return {
     async exportCredentials(names, sealedWith, who) {
       const wanted = [...new Set(names)]
-      // All names are checked before the first credential is marked as exported, because this installation no longer
-      // refreshes a credential that is marked so.
+      // All names are checked before the first credential is marked as transferred. This installation no longer
+      // refreshes a marked credential, so an export that fails because of a wrong name must not mark any.
       for (const name of wanted) if ((await store.get(name)) === null) throw notFound(name)
       const exported: ExportedCredential[] = []
       try {

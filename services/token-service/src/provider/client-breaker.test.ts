@@ -43,7 +43,7 @@ const refresh = () => provider.refresh(new Secret('refresh token'))
 const exchangeCode = () =>
   provider.exchangeCode({ code: new Secret('made up'), codeVerifier: null, nonce: null })
 
-describe('the breaker on rejected client credentials', () => {
+describe('the circuit breaker for rejected client credentials', () => {
   it('the breaker allows one probe after 1 s, and all calls once the provider accepts the client credentials', async () => {
     expect(await refresh()).toMatchObject({ kind: 'client_refused', retryAfterMs: 1_000 })
     clock += 999
@@ -136,7 +136,7 @@ describe('the breaker on rejected client credentials', () => {
     exchange = () => gate.promise
     const exchanging = exchangeCode()
     next = async () => accepted
-    // The probe is still due while an exchange is in flight.
+    // The probe remains due while a code exchange is in flight.
     expect(provider.heldBackMs()).toBe(0)
     expect(await refresh()).toEqual(accepted)
     gate.resolve(rejected)

@@ -4,8 +4,8 @@
  * refresh would be rejected too.
  *
  * One call at a time is let through as a probe: the first probe after 1 s, and each further probe after twice the
- * previous delay, but at most 60 s. If the rejection is short, refreshes are therefore delayed by about a second; if
- * it lasts, the provider gets one call a minute. The breaker sends no call of its own; the first call after the delay
+ * previous delay, but at most 60 s. A short period of rejections therefore delays refreshes by about a second. During a
+ * long one, the provider gets one call a minute. The breaker sends no call of its own; the first call after the delay
  * is the probe. The first response that shows that the provider accepts the client closes the breaker.
  *
  * Code exchanges bypass the breaker: their results neither open nor close it, and they are not used as probes. A
@@ -33,7 +33,7 @@ interface Rejection {
 }
 
 export interface BreakerOptions {
-  /** Returns the milliseconds of a clock that only moves forward. */
+  /** Returns the time in milliseconds of a clock that only moves forward. */
   readonly now: () => number
   readonly onChange?: (isRejected: boolean) => void
 }
@@ -52,7 +52,8 @@ export function breakOnRejectedClient(
 
   function heldBackMs(): number {
     if (rejection === null) return 0
-    // The probe in flight decides soon whether calls are let through, so callers need not wait for the next probe.
+    // The result of the probe in flight soon decides whether calls are let through. So callers need not wait until the
+    // next probe.
     if (rejection.isProbing) return FIRST_PROBE_MS
     return Math.max(0, rejection.nextProbeAt - now())
   }
@@ -61,7 +62,8 @@ export function breakOnRejectedClient(
     const probed = rejection
     if (probed !== null) {
       const retryAfterMs = heldBackMs()
-      // No trace id is returned: the known trace id belongs to the rejected call, and this call is not sent.
+      // No trace id is returned. The only known trace id belongs to the rejected call, and the present call is not
+      // sent.
       if (retryAfterMs > 0) return { ...probed.response, traceId: null, retryAfterMs }
       probed.isProbing = true
     }

@@ -61,7 +61,9 @@ export interface TokenSet {
   readonly hardSeconds: number | null
 }
 
-/** The part of the provider's response that may be stored and shown. `body` is bounded, its tokens are redacted. */
+/**
+ * The part of the provider's response that may be stored and shown. `body` is truncated, and tokens in it are redacted.
+ */
 export interface ProviderResponse {
   readonly status: number | null
   readonly body: string
@@ -72,9 +74,9 @@ export type TokenOutcome =
   | { readonly kind: 'granted'; readonly tokens: TokenSet }
   /** No byte of the request was sent, so the code or refresh token is unused. */
   | ({ readonly kind: 'never_sent' } & ProviderResponse)
-  /** No response, an unreadable one or a 5xx: the provider may have used up the code or refresh token. */
+  /** The provider sent no response, an unreadable response or a 5xx. It may have used up the code or refresh token. */
   | ({ readonly kind: 'unknown' } & ProviderResponse)
-  /** 429, or 503 with `Retry-After`: the provider did not process the request. */
+  /** The provider responded with 429, or with 503 and `Retry-After`. It did not process the request. */
   | ({ readonly kind: 'throttled'; readonly retryAfterMs: number | null } & ProviderResponse)
   /** The provider rejected the client credentials, which are the same for all realms. */
   | ({ readonly kind: 'client_refused'; readonly retryAfterMs: number } & ProviderResponse)

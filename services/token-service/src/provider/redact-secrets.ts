@@ -1,8 +1,8 @@
 /**
- * Redacts secrets in a text from another system, even if the text contains them with escapes. The text is decoded and
- * searched as plain text. A regular expression for all escaped spellings of a secret would need time proportional to
- * the product of both lengths: 7 s for an echoed code of 2,048 `&`, during which the process could not serve any other
- * request.
+ * Redacts secrets in a text from another system, even if the text contains them in an escaped form. The text is decoded
+ * and searched as plain text. The alternative, a regular expression for all escaped spellings of a secret, would need
+ * time proportional to the product of both lengths: 7 s for an echoed code of 2,048 `&`, during which the process could
+ * not serve any other request.
  */
 
 export const REDACTED = '[redacted]'
@@ -36,10 +36,13 @@ const NAMED: Readonly<Record<string, string>> = {
   apos: "'",
 }
 
-/** A text can be escaped several times, for example JSON within a form. More rounds than this are not expected. */
+/**
+ * The limit on the rounds of decoding. A text can be escaped several times, for example JSON within a form, but more
+ * often than this is not expected.
+ */
 const MAX_ROUNDS = 4
 
-/** Decodes the escapes of a text, repeatedly until there are none or `MAX_ROUNDS` are done. */
+/** Decodes the escapes of a text, repeatedly until no escapes are left or `MAX_ROUNDS` rounds are done. */
 export function decode(original: string): DecodedText {
   let text = original
   let offsets = Array.from({ length: original.length + 1 }, (_, index) => index)
@@ -82,7 +85,7 @@ function decodeOnce(text: string, offsets: readonly number[]): { text: string; o
 }
 
 /**
- * A response may truncate the secret that it echoes. So a text that begins with this many characters of a secret is
+ * A response may contain a truncated copy of the secret. So a text that begins with this many characters of a secret is
  * redacted as far as it matches the secret.
  */
 const PREFIX_LENGTH = 32
@@ -111,7 +114,7 @@ export function redactSecrets(text: string, secrets: readonly string[]): string 
   const offsetOf = (index: number): number => decoded.offsets[index] ?? text.length
   const spans = wanted.flatMap((secret) => [
     ...spansOf(text, secret),
-    // The secret is decoded too, because it can contain text that looks like an escape.
+    // The secret is decoded as well, because it can contain text that looks like an escape.
     ...spansOf(decoded.text, decode(secret).text).map(({ start, end }) => ({
       start: offsetOf(start),
       end: offsetOf(end),
@@ -133,7 +136,7 @@ function replaceSpans(text: string, spans: readonly Span[]): string {
   let from = 0
   for (const { start, end } of spans.toSorted((a, b) => a.start - b.start)) {
     if (end <= from) continue
-    // A span that overlaps the previous one only extends it.
+    // A span that overlaps the previous span only extends that span.
     if (start >= from) parts.push(text.slice(from, start), REDACTED)
     from = end
   }

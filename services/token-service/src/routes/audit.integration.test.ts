@@ -51,7 +51,7 @@ describe('the newest audit entries', () => {
   }
   const numbers = ({ items }: Page): number[] => items.map(({ Seq }) => Seq)
 
-  it('token-service returns the newest audit entries first, page by page, and of one credential', async () => {
+  it('token-service returns the newest audit entries first, page by page, also those of one credential', async () => {
     const here = await install()
     const page = async (query: string): Promise<Page> =>
       (await here.service.ask(`/audit?${query}`)).body as unknown as Page
@@ -68,7 +68,7 @@ describe('the newest audit entries', () => {
     expect(await page('name=ACC-9')).toMatchObject({ items: [], next_before: null })
   })
 
-  it('a page searches at most 5,000 entries for a rare name, and the next pages find it', async () => {
+  it('a page searches at most 5,000 audit entries for a rare name, and a later page finds the entry', async () => {
     const here = await install()
     const filler = { At: new Date().toISOString(), Who: 'routine', What: 'refreshed', Version: 1 }
     const hashes = { Outcome: 'ok', Previous: 'a'.repeat(64), Hash: 'b'.repeat(64) }
@@ -96,7 +96,7 @@ describe('the newest audit entries', () => {
     ])
   })
 
-  it('a key that is bound to realms sees only their entries, and may not read the whole log', async () => {
+  it('a key that is bound to realms sees only their audit entries, and may not read the whole audit log', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'audit-'))
     const path = join(folder, 'keys.json')
     const key = 'bounded-key-0123456789-0123456789-0123'

@@ -23,8 +23,8 @@ export interface AuditRoutesDeps {
 }
 
 /**
- * `GET /audit`: with `after` the whole log in order, which is what a verification of its hash chain reads; otherwise the
- * newest entries first, of one credential if `name` is given.
+ * `GET /audit`. With the parameter `after`, returns the whole log in order, from which a client verifies the hash
+ * chain. Otherwise returns the newest entries first; with `name`, only those of one credential.
  */
 export function auditRoutes({ auditLog }: AuditRoutesDeps): Hono {
   return new Hono().get(
@@ -55,7 +55,7 @@ export function auditRoutes({ auditLog }: AuditRoutesDeps): Hono {
         return c.json({ items: [...items], head } satisfies AuditPage)
       }
       if (name !== undefined) caller.requireRealm(realmOf(name))
-      // An entry without a name is about all credentials.
+      // An audit entry without a name concerns all credentials.
       const isVisible = (of: string): boolean =>
         name === undefined
           ? of === ''

@@ -28,7 +28,7 @@ import type { AuthorizationStore } from '../authorization/authorization-store.ts
 let provider: ScriptedProvider
 let service: TestService
 let closing: AsyncDisposableStack
-/** How many callbacks have checked whether their state was used. */
+/** The number of callbacks that have checked whether their state was used. */
 let taken: number
 
 beforeEach(async () => {
@@ -231,7 +231,7 @@ describe('concurrent code exchanges of browsers', () => {
     expect([busy.status, busy.headers.get('Retry-After')]).toEqual([503, '5'])
     expect(await busy.text()).toContain('<h1>Too many authorizations at the same time</h1>')
     expect(exchanges()).toHaveLength(8)
-    // Holders of a service key are not affected by the limit for browsers.
+    // The limit for browsers does not affect holders of a service key.
     expect((await service.connect('77')).status).toBe(201)
     gate.resolve()
     const statuses = (await Promise.all(waiting)).map(({ status }) => status)

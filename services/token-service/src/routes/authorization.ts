@@ -75,7 +75,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
       validate('json', StartBody),
       async (c) => {
         const { return_to = null, realm = null, ...labels } = c.req.valid('json')
-        // Without a realm, any company can be connected.
+        // If no realm is given, any company can be connected.
         if (realm === null) callerOf(c).requireEveryRealm()
         else requireRealm(c, realm)
         const wanted = { returnTo: return_to, realm, browser: null, ...labels }

@@ -19,13 +19,15 @@ export async function forBrowser(c: Context, work: () => Promise<Response>): Pro
   }
 }
 
-/** The HTML of a page below its paragraph. */
+/** The HTML that the page shows below its paragraph. */
 type PageContent = ReturnType<typeof html>
 
 /**
- * Returns a page of a heading and one paragraph, with `content` below it. Both texts are escaped. The page replaces the
- * header `Referrer-Policy: no-referrer`, under which browsers send `Origin: null` with a form (Fetch, section 3.2):
- * {@link requireSameOrigin} needs the origin from browsers without Fetch Metadata. Other origins get no referrer.
+ * Returns an HTML page with a heading and one paragraph, and with `content` below it. Both texts are escaped.
+ *
+ * The page replaces the header `Referrer-Policy: no-referrer`. Under that policy, browsers send `Origin: null` with a
+ * form (Fetch, section 3.2), but {@link requireSameOrigin} needs the origin from browsers without Fetch Metadata. Other
+ * origins get no referrer.
  */
 export const page = (title: string, text: string, content?: PageContent) =>
   html`<!doctype html>
@@ -44,9 +46,9 @@ export const page = (title: string, text: string, content?: PageContent) =>
     </html>`
 
 /**
- * Returns a form with one button, which sends a POST to the address of the page. The script disables the button, because
- * a second click would cancel the first request and send it again. `scriptNonce` is the nonce in the page's policy
- * ({@link formPolicy}).
+ * Returns a form with one button, which sends a POST to the URL of the page. A script disables the button after a
+ * click, because a second click would cancel the first request and send it again. `scriptNonce` is the nonce in the
+ * page's policy ({@link formPolicy}).
  */
 export const button = (label: string, scriptNonce: string): PageContent =>
   html`<form method="post"><button>${label}</button></form>
@@ -57,8 +59,8 @@ export const button = (label: string, scriptNonce: string): PageContent =>
     </script>`
 
 /**
- * Returns the `Content-Security-Policy` of a page with a {@link button}. It has no `form-action`, because browsers apply
- * that also to the redirect to the provider that follows the form.
+ * Returns the `Content-Security-Policy` of a page with a {@link button}. The policy has no `form-action`: browsers
+ * would apply it to the redirect to the provider that follows the form, too.
  */
 export const formPolicy = (scriptNonce: string): string =>
   `default-src 'none'; script-src 'nonce-${scriptNonce}'; base-uri 'none'; frame-ancestors 'none'`

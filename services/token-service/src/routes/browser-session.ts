@@ -1,4 +1,7 @@
-/** What the routes for browsers share: the authorization cookie, the checks of a navigation, and their error pages. */
+/**
+ * Functions that all routes for browsers use: the authorization cookie, the checks of a navigation, and the error
+ * pages.
+ */
 import { randomBytes } from 'node:crypto'
 import type { Context } from 'hono'
 import { getCookie, setCookie } from 'hono/cookie'
@@ -37,7 +40,8 @@ export function createBrowserCookie(redirectUri: URL): BrowserCookie {
   return {
     read,
     async authorize(c, start) {
-      // All authorizations of a browser share one cookie, so that a second tab does not invalidate the first.
+      // All authorizations of a browser share one cookie, so that a second tab does not invalidate the authorization of
+      // the first.
       const browser = read(c) ?? randomBytes(32).toString('base64url')
       const { url } = await start(browser)
       setCookie(c, name, browser, {
@@ -47,7 +51,7 @@ export function createBrowserCookie(redirectUri: URL): BrowserCookie {
         path: '/',
         maxAge: AUTHORIZATION_TTL_MS / 1_000,
       })
-      // After a form, 303 makes the browser follow the redirect with GET (RFC 9110 §15.4.4).
+      // After a submitted form, status 303 makes the browser follow the redirect with GET (RFC 9110 §15.4.4).
       return c.redirect(url, c.req.method === 'POST' ? 303 : 302)
     },
   }
@@ -77,7 +81,7 @@ export function rejectHead(c: Context, allow: string): void {
 
 /**
  * Rejects a request that a browser sends for an image, a script or a fetch of some page. Only a navigation can continue
- * at the provider. A client that does not send the header (Fetch Metadata) is not rejected.
+ * at the provider. A client without Fetch Metadata headers is not rejected.
  */
 export function rejectSubresource(c: Context): void {
   const destination = c.req.header('Sec-Fetch-Dest')
@@ -86,8 +90,8 @@ export function rejectSubresource(c: Context): void {
 }
 
 /**
- * Rejects a form that another site has submitted. Browsers send `Sec-Fetch-Site`, and older ones `Origin`, with each
- * POST; a client that sends neither is not a browser, which another site could control.
+ * Rejects a form that another site has submitted. Browsers send `Sec-Fetch-Site` with each POST, and older browsers
+ * send `Origin`. A client that sends neither is not a browser, so no other site can control it.
  */
 export function requireSameOrigin(c: Context): void {
   const site = c.req.header('Sec-Fetch-Site')
@@ -103,10 +107,12 @@ export function requireSameOrigin(c: Context): void {
 }
 
 /**
- * Returns the URL of the request at the origin of `REDIRECT` if the request names this service by another loopback name than
- * `REDIRECT` does, else `null`. The authorization must start at that origin: a browser does not send a cookie of
- * `127.0.0.1` to `localhost`, and Intuit accepts only `localhost` as a loopback name. The ports must be equal, because
- * behind a proxy that rewrites `Host` the redirect would loop.
+ * Returns the URL of the request with the origin of `REDIRECT`, if the request names this service by another loopback
+ * name than `REDIRECT` does; else `null`.
+ *
+ * The authorization must start at the origin of `REDIRECT`: a browser does not send a cookie of `127.0.0.1` to
+ * `localhost`, and Intuit accepts only `localhost` as a loopback name. A URL is returned only if the ports are equal,
+ * because behind a proxy that rewrites `Host` the redirect would loop.
  */
 export function atOwnOrigin(c: Context, redirectUri: URL): string | null {
   const requested = new URL(c.req.url)

@@ -59,7 +59,7 @@ const PageQuery = z.object({
 export interface ConnectLinkRoutesDeps {
   readonly connectLinks: ConnectLinks
   readonly links: Pick<ConnectLinkStore, 'get' | 'list'>
-  /** The setting `REDIRECT`. The URLs of links are beside it. */
+  /** The setting `REDIRECT`. The URLs of links have the same origin and path prefix. */
   readonly redirectUri: URL
 }
 
@@ -97,7 +97,7 @@ export function connectLinkRoutes({
           tags: companyTags = {},
           expires_in = DEFAULT_LINK_SECONDS,
         } = c.req.valid('json')
-        // Without a realm, any company can be connected.
+        // If no realm is given, any company can be connected.
         if (realm === null) callerOf(c).requireEveryRealm()
         else requireRealm(c, realm)
         const { ticket, link } = await connectLinks.create({
@@ -164,7 +164,7 @@ export function connectLinkRoutes({
       async (c) => {
         const { id } = c.req.valid('param')
         const link = await links.get(id)
-        // A link of another realm is not shown to this key, so it is treated as absent.
+        // This key may not see a link of another realm, so the link is treated as absent.
         const caller = callerOf(c)
         const isRemoved =
           link !== null &&
@@ -176,7 +176,7 @@ export function connectLinkRoutes({
     )
 }
 
-/** Whether a caller may see and delete a link. A link without a realm can connect any company. */
+/** Returns whether a caller may see and delete a link. A link without a realm can connect any company. */
 const mayManage = (caller: Caller, { realm }: ConnectLink): boolean =>
   realm === null ? !caller.isBoundToRealms : caller.mayUseRealm(realm)
 

@@ -1,4 +1,4 @@
-/** Connect links over HTTP: the operators' routes, and the page and form in a browser. */
+/** Tests connect links over HTTP: the routes for operators, and the page and its form in a browser. */
 import type { AuditPage } from '@integration-host/shared/contracts/audit'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -51,7 +51,7 @@ async function start(env: Record<string, string> = {}): Promise<void> {
   )
 }
 
-/** Creates a link, and returns the address of its page at the service under test. */
+/** Creates a connect link, and returns the URL of its page at the service under test. */
 async function createLink(body: object = {}): Promise<{ id: string; page: string }> {
   const { status, body: created } = await service.ask('/connect-links', json(body))
   expect(status).toBe(201)
@@ -63,7 +63,7 @@ const press = (page: string, headers: Record<string, string> = {}): Promise<Resp
   fetch(page, { method: 'POST', redirect: 'manual', headers: { ...BROWSER, ...headers } })
 const open = (page: string, init: RequestInit = {}): Promise<Response> =>
   fetch(page, { redirect: 'manual', headers: { Accept: 'text/html' }, ...init })
-/** Returns what the callback needs of the response to a pressed button. */
+/** Returns the parts of the response to a pressed button that the callback needs. */
 const startedBy = (response: Response) => {
   const consent = new URL(response.headers.get('Location') ?? 'http://none')
   return {
@@ -80,7 +80,7 @@ const shown = async () =>
   (await service.ask('/connect-links')).body['items'] as { id: string; used_at: string | null }[]
 
 describe('a connect link', () => {
-  it('a connect link is used with the button on its page, connects the company, and leads to return_to', async () => {
+  it('a connect link is used with the button on its page, connects the company, and redirects to return_to', async () => {
     const { id, page } = await createLink({ realm: '7', return_to: 'http://localhost/done' })
     const opened = await open(page)
     expect(opened.status).toBe(200)
@@ -97,7 +97,7 @@ describe('a connect link', () => {
     expect(await shown()).toEqual([expect.objectContaining({ id, used_at: expect.any(String) })])
   })
 
-  it('the company gets the label and the tags of its link, and the page shows the label as text', async () => {
+  it('the company gets the label and the tags of its connect link, and the page shows the label as text', async () => {
     const label = '<script>alert(1)</script> & Söhne'
     const { page } = await createLink({ label, tags: { region: 'EU' } })
     const text = await (await open(page)).text()
@@ -110,7 +110,7 @@ describe('a connect link', () => {
     })
   })
 
-  it('opening the page, as mail scanners do, starts nothing and uses nothing up', async () => {
+  it('opening the page of a connect link, as mail scanners do, starts no authorization and does not use up the link', async () => {
     const { page } = await createLink()
     for (const init of [{}, { method: 'HEAD' }, {}]) {
       const opened = await open(page, init)
@@ -120,7 +120,7 @@ describe('a connect link', () => {
     expect((await press(page)).status).toBe(303)
   })
 
-  it('a link that was used shows a page that says so, in the same browser and in another one', async () => {
+  it('the page of a used connect link says that the link was used, in the same browser and in another one', async () => {
     const { page } = await createLink()
     const { cookie } = startedBy(await press(page))
     for (const response of [
@@ -133,7 +133,7 @@ describe('a connect link', () => {
     }
   })
 
-  it('only one of many simultaneous requests uses a link', async () => {
+  it('only one of many simultaneous requests can use a connect link', async () => {
     const { page } = await createLink()
     const pressed = await Promise.all(Array.from({ length: 8 }, () => press(page)))
     expect(pressed.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([
@@ -142,13 +142,13 @@ describe('a connect link', () => {
     ])
   })
 
-  it('the authorization of a link is completed only in the browser that used the link', async () => {
+  it('the authorization of a connect link is completed only in the browser that used the link', async () => {
     const pressed = await press((await createLink()).page)
     expect((await finish(pressed, '7', `authorization=${'x'.repeat(43)}`)).status).toBe(400)
     expect((await finish(pressed, '7')).status).toBe(302)
   })
 
-  it('a link for one company refuses another one in words, and stores nothing', async () => {
+  it('a connect link for one company rejects another company with an explanation, and stores nothing', async () => {
     const pressed = await press((await createLink({ realm: '7' })).page)
     const refused = await finish(pressed, '8')
     expect(refused.status).toBe(409)
@@ -161,7 +161,7 @@ describe('a connect link', () => {
     ['is too short', 'AAAA'],
     ['has other characters', encodeURIComponent('<script>alert(1)</script>')],
     ['has 10,000 characters', 'A'.repeat(10_000)],
-  ])('a ticket that %s gets a page that says what to do', async (_, ticket) => {
+  ])('a connect link whose ticket %s shows a page that says what to do', async (_, ticket) => {
     for (const response of [
       await open(`${service.url}/connect/${ticket}`),
       await press(`${service.url}/connect/${ticket}`),
@@ -173,7 +173,7 @@ describe('a connect link', () => {
     }
   })
 
-  it('an expired link gets a page that says so', async () => {
+  it('the page of an expired connect link says that the link has expired', async () => {
     const { id, page } = await createLink()
     const link = await links.get(id)
     if (link === null) throw new Error('the link is not stored')
@@ -190,17 +190,20 @@ describe('a connect link', () => {
     ['a sibling domain', { 'Sec-Fetch-Site': 'same-site' }],
     ['another origin, in an old browser', { 'Sec-Fetch-Site': '', Origin: 'https://evil.example' }],
     ['an opaque origin', { 'Sec-Fetch-Site': '', Origin: 'null' }],
-  ])('a form that %s submits is rejected, and the link stays usable', async (_, headers) => {
-    const { page } = await createLink()
-    const sent = Object.fromEntries(
-      Object.entries({ ...BROWSER, ...headers }).filter(([, value]) => value !== ''),
-    )
-    const refused = await fetch(page, { method: 'POST', redirect: 'manual', headers: sent })
-    expect([refused.status, refused.headers.getSetCookie()]).toEqual([403, []])
-    expect((await press(page)).status).toBe(303)
-  })
+  ])(
+    'a form of a connect link that %s submits is rejected, and the link stays usable',
+    async (_, headers) => {
+      const { page } = await createLink()
+      const sent = Object.fromEntries(
+        Object.entries({ ...BROWSER, ...headers }).filter(([, value]) => value !== ''),
+      )
+      const refused = await fetch(page, { method: 'POST', redirect: 'manual', headers: sent })
+      expect([refused.status, refused.headers.getSetCookie()]).toEqual([403, []])
+      expect((await press(page)).status).toBe(303)
+    },
+  )
 
-  it('a link stays usable while the provider is unavailable', async () => {
+  it('a connect link stays usable while the provider is unavailable', async () => {
     provider.knobs.discoveryStatus = 500
     await start()
     const { page } = await createLink()
@@ -208,7 +211,7 @@ describe('a connect link', () => {
     expect((await shown())[0]?.used_at).toBeNull()
   })
 
-  it('the ticket is in no log line, metric or list, and its page sends no referrer and is not cached', async () => {
+  it('the ticket of a connect link is in no log line, metric or list, and its page sends no referrer and is not cached', async () => {
     const { page } = await createLink()
     const ticket = page.split('/').at(-1) ?? ''
     const opened = await open(page)
@@ -245,7 +248,7 @@ describe('the routes for connect links', () => {
     expect(await shown()).toEqual([])
   })
 
-  it('a connect link is valid for a week unless the request says otherwise', async () => {
+  it('a connect link is valid for a week unless the request names another duration', async () => {
     const week = await service.ask('/connect-links', json({}))
     const hour = await service.ask('/connect-links', json({ expires_in: 3_600 }))
     const hours = [week, hour].map(({ body }) =>
@@ -254,7 +257,7 @@ describe('the routes for connect links', () => {
     expect(hours).toEqual([168, 1])
   })
 
-  it('creating, using and withdrawing a link are audited with their caller, without the ticket', async () => {
+  it('creating, using and deleting a connect link are audited with the caller and without the ticket', async () => {
     const { page } = await createLink({ realm: '7' })
     await press(page)
     const { id } = await createLink()
@@ -274,14 +277,14 @@ describe('the routes for connect links', () => {
     expect(JSON.stringify(entries)).not.toContain(page.split('/').at(-1))
   })
 
-  it('a deleted link can no longer be used', async () => {
+  it('a deleted connect link can no longer be used', async () => {
     const { id, page } = await createLink()
     const remove = () => service.call(`/connect-links/${id}`, { method: 'DELETE' })
     expect([(await remove()).status, (await remove()).status]).toEqual([204, 404])
     expect((await press(page)).status).toBe(410)
   })
 
-  it('10,000 links are listed in pages, each once', async () => {
+  it('10,000 connect links are listed in pages, each link once', async () => {
     for (let count = 0; count < 10_000; count += 1)
       await links.add(linkOf({ expiresAt: Date.now() + 86_400_000 + (count % 100) }), Date.now())
     const seen = new Set<string>()
@@ -299,7 +302,7 @@ describe('the routes for connect links', () => {
 })
 
 describe('GET /authorize with AUTHORIZE=links', () => {
-  it('GET /authorize says what to do, and sets no cookie, unless AUTHORIZE is open', async () => {
+  it('GET /authorize explains how to connect and sets no cookie, unless AUTHORIZE is open', async () => {
     const closed = await open(`${service.url}/authorize`)
     expect([closed.status, closed.headers.getSetCookie()]).toEqual([403, []])
     expect(await closed.text()).toContain('Ask its operators for a connect link')

@@ -1,4 +1,4 @@
-/** The lists over HTTP, with the embedded adapters. The conditions themselves are tested with the stores. */
+/** Tests the lists over HTTP, with the embedded adapters. The tests of the stores cover the conditions themselves. */
 import { chmod, writeFile } from 'node:fs/promises'
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
@@ -54,7 +54,7 @@ const list = async (query: string, key?: string) => {
 }
 
 describe('GET /credentials', () => {
-  it('accepts states and classes in one parameter or in several, and combines the conditions', async () => {
+  it('GET /credentials accepts states and classes in one parameter or in several, and combines the conditions', async () => {
     expect((await list('state=active,expiring')).realms).toBe('1 10 11 2 20 3')
     expect((await list('state=active&state=failing')).realms).toBe('1 10 11 2 20 3')
     expect((await list('state=failing,must_reconnect')).realms).toBe('')
@@ -67,7 +67,7 @@ describe('GET /credentials', () => {
     expect((await list('q=acc-2')).realms).toBe('2 20')
   })
 
-  it('continues a list after the last credential of a page', async () => {
+  it('GET /credentials continues a list after the last credential of a page', async () => {
     const first = await list('state=active&limit=4')
     expect(first.realms).toBe('1 10 11 2')
     const second = await list(`state=active&limit=4&cursor=${first.next}`)
@@ -91,12 +91,12 @@ describe('GET /credentials', () => {
     'cursor=1',
     'limit=0',
     'label=Acme',
-  ])('responds 400 to %s', async (query) => {
+  ])('GET /credentials responds 400 to %s', async (query) => {
     const { status, body } = await service.ask(`/credentials?${query}`)
     expect([status, body['code']]).toEqual([400, 'invalid_request'])
   })
 
-  it('lists and counts for a bounded key only its realms', async () => {
+  it('GET /credentials lists and counts only the realms of a bounded key', async () => {
     expect((await list('', BOUNDED_KEY)).realms).toBe('11 2 20')
     expect((await list('q=1', BOUNDED_KEY)).realms).toBe('11')
     const headers = { Authorization: `Bearer ${BOUNDED_KEY}` }
@@ -110,7 +110,7 @@ describe('GET /credentials', () => {
 })
 
 describe('GET /credentials/summary', () => {
-  it('counts all credentials by state', async () => {
+  it('GET /credentials/summary counts all credentials by state', async () => {
     expect(await service.ask('/credentials/summary')).toMatchObject({
       status: 200,
       body: { Total: 6, States: { active: 6 } },
@@ -120,7 +120,7 @@ describe('GET /credentials/summary', () => {
 })
 
 describe('a credential in a list', () => {
-  it('has its labels, its state, and the times of its grant and its next refresh', async () => {
+  it('a credential in a list has its labels, its state, and the times of its grant and its next refresh', async () => {
     const { body } = await service.ask('/credentials?q=acme')
     const [item] = body['items'] as Record<string, unknown>[]
     expect(item).toMatchObject({

@@ -25,7 +25,7 @@ const oneOrMore = <Item extends z.ZodType<unknown, string>>(item: Item) =>
 
 const TagQuery = z
   .string()
-  .max(641) // 64 and 256 characters may have twice as many UTF-16 code units
+  .max(641) // 64 and 256 characters may take twice as many UTF-16 code units
   .regex(/^[^:]+:/, 'must be <name>:<value>')
   .transform((text): readonly [string, string] => {
     const colon = text.indexOf(':')
@@ -33,7 +33,7 @@ const TagQuery = z
   })
 
 const ListQuery = z.object({
-  // The position of a search may be between two names.
+  // The cursor of a search may be between two names.
   cursor: z
     .string()
     .regex(/^ACC-[A-Za-z0-9_.-]{1,128}~?$/, 'must be next_cursor of the previous page')
@@ -73,11 +73,11 @@ export const SUMMARY_PATH = '/credentials/summary'
 
 export interface CredentialListRoutesDeps {
   readonly lists: Pick<CredentialStore, 'find' | 'summary'>
-  /** With which the time of the next refresh is computed. */
+  /** The setting `REFRESH_AHEAD_SECONDS` in milliseconds, from which the time of the next refresh is computed. */
   readonly refreshAheadMs: number
 }
 
-/** The routes that list and count the credentials that the key may see. */
+/** The routes that list and count the credentials that the caller's key may see. */
 export function credentialListRoutes({ lists, refreshAheadMs }: CredentialListRoutesDeps): Hono {
   const tags = ['credentials']
   return new Hono()

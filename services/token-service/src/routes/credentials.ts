@@ -26,13 +26,16 @@ const IF_MATCH = ifMatchParameter(
 export interface CredentialRoutesDeps {
   readonly store: Pick<CredentialStore, 'get'>
   readonly accessTokens: AccessTokens
-  /** With which the time of the next refresh is computed. */
+  /** The setting `REFRESH_AHEAD_SECONDS` in milliseconds, from which the time of the next refresh is computed. */
   readonly refreshAheadMs: number
   readonly changeLabels: ChangeLabels
   readonly remove: (name: string, who: string, ifVersion: number | null) => Promise<Removed>
 }
 
-/** The routes for one credential. Only `GET /credentials/:name/token` returns a secret: the access token. */
+/**
+ * The routes for one credential. The only secret that they return is the access token, at `GET
+ * /credentials/:name/token`.
+ */
 export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
   const { store, accessTokens, remove } = deps
   const view = (credential: CredentialSummary) => viewOf(credential, deps.refreshAheadMs)

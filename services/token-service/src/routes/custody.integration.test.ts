@@ -185,7 +185,7 @@ describe('the transfer of a credential', () => {
     more: object = { Passphrase: PASSPHRASE },
   ) => post(to, '/imports', { Document: document, ...more }) as Promise<Answer<ImportReport>>
 
-  it('export and import move a credential: the target installation refreshes it, the source no longer does', async () => {
+  it('export and import move a credential: the target installation refreshes it, and the source no longer does', async () => {
     const source = await install()
     const target = await install()
     await source.service.connect('1')
@@ -328,7 +328,7 @@ describe('the transfer of a credential', () => {
   })
 })
 
-describe('a rotation of the keys', () => {
+describe('a rotation of the encryption keys', () => {
   const entry = (id: string) => generateKeyRing().reveal().replace('k1', id)
   const ring = (...entries: string[]): KeyRing => parseKeyRing(new Secret(entries.join(',')))
   const rotate = async ({ service }: Installation): Promise<KeyRotationProgress[]> => {
@@ -402,7 +402,7 @@ describe('a rotation of the keys', () => {
     expect((await alone.service.ask('/credentials/ACC-7/refresh', json({}))).status).toBe(200)
   })
 
-  it('a key rotation re-encrypts records that another token-service replica writes with the old key meanwhile', async () => {
+  it('a key rotation also re-encrypts records that another replica writes with the old key during the rotation', async () => {
     const before = await installOld()
     const { prefix } = before.redis
     const after = await install({ keys: ring(fresh, old), prefix })

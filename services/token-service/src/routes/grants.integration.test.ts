@@ -60,7 +60,7 @@ afterEach(async () => {
   await dropKeys(redis.prefix)
 })
 
-/** Authorizes a company in another program. Resolves with the refresh token that this program holds. */
+/** Authorizes a company for another program. Resolves with the refresh token of that program. */
 async function foreignToken(): Promise<string> {
   const basic = Buffer.from('test-client:test-client-secret-0123456789').toString('base64')
   const response = await fetch(`${provider.url}/token`, {
@@ -95,7 +95,7 @@ const audited = async (name: string): Promise<string[]> => {
 }
 
 describe('POST /imports/grants', () => {
-  it('refreshes the grant of another program once, stores the pair of the response, and serves its token', async () => {
+  it('POST /imports/grants refreshes the grant of another program once, stores the new token pair, and issues its access token', async () => {
     const token = await foreignToken()
     const report = await adopt({ Realm: '1', RefreshToken: token })
     expect(report).toEqual({
@@ -119,7 +119,7 @@ describe('POST /imports/grants', () => {
     await eventually(async () => expect(await audited('ACC-1')).toContain('adopted ok'))
   })
 
-  it('accepts a JSON list, and lines with label, tags and environment', async () => {
+  it('POST /imports/grants accepts a JSON list, and lines with label, tags and environment', async () => {
     const names = { Label: 'Acme', Tags: { region: 'EU' }, Environment: 'other' }
     const list = [{ Realm: '1', RefreshToken: await foreignToken(), ...names }]
     const { status, body } = await service.ask('/imports/grants', json(list))
@@ -127,7 +127,7 @@ describe('POST /imports/grants', () => {
     expect((await service.ask('/credentials/ACC-1')).body).toMatchObject(names)
   })
 
-  it('sends no token of a line that was adopted before, even after later rotations', async () => {
+  it('POST /imports/grants sends no token of a line that was adopted before, even after later rotations', async () => {
     const line = { Realm: '1', RefreshToken: await foreignToken() }
     await adopt(line)
     await service.ask('/credentials/ACC-1/refresh', json({}))
@@ -140,7 +140,7 @@ describe('POST /imports/grants', () => {
     expect(provider.requests).toHaveLength(0)
   })
 
-  it('rejects a line that was adopted before and whose grant has ended since, without sending its token', async () => {
+  it('POST /imports/grants rejects a line that was adopted before and whose grant has ended since, without sending its token', async () => {
     await service[Symbol.asyncDispose]()
     service = await start({ env: { PROVIDER_PROFILE: 'generic' } })
     const line = { Realm: '1', RefreshToken: await foreignToken() }
@@ -152,7 +152,7 @@ describe('POST /imports/grants', () => {
     expect(provider.requests).toHaveLength(0)
   })
 
-  it('does not replace a usable credential, and sends nothing', async () => {
+  it('POST /imports/grants does not replace a usable credential, and sends no token for it', async () => {
     await service.connect('1')
     const token = await foreignToken()
     expect(await adoptOne({ Realm: '1', RefreshToken: token })).toMatchObject({
@@ -163,7 +163,7 @@ describe('POST /imports/grants', () => {
     expect(provider.requests).toHaveLength(0)
   })
 
-  it('replaces a credential whose grant has ended, and keeps it if the provider rejects the new grant', async () => {
+  it('POST /imports/grants replaces a credential whose grant has ended, and keeps it if the provider rejects the new grant', async () => {
     await service.connect('1')
     provider.revokeAll()
     await service.ask('/credentials/ACC-1/refresh', json({}))
@@ -179,7 +179,7 @@ describe('POST /imports/grants', () => {
     expect((await service.ask('/credentials/ACC-1')).body).toMatchObject({ Status: 'active' })
   })
 
-  it("reports the provider's error without the token, audits it, and stores nothing", async () => {
+  it("POST /imports/grants reports the provider's error without the token, audits it, and stores nothing", async () => {
     const token = 'rt-refused-01234567890123456789'
     provider.script({
       status: 400,
@@ -198,7 +198,7 @@ describe('POST /imports/grants', () => {
     await eventually(async () => expect(await audited('ACC-1')).toEqual(['adopted invalid_grant']))
   })
 
-  it('names invalid lines by number and adopts the others', async () => {
+  it('POST /imports/grants names invalid lines by number and adopts the grants of the others', async () => {
     const token = await foreignToken()
     const secret = 'AB11xyz0123456789012345678901234567890'
     const report = await adopt(
@@ -239,7 +239,7 @@ describe('POST /imports/grants', () => {
     expect(provider.requests).toHaveLength(1)
   })
 
-  it('rejects the second line of a company by its name, and never sends its token', async () => {
+  it('POST /imports/grants rejects the second line of a company, and never sends the token of that line', async () => {
     const [first, second] = [await foreignToken(), await foreignToken()]
     const report = await adopt(
       { Realm: '1', RefreshToken: first },
@@ -260,7 +260,7 @@ describe('POST /imports/grants', () => {
     ['a JSON object', json({}), 400],
     ['another content type', { method: 'POST', body: 'x' }, 415],
     ['a body of 5 MB', ndjson('x'.repeat(5 * 1_048_576)), 413],
-  ])('responds with an error to %s', async (_, init, status) => {
+  ])('POST /imports/grants responds with an error to %s', async (_, init, status) => {
     expect((await service.call('/imports/grants', init)).status).toBe(status)
     expect(provider.requests).toHaveLength(0)
   })
@@ -268,14 +268,17 @@ describe('POST /imports/grants', () => {
   it.each([
     ['NDJSON', ndjson(...Array.from({ length: 501 }, () => '{}'))],
     ['a JSON list', json(Array.from({ length: 501 }, () => ({})))],
-  ])('validates no line of %s with more than 500 lines', async (_, init) => {
-    const validate = vi.spyOn(GrantLine, 'safeParse')
-    expect((await service.call('/imports/grants', init)).status).toBe(400)
-    expect(validate).not.toHaveBeenCalled()
-    validate.mockRestore()
-  })
+  ])(
+    'POST /imports/grants rejects %s with more than 500 lines without validating any line',
+    async (_, init) => {
+      const validate = vi.spyOn(GrantLine, 'safeParse')
+      expect((await service.call('/imports/grants', init)).status).toBe(400)
+      expect(validate).not.toHaveBeenCalled()
+      validate.mockRestore()
+    },
+  )
 
-  it('rejects the whole request if a key is bound to other realms, before anything is sent', async () => {
+  it("POST /imports/grants rejects the whole request before a token is sent if the caller's key is bound to other realms", async () => {
     const folder = await mkdtemp(join(tmpdir(), 'grants-'))
     const path = join(folder, 'keys.json')
     const key = 'bounded-key-0123456789-0123456789-0123'
@@ -297,8 +300,8 @@ describe('POST /imports/grants', () => {
     await rm(folder, { recursive: true })
   })
 
-  it('rejects a grant if the id token in the response names another company', async () => {
-    provider.script({}) // the code exchange of the other program
+  it('POST /imports/grants rejects a grant if the id token in the response names another company', async () => {
+    provider.script({}) // the provider's response to the code exchange of the other program
     const token = await foreignToken()
     provider.knobs.idTokenClaims = { realmid: '2' }
     expect(await adoptOne({ Realm: '1', RefreshToken: token })).toMatchObject({
@@ -308,7 +311,7 @@ describe('POST /imports/grants', () => {
     expect((await service.ask('/credentials/ACC-1')).status).toBe(404)
   })
 
-  it('sends a token again once if the outcome of the first request is unknown', async () => {
+  it('POST /imports/grants sends a token once more if the outcome of the first request is unknown', async () => {
     provider.knobs.graceMs = 60_000
     const token = await foreignToken()
     provider.script({ rotatesFirst: true, cuts: 'within' })
@@ -316,7 +319,7 @@ describe('POST /imports/grants', () => {
     expect(provider.requests.map(({ form }) => form.get('refresh_token'))).toEqual([token, token])
   })
 
-  it('explains a rejection after a request whose response was lost', async () => {
+  it('POST /imports/grants explains a rejection after a request whose response was lost', async () => {
     const token = await foreignToken()
     provider.script({ rotatesFirst: true, cuts: 'before' })
     expect(await adoptOne({ Realm: '1', RefreshToken: token })).toMatchObject({
@@ -325,7 +328,7 @@ describe('POST /imports/grants', () => {
     })
   })
 
-  it('stores nothing and stays resumable while the provider is unavailable or throttles', async () => {
+  it('POST /imports/grants stores nothing while the provider is unavailable or throttles, and can be repeated later', async () => {
     const line = { Realm: '1', RefreshToken: await foreignToken() }
     provider.script({ status: 502 }, { status: 502 })
     expect(await adoptOne(line)).toMatchObject({
@@ -342,7 +345,7 @@ describe('POST /imports/grants', () => {
     await eventually(async () => expect(await adoptOne(line)).toMatchObject({ Outcome: 'stored' }))
   })
 
-  it('sends at most 20 tokens a second, and at most 4 at the same time', async () => {
+  it('POST /imports/grants sends at most 20 tokens a second, and at most 4 at the same time', async () => {
     const tokens: string[] = []
     for (let n = 0; n < 12; n += 1) tokens.push(await foreignToken())
     provider.knobs.latencyMs = 100
@@ -352,7 +355,7 @@ describe('POST /imports/grants', () => {
     expect(provider.mostAtOnce).toBeLessThanOrEqual(4)
   })
 
-  it('two replicas never send the tokens of one company at the same time', async () => {
+  it('two replicas never send tokens of the same company at the same time during an import', async () => {
     const line = { Realm: '1', RefreshToken: await foreignToken() }
     await using other = await start({ store: redis.store })
     provider.knobs.latencyMs = 300
@@ -366,7 +369,7 @@ describe('POST /imports/grants', () => {
     expect(provider.requests).toHaveLength(1)
   })
 
-  it('sends no token while the store does not accept a claim', async () => {
+  it('POST /imports/grants sends no token while the store does not accept a claim', async () => {
     const token = await foreignToken()
     await service[Symbol.asyncDispose]()
     service = await start({
@@ -382,7 +385,7 @@ describe('POST /imports/grants', () => {
     expect(provider.requests).toHaveLength(0)
   })
 
-  it('keeps a received pair until the store accepts it', async () => {
+  it('an adopted token pair stays in memory until the store accepts it', async () => {
     const token = await foreignToken()
     let failures = 2
     const store = {
@@ -404,7 +407,7 @@ describe('POST /imports/grants', () => {
     expect((await service.ask('/credentials/ACC-1/refresh', json({}))).status).toBe(200)
   })
 
-  it('a process that shuts down while the store is unavailable saves the received pair, and the next one stores it', async () => {
+  it('a process that shuts down while the store is unavailable saves an adopted token pair in a file, and the next process stores it', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'rescue-'))
     const rescue = await openRescueFolder(folder, { keys, logger: silent })
     const line = { Realm: '1', RefreshToken: await foreignToken() }
@@ -430,7 +433,7 @@ describe('POST /imports/grants', () => {
     await rm(folder, { recursive: true })
   })
 
-  it('a company that is connected while its grant is adopted keeps the connection', async () => {
+  it('a company that is connected during its adoption keeps the connected grant', async () => {
     const token = await foreignToken()
     failpoint = async (point) => {
       if (point === 'before commit') await service.connect('1')

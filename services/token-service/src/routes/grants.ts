@@ -90,13 +90,13 @@ export function grantRoutes({ adoptions }: GrantRoutesDeps): Hono {
 }
 
 interface Line {
-  /** The number of the line in the body, or the position in the list; from 1. */
+  /** The number of the line in the body, or its position in the list. Counts from 1. */
   readonly number: number
   readonly grant: GrantLine | InvalidLine
 }
 
 /**
- * Validates the lines of a body once it is known that they are not too many.
+ * Validates the lines of a body after their number was checked.
  *
  * @throws {IntegrationError} if the body as a whole is invalid.
  */
@@ -129,7 +129,7 @@ function listOf(text: string): unknown[] {
   return value as unknown[]
 }
 
-/** Marks the second and each further line of a realm as invalid, because only one of its tokens can be the newest. */
+/** Marks the second and each further line of a realm as invalid. Only one of their tokens can be the newest. */
 function withoutRepeatedRealms(lines: readonly Line[]): Line[] {
   const firstLines = new Map<string, number>()
   return lines.map(({ number, grant }) => {

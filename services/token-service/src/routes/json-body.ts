@@ -1,7 +1,10 @@
 import type { MiddlewareHandler } from 'hono'
 import { IntegrationError } from '@integration-host/shared/errors'
 
-/** Rejects a body whose Content-Type is not JSON with 415; the validator would treat such a body as empty. */
+/**
+ * Rejects a body whose Content-Type is not JSON with 415. The validator that runs later would treat such a body as
+ * empty.
+ */
 export const requireJson: MiddlewareHandler = async (c, next) => {
   const length = c.req.header('content-length')
   const hasBody =

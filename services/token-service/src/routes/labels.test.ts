@@ -1,4 +1,7 @@
-/** Labels and tags over HTTP, with the embedded adapters: given with an authorization, changed by PATCH. */
+/**
+ * Tests labels and tags over HTTP, with the embedded adapters: labels that an authorization sets and labels that a
+ * PATCH changes.
+ */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import * as browser from '../../test-support/browser.ts'
 import {
@@ -45,7 +48,7 @@ async function connected(body: object): Promise<Record<string, unknown>> {
 }
 
 describe('the labels of an authorization', () => {
-  it('are those of the credential, and a reconnect without labels keeps them', async () => {
+  it('a credential gets the labels of its authorization, and a reconnect without labels keeps them', async () => {
     const labels = { Label: 'Acme <script>', Tags: { customer: '7' } }
     const given = { label: labels.Label, tags: labels.Tags }
     expect(await connected(given)).toMatchObject({ ...labels, Version: 1 })
@@ -53,7 +56,7 @@ describe('the labels of an authorization', () => {
     expect(await connected({ label: 'New' })).toMatchObject({ Label: 'New', Tags: labels.Tags })
   })
 
-  it('may have their full size, and the state stays short enough for a URL', async () => {
+  it('labels may have their full size, and the state stays short enough for a URL', async () => {
     const tags = Object.fromEntries(
       Array.from({ length: 10 }, (_, index) => [`${index}`.padEnd(64, 'n'), '語'.repeat(256)]),
     )
@@ -71,7 +74,7 @@ describe('the labels of an authorization', () => {
     ['a tag name with a colon', { tags: { 'a:b': 'c' } }],
     ['eleven tags', { tags: Object.fromEntries(Array.from('abcdefghijk', (key) => [key, ''])) }],
     ['tags in a list', { tags: ['a'] }],
-  ])('are rejected with 400 if they have %s', async (_, body) => {
+  ])('an authorization whose labels have %s is rejected with 400', async (_, body) => {
     expect(await authorize(body)).toMatchObject({ status: 400, body: { code: 'invalid_request' } })
   })
 })
@@ -79,7 +82,7 @@ describe('the labels of an authorization', () => {
 describe('PATCH /credentials/{name}', () => {
   beforeEach(async () => void (await service.connect('1')))
 
-  it('changes the named members, keeps the version, and audits who did it', async () => {
+  it('PATCH /credentials/{name} changes the named members, keeps the version, and audits the caller', async () => {
     const first = await service.ask(PATH, patch({ Label: 'Acme', Tags: { a: 'b' } }))
     expect(first).toMatchObject({
       status: 200,
@@ -110,13 +113,13 @@ describe('PATCH /credentials/{name}', () => {
     { Tags: [] },
     { label: 'lower case' },
     null,
-  ])('responds 400 to the body %j and changes nothing', async (body) => {
+  ])('PATCH /credentials/{name} responds 400 to the body %j and changes nothing', async (body) => {
     await service.ask(PATH, patch({ Label: 'Acme' }))
     expect((await service.ask(PATH, patch(body))).status).toBe(400)
     expect((await service.ask(PATH)).body).toMatchObject({ Label: 'Acme' })
   })
 
-  it('responds 404 for an unknown credential and 415 for another content type', async () => {
+  it('PATCH /credentials/{name} responds 404 for an unknown credential and 415 for another content type', async () => {
     expect((await service.ask('/credentials/ACC-2', patch({ Label: 'A' }))).body).toMatchObject({
       code: 'credential_not_found',
     })
@@ -140,23 +143,29 @@ describe('If-Match on the actions of a credential', () => {
     ['DELETE', PATH, { method: 'DELETE' }],
   ]
 
-  it.each(actions)('rejects %s of another version and changes nothing', async (_, path, init) => {
-    const before = (await service.ask(PATH)).body
-    const sent = provider.requests.length
-    expect(await service.ask(path, withVersion(init, '"1"'))).toMatchObject({
-      status: 412,
-      body: { code: 'version_moved', Version: 2 },
-    })
-    expect((await service.ask(PATH)).body).toStrictEqual(before)
-    expect(provider.requests.length).toBe(sent)
-  })
+  it.each(actions)(
+    'an If-Match with another version makes %s fail without a change',
+    async (_, path, init) => {
+      const before = (await service.ask(PATH)).body
+      const sent = provider.requests.length
+      expect(await service.ask(path, withVersion(init, '"1"'))).toMatchObject({
+        status: 412,
+        body: { code: 'version_moved', Version: 2 },
+      })
+      expect((await service.ask(PATH)).body).toStrictEqual(before)
+      expect(provider.requests.length).toBe(sent)
+    },
+  )
 
-  it.each(actions)('executes %s of the stored version', async (_, path, init) => {
+  it.each(actions)('an If-Match with the stored version allows %s', async (_, path, init) => {
     expect((await service.ask(path, withVersion(init, '"2"'))).status).toBeLessThan(300)
   })
 
-  it.each(['2', 'W/"2"', '*', '"2", "3"', '"two"'])('rejects the value %s', async (value) => {
-    const init = withVersion(patch({ Label: 'Acme' }), value)
-    expect((await service.ask(PATH, init)).status).toBe(400)
-  })
+  it.each(['2', 'W/"2"', '*', '"2", "3"', '"two"'])(
+    'the If-Match value %s is rejected',
+    async (value) => {
+      const init = withVersion(patch({ Label: 'Acme' }), value)
+      expect((await service.ask(PATH, init)).status).toBe(400)
+    },
+  )
 })

@@ -1,4 +1,4 @@
-/** The Reconnect URL and the Disconnect URL, with two replicas on Redis. */
+/** Tests the Reconnect URL and the Disconnect URL, with two replicas on Redis. */
 import {
   CredentialEvent,
   CREDENTIALS_EXCHANGE,
@@ -76,7 +76,7 @@ const credential = async () => (await service.ask(`/credentials/${NAME}`)).body
 const LONG = 'x'.repeat(10_240)
 
 describe('GET /reconnect', () => {
-  it('the browser of a known company goes into an authorization that accepts only this company', async () => {
+  it('GET /reconnect starts an authorization for a known company that only this company can complete', async () => {
     await service.connect(REALM)
     const started = await visit(`/reconnect?realmId=${REALM}`)
     expect(started.status).toBe(302)
@@ -91,7 +91,7 @@ describe('GET /reconnect', () => {
     expect((await service.ask('/credentials/ACC-8')).status).toBe(404)
   })
 
-  it('a visitor cannot replace the working grant of a company if the id token does not name the company', async () => {
+  it('a visitor of /reconnect cannot replace the working grant of a company if the id token names no company', async () => {
     await service.connect(REALM)
     const visitor = async () => {
       const started = await visit(`/reconnect?realmId=${REALM}`)
@@ -112,7 +112,7 @@ describe('GET /reconnect', () => {
     expect(await credential()).toMatchObject({ Status: 'active' })
   })
 
-  it('an unknown company and a missing realmId get the same page, without a cookie', async () => {
+  it('GET /reconnect responds to an unknown company and to a missing realmId with the same page, and sets no cookie', async () => {
     const pages = await Promise.all(
       ['/reconnect?realmId=1', '/reconnect', '/reconnect?realmId='].map(async (path) => {
         const response = await visit(path)
@@ -127,7 +127,7 @@ describe('GET /reconnect', () => {
     expect(pages.slice(1)).toEqual([pages[0], pages[0]])
   })
 
-  it('looking up companies is bounded: beyond 20 requests a second a page says to retry', async () => {
+  it('GET /reconnect looks up at most 20 companies a second, and asks further visitors to retry', async () => {
     const statuses = await Promise.all(
       Array.from(
         { length: 60 },
@@ -138,7 +138,7 @@ describe('GET /reconnect', () => {
     expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(40)
   })
 
-  it('visits without realmId look up nothing and take nothing of this budget', async () => {
+  it('visits of /reconnect without a realmId look up no company and do not count against the limit', async () => {
     await service.connect(REALM)
     const pages = await Promise.all(Array.from({ length: 60 }, () => visit('/reconnect')))
     expect(new Set(pages.map(({ status }) => status))).toEqual(new Set([200]))
@@ -161,7 +161,7 @@ describe('GET /reconnect', () => {
 })
 
 describe('GET /disconnected', () => {
-  it('a disconnect makes the fault class disconnected at once, with its event, and ends token issuance', async () => {
+  it('GET /disconnected for a disconnected company causes the fault disconnected and its event, and ends token issuance', async () => {
     await service.connect(REALM)
     provider.revokeAll()
     const page = await disconnected()
@@ -190,7 +190,7 @@ describe('GET /disconnected', () => {
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
   })
 
-  it('a provider without retries of rejected tokens makes a disconnect final at once', async () => {
+  it('a disconnect hint makes the fault final at once if the provider profile has no retries of rejected tokens', async () => {
     const strict = await start({ PROVIDER_PROFILE: 'generic', SCOPE: 'openid' })
     await strict.connect(REALM)
     provider.revokeAll()
@@ -200,7 +200,7 @@ describe('GET /disconnected', () => {
     )
   })
 
-  it('a disconnect is recognised even while an earlier rejection is still provisional', async () => {
+  it('a disconnect is recognized even while an earlier rejection is still provisional', async () => {
     await service.connect(REALM)
     provider.revokeAll()
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
@@ -213,7 +213,7 @@ describe('GET /disconnected', () => {
     )
   })
 
-  it('forged hints about a connected company cause one refresh a minute over all replicas, and no fault', async () => {
+  it('forged disconnect hints about a connected company cause one refresh a minute over all replicas, and no fault', async () => {
     const other = await start()
     await service.connect(REALM)
     for (let round = 0; round < 10; round += 1)
@@ -223,12 +223,12 @@ describe('GET /disconnected', () => {
     expect(refreshes()).toHaveLength(1)
     const key = `authorization:hint:${NAME}`
     expect(await redis.redis.pttl(key)).toBeGreaterThan(50_000)
-    await redis.redis.del(key) // a minute later
+    await redis.redis.del(key) // what the expiry of this key after a minute would do
     await disconnected(REALM, other)
     await eventually(() => expect(refreshes()).toHaveLength(2))
   })
 
-  it('a hint while the provider is unavailable makes no fault', async () => {
+  it('a disconnect hint while the provider is unavailable causes no fault', async () => {
     await service.connect(REALM)
     provider.script({ status: 503, body: '' }, { status: 503, body: '' })
     await disconnected()
@@ -237,7 +237,7 @@ describe('GET /disconnected', () => {
     expect(JSON.stringify(await credential())).not.toContain('disconnected')
   })
 
-  it('a flood of hints about many companies causes at most 20 refreshes a minute', async () => {
+  it('a flood of disconnect hints about many companies causes at most 20 refreshes a minute', async () => {
     const realms = Array.from({ length: 40 }, (_, index) => String(index))
     for (const realm of realms) await service.connect(realm)
     for (const realm of realms) await disconnected(realm)
@@ -246,7 +246,7 @@ describe('GET /disconnected', () => {
     expect(refreshes()).toHaveLength(20)
   })
 
-  it('hints about unknown companies write nothing, and the page is the same', async () => {
+  it('disconnect hints about unknown companies write nothing, and the page is the same', async () => {
     const [first, second] = await Promise.all(['1', '2'].map((realm) => disconnected(realm)))
     expect((await first?.text())?.replaceAll('realmId=1', '')).toBe(
       (await second?.text())?.replaceAll('realmId=2', ''),
@@ -255,7 +255,7 @@ describe('GET /disconnected', () => {
     expect(await redis.redis.keys(`${redis.prefix}authorization:*`)).toEqual([])
   })
 
-  it('a HEAD request is not a hint', async () => {
+  it('a HEAD request to /disconnected does not count as a disconnect hint', async () => {
     await service.connect(REALM)
     expect((await visit(`/disconnected?realmId=${REALM}`, { method: 'HEAD' })).status).toBe(200)
     await disconnected('another')

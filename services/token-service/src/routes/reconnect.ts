@@ -17,7 +17,7 @@ import {
 } from './browser-session.ts'
 import { single } from './callback-parameters.ts'
 
-/** How often each process looks up a company for browsers, so that trying out realm ids takes long. */
+/** How often each process may look up a company for browsers. The limit slows down clients that try many realm ids. */
 const LOOKUPS = { count: 20, intervalMs: 1_000 }
 
 export interface ReconnectRoutesDeps {
@@ -29,7 +29,10 @@ export interface ReconnectRoutesDeps {
   readonly redirectUri: URL
 }
 
-/** The pages that are entered at the provider as Reconnect URL and Disconnect URL of the application. */
+/**
+ * The pages for the Reconnect URL and the Disconnect URL, which operators enter at the provider in the settings of the
+ * application.
+ */
 export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
   const { authorization, disconnectHints, isKnown, redirectUri } = deps
   const tags = ['authorization']
@@ -84,7 +87,7 @@ export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
       (c) =>
         forBrowser(c, async () => {
           const realm = single(c, ['realmId'], Realm)
-          // The response does not wait, so that it is the same for every company.
+          // The response does not wait for the refresh, so that it is the same for every company.
           if (realm !== null && c.req.method === 'GET')
             disconnectHints.follow(credentialName(realm))
           const query = realm === null ? '' : `?realmId=${realm}`

@@ -1,7 +1,7 @@
 /**
  * The audit log of the file store: a file beside the credential file, with one entry per line. The credential file
- * stores how many bytes of the audit file are valid. After a crash during an append, the same lines are therefore
- * written again at the same offset.
+ * stores how many bytes of the audit file are valid. If a crash interrupts an append, the next process therefore
+ * appends the same lines again at the same offset.
  */
 import { constants, createReadStream } from 'node:fs'
 import { open, stat, writeFile } from 'node:fs/promises'
@@ -10,7 +10,8 @@ import { AuditEntry } from '@integration-host/shared/contracts/audit'
 import { parseJson } from '@integration-host/shared/json'
 
 /**
- * Writes `entries` at the byte offset `at` and truncates the file after them. Resolves with the new size in bytes.
+ * Writes `entries` at the byte offset `at` and removes everything that follows them in the file. Resolves with the new
+ * size in bytes.
  *
  * @throws the file system's error if the file cannot be written.
  */
@@ -26,9 +27,9 @@ export async function appendEntries(
     // zeros, so the entries are appended at the end of the file instead.
     const { size } = await file.stat()
     const from = Math.min(at, size)
-    // Bytes after `at` have one of two causes: an interrupted append of the same lines, or a credential file that is
-    // older than the audit file because it was restored from a backup or deleted. In the second case the bytes are
-    // newer audit entries, and they are copied to another file before they are overwritten.
+    // Bytes after `at` have one of two causes. An append of the same lines may have been interrupted. Or the credential
+    // file is older than the audit file, because it was restored from a backup or deleted. In the second case the bytes
+    // are newer audit entries, so they are copied to another file before they are overwritten.
     const tail = Buffer.alloc(size - from)
     await file.read(tail, 0, tail.length, from)
     if (!bytes.subarray(0, tail.length).equals(tail))

@@ -17,7 +17,7 @@ afterEach(() => rm(join(folder, '..'), { recursive: true }))
 connectLinkStoreContract('file', () => createFileConnectLinkStore(folder))
 
 describe('connect links in files', () => {
-  it('links and their use survive a restart, and deleted links do not come back', async () => {
+  it('connect links in files and their use survive a restart, and deleted links do not come back', async () => {
     const store = await createFileConnectLinkStore(folder)
     const [kept, used, deleted] = [linkOf(), linkOf(), linkOf()]
     for (const link of [kept, used, deleted]) await store.add(link, Date.now())
@@ -29,7 +29,7 @@ describe('connect links in files', () => {
     expect(await reopened.get(deleted.id)).toBeNull()
   })
 
-  it('the files are readable by their owner only, and a file that is not a link is deleted', async () => {
+  it('the files of connect links are readable by their owner only, and a file that is not a link is deleted', async () => {
     const store = await createFileConnectLinkStore(folder)
     const link = linkOf()
     await store.add(link, Date.now())

@@ -1,6 +1,6 @@
 /**
- * Connect links in a folder with one file for each link, so that links of an embedded host survive a restart. All links
- * are also in memory, and reads use only the memory.
+ * Stores connect links in a folder with one file for each link, so that the links of an embedded host survive a
+ * restart. All links are also kept in memory, and reads use only the memory.
  */
 import { mkdir, readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -57,8 +57,8 @@ export async function createFileConnectLinkStore(
       return true
     },
     async use(link, at) {
-      // The memory decides which of several callers uses the link. If the write fails, the link counts as used until
-      // the next start, but no authorization was started for it.
+      // Of several callers that use the same link at once, the copy in memory lets only one succeed. If the write to
+      // the file fails, the link counts as used until the next start, although no authorization was started for it.
       if (!(await memory.use(link, at))) return false
       await write({ ...link, usedAt: at })
       return true

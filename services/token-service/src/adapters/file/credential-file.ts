@@ -43,7 +43,10 @@ const FileState = z.object({
 })
 export type FileState = z.output<typeof FileState>
 
-/** What a change returns: the next state (`null` if nothing changes) and the result of the call. */
+/**
+ * What a function that changes the state returns: the next state (`null` if nothing changes) and the result of the
+ * call.
+ */
 export interface Change<T> {
   readonly next: FileState | null
   readonly result: T
@@ -121,7 +124,7 @@ async function load(path: string, keys: KeyRing): Promise<FileState> {
       audited: { ...auditStart, upTo: 0, bytes: 0 },
     }
   }
-  // The mode is set again, because a file that was restored from a backup may be readable by other users.
+  // The mode of the file is set again, because a file that was restored from a backup may be readable by other users.
   await chmod(path, 0o600)
   const state = parseJsonAs(FileState, text)
   // A damaged file is left unchanged, and the start fails (F3).
@@ -140,7 +143,7 @@ async function load(path: string, keys: KeyRing): Promise<FileState> {
   return state
 }
 
-/** A change that leaves the state as it is, so that nothing is written. */
+/** Returns the result of a change that leaves the state as it is, so that nothing is written to the file. */
 export const unchanged = <T>(result: T): Change<T> => ({ next: null, result })
 
 /** Returns the error for a file that cannot be written. */

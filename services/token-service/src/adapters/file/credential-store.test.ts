@@ -65,7 +65,7 @@ describe('credential file', () => {
     throw new Error('the store was opened')
   }
 
-  it('the file store writes the credential file with mode 0600 and encrypted secrets, and leaves no temporary file', async () => {
+  it('the file store writes the credential file with mode 0600 and encrypted secrets, and deletes its temporary file', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     const path = join(folder, 'credentials.json')

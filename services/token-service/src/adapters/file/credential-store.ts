@@ -71,10 +71,11 @@ function openStore(
   const { change } = file
   // Leases are kept in memory and end with this process, because no other process uses the file.
   const leases = new Map<string, { readonly lease: Lease; until: number }>()
-  // Claims of adoptions are kept in memory like leases. No request of an earlier process can be in flight.
+  // Claims of adoptions are kept only in memory, as leases are. A restarted process needs no earlier claims: no request
+  // of an ended process can still be in flight.
   const adoptions = new Map<string, AdoptionClaim & { readonly at: number }>()
-  // The names of due credentials whose refresh was started, with the time until which they are not due again. After a
-  // restart this map is empty, so they are due again at once.
+  // The names of due credentials whose refresh was started, each with the time until which the credential is not due
+  // again. The map is empty after a restart, so all these credentials are then due at once.
   const postponedUntil = new Map<string, number>()
   const isHeld = (lease: Lease): boolean => {
     const held = leases.get(lease.name)
@@ -222,8 +223,8 @@ function openStore(
             ...current.credentials,
             [name]: { ...fields, Fence: String(fence) },
           }
-          // The fencing token is stored before the lease is used, so that the token is not issued again after a
-          // restart.
+          // The fencing token is stored before the lease is used. Otherwise a restarted process could issue the same
+          // token again.
           return { next: { ...current, fence, credentials }, result: { kind: 'acquired', leased } }
         })
       } catch (error) {

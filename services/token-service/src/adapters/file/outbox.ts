@@ -62,7 +62,7 @@ export function createFileOutbox(file: CredentialFile, auditPath: string): Outbo
     },
 
     async releaseOutbox() {
-      // Only one process uses the file, so there is no lease for publishing events that another replica could wait for.
+      // Only one process uses the file, so no other process can hold the lease for publishing events.
     },
 
     async trimOutbox(ids) {

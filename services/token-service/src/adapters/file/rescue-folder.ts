@@ -20,7 +20,8 @@ const SUFFIX = '.rescue.json'
 const FIELD = 'Rescue'
 
 /**
- * The content of a rescue file: the encrypted pair (envelope), and the name and version to which the envelope is bound.
+ * The content of a rescue file: the encrypted token pair (an envelope), and the name and version to which the envelope
+ * is bound.
  */
 const RescueFile = z.object({
   Format: z.literal('integration-host-rescue/1'),
@@ -29,7 +30,7 @@ const RescueFile = z.object({
   Envelope: z.string(),
 })
 
-/** The decrypted content of the envelope. */
+/** The decrypted content of the envelope in a rescue file. */
 const RescuedPair = z.object({
   credential: ExportedCredential,
   grantId: z.string(),
@@ -114,12 +115,12 @@ async function readPair(path: string, keys: KeyRing): Promise<KeptPair> {
     ...rest,
     name: Name,
     version,
-    // The cast is safe: the envelope is authenticated, so token-service itself wrote this number of days.
+    // The cast is safe: the file content is authenticated, so token-service itself wrote this number of days.
     grant: { ...grant, expiryNoticeDays: expiryNoticeDays as ExpiryNoticeDays | null },
   }
 }
 
-/** Returns the reason for the log without any content of the file. */
+/** Returns why a rescue file could not be read, for the log, without any content of the file. */
 function rejectionOf(error: unknown): string {
   if (error instanceof DecryptionError) return 'it was encrypted with another key, or was changed'
   if (error instanceof SyntaxError || error instanceof z.ZodError)

@@ -45,8 +45,8 @@ export function createMemoryAuthorizationStore(now: () => number = Date.now): Au
 }
 
 /**
- * A map whose entries expire. If it has more than `LIMIT` entries, the oldest entries are evicted, which limits the
- * memory use.
+ * A map whose entries expire. If the map has more than `LIMIT` entries, the oldest entries are evicted, which limits
+ * the memory use.
  */
 function createExpiringMap<T>(now: () => number) {
   const entries = new Map<string, { readonly value: T; readonly until: number }>()

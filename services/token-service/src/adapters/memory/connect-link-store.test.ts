@@ -9,7 +9,7 @@ import { createMemoryConnectLinkStore } from './connect-link-store.ts'
 connectLinkStoreContract('memory', async () => createMemoryConnectLinkStore())
 
 describe('many connect links in memory', () => {
-  it('memory rejects a link above the limit, until an earlier one is no longer kept', async () => {
+  it('the memory store rejects a connect link above the limit, and accepts one after an earlier link was deleted', async () => {
     let now = Date.now()
     const store = createMemoryConnectLinkStore(() => now)
     const short = linkOf({ expiresAt: now + 1_000 })

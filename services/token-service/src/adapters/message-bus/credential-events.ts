@@ -1,9 +1,12 @@
 /**
- * Relays the outbox of the credential store. Each entry is first written to the audit log, whether the broker is
- * available or not. Its events are then published to the exchange `integration.credentials` in order: an event is
- * published only after the broker has confirmed the previous event, and the store deletes an entry only after the
- * broker has confirmed its events. One replica relays at a time. If a process dies after the broker has confirmed an
- * event and before the entry is deleted, the next process publishes the event again with the same message id.
+ * Publishes the entries of the credential store's outbox.
+ *
+ * Each entry is first written to the audit log, whether the broker is available or not. The events of the entry are
+ * then published to the exchange `integration.credentials` in order: an event is published only after the broker has
+ * confirmed the previous event. The store deletes an entry only after the broker has confirmed all its events.
+ *
+ * One replica relays at a time. If a process dies after the broker has confirmed an event and before the entry is
+ * deleted, the next process publishes the event again with the same message id.
  */
 import {
   credentialMessageId,
@@ -59,7 +62,7 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
     const startedAt = performance.now()
     try {
       for (const entry of entries) {
-        // Ends the batch after half the lease time, because only reading the next batch renews the lease.
+        // The batch ends after half the lease time, because the lease is renewed only when the next batch is read.
         if (performance.now() - startedAt > LEASE_MS / 2) break
         for (const event of entry.events) await bus.publish(messageOf(event))
         confirmed.push(entry.id)

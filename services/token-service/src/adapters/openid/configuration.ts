@@ -1,6 +1,6 @@
 /**
- * Connects openid-client with the HTTP client of this service (send-request.ts): creates the configuration of a
- * request, and converts between the requests and responses of openid-client and those of the HTTP client.
+ * Adapts openid-client to the HTTP client of this service (send-request.ts): creates the configuration of a request,
+ * and converts the requests and responses of openid-client to those of the HTTP client and back.
  */
 import {
   allowInsecureRequests,
@@ -19,7 +19,10 @@ export type LibraryFetch = NonNullable<Configuration[typeof customFetch]>
 /** The method, headers and body of a request that openid-client has built. */
 export type LibraryRequest = Parameters<LibraryFetch>[1]
 
-/** oauth4webapi fetches a key set again only if the cached copy is at least this many seconds old. */
+/**
+ * oauth4webapi, the library below openid-client, fetches a key set again only if the cached copy is at least this many
+ * seconds old.
+ */
 const REFETCH_AFTER_SECONDS = 60
 
 /** Returns the openid-client configuration for one request, whose HTTP requests go through `fetch`. */
@@ -37,9 +40,10 @@ export function configure(
   configuration[customFetch] = fetch
   if (metadata.jwks_uri !== undefined) {
     enableNonRepudiationChecks(configuration)
-    // The signing keys are fetched beforehand. If openid-client fetched them after the code exchange while the JWKS was
-    // unavailable, the code would be lost. To find a key that the provider has added since, openid-client fetches the
-    // JWKS again, but only if its copy is at least a minute old. The fetch time is therefore set in the past.
+    // The signing keys are fetched before the code exchange. If openid-client fetched them after it while the JWKS was
+    // unavailable, the code would be lost. openid-client fetches the JWKS again if a key is missing in its copy, which
+    // finds keys that the provider has added, but only if the copy is at least a minute old. The fetch time is
+    // therefore set in the past.
     if (jwks !== null)
       setJwksCache(configuration, {
         jwks: { keys: [...jwks.keys] },

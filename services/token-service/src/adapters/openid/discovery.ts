@@ -13,8 +13,8 @@ import { NoResponse, sendRequest } from './send-request.ts'
 const endpoint = z.url({ protocol: /^https?$/ })
 
 /**
- * Returns the schema of a list member of the discovery document. The member may be absent, because RFC 8414 §2 defines
- * a default; if it is present, it must contain `value`.
+ * Returns the schema of a member of the discovery document that is a list. The member may be absent, because RFC 8414
+ * §2 defines a default for it. If the member is present, the list must contain `value`.
  */
 const listWith = (value: string) =>
   z
@@ -29,8 +29,8 @@ const Metadata = z.looseObject({
   token_endpoint: endpoint,
   revocation_endpoint: endpoint.optional(),
   jwks_uri: endpoint.optional(),
-  // The service supports only the code flow, client authentication by Basic, and id tokens with an asymmetric
-  // signature. A document that excludes one of the three is not usable.
+  // The service supports only the code flow, client authentication by HTTP Basic, and id tokens with an asymmetric
+  // signature. A discovery document that excludes one of the three is not usable.
   response_types_supported: listWith('code'),
   grant_types_supported: listWith('authorization_code'),
   token_endpoint_auth_methods_supported: listWith('client_secret_basic'),
@@ -99,7 +99,7 @@ export function watchDiscovery(
         dependency.up()
       } catch (error) {
         failures += 1
-        // The service continues to work with the document of an earlier fetch, so the failed fetch is not reported.
+        // The service continues with the document of an earlier fetch, so a failed fetch is not reported.
         if (known === null) {
           const reason = error instanceof NoResponse ? error.reason : describe(error)
           problem =

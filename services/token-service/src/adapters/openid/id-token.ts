@@ -1,6 +1,6 @@
 /**
- * Reads claims of an id token for checks that openid-client does not have. The functions here do not verify the
- * signature. Callers use the results only after openid-client has verified it.
+ * Reads claims of an id token for checks that openid-client does not have. The functions in this file do not verify the
+ * signature. Callers use the results only after openid-client has verified the signature.
  */
 import { parseJson } from '@integration-host/shared/json'
 
@@ -23,8 +23,8 @@ class InvalidIdToken extends Error {
 }
 
 /**
- * Returns the realm in the claim `claim` of an id token; `null` if there is none. The name of the claim is compared
- * case-insensitively: Intuit's samples have `realmid`, its .NET SDK reads `realmId`.
+ * Returns the realm in the claim `claim` of an id token; `null` if there is none. The claim name is compared
+ * case-insensitively, because Intuit spells it in two ways: `realmid` in its samples, `realmId` in its .NET SDK.
  *
  * @throws {InvalidIdToken} if the claim occurs twice with different values, or is not a string.
  */
@@ -34,14 +34,17 @@ export function realmOf(claims: Readonly<Record<string, unknown>>, claim: string
     .map(([, value]) => value)
   const [realm] = values
   if (realm === undefined) return null
-  // JSON.parse rounds a realm id that is a JSON number, because realm ids have more digits than a double can
-  // represent.
+  // A realm id that is a JSON number is rejected: it has more digits than a double can represent, so JSON.parse rounds
+  // it.
   if (typeof realm !== 'string' || values.some((value) => value !== realm))
     throw new InvalidIdToken(claim)
   return realm
 }
 
-/** The provider issues the id token at the code exchange, so its `iat` is close to the present. */
+/**
+ * The longest difference between `iat` of an id token and the present. It is small, because the provider issues the id
+ * token during the code exchange.
+ */
 const LONGEST_AGE_SECONDS = 600
 
 /**
@@ -56,8 +59,8 @@ export function checkIssuedNow(claims: Readonly<Record<string, unknown>>, now: n
 }
 
 /**
- * Returns the member of the id token that openid-client rejected. Its error messages name the member in quotes; an
- * error without a name is about the signature (`signature`) or the format of the whole token (`form`).
+ * Returns which part of the id token openid-client rejected. The error messages of openid-client name a claim in
+ * quotes. An error without such a name is about the signature (`signature`) or the format of the token (`form`).
  */
 export function rejectedMember(error: unknown): string {
   if (error instanceof InvalidIdToken) return error.member

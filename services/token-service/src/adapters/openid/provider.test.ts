@@ -84,7 +84,7 @@ const refreshWith = async (...steps: Scripted[]): Promise<TokenOutcome> => {
 }
 
 describe('the provider over HTTP', () => {
-  it('a code exchange uses Basic authentication and exactly the form parameters of RFC 6749 §4.1.3', async () => {
+  it('a code exchange has Basic authentication and exactly the form parameters of RFC 6749 §4.1.3', async () => {
     const tokens = await granted()
     expect(tokens.lifetimeSeconds).toBe(3600)
     const [request] = scripted.requests
@@ -148,11 +148,11 @@ describe('the provider over HTTP', () => {
     },
   )
 
-  it('one deadline covers the attempts of a request with all client secrets', async () => {
+  it('all attempts of a token request, one per client secret, share one deadline', async () => {
     await reopen(['wrong', 'wrong as well'], 1_500)
     scripted.knobs.secrets = ['another']
     scripted.knobs.latencyMs = 1_000
-    // The first request takes 1,000 of the 1,500 ms, so the deadline aborts the second request.
+    // The first request takes 1,000 of the 1,500 ms. The deadline therefore aborts the second request.
     expect(await provider.refresh(new Secret('any'))).toMatchObject({ kind: 'unknown' })
   })
 
@@ -189,7 +189,7 @@ describe('the provider over HTTP', () => {
     expect(scripted.revocations).toEqual([form, form])
   })
 
-  it('a revocation counts as confirmed after a 204, and is repeated with the next client secret only after a 401', async () => {
+  it('a revocation is confirmed by a 204, and is sent again with the next client secret only after a 401', async () => {
     await reopen([CLIENT_SECRET, 'another'])
     const { refreshToken } = await granted()
     scripted.knobs.revocationStatus = 204
@@ -212,11 +212,14 @@ describe('the provider over HTTP', () => {
     ],
     ['does not take a 401 as a confirmation', 401, '{"error":"invalid_client"}', false],
     ['does not take a 503 without a body as a confirmation', 503, '', false],
-  ])('revoke() %s', async (_, status, text, confirmed) => {
-    const { refreshToken } = await granted()
-    Object.assign(scripted.knobs, { revocationStatus: status, revocationBody: text })
-    expect(await provider.revoke(refreshToken as Secret)).toBe(confirmed)
-  })
+  ])(
+    'the response to a revocation request decides its result: revoke() %s',
+    async (_, status, text, confirmed) => {
+      const { refreshToken } = await granted()
+      Object.assign(scripted.knobs, { revocationStatus: status, revocationBody: text })
+      expect(await provider.revoke(refreshToken as Secret)).toBe(confirmed)
+    },
+  )
 
   it('a refresh requests the hard expiry of the grant only under the intuit profile', async () => {
     await granted()
@@ -245,7 +248,7 @@ const revealing = (value: string): unknown =>
 const members = (value: Record<string, unknown>): Scripted => ({ members: value })
 const later = new Date(Date.now() + 90_000).toUTCString()
 
-/** Responses of a token endpoint to a refresh, and the outcome of each. */
+/** Responses of a token endpoint to a refresh, and the expected outcome of each. */
 const answers: readonly (readonly [string, Scripted, Record<string, unknown>])[] = [
   [
     'a login page with status 200',
@@ -622,7 +625,7 @@ describe('a response of the token endpoint to a refresh', () => {
       await reopen(undefined, step.latencyMs === undefined ? 2_000 : 200)
       const outcome = await refreshWith(step)
       expect(outcome).toMatchObject(expected)
-      // The provider got one POST for the code exchange and one for the refresh, so openid-client did not retry.
+      // The provider got one POST for the code exchange and one for the refresh. So openid-client did not retry.
       expect(scripted.requests).toHaveLength(2)
       expect(JSON.stringify(outcome)).not.toMatch(/at-secr|rt-[0-9a-f]{8}/)
     },
@@ -669,7 +672,7 @@ describe('a response of the token endpoint to a refresh', () => {
     )
   })
 
-  it('the provider adapter aborts a slow response at the deadline even if bytes still arrive', async () => {
+  it('a slow response of the provider is aborted at the deadline even if bytes still arrive', async () => {
     await reopen(undefined, 300)
     const sockets = new Set<Socket>()
     let dripped = 0
@@ -844,7 +847,7 @@ describe('the signing keys of the provider', () => {
     ['an HTML page', { jwks: '<html>' }],
     ['a set without a usable key', { jwks: { keys: [{ use: 'sig' }, 7, null] } }],
   ])(
-    'the provider adapter sends no code exchange if the JWKS is %s, because it could not verify the id token',
+    'no code exchange is sent if the JWKS is %s, because the id token could not be verified',
     async (_, knobs) => {
       Object.assign(scripted.knobs, knobs)
       await reopen()
@@ -867,7 +870,7 @@ describe('the signing keys of the provider', () => {
     expect((await authorize()).kind).toBe('granted')
   })
 
-  it('an id token that is signed with an unknown key makes the provider adapter fetch the JWKS again', async () => {
+  it('the JWKS is fetched again if an id token is signed with an unknown key', async () => {
     await granted()
     scripted.rotateKey()
     expect((await authorize()).kind).toBe('granted')
@@ -908,24 +911,21 @@ describe('a discovery document', () => {
       'authorization_response_iss_parameter_supported is malformed',
       { authorization_response_iss_parameter_supported: 'yes' },
     ],
-  ])(
-    'the provider adapter rejects a discovery document, and gives the reason that %s',
-    async (problem, metadata) => {
-      scripted.knobs.metadata = metadata
-      await reopen()
-      expect((await provider.refresh(new Secret('rt-x'))).kind).toBe('never_sent')
-      expect(health.report().dependencies['provider']).toMatchObject({
-        status: 'down',
-        reason: expect.stringContaining(problem),
-      })
-      const request = { state: 's', nonce: 'n', codeVerifier: new Secret('v'.repeat(43)) }
-      await expect(provider.authorizationUrl(request)).rejects.toMatchObject({
-        code: 'provider_unavailable',
-        message: expect.stringContaining(problem),
-      })
-      expect(scripted.requests).toHaveLength(0)
-    },
-  )
+  ])('a discovery document is rejected for the reason that %s', async (problem, metadata) => {
+    scripted.knobs.metadata = metadata
+    await reopen()
+    expect((await provider.refresh(new Secret('rt-x'))).kind).toBe('never_sent')
+    expect(health.report().dependencies['provider']).toMatchObject({
+      status: 'down',
+      reason: expect.stringContaining(problem),
+    })
+    const request = { state: 's', nonce: 'n', codeVerifier: new Secret('v'.repeat(43)) }
+    await expect(provider.authorizationUrl(request)).rejects.toMatchObject({
+      code: 'provider_unavailable',
+      message: expect.stringContaining(problem),
+    })
+    expect(scripted.requests).toHaveLength(0)
+  })
 
   it('the error for an unusable discovery document names each invalid member', async () => {
     scripted.knobs.metadata = { issuer: undefined, token_endpoint: 7, claims_supported: 'sub' }
@@ -937,7 +937,7 @@ describe('a discovery document', () => {
     })
   })
 
-  it('the provider adapter accepts a discovery document with unknown members and without the optional ones', async () => {
+  it('a discovery document with unknown members and without the optional ones is accepted', async () => {
     scripted.knobs.metadata = {
       subject_types_supported: undefined,
       response_types_supported: undefined,

@@ -78,7 +78,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
   /**
    * Resolves with the discovery document and the signing keys.
    *
-   * @throws {IntegrationError} `provider_unavailable` if one of the two has not been fetched yet.
+   * @throws {IntegrationError} `provider_unavailable` if the document or the keys have not been fetched yet.
    */
   async function discovered(): Promise<DiscoveredProvider> {
     const provider = await discovery.current()
@@ -94,9 +94,11 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
 
   /**
    * Returns the nonce that openid-client must require of the id token in `response`. With `undefined`, openid-client
-   * accepts only an id token without a nonce. A nonce in an id token must match the nonce of our authorization
-   * request. If another application sent the authorization request, the requested nonce is unknown here, and only
-   * that application can compare it. The id token's own nonce is returned then, so that openid-client accepts it.
+   * accepts only an id token without a nonce.
+   *
+   * If this service sent the authorization request, that is the nonce of the request. If another application sent it,
+   * only that application knows the nonce and can compare it. In this case the nonce of the id token itself is
+   * returned, so that openid-client accepts the token.
    */
   function expectedNonce(
     provider: DiscoveredProvider,
@@ -148,8 +150,8 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
         if (!hasKeys(provider)) return { ...NOT_DISCOVERED, body: `no response (${NO_KEYS})` }
         const callback = new URL(redirectUri)
         callback.searchParams.set('code', code.reveal())
-        // The service has already compared `iss` of the callback. openid-client requires the parameter nevertheless
-        // if the provider says that it always sends `iss` (RFC 9207 §3).
+        // The service has already compared the parameter `iss` of the callback. openid-client requires the parameter
+        // nevertheless if the provider says that it always sends `iss` (RFC 9207 §3).
         if (provider.metadata['authorization_response_iss_parameter_supported'] === true) {
           callback.searchParams.set('iss', provider.metadata.issuer)
         }
@@ -157,7 +159,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
           authorizationCodeGrant(configuration, callback, {
             ...(codeVerifier !== null && { pkceCodeVerifier: codeVerifier.reveal() }),
             idTokenExpected: nonce !== null && requestsIdToken,
-            // A getter, because the expected nonce depends on the response. openid-client reads it only after the
+            // The expected nonce is a getter, because it depends on the response: openid-client reads it only after the
             // response has arrived.
             get expectedNonce() {
               return expectedNonce(provider, nonce, response()) as string
@@ -194,9 +196,9 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
           if (rejection !== null) throw rejection
           return { kind: 'granted', tokens: tokensOf(response, profile) }
         } catch (error) {
-          // The provider may already have invalidated the previous token pair. Dropping the new pair because of its
-          // id token would therefore end the access to the company. Only the id token is dropped, because no other
-          // part of the service needs it.
+          // The provider may already have invalidated the previous token pair. If the new pair were dropped because of
+          // its invalid id token, the access to the company would be lost. Only the id token is dropped, because no
+          // other part of the service needs it.
           options.onIdTokenRejected?.(rejectedMember(error))
           const { id_token: _, ...wire } = response.wire
           return { kind: 'granted', tokens: tokensOf({ ...response, wire }, profile) }

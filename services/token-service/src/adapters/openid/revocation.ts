@@ -34,8 +34,9 @@ export async function revoke(
       const response = await sendLibraryRequest(inProfile(outgoing, profile), url, deadlineMs)
       isClientRejected = response.status === 401
       const isDone = response.status === 204 || profile.revocation.isAlreadyRevoked(response)
-      // openid-client accepts only the status 200, so these responses are replaced by one with this status. RFC 7009
-      // §2.2 also treats the revocation of an invalid token as a success.
+      // The provider has confirmed the revocation, but openid-client accepts only a response with status 200. So
+      // another confirming response is replaced by one with this status. RFC 7009 §2.2 also treats the revocation of an
+      // invalid token as a success.
       return isDone ? new Response(null, { status: 200 }) : toLibraryResponse(response)
     })
     try {

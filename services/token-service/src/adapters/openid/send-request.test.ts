@@ -38,14 +38,14 @@ async function requestWhileSuspended(path: string) {
 }
 
 describe('a request to the provider while this process is suspended until after the deadline', () => {
-  it('returns a response that arrived in the meantime, because it may have the only copy of a refresh token', async () => {
+  it('a request returns a response that arrived during the suspension, because it may have the only copy of a refresh token', async () => {
     expect(await requestWhileSuspended('/token')).toMatchObject({
       status: 200,
       text: '{"refresh_token":"new"}',
     })
   })
 
-  it('fails with an unknown outcome if no response arrived', async () => {
+  it('a request fails with an unknown outcome if no response arrived during the suspension', async () => {
     const failure = await requestWhileSuspended('/late').catch((error: unknown) => error)
     expect(failure).toBeInstanceOf(NoResponse)
     expect(failure).toMatchObject({ wasSent: true, reason: 'deadline' })

@@ -8,7 +8,7 @@ import { request as requestHttps } from 'node:https'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { callTraced, tracing } from '@integration-host/shared/observability/telemetry'
 
-/** A token response has a few kilobytes. The rest of a longer body is not read. */
+/** The limit on the bytes that are read of a response. A token response has a few kilobytes. */
 const BODY_LIMIT_BYTES = 65_536
 
 export interface ProviderHttpRequest {
@@ -25,7 +25,10 @@ export interface ProviderHttpResponse {
   readonly text: string
 }
 
-/** No complete response arrived. If `wasSent` is true, the provider may have processed the request. */
+/**
+ * The error for a request without a complete response. If `wasSent` is true, the provider may have processed the
+ * request.
+ */
 export class NoResponse extends Error {
   override readonly name = 'NoResponse'
   readonly wasSent: boolean
@@ -70,8 +73,9 @@ function send(url: URL, request: ProviderHttpRequest): Promise<ProviderHttpRespo
     }
     const fail = (reason: string, cause?: unknown): void =>
       settle(() => reject(new NoResponse(reason, wasSent, cause === undefined ? {} : { cause })))
-    // If this process was suspended, the response may have arrived in time and not have been read yet, because the event
-    // loop runs timers before it reads sockets. It may have the only copy of a new refresh token, so it is read first.
+    // If this process was suspended, the response may have arrived in time without having been read, because the event
+    // loop runs timers before it reads sockets. The response may have the only copy of a new refresh token, so the
+    // socket is read before the request is aborted.
     const deadline = setTimeout(() => setImmediate(() => fail('deadline')), request.deadlineMs)
 
     outgoing.once('error', (error) => fail(reasonOf(error), error))

@@ -23,12 +23,12 @@ export type Grant = (
   response: () => TokenResponse | null,
 ) => Promise<unknown>
 
-/** A complete token response, together with the error of openid-client if openid-client rejects the id token. */
+/** A complete token response, and the error of openid-client if openid-client rejects the id token. */
 export interface ReceivedTokens {
   readonly kind: 'received'
   readonly raw: ProviderHttpResponse
   readonly response: TokenResponse
-  /** `null` if openid-client accepts the whole response. */
+  /** The error of openid-client; `null` if openid-client accepts the whole response. */
   readonly rejection: Error | null
 }
 
@@ -42,11 +42,12 @@ export interface TokenRequestOptions {
 }
 
 /**
- * Sends a token request with each client secret until the provider accepts one. A request whose client secret is
- * rejected uses up neither the code nor the refresh token. `sent` contains the secrets of the request, which the
- * outcome must not contain. `until` is the deadline on the clock of `performance.now()`. The requests with all client
- * secrets share this deadline, because another replica that reads our stored intent waits only as long as one request
- * may take (I5 in credential/refresh.ts).
+ * Sends a token request with each client secret until the provider accepts one. A request with a rejected client secret
+ * uses up neither the code nor the refresh token.
+ *
+ * `sent` contains the secrets of the request, which the outcome must not contain. `until` is the deadline on the clock
+ * of `performance.now()`. All requests share this deadline, because another replica that reads our stored intent waits
+ * only as long as one request may take (I5 in credential/refresh.ts).
  */
 export type SendTokenRequest = (
   provider: DiscoveredProvider,
@@ -69,8 +70,8 @@ export function createTokenRequest(options: TokenRequestOptions): SendTokenReque
     let response: TokenResponse | null = null
     let failure: NoResponse | null = null
     const configuration = configure(provider, clientId, secret, async (url, outgoing) => {
-      // Any other method than POST is a fetch of the JWKS: openid-client repeats it if the id token is signed with an
-      // unknown key.
+      // openid-client sends only token requests as POST. Any other method means that it fetches the JWKS again, because
+      // the id token is signed with an unknown key.
       if (outgoing.method !== 'POST')
         return toLibraryResponse(await sendLibraryRequest(outgoing, url, deadlineMs))
       const headers = { ...outgoing.headers, ...profile.token.requestHeaders }
@@ -90,7 +91,7 @@ export function createTokenRequest(options: TokenRequestOptions): SendTokenReque
       () => null,
       (error: unknown) => (error instanceof Error ? error : new TypeError('not an error')),
     )
-    // TypeScript does not detect that the function above assigns these variables.
+    // TypeScript does not detect that the callback above assigns these variables.
     const seen = { raw, response, failure } as {
       readonly raw: ProviderHttpResponse | null
       readonly response: TokenResponse | null

@@ -88,8 +88,8 @@ export function readTokenResponse(
 /** 100 years. A longer lifetime is an error of the provider, and could exceed the range of `Date`. */
 const MAX_GRANT_SECONDS = 3_155_760_000
 
-// Invalid values are ignored, because these members only determine when a warning is published and must not make the
-// tokens unusable.
+// Invalid lifetimes are ignored. They only determine when a warning is published, so they must not make the tokens
+// unusable.
 const grantSeconds = (value: unknown): number | null =>
   typeof value === 'number' && value > 0 && value <= MAX_GRANT_SECONDS ? value : null
 
@@ -110,9 +110,9 @@ export function outcomeOf(
     error === 'invalid_client' ||
     (status === 401 && error !== 'invalid_grant' && hasBasicChallenge(response.headers))
   if (isClientRejected) return { kind: 'client_refused', retryAfterMs: 0, ...shown }
-  // A proxy in front of the provider may respond 401 for reasons of its own. Only an error code of RFC 6749 §5.2
-  // shows that the token endpoint has rejected the request. After a 401 without such a code, the token endpoint may
-  // have processed the request.
+  // A 401 may come from a proxy in front of the provider. Only an error code of RFC 6749 §5.2 shows that the token
+  // endpoint has rejected the request. After a 401 without such a code, the token endpoint may have processed the
+  // request.
   if (status === 401 && !TOKEN_ENDPOINT_ERRORS.has(error ?? ''))
     return { kind: 'unknown', ...shown }
   if (error !== null) return { kind: 'refused', error, ...shown }

@@ -56,7 +56,7 @@ export function createRedisAuthorizationStore(options: {
         if ((await using(() => redis.set(key, text, 'PX', ttlMs, 'NX'))) !== null) return null
         const first = await using(() => redis.get(key))
         if (first !== null) return JSON.parse(first) as CodeClaim
-        // The claim expired between the two commands: try again.
+        // The claim expired between the two commands, so both are repeated.
       }
     },
     async readCode(code) {

@@ -18,8 +18,9 @@ export interface StoreCommands {
   readonly using: <T>(call: () => Promise<T>) => Promise<T>
   readonly script: RunScript
   /**
-   * Runs a script, and resolves once enough replicas have acknowledged its writes (replicated-writes.ts). If they do
-   * not, `undo` is called with the reply and a function that runs scripts, and then the promise is rejected.
+   * Runs a script, and resolves once enough replicas have acknowledged its writes (replicated-writes.ts). If too few
+   * replicas acknowledge, `undo` is called with the reply and a function that runs scripts, and then the promise is
+   * rejected.
    */
   readonly replicated: <Name extends ScriptName>(
     name: Name,
@@ -40,7 +41,7 @@ export function createStoreCommands(
   writes: ReplicatedWrites,
   ensureUsable: () => void,
 ): StoreCommands {
-  /** The scripts are registered once for each of the two connections. */
+  /** The scripts are registered on both connections. */
   const runners = new Map<Redis, RunScript>()
   const runnerOf = (connection: Redis): RunScript => {
     const known = runners.get(connection) ?? defineScripts(connection)

@@ -11,7 +11,7 @@ const { openUsable } = redisStoresPerTest()
 connectLinkStoreContract('Redis', async () => (await openUsable()).links)
 
 describe('many connect links in Redis', () => {
-  it('Redis rejects a link above the limit, and removes the positions of expired links when one is added', async () => {
+  it('the Redis store rejects a connect link above the limit, and deletes expired links from its index when one is added', async () => {
     const { redis, links } = await openUsable()
     const now = Date.now()
     const fill = redis.pipeline()
@@ -27,7 +27,7 @@ describe('many connect links in Redis', () => {
     expect(await redis.zcard('authorization:links')).toBe(MAX_CONNECT_LINKS - 1)
   })
 
-  it('each link in Redis expires, and shares its deletion time with its position', async () => {
+  it('a connect link in Redis expires, and its position in the index has the same deletion time', async () => {
     const { redis, links } = await openUsable()
     const link = linkOf()
     await links.add(link, Date.now())

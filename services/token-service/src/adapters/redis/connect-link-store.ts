@@ -17,7 +17,10 @@ import {
 const INDEX = 'authorization:links'
 const linkKey = (id: string): string => `authorization:link:${id}`
 
-/** KEYS: index, link. ARGV: beginning of the positions at this time, limit, position, link, deletion time. */
+/**
+ * Lua: stores a link unless the limit is reached. KEYS: index, link. ARGV: lower bound of the positions that have not
+ * expired, limit, position, link, deletion time.
+ */
 const ADD = `
 redis.call('ZREMRANGEBYLEX', KEYS[1], '-', '(' .. ARGV[1])
 if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
@@ -26,7 +29,7 @@ redis.call('HSET', KEYS[2], 'Link', ARGV[4], 'Position', ARGV[3])
 redis.call('PEXPIREAT', KEYS[2], ARGV[5])
 return 1
 `
-/** KEYS: index, link. ARGV: new position, used link, deletion time. */
+/** Lua: marks a link as used. KEYS: index, link. ARGV: new position, used link, deletion time. */
 const USE = `
 local position = redis.call('HGET', KEYS[2], 'Position')
 if not position or redis.call('HSETNX', KEYS[2], 'Used', '1') == 0 then return 0 end
@@ -36,7 +39,7 @@ redis.call('HSET', KEYS[2], 'Link', ARGV[2], 'Position', ARGV[1])
 redis.call('PEXPIREAT', KEYS[2], ARGV[3])
 return 1
 `
-/** KEYS: index, link. */
+/** Lua: deletes a link. KEYS: index, link. */
 const REMOVE = `
 local position = redis.call('HGET', KEYS[2], 'Position')
 if not position then return 0 end
@@ -90,7 +93,7 @@ export function createRedisConnectLinkStore(options: {
       return run(USE, link.id, positionOf(used), JSON.stringify(used), keptUntil(used))
     },
     async list({ after, limit }) {
-      // The positions of expired links are removed only when a link is added.
+      // Positions of expired links stay in the index until the next link is added.
       const least = timePrefix(clock())
       const from = after > least ? `(${after}` : `(${least}`
       const positions = await using(() => redis.zrangebylex(INDEX, from, '+', 'LIMIT', 0, limit))
@@ -98,7 +101,7 @@ export function createRedisConnectLinkStore(options: {
       for (const position of positions)
         reads.hget(linkKey(position.slice(position.indexOf(':') + 1)), 'Link')
       const replies = (await using(() => reads.exec())) ?? []
-      // A link that has just expired or was deleted is left out.
+      // A link that expired or was deleted after its position was read is left out.
       return replies
         .map(([, text]) => parsed((text ?? null) as string | null))
         .filter((link) => link !== null)

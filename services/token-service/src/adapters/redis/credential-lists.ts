@@ -1,9 +1,10 @@
 /**
  * Lists and counts credentials with the sorted sets of list-index.ts.
  *
- * A list reads the smallest set that contains all its credentials, in pieces, until the page is full or `SCAN_MS` have
- * passed. The remaining conditions are checked by a script, and again with the decrypted record, so that an entry which
- * another release or another program has left behind is never listed.
+ * A list reads the smallest set that contains all credentials of the list. It reads the set in pieces, until the page
+ * is full or `SCAN_MS` have passed. A script checks the remaining conditions, and they are checked again on the
+ * decrypted record. So a credential is never listed because of an outdated set entry that another release or another
+ * program has left behind.
  */
 import {
   type CredentialState,
@@ -25,17 +26,22 @@ import { KEYS } from './key-names.ts'
 import type { ScriptArguments } from './scripts.ts'
 import { classSet, LABELS, prefixRanges, stateSet, tagSet } from './list-index.ts'
 
-/** How long a page is searched. A page is ended with fewer entries than requested after this time. */
+/** How long the sets are searched for one page. A page then ends, even with fewer entries than requested. */
 const SCAN_MS = 20
-/** How many entries of a set one script call examines at most: other commands wait about a millisecond for it. */
+/**
+ * How many entries of a set one script call examines at most. Other commands wait about a millisecond for such a call.
+ */
 const MAX_CHUNK = 2_000
-/** How much longer it takes to examine the label of a member of another set than that of an entry of the labels. */
+/**
+ * The cost of a condition on the label for an entry of a set of names, relative to an entry of `labels`: the label of a
+ * name has to be read from its record.
+ */
 const LABEL_LOOKUP_COST = 4
 
 const NAMES = 'names'
 const indexedStates = credentialStates.filter((state) => state !== 'active')
 
-/** A part of a sorted set that is read for a list. */
+/** A part of a sorted set. A list reads one or several of them. */
 interface Source {
   readonly set: string
   readonly range: NameRange
@@ -43,7 +49,10 @@ interface Source {
 
 type ListMethods = Pick<CredentialStore, 'find' | 'summary'>
 
-/** `readSummaries` reads the records of names; the record of a removed credential is left out. */
+/**
+ * Returns the methods that list and count. `readSummaries` reads the records of names and leaves out removed
+ * credentials.
+ */
 export function createRedisLists(
   { redis, using, script, pipelined }: StoreCommands,
   readSummaries: (names: readonly string[]) => Promise<readonly CredentialSummary[]>,
@@ -52,7 +61,7 @@ export function createRedisLists(
   const isBuilt = async (): Promise<boolean> =>
     (await using(() => redis.exists(KEYS.indexBuilt))) === 1
 
-  /** Returns the groups of sets, one of which must contain a credential of the list. */
+  /** Returns groups of sets. A credential of the list is in at least one set of each group. */
   function groupsOf({ states, classes, tags }: CredentialFilter, hasStates: boolean): string[][] {
     return [
       ...(hasStates && states.length > 0 && !states.includes('active')
@@ -63,7 +72,10 @@ export function createRedisLists(
     ]
   }
 
-  /** Chooses the sets that are read, those with the fewest members, and the conditions that remain for their members. */
+  /**
+   * Chooses the sets that are read, which are those with the fewest members, and the conditions that their members
+   * still have to fulfil.
+   */
   async function planOf(
     text: string,
     groups: readonly string[][],
@@ -72,7 +84,7 @@ export function createRedisLists(
     const plans = groups.map((group) => ({
       sources: group.map(whole),
       within: groups.filter((other) => other !== group),
-      // The label of each member has to be looked up.
+      // The label of each member has to be looked up in its record.
       cost: text === '' ? 1 : LABEL_LOOKUP_COST,
     }))
     const prefixes = prefixRanges(text).map((range) => ({ set: NAMES, range }))
@@ -95,8 +107,8 @@ export function createRedisLists(
   }
 
   /**
-   * Examines the next entries of each source. Returns at most `limit` names, in order, and the name up to which there
-   * are no others; `null` if there are none after them.
+   * Examines the next entries of each source. Returns at most `limit` names in order, and the last name up to which all
+   * sources were examined; `null` instead of that name if the sources have no further entries.
    */
   async function scan(
     sources: readonly Source[],
@@ -113,7 +125,7 @@ export function createRedisLists(
         return (await script('search', KEYS, args)) as [found: string[], last: string]
       }),
     )
-    // The sources were read up to different names. The list is complete only up to the first of these.
+    // The sources were examined up to different names. The list is complete only up to the smallest of these names.
     const ends = scans.map(([, last]) => last).filter((last) => last !== '')
     const end = ends.length === 0 ? null : ends.reduce((a, b) => (a < b ? a : b))
     const names = [...new Set(scans.flatMap(([found]) => found))]
@@ -171,7 +183,7 @@ export function createRedisLists(
       const states = Object.fromEntries(
         credentialStates.map((state) => [
           state,
-          // The sizes are not read at one moment, so their difference may be negative for an instant.
+          // The sizes of the sets are read one after the other, so their difference may be negative for an instant.
           state === 'active' ? Math.max(0, total - faulty) : size(stateSet(state)),
         ]),
       ) as Record<CredentialState, number>
@@ -185,9 +197,9 @@ export function createRedisLists(
   }
 }
 
-/** Returns the bounds of a range for ZRANGEBYLEX and ZLEXCOUNT, after the name `after`. */
+/** Returns the bounds for ZRANGEBYLEX and ZLEXCOUNT: the entries of a range that come after the name `after`. */
 function lexRange(set: string, { first, last }: NameRange, after: string): [string, string] {
-  // An entry of `labels` is a name, a space and text; `!` is the character after the space.
+  // An entry of `labels` is a name, a space and text. `!` is the character that sorts directly after the space.
   const end = set === LABELS ? '!' : ''
   return [after >= first && after !== '' ? `(${after}${end}` : `[${first}`, `[${last}${end}`]
 }

@@ -43,14 +43,14 @@ import type { ReplicatedWrites } from './replicated-writes.ts'
 
 const CREDENTIAL_FIELDS = [...summaryFields, 'Authenticator', 'RefreshToken'] as const
 
-/** How long the claim of an adoption is kept after the last request whose outcome is unknown, in milliseconds. */
+/** How long, in milliseconds, the claim of an adoption is kept if the outcome of its last request is unknown. */
 const ADOPTION_KEEP_MS = 24 * 3_600_000
 
 export interface RedisCredentialStoreOptions {
   readonly redis: Redis
   readonly writes: ReplicatedWrites
   readonly keys: KeyRing
-  /** Throws while Redis is not connected, or while the key ring does not match its records. */
+  /** Throws while Redis is not connected, or while the key ring does not match the records in Redis. */
   readonly ensureUsable: () => void
   /** The approximate number of newest audit entries that are kept. */
   readonly auditEntries: number
@@ -68,7 +68,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     return toFields(fields, values)
   }
 
-  /** Reads the records of names; a credential that was removed is left out. */
+  /** Reads the records of names, without those of removed credentials. */
   async function readSummaries(names: readonly string[]): Promise<CredentialSummary[]> {
     const batch = redis.pipeline()
     for (const name of names) batch.hmget(name, ...CREDENTIAL_FIELDS)
@@ -128,7 +128,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         const labelled = relabelled(keys, name, before, grant)
         const credential = credentialOf(grant, version, labelled.labels)
         const entry = outboxEntryOf(
-          { ...credential, ...noLabels }, // the script adds them
+          { ...credential, ...noLabels }, // the script adds the labels
           context,
           'stored',
           grant.expiryNoticeDays !== null,
@@ -156,8 +156,8 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
           return fields === null ? credential : openCredential(keys, name, fields)
         }
         if (over !== undefined) throw new VersionConflict()
-        // Another process stored a version in between. The new grant still replaces that version, under the next
-        // version number, because the company has just authorized the new grant.
+        // Another process stored a newer version in the meantime. The new grant replaces that version too, because the
+        // company has just authorized it. The new grant gets the next version number.
         last = String(outcome)
       }
     },
@@ -208,8 +208,8 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         'recordIntent',
         keysOf(lease.name),
         args,
-        // No refresh token was sent under this intent. If the intent stayed, the next refresh would wait for a response
-        // that never comes.
+        // No refresh token was sent under this intent, so the intent is removed. If it stayed, the next refresh would
+        // wait for a response that never comes.
         async (recorded, run) => {
           if (recorded === 'lost') return
           const [, previous] = recorded as ['recorded', string]
@@ -304,7 +304,8 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         'claimAdoption',
         keysOf(name),
         { ...args, holdMs: String(holdMs), keepMs: String(ADOPTION_KEEP_MS) },
-        // No refresh token was sent under a first claim that replicas have not acknowledged.
+        // No refresh token was sent under this claim, because too few replicas have acknowledged it. A first claim is
+        // therefore removed.
         async (claimed, run) => {
           const [, previous] = claimed as [string, string | number]
           if (previous === '') await run('endAdoption', keysOf(name), args)
@@ -362,7 +363,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
 
 const holder = (lease: Lease): string => `${lease.owner}:${lease.fence}`
 
-/** The script arguments for the check that the caller still holds the lease. */
+/** Returns the script arguments with which a script checks that the caller still holds the lease. */
 const leaseArguments = (lease: Lease) => ({
   name: lease.name,
   holder: holder(lease),
@@ -370,7 +371,10 @@ const leaseArguments = (lease: Lease) => ({
   version: String(lease.version),
 })
 
-/** The script arguments that change the entries of labels in the index; without a change of labels there are none. */
+/**
+ * Returns the script arguments that replace the entries of a changed label in the index. The lists are empty if labels
+ * do not change.
+ */
 const indexChange = (name: string, { replaces, labels }: Pick<Relabelled, 'replaces' | 'labels'>) =>
   replaces === undefined
     ? { unindexed: [], indexed: [] }
@@ -381,7 +385,9 @@ const indexChange = (name: string, { replaces, labels }: Pick<Relabelled, 'repla
 
 const flat = (fields: StoredFields): string[] => Object.entries(fields).flat()
 
-/** The fields of an HMGET reply; `null` if the hash does not exist, for which Redis returns null in every field. */
+/**
+ * Returns the fields of an HMGET reply; `null` if the hash does not exist, for which Redis returns null in every field.
+ */
 function toFields(names: readonly string[], values: FieldValues): StoredFields | null {
   if (values[names.indexOf('Name')] === null) return null
   return Object.fromEntries(names.map((name, index) => [name, values[index] ?? '']))

@@ -1,7 +1,7 @@
 /**
- * Verifies that the configured keys are those that encrypted the records in this Redis, before a record is read or
- * written. For each key that ever encrypted a record, Redis stores a key check value that was encrypted with this
- * key. The first process that uses a key stores its key check value.
+ * Verifies that the configured encryption keys are those with which the records in this Redis were encrypted, before a
+ * record is read or written. For each key that ever encrypted a record, Redis stores a key check value, which is a
+ * known text that was encrypted with this key. The first process that uses a key stores its key check value.
  */
 import type { Redis } from 'ioredis'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'

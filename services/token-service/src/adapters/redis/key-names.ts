@@ -1,6 +1,6 @@
 /** The names of the credential store's keys. Each credential is one hash under its own name, `ACC-<realm>`. */
 
-/** The keys that all credentials share. The scripts refer to them by these member names. */
+/** The keys that all credentials share. The Lua scripts refer to the keys by the names of these members. */
 export const KEYS = {
   /** Sorted set with score 0: the names of all credentials, in alphabetical order. */
   names: 'credentials:names',
@@ -10,11 +10,11 @@ export const KEYS = {
   expiry: 'credentials:expiry',
   /** Set: the names of the credentials that have a fault. */
   faulted: 'credentials:faulted',
-  /** The beginning of the names of the sorted sets by which credentials are listed (list-index.ts). */
+  /** The prefix of the names of the sorted sets that lists read (list-index.ts). */
   index: 'credentials:index:',
-  /** String: exists once the sets of states and classes contain every credential. */
+  /** String: exists once every credential is in the sets of its state and its class. */
   indexBuilt: 'credentials:index-built',
-  /** String with expiry: the replica that completes the sets. */
+  /** String with expiry: the replica that builds the sets of states and classes. */
   indexLease: 'lease:credentials:index',
   /** Stream: outbox entries, each with the audit entries and events of one write. */
   outbox: 'credentials:outbox',
@@ -25,11 +25,14 @@ export const KEYS = {
   /** Stream: the audit log, whose entry number <Seq> has the id `<Seq>-0`. */
   auditLog: 'credentials:audit',
   /**
-   * Hash: `Seq` and `Hash` of the newest audit entry, and `UpTo`, the id of the last outbox entry that is in the
-   * audit log.
+   * Hash: `Seq` and `Hash` of the newest audit entry. `UpTo` is the id of the last outbox entry that is in the audit
+   * log.
    */
   auditHead: 'credentials:audit-head',
-  /** Hash: `RunId` of the Redis server that was seen last, and `ChangedAt`, when it was first seen, in epoch ms. */
+  /**
+   * Hash: `RunId` of the Redis server that a process saw last, and `ChangedAt`, the time in epoch ms at which it was
+   * first seen.
+   */
   server: 'credentials:server',
   /** String with expiry: the id of the replica that publishes the events of the outbox. */
   relayLease: 'lease:credentials:outbox',

@@ -1,10 +1,10 @@
 /**
- * Completes the index of states and classes (list-index.ts) once after each start. Credentials of earlier releases are
- * not in the index, and a replica of an earlier release that still runs changes records without changing the index. Its
- * replacement is started after it has stopped, and so repairs what it has left.
+ * Completes the index of states and classes (list-index.ts) once after each start. The index lacks credentials of
+ * earlier releases. It may also be outdated: during an upgrade, a replica of an earlier release changes records without
+ * changing the index. The upgraded replica that replaces it starts later, and corrects the index then.
  *
- * One replica works at a time. The work needs no record of its progress: if the process dies, the next start begins
- * again and finds nothing to do for the credentials that are done.
+ * One replica does this work at a time. Its progress is not stored: if the process dies, the next start examines all
+ * credentials again and skips those whose index entries are correct.
  */
 import { randomUUID } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
@@ -17,14 +17,15 @@ import { KEYS, keysOf } from './key-names.ts'
 import { classSet, listedSets, stateSet } from './list-index.ts'
 
 const PAGE = 500
-/** The pause between two pages, so that other commands are not delayed. */
+/** The pause between two pages, in milliseconds, so that other commands are not delayed. */
 const PAUSE_MS = 10
-/** How long the lease is valid after each page. */
+/** How long the lease for this work lasts after each page, in milliseconds. */
 const LEASE_MS = 30_000
 const FIELDS = ['Name', 'Version', 'Fault', 'ExpiryNotice', 'Listed'] as const
 
 /**
- * Resolves when the index is complete; with `false` if another replica is working on it, or if `signal` was aborted.
+ * Resolves with `true` when the index is complete, and with `false` if another replica is completing it or if `signal`
+ * was aborted.
  *
  * @throws {IntegrationError} `store_unavailable`.
  */
@@ -40,7 +41,10 @@ export async function completeIndex(
       { owner, leaseMs: String(LEASE_MS) },
     )) === 1
 
-  /** Calls `visit` with the names of a sorted set, page by page; resolves with `false` if the work was stopped. */
+  /**
+   * Calls `visit` with the names of a sorted set, page by page. Resolves with `false` if `signal` was aborted or the
+   * lease was lost.
+   */
   async function pages(
     key: string,
     visit: (names: readonly string[]) => Promise<void>,
@@ -61,12 +65,14 @@ export async function completeIndex(
     const records = (await pipelined(batch)) as (string | null)[][]
     for (const [index, [found, version, fault, notice, listed]] of records.entries()) {
       const name = names[index] ?? ''
-      // A removed credential, or one whose fault another program has written.
+      // The credential was removed, or another program has written its fault. In both cases its index entries are left
+      // as they are.
       if (!found || (fault && parseJsonAs(Fault, fault) === null)) continue
       const summary = summaryOf({ Fault: fault ?? '', ExpiryNotice: notice ?? '' })
       const wanted = listedSets(summary)
       if (wanted === (listed ?? '')) continue
-      // The script changes nothing if the record was written in between, because that write has corrected the index.
+      // The script changes nothing if the record was written after it was read here. That write has corrected the index
+      // itself.
       await script('relist', keysOf(name), {
         name,
         version: version ?? '',

@@ -30,7 +30,7 @@ const list = async (store: CredentialStore, conditions: Partial<CredentialFilter
   return items.map(({ environment }) => environment).join(' ')
 }
 
-/** Removes from Redis what an earlier release does not write. */
+/** Deletes from Redis everything that an earlier release does not write. */
 async function asEarlierRelease({ redis }: TestRedis, ...names: string[]): Promise<void> {
   for (const name of names) await redis.hdel(name, 'Listed')
   const { keyPrefix = '' } = redis.options
@@ -39,7 +39,7 @@ async function asEarlierRelease({ redis }: TestRedis, ...names: string[]): Promi
 }
 
 describe('the index of lists after an upgrade', () => {
-  it('lists by state are right before the index is complete, and counts are refused', async () => {
+  it('before the index is complete, lists by state are correct and requests for counts are rejected', async () => {
     const test = await openUsable()
     const { store } = test
     for (const realm of ['1', '2', '3']) await connect(store, realm)
@@ -54,7 +54,7 @@ describe('the index of lists after an upgrade', () => {
     expect((await store.summary([allNames])).states).toMatchObject({ active: 2, must_reconnect: 1 })
   })
 
-  it('completes more credentials than fit into one page', async () => {
+  it('the index is completed for more credentials than fit into one page', async () => {
     const test = await openUsable()
     const { store } = test
     const realms = Array.from({ length: 501 }, (_, index) => String(1_000 + index))
@@ -66,12 +66,12 @@ describe('the index of lists after an upgrade', () => {
     expect(await list(store, { states: ['expiring'] })).toBe('1500')
   })
 
-  it('corrects what a replica of an earlier release has changed meanwhile', async () => {
+  it('the index is corrected after a replica of an earlier release has changed records', async () => {
     const { store, redis } = await openUsable()
     for (const realm of ['1', '2', '3']) await connect(store, realm, { tags: { a: 'b' } })
     for (const realm of ['1', '2']) await fail(store, realm)
     expect(await store.completeIndex(signal)).toBe(true)
-    // The fault of 1 ends, and 2 is removed, without the index.
+    // The earlier release removes the fault of company 1 and the record of company 2 without updating the index.
     await redis.hset('ACC-1', { Status: 'active', Fault: '', FaultSeal: '' })
     await redis.del('ACC-2')
     await redis.zrem('credentials:names', 'ACC-2')
@@ -85,7 +85,7 @@ describe('the index of lists after an upgrade', () => {
     })
   })
 
-  it('only one replica works at a time, and another one takes over when it stops', async () => {
+  it('only one replica at a time completes the index, and another one continues when it stops', async () => {
     const { store, redis } = await openUsable()
     await connect(store, '1')
     await redis.set('lease:credentials:index', 'another replica', 'PX', 60_000)
@@ -98,9 +98,9 @@ describe('the index of lists after an upgrade', () => {
 })
 
 describe('a search in Redis', () => {
-  it('ends a page after its time and continues there, so that every credential is found', async () => {
+  it('a search ends a page after 20 ms and continues there in the next page, so that every credential is found', async () => {
     const { store, redis } = await openUsable()
-    // Names without records are examined and never listed, so the search has to go on.
+    // Names without a record are examined but never listed, so the search has to continue behind them.
     const names = Array.from({ length: 60_000 }, (_, index) => `ACC-${100_000 + index}`)
     for (let start = 0; start < names.length; start += 10_000) {
       const part = names.slice(start, start + 10_000)
@@ -128,7 +128,7 @@ describe('a search in Redis', () => {
     ['x1yz', ['ACC-X1Y', 'ACC-X1y', 'ACC-x1Y', 'ACC-x1y']],
     ['söhne', []],
     ['a b', []],
-  ])('reads for %j only names that may begin with it', (text, prefixes) => {
+  ])('a search for %j reads only names that may begin with it', (text, prefixes) => {
     expect(prefixRanges(text).map(({ first }) => first)).toEqual(prefixes)
   })
 })

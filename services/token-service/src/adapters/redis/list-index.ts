@@ -1,12 +1,13 @@
 /**
- * The sorted sets by which credentials are listed (`credentials:index:<set>`), all with score 0, so that their members
- * are in the order of the names. They are written by the scripts that write the records.
+ * The sorted sets that lists of credentials read (`credentials:index:<set>`). All members have score 0, so they are in
+ * the order of the credential names. The scripts that write a record also write its entries in these sets.
  *
  * - `state:<state>` and `class:<class>`: names. There is no set for the state `active`, which nearly all credentials
- *   have; a credential is active if it is in no other set of a state. The field `Listed` of a record names the sets that
- *   contain it.
+ *   have; a credential is active if it is in no other set of a state. The field `Listed` of a record names the sets
+ *   that contain the credential.
  * - `tag:<name>:<value>`: names.
- * - `labels`: `<name> <folded label>`. A space sorts before every character of a name, so the order is that of names.
+ * - `labels`: `<name> <folded label>`. A space sorts before every character that a name may have, so the entries are in
+ *   the order of the names.
  */
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { type CredentialSummary, stateOf } from '../../credential/credential.ts'
@@ -18,7 +19,9 @@ export const stateSet = (state: string): string => `state:${state}`
 export const classSet = (faultClass: string): string => `class:${faultClass}`
 export const tagSet = (name: string, value: string): string => `tag:${name}:${value}`
 
-/** Returns the value of `Listed`: the sets of state and class that contain a credential, separated by spaces. */
+/**
+ * Returns the value of the field `Listed`: the sets of state and class that contain a credential, separated by spaces.
+ */
 export function listedSets(
   credential: Pick<CredentialSummary, 'fault' | 'expiryNoticeDays'>,
 ): string {
@@ -28,18 +31,21 @@ export function listedSets(
   return sets.join(' ')
 }
 
-/** Returns the entries of labels in the index, as a list of set, member, set, member and so on. */
+/** Returns the index entries for label and tags, as a flat list that alternates set and member. */
 export const labelEntries = (name: string, { label, tags }: Labels): readonly string[] => [
   ...Object.entries(tags).flatMap(([key, value]) => [tagSet(key, value), name]),
   ...(label === null ? [] : [LABELS, `${name} ${folded(label)}`]),
 ]
 
-/** How many letters of a text are looked up in upper and lower case. More letters would multiply the ranges. */
+/**
+ * For how many letters at the beginning of a text both cases are looked up. Each further letter would double the number
+ * of ranges.
+ */
 const CASED_LETTERS = 2
 
 /**
- * Returns ranges that contain every name that, or whose realm, begins with the folded `text`. Names are stored with
- * upper and lower case, so the ranges cover both cases of the first letters, and may contain other names.
+ * Returns ranges that contain every name that begins with the folded `text`, or whose realm does. The stored names have
+ * upper and lower case. So the ranges cover both cases of the first letters. They may contain other names as well.
  */
 export function prefixRanges(text: string): readonly NameRange[] {
   if (!/^[a-z0-9_-]+$/.test(text)) return []

@@ -1,7 +1,10 @@
 /** The Lua scripts, and parts of scripts, for the sorted sets by which credentials are listed (list-index.ts). */
 import { define } from './define-script.ts'
 
-/** Lua: moves the credential into the sets of its state and its class (`a.listed`, list-index.ts). */
+/**
+ * Lua: adds the credential to the sets of its state and its class, and removes it from the others (`a.listed`,
+ * list-index.ts).
+ */
 export const LIST_STATE = `
 local listed = redis.call('HGET', K.credential, 'Listed') or ''
 if listed ~= a.listed then
@@ -11,14 +14,17 @@ if listed ~= a.listed then
 end
 `
 
-/** Lua: changes the entries of labels in the index. `a.unindexed` and `a.indexed` are lists of set, member and so on. */
+/**
+ * Lua: changes the index entries for label and tags. `a.unindexed` and `a.indexed` are flat lists that alternate set
+ * and member.
+ */
 export const INDEX_LABELS = `
 for i = 1, #a.unindexed, 2 do redis.call('ZREM', K.index .. a.unindexed[i], a.unindexed[i + 1]) end
 for i = 1, #a.indexed, 2 do redis.call('ZADD', K.index .. a.indexed[i], 0, a.indexed[i + 1]) end
 `
 
-// Examines the entries of a set from one name to another. Returns the names that fulfil the conditions, and the last
-// examined name; an empty text if there are no further entries.
+// Examines the entries of a set in a range. Returns the names that fulfil the conditions, and the last name that was
+// examined; an empty text instead of that name if the range has no further entries.
 const search = define(
   ['names', 'index'],
   `
@@ -74,7 +80,7 @@ return {found, last}
 `,
 )
 
-// Acquires or extends the right to complete the index.
+// Acquires or extends the lease for completing the index.
 const acquireIndex = define(
   ['lease'],
   `
@@ -85,7 +91,7 @@ return 1
 `,
 )
 
-// Corrects the index of a credential whose record was not written since the caller read it.
+// Corrects the index entries of a credential, unless its record was written after the caller read it.
 const relist = define(
   ['credential', 'index'],
   `
@@ -95,7 +101,7 @@ ${LIST_STATE}
 `,
 )
 
-// Removes a name from a set that the record does not name.
+// Removes a name from a set if the field `Listed` of the record does not name that set.
 const unlist = define(
   ['credential', 'index'],
   `

@@ -20,7 +20,10 @@ const FIELDS = [
   'RefreshToken',
 ]
 
-/** Returns a record opener, the values of a stored record, and a function that returns the number of decryptions. */
+/**
+ * Returns a function that opens records, the field values of a stored record, and a function that returns the number of
+ * decryptions.
+ */
 function fixture() {
   let decryptions = 0
   const ring = testKeys()
@@ -45,7 +48,7 @@ function fixture() {
   return { open, valuesOf, decryptions: () => decryptions }
 }
 
-describe('the opener of records', () => {
+describe('the cache of opened records', () => {
   it('a record is decrypted only once until it changes', () => {
     const { open, valuesOf, decryptions } = fixture()
     const first = valuesOf(1)

@@ -7,15 +7,18 @@ import type { KeyRing } from '@integration-host/shared/secrets/envelope'
 import { openCredential, type StoredFields } from '../../credential/credential-record.ts'
 import type { Credential } from '../../credential/credential.ts'
 
-/** The number of records that are remembered; the record that was opened first is forgotten first. */
+/**
+ * The number of opened records that are kept in memory. When there are more, the record that was opened first is
+ * dropped first.
+ */
 const MAX_REMEMBERED = 5_000
 
 /** The values of a record's fields, in a fixed order; `null` for an absent field. */
 export type FieldValues = readonly (string | null)[]
 
 /**
- * Returns a function that opens the record of `name`. `fieldsOf` assigns the values to field names, and returns `null`
- * if there is no record. The returned function throws {@link DecryptionError} like `openCredential`.
+ * Returns a function that opens the record of `name`. `fieldsOf` maps the values to fields, and returns `null` if there
+ * is no record. The returned function throws {@link DecryptionError} for the same records as `openCredential`.
  */
 export function createRecordOpener(
   keys: KeyRing,

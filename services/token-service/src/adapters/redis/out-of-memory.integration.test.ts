@@ -1,7 +1,7 @@
 /**
- * Tests the credential store on a Redis that has reached `maxmemory` with the policy `noeviction`, under which Redis
- * rejects every command that needs memory. When a commit is sent, the provider has already rotated the refresh token,
- * so a rejected commit would lose the grant.
+ * Tests the credential store on a Redis that has reached `maxmemory` with the policy `noeviction`. Redis then rejects
+ * every command that needs memory. When the store commits a token pair, the provider has already rotated the refresh
+ * token, so a rejected commit would lose the grant.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import {

@@ -16,11 +16,14 @@ import type { StoreCommands } from './commands.ts'
 import { KEYS } from './key-names.ts'
 
 /**
- * How many audit entries one script call appends to the audit log. The outbox entry that reaches this number is
- * included completely, because an outbox entry is audited either as a whole or not at all.
+ * The number of audit entries after which one script call ends its batch. The outbox entry that reaches this number is
+ * still included, because an outbox entry is audited either as a whole or not at all.
  */
 const FACTS_PER_CALL = 10_000
-/** How long a repeated call of `record` is recognised after the reply to the first call was lost, in milliseconds. */
+/**
+ * How long, in milliseconds, `record` recognizes a repeated call. A caller repeats its call if the reply to it was
+ * lost.
+ */
 const MARKER_MS = 600_000
 
 /**
@@ -31,15 +34,15 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
   const { redis, using, script, replicated } = commands
 
   /**
-   * Reads the end of the hash chain from the audit log itself, because the key that stores the end may have been
-   * lost.
+   * Reads the newest entry of the hash chain from the audit log itself, because the key that stores its number and hash
+   * may have been lost.
    */
   async function newestEntry(): Promise<AuditHead> {
     const [newest] = await using(() => redis.xrevrange(KEYS.auditLog, '+', '-', 'COUNT', 1))
     return newest === undefined ? auditStart : AuditHead.parse(JSON.parse(newest[1][1] ?? ''))
   }
 
-  /** Reads audit entries with `command`, and the end of the log. */
+  /** Reads audit entries with `command`, and the number and hash of the newest entry. */
   async function auditPage(command: ChainableCommander) {
     const [entries, head] = (await commands.pipelined(
       command.hmget(KEYS.auditHead, 'Seq', 'Hash'),
@@ -96,7 +99,7 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
       const head = seq && hash ? { Seq: Number(seq), Hash: hash } : await newestEntry()
       const entries = chain(head, facts)
       const { Seq, Hash } = entries.at(-1) ?? head
-      // The script changes nothing if another replica has appended the same entries meanwhile.
+      // The script changes nothing if another replica has already appended the same entries.
       await script('appendAudit', KEYS, {
         previousHash: hash ?? '',
         seq: String(Seq),
@@ -118,7 +121,10 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
 
 type StreamEntry = [id: string, pairs: string[]]
 
-/** Parses `entry`, and `labels`, which the scripts have added. Earlier releases add no labels. */
+/**
+ * Parses an outbox entry. `labels` is the text that the scripts have stored with the entry; scripts of earlier releases
+ * stored none.
+ */
 function parseOutboxEntry([, entry = '', , labels = '']: readonly string[]): OutboxEntry | null {
   const parsed = parseJsonAs(OutboxEntry, entry)
   return parsed === null ? null : withLabels(parsed, parseLabels(labels))

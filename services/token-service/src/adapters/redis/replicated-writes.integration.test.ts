@@ -23,7 +23,7 @@ afterEach(async () => {
   await pair.primary.config('SET', 'min-replicas-to-write', '0')
 })
 
-/** Opens the writes of one process; `setting` is REDIS_REPLICAS. */
+/** Returns the replicated writes of one process. `setting` is REDIS_REPLICAS. */
 async function open(setting: number | undefined, url = pair.address.url) {
   const health = createHealth(silent)
   const name = `writes-${randomBytes(4).toString('hex')}`
@@ -40,7 +40,7 @@ async function open(setting: number | undefined, url = pair.address.url) {
 }
 
 describe('the number of replicas that must acknowledge a write', () => {
-  it('if REDIS_REPLICAS is not set, the server setting min-replicas-to-write applies, and is read again on each reconnect', async () => {
+  it('without REDIS_REPLICAS, the server setting min-replicas-to-write applies, and is read again on each reconnect', async () => {
     await pair.primary.config('SET', 'min-replicas-to-write', '1')
     const { redis, writes } = await open(undefined)
     expect(await writes.replicas()).toBe(1)
@@ -67,7 +67,7 @@ describe('the number of replicas that must acknowledge a write', () => {
 })
 
 describe('writes that replicas must acknowledge', () => {
-  it('replicated writes share one WAIT command if they are made while another WAIT is in flight', async () => {
+  it('concurrent replicated writes share one WAIT command', async () => {
     const { writes } = await open(1)
     const waits = async (): Promise<number> =>
       Number(/cmdstat_wait:calls=(\d+)/.exec(await pair.primary.info('commandstats'))?.[1] ?? 0)

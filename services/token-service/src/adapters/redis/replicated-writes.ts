@@ -1,27 +1,27 @@
 /**
  * Reports a write as successful only after Redis replicas have acknowledged it. Redis replicates asynchronously, so a
- * failover loses the writes that no replica had received. Each write here is followed by WAIT (`WAIT n <ms>`), which
- * replies with the number of replicas that have received everything that this connection has written so far.
+ * failover loses the writes that no replica had received. Each write is therefore followed by the command WAIT (`WAIT n
+ * <ms>`). Its reply is the number of replicas that have received every earlier write of the same connection.
  *
- * - The writes use a second connection, because WAIT blocks its own connection until the replicas respond.
- * - One WAIT covers many writes: those that arrive while a WAIT is in flight form the next batch.
- * - A write and its WAIT must reach the same server. So a batch fails if the connection was lost in between. Each
- *   script that runs here executes a write command on every path that reports success, because WAIT is about the
- *   writes of its own connection: a repeated commit that changed nothing would otherwise not be waited for.
+ * - The writes use a second connection, because WAIT blocks its connection until the replicas respond.
+ * - One WAIT covers many writes: the writes that arrive while a WAIT is in flight form the next batch.
+ * - A write and its WAIT must reach the same server, so a batch fails if the connection was lost in between.
+ * - WAIT covers only writes of its own connection. A repeated commit that changes nothing would not be waited for. So
+ *   each script that runs here executes a write command on every path that reports success.
  * - If too few replicas acknowledge, the server may be a primary that was cut off. Both connections are then opened
- *   again, because their address may lead to another server by now. For the same reason, when one of the two
- *   connections is lost, the other one is opened again.
+ *   again, because their address may lead to another server by now. The same happens to the other connection if one of
+ *   the two is lost.
  *
- * If no replica is required, writes use the main connection, and nothing is added to them.
+ * If no replica is required, writes use the main connection, and no WAIT follows.
  */
 import type { Redis } from 'ioredis'
 import { batched } from '@integration-host/shared/batching/batched'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { RedisConnection } from '@integration-host/shared/redis/connection'
 
-/** How long the replicas may take to acknowledge a batch, in milliseconds. */
+/** How long replicas may take to acknowledge a batch, in milliseconds. */
 const WAIT_MS = 1_000
-/** The shortest time between two reconnects because of missing acknowledgements, in milliseconds. */
+/** The shortest time between two reconnects that missing acknowledgements cause, in milliseconds. */
 const RECONNECT_INTERVAL_MS = 5_000
 
 /** Fewer replicas than required acknowledged a write. The write itself was executed and may still be replicated. */
@@ -34,11 +34,11 @@ export class TooFewReplicas extends IntegrationError {
 }
 
 export interface ReplicatedWrites extends AsyncDisposable {
-  /** The number of replicas that must acknowledge a write; with 0, no write waits for replicas. */
+  /** The number of replicas that must acknowledge a write. If it is 0, no write waits for replicas. */
   replicas(): Promise<number>
   /**
-   * Calls `write` with a connection, and resolves with its result once enough replicas have acknowledged it. If they
-   * do not, `undo` is called with the result, and then the promise is rejected with {@link TooFewReplicas}.
+   * Calls `write` with a connection, and resolves with its result once enough replicas have acknowledged the write. If
+   * too few do, `undo` is called with the result, and then the promise is rejected with {@link TooFewReplicas}.
    */
   run<T>(
     write: (redis: Redis) => Promise<T>,
@@ -86,10 +86,7 @@ export function createReplicatedWrites(options: ReplicatedWritesOptions): Replic
     }),
   )
 
-  /**
-   * Opens the second connection. Resolves when the connection is established or the first attempt to connect has
-   * failed.
-   */
+  /** Opens the second connection. Resolves when it is established, or when the first attempt to connect has failed. */
   async function open(): Promise<Redis> {
     const connection = opened.use(connect()).redis
     opened.defer(
@@ -112,8 +109,9 @@ export function createReplicatedWrites(options: ReplicatedWritesOptions): Replic
       const settled = await Promise.allSettled(writes.map(({ send }) => send(connection)))
       if (settled.every(({ status }) => status === 'rejected')) return settled
       const needed = Math.max(...writes.map((write) => write.needed))
-      // WAIT is sent only after the replies to the writes. If Redis does not know a script (NOSCRIPT), the driver sends
-      // the script again, and Redis would otherwise execute it after the WAIT.
+      // WAIT is sent only after the replies to the writes have arrived. If Redis does not know a script (NOSCRIPT), the
+      // driver sends the script a second time. A WAIT that was already sent would come before that script and not cover
+      // its writes.
       const acknowledged = await connection.wait(needed, WAIT_MS).catch(errorOf)
       const isSameConnection = losses === lossesBefore
       const isEnough = typeof acknowledged === 'number' && acknowledged >= needed
@@ -127,7 +125,7 @@ export function createReplicatedWrites(options: ReplicatedWritesOptions): Replic
         )
       if (typeof acknowledged === 'number' && performance.now() >= mayReconnectAt) {
         mayReconnectAt = performance.now() + RECONNECT_INTERVAL_MS
-        reopen(connection) // the loss of this connection reopens the main connection as well
+        reopen(connection) // losing this connection also reopens the main connection
       }
       const reason = typeof acknowledged === 'number' ? new TooFewReplicas() : acknowledged
       return settled.map((one) =>
@@ -156,7 +154,7 @@ export function createReplicatedWrites(options: ReplicatedWritesOptions): Replic
 const errorOf = (error: unknown): Error =>
   error instanceof Error ? error : new Error('WAIT failed', { cause: error })
 
-/** Closes a connection. The driver then opens it again. */
+/** Closes a connection, which the driver then opens again. */
 function reopen(redis: Redis): void {
   if (redis.status === 'ready') redis.disconnect(true)
 }

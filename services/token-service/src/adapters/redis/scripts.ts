@@ -2,13 +2,13 @@
  * The writes of the credential store as Lua scripts, each of which Redis executes atomically. The port,
  * credential/credential-store.ts, specifies what each does.
  *
- * A script declares the names of its keys. It gets the keys as the table `K`, and through KEYS, so that the driver
- * can add a key prefix. Its arguments are one JSON object, which is decoded as the table `a`:
+ * A script declares the names of its keys. It gets the keys as the table `K`, and through KEYS, so that the driver can
+ * add a key prefix. Its arguments are one JSON object, which Lua reads as the table `a`:
  *
  * - Numbers are passed as text, because cjson decodes every number to a double, and Lua converts doubles from 1e14 on
  *   to text with an exponent. Versions and fencing tokens are also compared with stored text.
- * - An absent value is left out of the object, so that it is `nil` in Lua. `null` would be decoded to `cjson.null`,
- *   which is true in a condition.
+ * - An absent value is left out of the object and is `nil` in Lua. A `null` would become `cjson.null`, which counts as
+ *   true in a condition.
  * - An outbox entry is passed as JSON text and stored without being decoded, because cjson would encode an empty
  *   array as an empty object.
  *
@@ -19,9 +19,9 @@
  * never rejected. HDEL must stay the first write; out-of-memory.integration.test.ts fails otherwise.
  *
  * The scripts that are run by `replicated` (commands.ts) execute a write command on every path whose outcome is final
- * for the caller, because WAIT is about the writes of its own connection (replicated-writes.ts). On paths that have
- * nothing to change, that is an HSET of the value that is already stored. So does `commit` when it reports a newer
- * version or no credential: at a primary that was cut off, that state may be lost in the failover.
+ * for the caller, because WAIT is about the writes of its own connection (replicated-writes.ts). If nothing has to
+ * change, the script writes a stored value once more with HSET. `commit` does this also when it reports a newer version
+ * or no credential, because at a primary that was cut off this state may be lost in the failover.
  */
 import type { Redis } from 'ioredis'
 import { define } from './define-script.ts'
@@ -39,9 +39,9 @@ local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 `
 
 /**
- * Lua: sets `fence` to the next fencing token. The token is greater than every earlier token of this credential. It
- * is also at least the server's time, because a failover may lose the newest tokens together with their leases: the
- * next lease holder must not get the same token as the holder of a lost lease.
+ * Lua: sets `fence` to the next fencing token, which is greater than every earlier token of this credential. The token
+ * is also at least the server's time: a failover may lose the newest tokens together with their leases, and the next
+ * lease holder must not get the same token as the holder of a lost lease.
  */
 const NEXT_FENCE = `${NOW_MS}
 local last = tonumber(redis.call('HGET', K.credential, 'Fence') or '0')
@@ -55,21 +55,23 @@ if redis.call('GET', K.lease) == a.holder then redis.call('DEL', K.lease) end
 `
 
 /**
- * Lua: removes fault, intent and retry time of the previous token pair, and stores the new one. HDEL must be the
- * first write of the script; the head of this file says why.
+ * Lua: removes fault, intent and retry time of the previous token pair, and stores the new pair. HDEL must be the first
+ * write of the script, for the reason that the comment at the top of this file gives.
  */
 const REPLACE_PAIR = `
 redis.call('HDEL', K.credential, unpack(a.overlayFields))
 redis.call('HSET', K.credential, unpack(a.fields))
 `
 
-/** Lua: a condition that is true if other labels are stored than those that the caller has read and wants to replace. */
+/**
+ * Lua: a condition that is true if the stored labels differ from those that the caller has read and wants to replace.
+ */
 const HAS_OTHER_LABELS = `
 if a.lastLabels and (redis.call('HGET', K.credential, 'Labels') or '') ~= a.lastLabels`
 
 /**
- * Lua: adds an outbox entry. Its events get the labels that are stored at this moment (outbox.ts), because a change of
- * the labels may have been stored since the caller read the record.
+ * Lua: adds an outbox entry. Its events get the labels that are stored when the script runs (outbox.ts), because labels
+ * may have changed since the caller read the record.
  */
 const ADD_ENTRY = `
 redis.call('XADD', K.outbox, '*', 'entry', a.entry,
@@ -113,8 +115,8 @@ return {'recorded', previous}
 `,
 )
 
-// Restores the intent that was stored before `recordIntent`. That earlier intent must not be deleted, because a request
-// may have been sent under it. Releases the lease as well, because the refresh has failed.
+// Restores the intent that was stored before `recordIntent` was called. A request may have been sent under that earlier
+// intent, so it must not be lost. Also releases the lease, because the refresh has failed.
 const withdrawIntent = define(
   ['credential', 'lease'],
   `
@@ -129,10 +131,10 @@ ${RELEASE_OWN_LEASE}
 )
 
 /**
- * `CommitFence` identifies the commit that has stored the version. `Fence` does not: after the first call another process
- * may have acquired the lease and released it again, while the caller repeats its call because no replica has
- * acknowledged the pair. If the caller then took its own pair for a newer one, it would drop the only copy that survives
- * a failover.
+ * `CommitFence` is the fence of the lease whose commit stored the version. A caller repeats its commit if no replica
+ * has acknowledged the pair, and must recognize that the stored pair is its own. `Fence` cannot show this, because
+ * another process may have acquired and released the lease since the first call. If the caller mistook its own pair for
+ * a newer one, it would drop the only copy that survives a failover.
  */
 const commit = define(
   ['credential', 'lease', 'due', 'faulted', 'outbox', 'expiry', 'index'],
@@ -253,7 +255,7 @@ return 'removed'
 `,
 )
 
-// A claim of another process excludes this one until the request of that process can no longer be in flight.
+// The claim of another process is respected until the request of that process can no longer be in flight.
 const claimAdoption = define(
   ['adoption'],
   `
@@ -298,7 +300,7 @@ return redis.call('XRANGE', K.outbox, '-', audited, 'COUNT', a.limit)
 `,
 )
 
-// Appends entries to the audit log. Compares the hash of the newest audit entry first, so that two replicas that append
+// Appends entries to the audit log. First compares the hash of the newest audit entry, so that two replicas that append
 // concurrently build a single hash chain.
 const appendAudit = define(
   ['auditHead', 'auditLog'],
@@ -313,8 +315,8 @@ return 1
 `,
 )
 
-// Re-encrypts fields of a record. `changes` has three elements for each field: its name, the envelope that was read,
-// and the new envelope.
+// Re-encrypts fields of a record. `changes` is a flat list with three elements for each field: its name, the envelope
+// that was read, and the new envelope.
 const reseal = define(
   ['credential'],
   `
@@ -327,7 +329,8 @@ return 'resealed'
 `,
 )
 
-// The marker key prevents a second outbox entry when a call is repeated because the reply to the first call was lost.
+// A key marks the call as executed. It prevents a second outbox entry when a caller repeats the call because the reply
+// was lost.
 const record = define(
   ['recordedMarker', 'outbox'],
   `
@@ -368,7 +371,7 @@ export type RunScript = <Name extends ScriptName>(
   args: ScriptArguments,
 ) => Promise<unknown>
 
-/** Registers the scripts with a connection, which sends each script once and then calls it by its digest. */
+/** Registers the scripts with a connection. The driver sends each script once and then calls it by its digest. */
 export function defineScripts(redis: Redis): RunScript {
   for (const [name, { keys, lua }] of Object.entries(scripts)) {
     redis.defineCommand(`credential:${name}`, { numberOfKeys: keys.length, lua })

@@ -1,8 +1,8 @@
 /**
- * Detects that the connection leads to another Redis server than before, or to a restarted one. After a failover, or
- * after a restart from an append-only file that is flushed once a second, the server may lack the newest writes. The
- * time of the last change is stored in Redis, so that every replica of token-service knows it, even one that starts
- * later.
+ * Detects that the connection leads to another Redis server than before, or to a server that was restarted. Such a
+ * server may lack the newest writes: after a failover, or after a restart from an append-only file that is flushed once
+ * a second. The time of the last change is stored in Redis, so that every replica of token-service knows it, even one
+ * that starts later.
  */
 import type { Redis } from 'ioredis'
 import type { Logger } from '@integration-host/shared/observability/logger'
@@ -34,14 +34,14 @@ export function watchServer(options: {
     }
   }
 
-  /** Compares the run id of the server with the run id that the processes of token-service saw last. */
+  /** Compares the run id of the server with the run id that a process of token-service saw last. */
   async function compare(runId: string): Promise<void> {
     const [known, at] = await redis.hmget(KEYS.server, 'RunId', 'ChangedAt')
     if (known === runId) {
       changedAt = at ? Number(at) : null
       return
     }
-    // If no server is known, this is the first start with this store, and nothing was lost.
+    // If no run id is stored, this is the first start with this store, and nothing was lost.
     const now = Date.now()
     changedAt = known ? now : null
     await redis.hset(KEYS.server, { RunId: runId, ...(known && { ChangedAt: now }) })

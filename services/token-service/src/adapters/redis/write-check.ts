@@ -10,7 +10,7 @@ import { type ReplicatedWrites, TooFewReplicas } from './replicated-writes.ts'
 
 const KEY = 'credentials:write-check'
 const INTERVAL_MS = 3_000
-/** The key expires, so that no key remains after the service has been removed. */
+/** The small key expires, so that it does not remain after the service has been removed. */
 const KEY_TTL_MS = 60_000
 
 /**
@@ -28,7 +28,7 @@ export function watchWrites(
   async function check(): Promise<void> {
     clearTimeout(timer)
     try {
-      // Rejects after the command timeout of the connection at the latest.
+      // The promise is rejected after the command timeout of the connection at the latest.
       const write = (connection: Redis) => connection.set(KEY, '', 'PX', KEY_TTL_MS)
       await write(redis)
       if ((await writes.replicas()) > 0) await writes.run(write)
@@ -56,7 +56,10 @@ export function watchWrites(
   }
 }
 
-/** Returns the error code that begins a reply of Redis, such as `OOM`; else the reason of a failed command. */
+/**
+ * Returns the error code at the beginning of a Redis error reply, such as `OOM`; without a code, the reason of the
+ * failed command.
+ */
 function rejectionOf(error: unknown): string {
   if (error instanceof TooFewReplicas) return error.message
   const code = error instanceof Error ? /^([A-Z]{2,16}) /.exec(error.message)?.[1] : undefined
