@@ -9,11 +9,17 @@ import { type ErasureRouteDeps, erasureRoutes } from './routes/erasures.ts'
 import { type EventRouteDeps, eventRoutes } from './routes/events.ts'
 import { integrityRoutes, type IntegrityRouteDeps } from './routes/integrity.ts'
 import { processRoutes, type ProcessRouteDeps } from './routes/processes.ts'
+import {
+  processRunSearchRoutes,
+  runSearchRoutes,
+  type RunSearchRouteDeps,
+} from './routes/run-search.ts'
 import { transactionRoutes, type TransactionRouteDeps } from './routes/transactions.ts'
 
 export interface AppDeps
   extends
     TransactionRouteDeps,
+    RunSearchRouteDeps,
     ProcessRouteDeps,
     IntegrityRouteDeps,
     ErasureRouteDeps,
@@ -37,6 +43,8 @@ export const createApp = (deps: AppDeps) =>
       maxBodyBytes: MAX_BULK_BYTES,
     },
     (app) => {
+      app.route('/transactions', runSearchRoutes(deps))
+      app.route('/processes/:process/transactions', processRunSearchRoutes(deps))
       app.route('/processes/:process/transactions', transactionRoutes(deps))
       app.route('/processes', processRoutes(deps))
       app.route('/actions', actionRoutes(deps))

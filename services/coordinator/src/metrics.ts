@@ -3,7 +3,6 @@ import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { ProcessDefinition } from './process/definition.ts'
 import type { CutReason } from './routes/event-streams.ts'
 import type { Audit, WebhookBacklog } from './transaction/transaction-source.ts'
-import type { RetentionAges } from './worker/retention.ts'
 import type { StepQueue } from './worker/step-queue.ts'
 
 export interface CoordinatorMetrics {
@@ -16,11 +15,6 @@ export interface CoordinatorMetrics {
   /** Registers a function that each scrape calls for the number of open event streams. */
   readonly watchStreams: (count: () => number) => void
   readonly setWebhookBacklog: (backlog: readonly WebhookBacklog[]) => void
-  /** Counts the runs of a process that were purged, and the ids that were forgotten. */
-  readonly countPurged: (process: string, count: number) => void
-  readonly countForgotten: (count: number) => void
-  /** Sets how long ago the oldest finished run of each process ended, and the last pass of the purge was completed. */
-  readonly setRetention: (ages: RetentionAges) => void
   readonly setAudit: (audit: Audit) => Promise<void>
 }
 
@@ -71,24 +65,6 @@ export function createCoordinatorMetrics(
     'Streams of /events that were cut off because the client did not read, by limit',
     ['reason'],
   )
-  const purgedRuns = metrics.counter(
-    'coordinator_purged_runs_total',
-    'Finished runs whose data this replica has removed, because their retention was over',
-    ['process'],
-  )
-  const forgottenRuns = metrics.counter(
-    'coordinator_forgotten_runs_total',
-    'Ids of purged runs that this replica has removed after DEDUPE_DAYS',
-  )
-  const oldestRun = metrics.gauge(
-    'coordinator_oldest_run_seconds',
-    'How long ago the oldest finished run ended that is not purged; 0 if there is none',
-    ['process'],
-  )
-  const lastPass = metrics.gauge(
-    'coordinator_retention_pass_age_seconds',
-    'How long ago any replica completed a pass that purges old runs; since the start of this replica if none did',
-  )
   const webhooksWaiting = metrics.gauge(
     'coordinator_webhooks_waiting',
     'Webhooks that a receiver has not got yet',
@@ -119,13 +95,6 @@ export function createCoordinatorMetrics(
         webhooksWaiting.set({ receiver }, waiting)
         oldestWebhook.set({ receiver }, oldestMs / 1_000)
       }
-    },
-    countPurged: (process, count) => purgedRuns.inc({ process }, count),
-    countForgotten: (count) => forgottenRuns.inc(count),
-    setRetention({ oldestMs, lastPassMs }) {
-      for (const process of processes.keys())
-        oldestRun.set({ process }, (oldestMs.get(process) ?? 0) / 1_000)
-      lastPass.set(lastPassMs / 1_000)
     },
     async setAudit(audit) {
       for (const [kind, count] of Object.entries(audit.violations)) violations.set({ kind }, count)

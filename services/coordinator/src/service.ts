@@ -6,7 +6,6 @@ import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
-import { createFileRemover } from './adapters/files/remove-files.ts'
 import { createThreadedFiles } from './adapters/files/threaded-files.ts'
 import { loadProcesses } from './adapters/folder/processes.ts'
 import { openReceivers } from './adapters/files/webhooks-file.ts'
@@ -26,8 +25,6 @@ import { startLeaseRecovery } from './worker/lease-recovery.ts'
 import { createErasure } from './worker/erasure.ts'
 import { createOperations } from './worker/operations.ts'
 import { createStepsInFlight } from './worker/steps-in-flight.ts'
-import { createRemoveFilesOfRuns } from './worker/run-files.ts'
-import { startRetention } from './worker/retention.ts'
 import { startSweeper } from './worker/sweeper.ts'
 import { createTraceparents } from './worker/traceparent.ts'
 import { createEventStreams } from './routes/event-streams.ts'
@@ -127,12 +124,6 @@ export async function startCoordinator(
       }),
     )
   const connectivity = createConnectivity({ probes: probesOf(config).map(createProbe), ...timing })
-  const processSettings = { demoApiUrl: config.DEMO_API_URL, dataDir: config.DATA_DIR }
-  const removeFiles = createRemoveFilesOfRuns(
-    processes,
-    processSettings,
-    createFileRemover(config.DATA_DIR),
-  )
   const worker = stack.use(
     createWorker({
       source,
@@ -147,7 +138,7 @@ export async function startCoordinator(
         key: config.SERVICE_API_KEY[0].reveal(),
         faultOf: config.PROVIDER_PROFILE.accounting.faultOf,
       },
-      settings: processSettings,
+      settings: { demoApiUrl: config.DEMO_API_URL, dataDir: config.DATA_DIR },
       checkOnline: connectivity.check,
       traceparentOf,
       log,
@@ -205,26 +196,6 @@ export async function startCoordinator(
       onRecovered: metrics.countRecovered,
     }),
   )
-  stack.use(
-    startRetention({
-      source,
-      processes,
-      retention: {
-        completedDays: config.RETENTION_COMPLETED_DAYS,
-        failedDays: config.RETENTION_FAILED_DAYS,
-        dedupeDays: config.DEDUPE_DAYS,
-      },
-      removeFiles,
-      owner,
-      log,
-      random,
-      now,
-      intervalMs: config.REMOTE_PULL_SECONDS * 1_000,
-      onPurged: metrics.countPurged,
-      onForgotten: metrics.countForgotten,
-      onAges: metrics.setRetention,
-    }),
-  )
   const streams = createEventStreams({
     feed,
     now: () => performance.now(),
@@ -232,7 +203,7 @@ export async function startCoordinator(
   })
   metrics.watchStreams(() => streams.size)
   const access = stack.use(openAccessKeys(config, { logger: log, health, metrics: serviceMetrics }))
-  const erase = createErasure({ source, removeFiles: (run) => removeFiles([run]), now })
+  const erase = createErasure({ source, removeFiles: async () => 0, now })
   const app = createApp({
     logger: log,
     health,

@@ -52,6 +52,11 @@ export class Caller {
     return this.#grants.realms
   }
 
+  /** The names of processes that the key may use, in the same form as `realms`. */
+  get processes(): readonly string[] {
+    return this.#grants.processes
+  }
+
   mayUseRealm(realm: string): boolean {
     return isCovered(realm, this.#grants.realms)
   }
@@ -119,7 +124,8 @@ export class Caller {
   }
 }
 
-const isCovered = (name: string, patterns: readonly string[]): boolean =>
+/** Returns whether `name` is covered by patterns of a key: `*`, exact names, and prefixes that end in `*`. */
+export const isCovered = (name: string, patterns: readonly string[]): boolean =>
   patterns.some(
     (pattern) =>
       pattern === '*' ||

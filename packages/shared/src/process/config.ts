@@ -108,14 +108,6 @@ export const seconds = (min: number, max: number) =>
     .transform(Number)
     .pipe(z.number().min(min, `must be at least ${min}`).max(max, `must be at most ${max}`))
 
-/** A number of days, with an optional fraction. */
-export const days = () =>
-  z
-    .string()
-    .regex(/^\d{1,5}(\.\d{1,9})?$/, 'must be a number of days')
-    .transform(Number)
-    .pipe(z.number().max(36_500, 'must be at most 36500'))
-
 /** An absolute `http(s)` URL without credentials, query or fragment. A trailing slash is removed. */
 export const httpUrl = () =>
   z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).transform((value, context) => {

@@ -1,6 +1,4 @@
-import { parseJsonAs } from '@integration-host/shared/json'
 import {
-  headerStatuses,
   AnyJson,
   AttemptView,
   HeaderView,
@@ -18,7 +16,6 @@ import {
   MAX_DEPTH,
   normalizedJson,
 } from '../process/json-normalization.ts'
-import type { PagePosition } from '../transaction/transaction-source.ts'
 
 /**
  * The maximum size of a transaction. A larger one is rejected with 413, or reported as `invalid` in a bulk
@@ -87,38 +84,6 @@ export const RunsQuery = z.object({
   limit: wholeNumber.pipe(z.number().min(1).max(500)).default(50),
 })
 
-export const ListQuery = z.object({
-  status: z.enum(headerStatuses).optional(),
-  since: z.iso.datetime({ offset: true }).optional(),
-  limit: wholeNumber.pipe(z.number().min(1).max(500)).default(50),
-  cursor: z
-    .string()
-    .max(1_000)
-    .transform((cursor, context): PagePosition => {
-      const position = readCursor(cursor)
-      if (position !== null) return position
-      context.addIssue({ code: 'custom', message: 'must be the next_cursor of a previous page' })
-      return z.NEVER
-    })
-    .optional(),
-})
-
-const Position = z.tuple([
-  z.string().regex(/^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d(:?\d\d)?)$/),
-  TransactionID,
-  ReplayID,
-])
-
-export const cursorOf = ({ createdAt, transactionId, replayId }: PagePosition): string =>
-  Buffer.from(JSON.stringify([createdAt, transactionId, replayId])).toString('base64url')
-
-function readCursor(cursor: string): PagePosition | null {
-  const position = parseJsonAs(Position, Buffer.from(cursor, 'base64url').toString('utf8'))
-  if (position === null) return null
-  const [createdAt, transactionId, replayId] = position
-  return Number.isNaN(Date.parse(createdAt)) ? null : { createdAt, transactionId, replayId }
-}
-
 export const RunResponse = HeaderView.extend({
   ErrorClass: z.string().nullable(),
   WaitingFor: z.string().nullable(),
@@ -167,6 +132,7 @@ export const RunPage = z.object({
   items: z.array(RunResponse),
   next_cursor: z.string().nullable(),
 })
+export type RunPage = z.output<typeof RunPage>
 
 export const BulkResponse = z.object({
   queued: z.int(),

@@ -1,5 +1,4 @@
 import { IntegrationError } from '@integration-host/shared/errors'
-import type { Caller } from '@integration-host/shared/access/caller'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
@@ -9,7 +8,6 @@ import { z } from 'zod'
 import type { ProcessDefinition } from '../process/definition.ts'
 import type { Operations } from '../worker/operations.ts'
 import type { Worker } from '../worker/worker.ts'
-import type { Pauses } from '../transaction/pause.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { ActBody, describeBody, readAct } from './act.ts'
 import { ProcessParam } from './contracts.ts'
@@ -20,21 +18,6 @@ const ProcessView = z.object({
   Steps: z.array(z.string()),
   RequireInternet: z.boolean(),
   Paused: z.boolean(),
-  PausedAt: z.iso.datetime().nullable(),
-  PausedBy: z.string().nullable().meta({
-    description: 'a person or the id of a key; null for a key that is bound to realms',
-  }),
-  Reason: z
-    .string()
-    .nullable()
-    .meta({ description: 'of the pause; null for a key that is bound to realms' }),
-  Retry: z.object({
-    MaxAttempts: z.int(),
-    BaseMs: z.number().meta({ description: 'the pause after the first attempt; it then doubles' }),
-    CapMs: z.number().meta({ description: 'the longest pause' }),
-  }),
-  Dispatch: z.enum(['message', 'inline']),
-  StepTimeoutSeconds: z.number(),
   BuiltIn: z.boolean().meta({
     description: 'part of the coordinator: clients cannot queue its transactions',
   }),
@@ -54,29 +37,14 @@ export interface ProcessRouteDeps {
  */
 export function processRoutes({ operations, source, worker, processes }: ProcessRouteDeps) {
   const tags = ['processes']
-  const view = (definition: ProcessDefinition, pauses: Pauses, caller: Caller) => {
-    const pause = pauses.get(definition.name)
-    // A pause concerns all companies, and its reason may be about another one.
-    const maySeeWhy = !caller.isBoundToRealms
-    return {
-      Process: definition.name,
-      Steps: definition.stepNames,
-      RequireInternet: definition.requireInternet,
-      Paused: pause !== undefined,
-      PausedAt: pause?.PausedAt ?? null,
-      PausedBy: maySeeWhy ? (pause?.PausedBy ?? null) : null,
-      Reason: maySeeWhy ? (pause?.Reason ?? null) : null,
-      Retry: {
-        MaxAttempts: definition.retry.maxAttempts,
-        BaseMs: definition.retry.baseMs,
-        CapMs: definition.retry.capMs,
-      },
-      Dispatch: definition.dispatch,
-      StepTimeoutSeconds: definition.stepTimeoutMs / 1_000,
-      BuiltIn: definition.runBuiltIn !== undefined,
-      Consuming: worker.isConsuming(definition.name),
-    }
-  }
+  const view = (definition: ProcessDefinition, paused: ReadonlySet<string>) => ({
+    Process: definition.name,
+    Steps: definition.stepNames,
+    RequireInternet: definition.requireInternet,
+    Paused: paused.has(definition.name),
+    BuiltIn: definition.runBuiltIn !== undefined,
+    Consuming: worker.isConsuming(definition.name),
+  })
   const setPaused = async (c: Context, name: string, isPaused: boolean) => {
     callerOf(c).requireEveryRealm() // a pause holds the runs of all companies
     const definition = operations.process(name)
@@ -84,7 +52,7 @@ export function processRoutes({ operations, source, worker, processes }: Process
     if (act.ifVersion !== null)
       throw new IntegrationError('invalid_request', 'a process has no Version for If-Match')
     await operations.setPaused(name, isPaused, act)
-    return view(definition, await source.paused(), callerOf(c))
+    return view(definition, await source.paused())
   }
   const responses = {
     200: jsonResponse('the process', ProcessView),
@@ -105,10 +73,10 @@ export function processRoutes({ operations, source, worker, processes }: Process
       }),
       onlyKnownQuery(),
       async (c) => {
-        const pauses = await source.paused()
+        const paused = await source.paused()
         const caller = callerOf(c)
         const visible = [...processes.values()].filter(({ name }) => caller.mayUseProcess(name))
-        return c.json({ items: visible.map((process) => view(process, pauses, caller)) })
+        return c.json({ items: visible.map((process) => view(process, paused)) })
       },
     )
     .post(

@@ -22,7 +22,7 @@ import {
 } from './contracts.ts'
 
 export interface RunDetailRouteDeps {
-  readonly operations: Pick<Operations, 'process'>
+  readonly operations: Pick<Operations, 'requireKnown' | 'stepNames'>
   readonly source: RunReader
 }
 
@@ -60,12 +60,12 @@ export function runDetailRoutes({ operations, source }: RunDetailRouteDeps) {
       async (c) => {
         const { process, id } = c.req.valid('param')
         const { replay = null, attempts, bodies } = c.req.valid('query')
-        const { name, stepNames } = operations.process(process)
+        await operations.requireKnown(process)
         const parts = { attempts, bodies: bodies !== 'omit' }
-        const found = await source.get(name, id, replay, parts)
+        const found = await source.get(process, id, replay, parts)
         if (found === null) throw notFound()
         callerOf(c).requireRealmOf(found.run)
-        const position = (step: string): number => stepNames.indexOf(step)
+        const position = (step: string): number => operations.stepNames(process).indexOf(step)
         return c.json({
           ...found.run,
           ...found.lease,
@@ -92,8 +92,8 @@ export function runDetailRoutes({ operations, source }: RunDetailRouteDeps) {
       async (c) => {
         const { process, id } = c.req.valid('param')
         const { before, limit } = c.req.valid('query')
-        const { name } = operations.process(process)
-        const runs = await source.runsOf(name, id, { before, limit: limit + 1 })
+        await operations.requireKnown(process)
+        const runs = await source.runsOf(process, id, { before, limit: limit + 1 })
         const [first] = runs
         if (first === undefined && before === undefined) throw notFound()
         if (first !== undefined) callerOf(c).requireRealmOf(first) // the same for every run
@@ -122,7 +122,8 @@ export function runDetailRoutes({ operations, source }: RunDetailRouteDeps) {
       async (c) => {
         const { process, id, step } = c.req.valid('param')
         const { replay = null } = c.req.valid('query')
-        const found = await source.responseOf(operations.process(process).name, id, replay, step)
+        await operations.requireKnown(process)
+        const found = await source.responseOf(process, id, replay, step)
         if (found === null) throw notFound()
         callerOf(c).requireRealmOf({ Realm: found.realm })
         if (found.body === null)

@@ -1,5 +1,4 @@
 import { IntegrationError } from '@integration-host/shared/errors'
-import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
@@ -23,10 +22,7 @@ import {
 } from './act.ts'
 import { bulkRoutes } from './bulk.ts'
 import {
-  cursorOf,
   RunResponse,
-  RunPage,
-  ListQuery,
   ProcessParam,
   Queueable,
   RunQuery,
@@ -44,7 +40,7 @@ export interface TransactionRouteDeps {
 
 const tags = ['transactions']
 
-/** `/processes/{process}/transactions`: queue, list, replay, resume, cancel. */
+/** `/processes/{process}/transactions`: queue, replay, resume, cancel, retry, settle. */
 export function transactionRoutes(deps: TransactionRouteDeps) {
   const { operations, source } = deps
   /** A key that is bound to realms may change only runs of its realms. The realm of a transaction never changes. */
@@ -52,7 +48,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
     const caller = callerOf(c)
     if (!caller.isBoundToRealms) return
     const { process = '', id = '' } = c.req.param() as Readonly<Record<string, string>>
-    const found = await source.get(operations.process(process).name, id, null, ONLY_RUN)
+    const found = await source.get(process, id, null, ONLY_RUN)
     if (found !== null) caller.requireRealmOf(found.run)
   }
   return new Hono()
@@ -97,29 +93,6 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
             'the id exists with other data, realm or tags',
           )
         return c.json(result.run, result.outcome === 'queued' ? 202 : 200)
-      },
-    )
-    .get(
-      '/',
-      needs('transactions:read'),
-      describeRoute({
-        tags,
-        summary: 'Transactions, newest first; `since` is the time of the last change',
-        responses: {
-          200: jsonResponse('a page', RunPage),
-          ...problemResponses({ 400: 'invalid', 404: 'no such process' }),
-        },
-      }),
-      validate('param', ProcessParam),
-      onlyKnownQuery(...Object.keys(ListQuery.shape)),
-      validate('query', ListQuery),
-      async (c) => {
-        const { name } = operations.process(c.req.valid('param').process)
-        const { cursor: after, ...filter } = c.req.valid('query')
-        const { runs, next } = await source.list(name, { ...filter, after })
-        const caller = callerOf(c)
-        const items = runs.filter(({ Realm }) => caller.mayUse(Realm))
-        return c.json({ items, next_cursor: next === null ? null : cursorOf(next) })
       },
     )
     .post(

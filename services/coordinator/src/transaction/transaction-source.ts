@@ -5,10 +5,9 @@ import type { Act, Action, ActionFilter, Actor, RejectedAction } from './action.
 import type { Erasures } from './erasure.ts'
 import type { ClaimedRun, Run, RunKey } from './run.ts'
 import type { FinishedItem } from './item.ts'
-import type { PauseStore } from './pause.ts'
 import type { RunReader } from './run-detail.ts'
 import type { OperatorActions } from './operator-actions.ts'
-import type { Retention } from './retention.ts'
+import type { RunSearchSource } from './run-search.ts'
 
 /**
  * The port to the store of transactions. The store is the authoritative state of every run and the outbox of every
@@ -25,14 +24,7 @@ import type { Retention } from './retention.ts'
  * been committed.
  */
 export interface TransactionSource
-  extends
-    DeadLetterStore,
-    Erasures,
-    OperatorActions,
-    PauseStore,
-    Retention,
-    RunReader,
-    AsyncDisposable {
+  extends DeadLetterStore, Erasures, OperatorActions, RunReader, RunSearchSource, AsyncDisposable {
   /**
    * Queues run 0 of each transaction; the results are in the order of the transactions. With `by`, each transaction that
    * is new is recorded as an action.
@@ -66,8 +58,6 @@ export interface TransactionSource
    */
   failRun(run: RunKey, version: number, errorClass: string, error: string): Promise<Run | null>
 
-  list(process: string, filter: ListFilter): Promise<Page>
-
   /**
    * Starts the next run of a transaction with the same initial data, or with `initialData`. The run starts at
    * `fromStep`, with copies of the items of the earlier steps. `act.ifVersion` is about the latest run.
@@ -92,6 +82,9 @@ export interface TransactionSource
   cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
   /** Makes at most `limit` of the runs that wait for this credential due again. */
   wake(credential: string, limit: number): Promise<Run[]>
+
+  paused(): Promise<ReadonlySet<string>>
+  setPaused(process: string, isPaused: boolean, act: Act): Promise<void>
 
   /** Records an action that this source has rejected. */
   recordRejected(action: RejectedAction): Promise<void>
@@ -227,30 +220,6 @@ export type ClaimResult =
   /** Another worker has the run, or the message belongs to an earlier version of the run. */
   | { readonly kind: 'stale' }
   | { readonly kind: 'unknown' }
-
-export interface ListFilter {
-  readonly status?: HeaderStatus | undefined
-  /** Changed at or after this time, ISO 8601. */
-  readonly since?: string | undefined
-  /** The page begins after this position, which is `next` of the previous page. */
-  readonly after?: PagePosition | undefined
-  readonly limit: number
-}
-
-/**
- * A position in the list of runs, which is ordered newest first. It names a row, so rows that are inserted
- * meanwhile do not shift the pages.
- */
-export interface PagePosition {
-  readonly createdAt: string
-  readonly transactionId: string
-  readonly replayId: number
-}
-
-export interface Page {
-  readonly runs: readonly Run[]
-  readonly next: PagePosition | null
-}
 
 /** The runs at one step that a worker could claim now; `step` is empty for rows without a step name. */
 export interface DueRuns {

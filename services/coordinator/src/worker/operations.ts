@@ -42,6 +42,15 @@ export interface Operations {
   wake(credential: string): Promise<void>
   /** @throws {IntegrationError} `process_not_found` if no process of this name is loaded. */
   process(name: string): ProcessDefinition
+  /**
+   * Resolves if a process of this name is loaded, or was: runs of a process that is not loaded can be read and
+   * cancelled.
+   *
+   * @throws {IntegrationError} `process_not_found`.
+   */
+  requireKnown(name: string): Promise<void>
+  /** Returns the steps of a process in their order; none if it is not loaded. */
+  stepNames(process: string): readonly string[]
 }
 
 export interface OperationsDeps {
@@ -54,12 +63,14 @@ export interface OperationsDeps {
 
 const WAKE_BATCH = 200
 
+const notLoaded = (): IntegrationError =>
+  new IntegrationError('process_not_found', 'no process of this name is loaded')
+
 export function createOperations(deps: OperationsDeps): Operations {
   const { source, processes, publisher, stepsInFlight, worker } = deps
   const process = (name: string): ProcessDefinition => {
     const definition = processes.get(name)
-    if (definition === undefined)
-      throw new IntegrationError('process_not_found', 'no process of this name is loaded')
+    if (definition === undefined) throw notLoaded()
     return definition
   }
   const requireClientData = ({ runBuiltIn }: ProcessDefinition): void => {
@@ -91,8 +102,15 @@ export function createOperations(deps: OperationsDeps): Operations {
       throw error
     }
   }
+  const requireKnown = async (name: string): Promise<void> => {
+    if (processes.has(name)) return
+    const stored = await source.storedProcesses()
+    if (!stored.some((known) => known.process === name)) throw notLoaded()
+  }
   return {
     process,
+    requireKnown,
+    stepNames: (name) => processes.get(name)?.stepNames ?? [],
     async queue(name, transactions, by) {
       requireClientData(process(name))
       const results = await source.queue(outlineOf(process(name)), transactions, by)
@@ -122,8 +140,8 @@ export function createOperations(deps: OperationsDeps): Operations {
       publisher.publishSteps([run])
       return run
     },
-    async cancel(name, TransactionID, ReplayID, act) {
-      const { name: Process } = process(name)
+    async cancel(Process, TransactionID, ReplayID, act) {
+      await requireKnown(Process)
       const run = await attempt({ kind: 'cancel', act, Process, TransactionID, ReplayID }, () =>
         source.cancel(Process, TransactionID, ReplayID, act),
       )

@@ -1,4 +1,3 @@
-import type { Pauses } from '../../transaction/pause.ts'
 import type { Run } from '../../transaction/run.ts'
 import { isOver } from '../../transaction/status.ts'
 import { type Audit, type DueRuns, STUCK_MS } from '../../transaction/transaction-source.ts'
@@ -6,12 +5,11 @@ import type { StoredRun } from '../../transaction/transitions.ts'
 
 /** Counts runs by status, due runs by step, and violations of the invariants that `Audit` names. `now` is epoch ms. */
 export function auditRuns(
-  all: readonly StoredRun[],
+  runs: readonly StoredRun[],
   processes: readonly string[],
-  paused: Pauses,
+  paused: ReadonlySet<string>,
   now: number,
 ): Audit {
-  const runs = all.filter(({ header }) => header.PurgedAt === null)
   const runsByStatus: Partial<Record<Run['Status'], number>> = {}
   const dueBySteps = new Map<string, DueRuns>()
   const isActive = ({ header }: StoredRun): boolean => !isOver(header.Status)

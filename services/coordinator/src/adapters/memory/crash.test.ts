@@ -11,6 +11,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import * as fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { aSearch } from '../../../test-support/search.ts'
 import { advance } from '../../process/progress.ts'
 import { defaultRetryPolicy } from '../../process/retry-policy.ts'
 import type { Run } from '../../transaction/run.ts'
@@ -96,7 +97,7 @@ describe('the in-memory transaction source under kills and disk faults', () => {
     await rmdir(snapshot)
     await rename(`${snapshot}.kept`, snapshot)
     const again = await createMemoryTransactionSource(folder)
-    expect((await again.list(outline.name, { limit: 100 })).runs).toHaveLength(10)
+    expect((await again.search(aSearch(outline.name))).runs).toHaveLength(10)
     await again[Symbol.asyncDispose]()
   })
 

@@ -172,8 +172,6 @@ export async function openJournal(
         if (failure === null) resolve()
         else reject(failure.error)
     }
-    // Set here instead of when the promise settles: an append between the two would not be written.
-    writing = null
   }
 
   async function flush(lines: string): Promise<void> {
@@ -222,13 +220,13 @@ export async function openJournal(
       const text = JSON.stringify({ n: number, entry })
       return new Promise<void>((resolve, reject) => {
         pending.push({ line: `${checksum(text)} ${text}\n`, resolve, reject })
-        writing ??= write()
+        writing ??= write().finally(() => (writing = null))
       })
     },
     compact: () =>
       new Promise<void>((resolve, reject) => {
         compactions.push({ resolve, reject })
-        writing ??= write()
+        writing ??= write().finally(() => (writing = null))
       }),
     async close() {
       while (writing !== null) await writing

@@ -1,7 +1,6 @@
 /** The runs of the memory source, with the indexes that keep its operations fast. */
-import { keyText, type Run, type RunKey } from '../../transaction/run.ts'
+import { keyText, type RunKey } from '../../transaction/run.ts'
 import { isOver } from '../../transaction/status.ts'
-import type { ListFilter, Page, PagePosition } from '../../transaction/transaction-source.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
 
 export interface RunTable {
@@ -54,9 +53,7 @@ export function createRunTable(): RunTable {
       runs.delete(keyText(header))
       active.delete(keyText(header))
       const others = replayIds(Process, TransactionID).filter((id) => id !== ReplayID)
-      const transaction = transactionKey(Process, TransactionID)
-      if (others.length === 0) replays.delete(transaction)
-      else replays.set(transaction, others)
+      replays.set(transactionKey(Process, TransactionID), others)
     },
     get: (key) => runs.get(keyText(key)),
     find,
@@ -78,41 +75,3 @@ export function createRunTable(): RunTable {
 
 const transactionKey = (process: string, transactionId: string): string =>
   JSON.stringify([process, transactionId])
-
-/** Returns a page of the runs of a process, newest first. */
-export function listRuns(
-  runs: readonly StoredRun[],
-  process: string,
-  { status, since, after, limit }: ListFilter,
-): Page {
-  const sinceMs = since === undefined ? null : Date.parse(since)
-  const matching = runs
-    .map(({ header }) => header)
-    .filter(
-      (run) =>
-        run.Process === process &&
-        run.PurgedAt === null &&
-        (status === undefined || run.Status === status) &&
-        (sinceMs === null || Date.parse(run.UpdatedAt) >= sinceMs) &&
-        (after === undefined || comparePositions(positionOf(run), after) < 0),
-    )
-    .toSorted((a, b) => comparePositions(positionOf(b), positionOf(a)))
-  const page = matching.slice(0, limit)
-  const last = page.at(-1)
-  return {
-    runs: page,
-    next: matching.length > limit && last !== undefined ? positionOf(last) : null,
-  }
-}
-
-const positionOf = ({ CreatedAt, TransactionID, ReplayID }: Run): PagePosition => ({
-  createdAt: CreatedAt,
-  transactionId: TransactionID,
-  replayId: ReplayID,
-})
-
-function comparePositions(a: PagePosition, b: PagePosition): number {
-  if (a.createdAt !== b.createdAt) return a.createdAt < b.createdAt ? -1 : 1
-  if (a.transactionId !== b.transactionId) return a.transactionId < b.transactionId ? -1 : 1
-  return a.replayId - b.replayId
-}

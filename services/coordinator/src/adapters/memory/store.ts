@@ -10,8 +10,7 @@ import { lockFolder } from '@integration-host/shared/files/folder-lock'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import type { Action } from '../../transaction/action.ts'
-import type { Run, RunKey } from '../../transaction/run.ts'
-import type { Pause, Pauses } from '../../transaction/pause.ts'
+import type { Run } from '../../transaction/run.ts'
 import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
 import { type ActionLog, createActionLog } from './action-log.ts'
@@ -26,8 +25,7 @@ import { createWebhookQueue, type StoredWebhook, type WebhookQueue } from './web
 
 interface State {
   readonly runs: readonly StoredRun[]
-  /** Only the names in a snapshot or an entry of a version that stored nothing else of a pause. */
-  readonly paused: readonly (Pause | string)[]
+  readonly paused: readonly string[]
   /** Missing in a snapshot of a version without action log. */
   readonly actions?: readonly Action[]
   /** Missing in a snapshot of a version without webhooks. */
@@ -35,30 +33,16 @@ interface State {
   /** Missing in a snapshot of a version without a table of dead letters. */
   readonly deadLetters?: readonly StoredDeadLetter[]
   readonly lastDeadLetterId?: number
-  /** Missing in a snapshot of a version without retention. */
-  readonly retention?: RetentionState
-}
-
-/** What the source remembers of retention. */
-export interface RetentionState {
-  readonly keepsByDefault: boolean
-  /** The time at which the last pass was completed, epoch ms. */
-  readonly passedAt: number | null
-  /** What the pass in progress has purged and forgotten: for each action, the number of runs of each process. */
-  readonly counts: Readonly<Record<'purge' | 'forget', Readonly<Record<string, number>>>>
 }
 
 /**
  * One durable change: the new state of a run with the webhooks of its transition, the new set of paused processes,
  * webhooks of other events, the id of a webhook whose run is over, a new dead letter, or the ids of removed ones; with
- * its entry in the action log. A rejected action leaves the set of paused processes as it is. A run whose id
- * is forgotten is removed.
+ * its entry in the action log. A rejected action leaves the set of paused processes as it is.
  */
-export type Entry = { readonly action?: Action; readonly retention?: RetentionState } & (
+export type Entry = { readonly action?: Action } & (
   | { readonly run: StoredRun; readonly webhooks?: readonly StoredWebhook[] }
-  | { readonly forgotten: RunKey }
-  | { readonly retention: RetentionState }
-  | { readonly paused: readonly (Pause | string)[] }
+  | { readonly paused: readonly string[] }
   | { readonly webhooks: readonly StoredWebhook[] }
   | { readonly delivered: string }
   | { readonly deadLetter: StoredDeadLetter }
@@ -69,7 +53,7 @@ export type Entry = { readonly action?: Action; readonly retention?: RetentionSt
 // and needs no check.
 const StateSchema = z.object({
   runs: z.array(z.looseObject({ header: z.looseObject({ Process: z.string() }) })),
-  paused: z.array(z.unknown()),
+  paused: z.array(z.string()),
   actions: z.array(z.unknown()).optional(),
 })
 
@@ -85,22 +69,12 @@ const withAllMembers = (stored: StoredRun): StoredRun => ({
   header: { ...LATER_MEMBERS, ...stored.header },
 })
 
-const pausesOf = (stored: State['paused']): Pauses =>
-  new Map(
-    stored.map((pause) =>
-      typeof pause === 'string'
-        ? [pause, { Process: pause, PausedAt: null, PausedBy: null, Reason: null }]
-        : [pause.Process, pause],
-    ),
-  )
-
 export interface MemoryStore extends AsyncDisposable {
   readonly table: RunTable
   readonly log: ActionLog
   readonly webhooks: WebhookQueue
   readonly deadLetters: DeadLetterTable
-  readonly paused: () => Pauses
-  readonly retention: () => RetentionState
+  readonly paused: () => ReadonlySet<string>
   /**
    * Applies the changes and resolves when they are durable.
    *
@@ -130,8 +104,7 @@ export async function openMemoryStore(
   const log = createActionLog()
   const webhooks = createWebhookQueue(table)
   const deadLetters = createDeadLetterTable()
-  let paused: Pauses = new Map()
-  let retention: RetentionState
+  let paused: ReadonlySet<string> = new Set()
   /** For each change that is not flushed yet, oldest first, the function that undoes it. */
   let undo: (() => void)[] = []
   /** Resolves when every change so far is flushed. */
@@ -139,12 +112,7 @@ export async function openMemoryStore(
 
   const apply = (entry: Entry): void => {
     if ('run' in entry) table.put(entry.run)
-    if ('paused' in entry) paused = pausesOf(entry.paused)
-    if ('forgotten' in entry) {
-      const forgotten = table.get(entry.forgotten)
-      if (forgotten !== undefined) table.remove(forgotten)
-    }
-    if (entry.retention !== undefined) retention = entry.retention
+    if ('paused' in entry) paused = new Set(entry.paused)
     if ('webhooks' in entry) webhooks.add(entry.webhooks ?? [])
     if ('delivered' in entry) webhooks.remove(entry.delivered)
     if ('deadLetter' in entry) deadLetters.add([entry.deadLetter])
@@ -159,19 +127,13 @@ export async function openMemoryStore(
       const state = StateSchema.safeParse(loaded.state)
       if (!state.success) throw damaged(path)
       for (const run of (loaded.state as State).runs) table.put(withAllMembers(run))
-      paused = pausesOf((loaded.state as State).paused)
+      paused = new Set(state.data.paused)
       for (const action of (loaded.state as State).actions ?? []) log.add(action)
       webhooks.add((loaded.state as State).webhooks ?? [])
       deadLetters.add(
         (loaded.state as State).deadLetters ?? [],
         (loaded.state as State).lastDeadLetterId,
       )
-    }
-    const known = (loaded.state as State | null)?.retention
-    retention = known ?? {
-      keepsByDefault: table.all().length > 0 || loaded.entries.length > 0,
-      passedAt: null,
-      counts: { purge: {}, forget: {} },
     }
     for (const entry of loaded.entries as Entry[])
       apply('run' in entry ? { ...entry, run: withAllMembers(entry.run) } : entry)
@@ -183,12 +145,11 @@ export async function openMemoryStore(
         openFile,
         state: (): State => ({
           runs: table.all(),
-          paused: [...paused.values()],
+          paused: [...paused],
           actions: log.all(),
           webhooks: webhooks.all(),
           deadLetters: deadLetters.all(),
           lastDeadLetterId: deadLetters.lastId,
-          retention,
         }),
         onFailure: () => {
           for (const undoOne of undo.toReversed()) undoOne()
@@ -197,8 +158,6 @@ export async function openMemoryStore(
       },
       loaded,
     )
-    // The default must not change with the runs that are queued later.
-    if (loaded.state !== null && known === undefined) await journal.compact()
   } catch (error) {
     unlock()
     throw error
@@ -208,9 +167,7 @@ export async function openMemoryStore(
   async function commit(...entries: readonly Entry[]): Promise<void> {
     if (entries.length === 0) return
     const undos = entries.map((entry) => {
-      const key = 'run' in entry ? entry.run.header : 'forgotten' in entry ? entry.forgotten : null
-      const before = key === null ? undefined : table.get(key)
-      const retentionBefore = retention
+      const before = 'run' in entry ? table.get(entry.run.header) : undefined
       const pausedBefore = paused
       const added = 'webhooks' in entry ? (entry.webhooks ?? []) : []
       const removed = 'delivered' in entry ? webhooks.get(entry.delivered) : undefined
@@ -220,7 +177,6 @@ export async function openMemoryStore(
       return () => {
         if (entry.action !== undefined) log.remove(entry.action)
         if ('paused' in entry) paused = pausedBefore
-        retention = retentionBefore
         if ('run' in entry && before === undefined) table.remove(entry.run)
         if (before !== undefined) table.put(before)
         for (const { TransactionID } of added) webhooks.remove(TransactionID)
@@ -251,7 +207,6 @@ export async function openMemoryStore(
     webhooks,
     deadLetters,
     paused: () => paused,
-    retention: () => retention,
     commit,
     async flush() {
       await flushed.catch((error: unknown) => {

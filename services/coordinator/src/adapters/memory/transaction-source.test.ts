@@ -6,11 +6,12 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../../test-support/act.ts'
+import { aSearch } from '../../../test-support/search.ts'
 import { actionLogContract } from '../../transaction/action-log.contract.ts'
 import { deadLetterContract } from '../../transaction/dead-letter.contract.ts'
 import { erasureContract } from '../../transaction/erasure.contract.ts'
 import { runDetailContract } from '../../transaction/run-detail.contract.ts'
-import { retentionContract } from '../../transaction/retention.contract.ts'
+import { runSearchContract } from '../../transaction/run-search.contract.ts'
 import {
   contractTimes,
   transactionSourceContract,
@@ -45,15 +46,14 @@ runDetailContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 
-retentionContract('ITSourceMemory.json', async () =>
-  createMemoryTransactionSource(await newFolder(), contractTimes),
-)
-
 operatorActionsContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 
 webhooksContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+runSearchContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 
@@ -207,7 +207,7 @@ describe('the files of the in-memory transaction source', () => {
   }
   const ids = async (): Promise<string[]> => {
     const source = await createMemoryTransactionSource(folder)
-    const { runs } = await source.list(process.name, { limit: 100 })
+    const { runs } = await source.search(aSearch(process.name))
     await source[Symbol.asyncDispose]()
     return runs.map(({ TransactionID }) => TransactionID).toSorted()
   }
@@ -241,7 +241,7 @@ describe('the files of the in-memory transaction source', () => {
     writeFileSync(journal, log)
     const fromJournal = await createMemoryTransactionSource(folder)
     expect(await fromJournal.actions({ limit: 10 })).toEqual(written)
-    expect([...(await fromJournal.paused()).keys()]).toEqual([process.name])
+    expect(await fromJournal.paused()).toEqual(new Set([process.name]))
     await fromJournal.setPaused(process.name, false, anAct)
     expect((await fromJournal.actions({ limit: 10 })).map(({ ID }) => ID)).toEqual([5, 4, 3, 2, 1])
     await fromJournal[Symbol.asyncDispose]()
@@ -364,7 +364,7 @@ describe('the files of the in-memory transaction source', () => {
       for (let n = 0; n < 60; n += 1)
         await source.queue(outline, [{ TransactionID: 'id-' + n, InitialData: 'x'.repeat(n < 50 ? 400 : 1) }], { keyId: 'ops', person: null })
           .then(() => acknowledged.push('id-' + n), (error) => refused.push(error.code))
-      const { runs } = await source.list('OrderProcess', { limit: 500 })
+      const { runs } = await source.search(aSearch('OrderProcess'))
       const listed = runs.map((run) => run.TransactionID)
       const recorded = (await source.actions({ limit: 500 })).map((action) => action.TransactionID)
       console.log(JSON.stringify({ acknowledged, refused, listed, recorded }))

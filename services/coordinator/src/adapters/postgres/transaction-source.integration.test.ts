@@ -12,7 +12,7 @@ import { deadLetterContract } from '../../transaction/dead-letter.contract.ts'
 import { erasureContract } from '../../transaction/erasure.contract.ts'
 import { runDetailContract } from '../../transaction/run-detail.contract.ts'
 import { operatorActionsContract } from '../../transaction/operator-actions.contract.ts'
-import { retentionContract } from '../../transaction/retention.contract.ts'
+import { runSearchContract } from '../../transaction/run-search.contract.ts'
 import {
   contractTimes,
   transactionSourceContract,
@@ -45,7 +45,6 @@ async function open(): Promise<TransactionSource> {
   const { source, ready } = connect(database.url)
   await ready()
   await database.sql`truncate "Order_Header", "Order_Item", "Order_Attempt", "Order_Process", "Order_Action", "Order_Webhook", "Order_DeadLetter", "Order_Operation", "Order_Tag"`
-  await database.sql`delete from "Order_Installation" where "Name" <> 'KeepsByDefault'`
   return source
 }
 
@@ -54,8 +53,8 @@ actionLogContract('Postgres', open)
 deadLetterContract('Postgres', open)
 runDetailContract('Postgres', open)
 operatorActionsContract('Postgres', open)
-retentionContract('Postgres', open)
 webhooksContract('Postgres', open)
+runSearchContract('Postgres', open)
 erasureContract('Postgres', open)
 
 describe('the tables of the PostgreSQL source', () => {

@@ -43,8 +43,8 @@ import { countUnerasable, eraseRuns } from './statements/erase-runs.ts'
 import { failRun } from './statements/fail-run.ts'
 import { getRun } from './statements/get-run.ts'
 import { listReplays } from './statements/list-replays.ts'
-import { listRuns } from './statements/list-runs.ts'
 import { pausedProcesses, setPaused } from './statements/paused-processes.ts'
+import { storedProcesses } from './statements/process-names.ts'
 import { readResponse } from './statements/read-response.ts'
 import { recordOutcomes } from './statements/record-outcomes.ts'
 import { recoverExpiredLeases } from './statements/recover-expired-leases.ts'
@@ -52,17 +52,8 @@ import { renewLeases } from './statements/renew-leases.ts'
 import { replayRun } from './statements/replay-run.ts'
 import { retryRun } from './statements/retry-run.ts'
 import { resumeRun } from './statements/resume-run.ts'
-import {
-  beginPurge,
-  continuePurge,
-  endPurge,
-  forgetRuns,
-  keepsByDefault,
-  oldestKept,
-  purgeable,
-  purgeRuns,
-} from './statements/retention.ts'
 import { runsAtUnknownStep } from './statements/runs-at-unknown-step.ts'
+import { searchRuns } from './statements/search-runs.ts'
 import { settleRun } from './statements/settle-run.ts'
 import { takeDueRuns } from './statements/take-due-runs.ts'
 import { wakeRuns } from './statements/wake-runs.ts'
@@ -147,7 +138,8 @@ export function createPostgresTransactionSource(
       run((sql) => listReplays(sql, process, transactionId, page)),
     responseOf: (process, transactionId, replayId, step) =>
       run((sql) => readResponse(sql, process, transactionId, replayId, step)),
-    list: (process, filter) => run((sql) => listRuns(sql, process, filter)),
+    search: (request) => run((sql) => searchRuns(sql, request)),
+    storedProcesses: () => run(storedProcesses),
     replay: (process, transactionId, request, act) =>
       run((sql) => sql.begin((tx) => replayRun(tx, process, transactionId, request, act, times))),
     resume: (process, transactionId, replayId, act) =>
@@ -180,14 +172,6 @@ export function createPostgresTransactionSource(
     removeDeadLetter: (...what) => run((sql) => removeDeadLetter(sql, ...what)),
     removeDeadLetters: (process, act) => run((sql) => removeDeadLetters(sql, process, act)),
     processesWithRuns: () => run(processesWithRuns),
-    keepsByDefault: () => run(keepsByDefault),
-    beginPurge: (owner, everyMs) => run((sql) => beginPurge(sql, owner, everyMs, times)),
-    continuePurge: (owner) => run((sql) => continuePurge(sql, owner, times)),
-    endPurge: (owner) => run((sql) => sql.begin((tx) => endPurge(tx, owner))),
-    purgeable: (policy, after, limit) => run((sql) => purgeable(sql, policy, after, limit)),
-    purge: (policy, runs) => run((sql) => purgeRuns(sql, policy, runs)),
-    forget: (dedupeMs, limit) => run((sql) => forgetRuns(sql, dedupeMs, limit)),
-    oldestKept: (processes) => run((sql) => oldestKept(sql, processes)),
     watch: (onDue) => connection.listen(DUE_CHANNEL, onDue),
     [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
   }

@@ -1,0 +1,81 @@
+import { isCovered } from '@integration-host/shared/access/caller'
+import { tagOf } from '@integration-host/shared/contracts/run-filter'
+import type { Run } from '../../transaction/run.ts'
+import {
+  type RunOrder,
+  type RunPage,
+  type RunPosition,
+  type RunSearch,
+  possibleStatuses,
+  type StoredProcess,
+} from '../../transaction/run-search.ts'
+import { isOver } from '../../transaction/status.ts'
+import type { StoredRun } from '../../transaction/transitions.ts'
+
+/** Returns a page of runs, newest first. */
+export function searchRuns(stored: readonly StoredRun[], search: RunSearch): RunPage {
+  const { order, after, limit } = search
+  const matches = predicateOf(search)
+  const found = stored
+    .map(({ header }) => header)
+    .filter((run) => run.PurgedAt === null && matches(run))
+    .map((run) => ({ run, position: positionOf(run, order) }))
+    .filter(({ position }) => after === null || comparePositions(position, after) < 0)
+    .toSorted((a, b) => comparePositions(b.position, a.position))
+  const page = found.slice(0, limit)
+  return {
+    runs: page.map(({ run }) => run),
+    next: found.length > limit ? (page.at(-1)?.position ?? null) : null,
+  }
+}
+
+/** Returns the processes that have runs, with the number of their unfinished runs. */
+export function storedProcesses(stored: readonly StoredRun[]): StoredProcess[] {
+  const unfinished = new Map<string, number>()
+  for (const { header } of stored) {
+    const { Process, Status } = header
+    unfinished.set(Process, (unfinished.get(Process) ?? 0) + (isOver(Status) ? 0 : 1))
+  }
+  return [...unfinished].map(([process, count]) => ({ process, unfinished: count }))
+}
+
+const changedAt = ({ CompletedAt, UpdatedAt }: Run): string => CompletedAt ?? UpdatedAt
+
+function predicateOf({ process, filter, visible }: RunSearch): (run: Run) => boolean {
+  const { step, class: errorClass, realm, waitingFor, inDoubt, idPrefix = '', tag = [] } = filter
+  const statuses = possibleStatuses(filter)
+  const tags = tag.map(tagOf)
+  const from = filter.from === undefined ? -Infinity : Date.parse(filter.from)
+  const until = filter.until === undefined ? Infinity : Date.parse(filter.until)
+  const since = filter.since === undefined ? -Infinity : Date.parse(filter.since)
+  const isOneOf = (value: string | null, values: readonly string[] | undefined): boolean =>
+    values === undefined || (value !== null && values.includes(value))
+  return (run) =>
+    (process === null || run.Process === process) &&
+    statuses.has(run.Status) &&
+    isOneOf(run.StepName, step) &&
+    isOneOf(run.ErrorClass, errorClass) &&
+    isOneOf(run.Realm, realm) &&
+    isOneOf(run.WaitingFor, waitingFor) &&
+    (inDoubt === undefined || run.InDoubt === inDoubt) &&
+    run.TransactionID.startsWith(idPrefix) &&
+    tags.every(({ name, value }) => run.Tags?.[name] === value) &&
+    Date.parse(run.CreatedAt) >= from &&
+    Date.parse(run.CreatedAt) < until &&
+    Date.parse(changedAt(run)) >= since &&
+    (run.Realm === null || isCovered(run.Realm, visible.realms)) &&
+    isCovered(run.Process, visible.processes)
+}
+
+const positionOf = (run: Run, order: RunOrder): RunPosition => ({
+  at: order === 'created' ? run.CreatedAt : changedAt(run),
+  Process: run.Process,
+  TransactionID: run.TransactionID,
+  ReplayID: run.ReplayID,
+})
+
+function comparePositions(a: RunPosition, b: RunPosition): number {
+  for (const member of ['at', 'Process', 'TransactionID'] as const)
+    if (a[member] !== b[member]) return a[member] < b[member] ? -1 : 1
+  return a.ReplayID - b.ReplayID
+}

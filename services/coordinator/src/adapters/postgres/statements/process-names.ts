@@ -1,0 +1,64 @@
+/**
+ * The different values of columns that begin an index. PostgreSQL would read the whole index for them; these statements
+ * jump from each value to the next one.
+ */
+import type postgres from 'postgres'
+import type { StoredProcess } from '../../../transaction/run-search.ts'
+
+/** The largest number of names, or of ranges, that a search merges. */
+const MOST = 1_000
+
+/** Returns the names of the processes that have runs. */
+export async function processNames(sql: postgres.Sql): Promise<readonly string[]> {
+  const rows = await sql<{ name: string }[]>`
+    with recursive p as (
+      (select "Process" as name from "Order_Header" order by 1 limit 1)
+      union all
+      select later.name from p cross join lateral (
+        select "Process" as name from "Order_Header" h where h."Process" > p.name order by 1 limit 1) later)
+    select name from p limit ${MOST}`
+  return rows.map(({ name }) => name)
+}
+
+export interface EndedRange {
+  readonly process: string
+  readonly ended: 'Failed' | 'Cancelled'
+  readonly class: string
+  readonly doubt: boolean
+}
+
+/**
+ * Returns the combinations of process, status, class and doubt of the runs that failed or were cancelled; `null` if
+ * there are too many.
+ */
+export async function endedRanges(
+  sql: postgres.Sql,
+  process: string | null,
+): Promise<readonly EndedRange[] | null> {
+  const ranges = sql`
+    select "Process" as process, "EndedAs" as ended, "EndedClass" as class, "EndedInDoubt" as doubt
+    from "Order_Header" h where "EndedAs" is not null and "PurgedAt" is null
+      ${process === null ? sql`` : sql`and "Process" = ${process}`}`
+  const first = sql`order by "Process", "EndedAs", "EndedClass", "EndedInDoubt" limit 1`
+  const rows = await sql<EndedRange[]>`
+    with recursive r as (
+      (${ranges} ${first})
+      union all
+      select later.* from r cross join lateral (${ranges}
+        and ("Process", "EndedAs", "EndedClass", "EndedInDoubt") > (r.process, r.ended, r.class, r.doubt)
+        ${first}) later)
+    select * from r limit ${MOST + 1}`
+  return rows.length > MOST ? null : rows
+}
+
+/** Returns the processes that have runs, with the number of their unfinished runs. */
+export async function storedProcesses(sql: postgres.Sql): Promise<readonly StoredProcess[]> {
+  const [names, counts] = await Promise.all([
+    processNames(sql),
+    sql<StoredProcess[]>`
+      select "Process" as process, count(*)::int as unfinished from "Order_Header"
+      where "CompletedAt" is null group by 1`,
+  ])
+  const unfinished = new Map(counts.map((row) => [row.process, row.unfinished]))
+  return names.map((process) => ({ process, unfinished: unfinished.get(process) ?? 0 }))
+}

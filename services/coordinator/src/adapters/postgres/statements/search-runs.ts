@@ -1,0 +1,181 @@
+import { isCovered } from '@integration-host/shared/access/caller'
+import { tagOf } from '@integration-host/shared/contracts/run-filter'
+import type postgres from 'postgres'
+import type { Run } from '../../../transaction/run.ts'
+import {
+  possibleStatuses,
+  type RunPage,
+  type RunPosition,
+  type RunSearch,
+} from '../../../transaction/run-search.ts'
+import { isOver } from '../../../transaction/status.ts'
+import { runOf, type RunRow } from '../rows.ts'
+import { endedRanges, processNames } from './process-names.ts'
+import { createSearchText, GIVEN_UP, type SearchText } from './search-text.ts'
+
+/**
+ * The number of rows that the scans of a page examine at most. Neighbours in the indexes by process and time are
+ * neighbours in the table too; those of the other indexes are scattered, and each may be a read from the disk.
+ */
+const MAX_EXAMINED = 10_000
+const MAX_SCATTERED = 2_000
+/** The number of rows at which a collection is given up. */
+const MAX_COLLECTED = 5_000
+const MAX_UNFINISHED = 20_000
+
+const RUN = ['h."TransactionID"', 'h."ReplayID"']
+const BY_CREATION = ['h."CreatedAt"', ...RUN]
+const BY_COMPLETION = ['h."CompletedAt"', ...RUN]
+const REALM_BY_CREATION = ['h."CreatedAt"', 'h."Process"', ...RUN]
+const TAG_BY_CREATION = ['t."CreatedAt"', 't."Process"', 't."TransactionID"', 't."ReplayID"']
+const TAGGED = '"Order_Tag" t join "Order_Header" h using ("Process", "TransactionID", "ReplayID")'
+
+/**
+ * Finds runs by a filter, newest first, in a bounded time whatever the size of the table.
+ *
+ * A search reads runs from sources, each of which uses one index. A scan reads runs in the order of the list and stops
+ * when it has a page or has examined its share of rows; where it stops without a page, the page ends. A collection
+ * reads all runs of its ranges and sorts them; if there are too many, it is given up, and the search continues with the
+ * next plan. The last plan is never given up.
+ *
+ * The statements are not prepared: there are thousands of combinations of filters, and PostgreSQL should plan each of
+ * them with its values.
+ */
+export async function searchRuns(sql: postgres.Sql, search: RunSearch): Promise<RunPage> {
+  for (const plan of plansOf(sql, search)) {
+    const page = await execute(sql, search, plan)
+    if (page !== null) return page
+  }
+  return { runs: [], next: null }
+}
+
+/** Returns the SQL of a source of runs; `null` if it has too many ranges. */
+type Source = (text: SearchText) => string | null | Promise<string | null>
+
+/** Returns the plans in the order in which they are tried. The runs of the sources of a plan are merged. */
+function plansOf(sql: postgres.Sql, search: RunSearch): readonly (readonly Source[])[] {
+  const { process, filter, order, visible } = search
+  const { realm = [], tag = [], idPrefix, waitingFor = [] } = filter
+  const statuses = possibleStatuses(filter)
+  const isInOrder = order === 'created'
+  const isVisible = (name: string): boolean => isCovered(name, visible.processes)
+  const processes = async () =>
+    (process === null ? await processNames(sql) : [process])
+      .filter(isVisible)
+      .map((name) => ({ process: name }))
+
+  const newest: Source = async (text) =>
+    text.scan(await processes(), 'h."Process" = k.process', BY_CREATION, MAX_EXAMINED)
+  const completed: Source = async (text) =>
+    text.scan(
+      await processes(),
+      'h."Process" = k.process and h."CompletedAt" is not null',
+      BY_COMPLETION,
+      MAX_EXAMINED,
+    )
+  const unfinished =
+    (most: number | null): Source =>
+    (text) =>
+      text.collect([{}], 'h."CompletedAt" is null', most)
+  const waiting: Source = (text) =>
+    text.collect(
+      waitingFor.map((name) => ({ waiting: name })),
+      'h."WaitingFor" = k.waiting',
+      MAX_UNFINISHED,
+    )
+  const prefix: Source = async (text) =>
+    text.collect(
+      await processes(),
+      `h."Process" = k.process and ${text.startsWith('h."TransactionID"', idPrefix ?? '')}`,
+      MAX_COLLECTED,
+    )
+  const ofRealm: Source = (text) => {
+    const ranges = realm.map((name) => ({ realm: name }))
+    const range = 'h."Realm" = k.realm'
+    return isInOrder
+      ? text.scan(ranges, range, REALM_BY_CREATION, MAX_SCATTERED)
+      : text.collect(ranges, range, MAX_COLLECTED)
+  }
+  const tagged: Source = (text) => {
+    const ranges = tag.slice(0, 1).map(tagOf)
+    const range = 't."Name" = k.name and t."Value" = k.value'
+    return isInOrder
+      ? text.scan(ranges, range, TAG_BY_CREATION, MAX_SCATTERED, TAGGED)
+      : text.collect(ranges, range, MAX_COLLECTED, TAGGED)
+  }
+  const ended: Source = async (text) => {
+    if (!isInOrder)
+      return text.collect(
+        await processes(),
+        'h."Process" = k.process and h."EndedAs" is not null',
+        MAX_UNFINISHED,
+      )
+    const ranges = (await endedRanges(sql, process))?.filter(
+      (range) =>
+        isVisible(range.process) &&
+        statuses.has(range.ended) &&
+        (filter.class?.includes(range.class) ?? true) &&
+        (filter.inDoubt ?? range.doubt) === range.doubt,
+    )
+    return ranges === undefined ? null : text.scanEnded(ranges, BY_CREATION, MAX_SCATTERED)
+  }
+
+  const isUnfinishedOnly = ![...statuses].some(isOver)
+  const hasUnfinished = [...statuses].some((status) => !isOver(status))
+  return [
+    ...(statuses.size === 0 ? [[]] : []),
+    ...(idPrefix === undefined ? [] : [[prefix]]),
+    ...(waitingFor.length === 0 ? [] : [[waiting]]),
+    ...(isUnfinishedOnly ? [[unfinished(MAX_UNFINISHED)]] : []),
+    ...(tag.length > 0 ? [[tagged]] : realm.length > 0 ? [[ofRealm]] : []),
+    ...(statuses.has('Completed')
+      ? []
+      : [[ended, ...(hasUnfinished ? [unfinished(MAX_UNFINISHED)] : [])]]),
+    // No index has the order in which unfinished runs were changed. They are all sorted, however many there are.
+    isInOrder ? [newest] : [completed, unfinished(null)],
+  ]
+}
+
+/** Returns the page, or `null` if a source was given up. */
+async function execute(
+  sql: postgres.Sql,
+  search: RunSearch,
+  plan: readonly Source[],
+): Promise<RunPage | null> {
+  const text = createSearchText(search)
+  const sources: string[] = []
+  for (const source of plan) {
+    const part = await source(text)
+    if (part === null) return null
+    if (part !== '') sources.push(part)
+  }
+  if (sources.length === 0) return { runs: [], next: null }
+  const statement = text.merge(sources)
+  const rows = await sql.unsafe<FoundRow[]>(statement, text.parameters)
+  return pageOf(rows, search.limit)
+}
+
+interface FoundRow extends RunRow {
+  readonly at: string
+  readonly matches: boolean | null
+  /** Whether nothing is known of the runs behind this one, because a scan stopped here. */
+  readonly stops: boolean
+}
+
+function pageOf(rows: readonly FoundRow[], limit: number): RunPage | null {
+  const runs: Run[] = []
+  let next: RunPosition | null = null
+  for (const row of rows) {
+    if (row.at === GIVEN_UP) return null
+    if (runs.length === limit) return { runs, next }
+    next = {
+      at: row.at,
+      Process: row.Process,
+      TransactionID: row.TransactionID,
+      ReplayID: row.ReplayID,
+    }
+    if (row.matches === true) runs.push(runOf(row))
+    if (row.stops) return { runs, next }
+  }
+  return { runs, next: null }
+}

@@ -1,0 +1,208 @@
+/**
+ * The SQL of a search. Every value of the request is a parameter of the statement. A source returns the columns
+ * `Process`, `TransactionID`, `ReplayID`, `at` (the time by which the list is ordered), `matches` and `stops`.
+ */
+import { tagOf } from '@integration-host/shared/contracts/run-filter'
+import type { RunPosition, RunSearch } from '../../../transaction/run-search.ts'
+
+/** One range of an index: the values that its columns must have. */
+export interface Range {
+  readonly process?: string
+  readonly ended?: string
+  readonly class?: string
+  readonly doubt?: boolean
+  readonly realm?: string
+  readonly waiting?: string
+  readonly name?: string
+  readonly value?: string
+}
+
+export interface SearchText {
+  readonly parameters: string[]
+  /** Returns a condition that an index on `column` can use. */
+  startsWith(column: string, prefix: string): string
+  /**
+   * Reads the ranges in the order `by` of their index, which begins with a time, and merges them. Stops after `most`
+   * rows, of which each range has the same share.
+   */
+  scan(
+    ranges: readonly Range[],
+    condition: string,
+    by: readonly string[],
+    most: number,
+    table?: string,
+  ): string
+  /** Like `scan`, of ranges of failed and cancelled runs that have only statuses, classes and doubts of the filter. */
+  scanEnded(ranges: readonly Range[], by: readonly string[], most: number): string
+  /** Reads all rows of the ranges and sorts them. With more than `most`, returns a row at `GIVEN_UP` instead. */
+  collect(ranges: readonly Range[], condition: string, most: number | null, table?: string): string
+  /** Returns the statement that merges the sources. */
+  merge(sources: readonly string[]): string
+}
+
+/** The first position in the order of every list. */
+export const GIVEN_UP = 'infinity'
+
+const HEADER = '"Order_Header" h'
+const RANGE = `k(process text, ended text, class text, doubt boolean, realm text, waiting text, name text,
+  value text, at timestamptz, more int, id text, replay int)`
+const DESCENDING = 'at desc, "Process" desc, "TransactionID" desc, "ReplayID" desc'
+
+export function createSearchText(search: RunSearch): SearchText {
+  const { filter, order, limit } = search
+  const parameters: string[] = []
+  const text = (value: string): string => `$${parameters.push(value)}::text`
+  const json = (value: unknown): string => `${text(JSON.stringify(value))}::jsonb`
+  const time = (value: string): string => `(${text(value)})::timestamptz`
+  const start: RunPosition = search.after ?? {
+    at: order === 'created' ? (filter.until ?? 'infinity') : 'infinity',
+    Process: '',
+    TransactionID: '',
+    ReplayID: 0,
+  }
+
+  /** Returns whether a name is covered by patterns of a key: exact names, and prefixes that end in `*`. */
+  const isCovered = (column: string, patterns: readonly string[]): string => {
+    const exact = patterns.filter((pattern) => !pattern.endsWith('*'))
+    const prefixes = patterns
+      .filter((pattern) => pattern.endsWith('*'))
+      .map((pattern) => `starts_with(${column}, ${text(pattern.slice(0, -1))})`)
+    return `(${[`${json(exact)} ? ${column}`, ...prefixes].join(' or ')})`
+  }
+  const isOneOf = (column: string, values: readonly string[] | undefined): string[] =>
+    values === undefined ? [] : [`${json(values)} ? ${column}`]
+
+  const endedConditions = (): string[] => [
+    ...isOneOf('h."Status"', filter.status),
+    ...isOneOf('h."ErrorClass"', filter.class),
+    ...(filter.inDoubt === undefined ? [] : [`h."InDoubt" = ${String(filter.inDoubt)}`]),
+  ]
+  const otherConditions = (): string[] => {
+    const { process, visible } = search
+    const { idPrefix, from, until, since } = filter
+    return [
+      ...(process === null ? [] : [`h."Process" = ${text(process)}`]),
+      ...isOneOf('h."StepName"', filter.step),
+      ...isOneOf('h."Realm"', filter.realm),
+      ...isOneOf('h."WaitingFor"', filter.waitingFor),
+      ...(idPrefix === undefined ? [] : [`starts_with(h."TransactionID", ${text(idPrefix)})`]),
+      ...(filter.tag ?? [])
+        .map(tagOf)
+        .map(({ name, value }) => `h."Tags" ->> ${text(name)} = ${text(value)}`),
+      ...(from === undefined ? [] : [`h."CreatedAt" >= ${time(from)}`]),
+      ...(until === undefined ? [] : [`h."CreatedAt" < ${time(until)}`]),
+      ...(since === undefined
+        ? []
+        : [`coalesce(h."CompletedAt", h."UpdatedAt") >= ${time(since)}`]),
+      ...(visible.realms.includes('*')
+        ? []
+        : [`(h."Realm" is null or ${isCovered('h."Realm"', visible.realms)})`]),
+      ...(visible.processes.includes('*') ? [] : [isCovered('h."Process"', visible.processes)]),
+    ]
+  }
+  const allConditions = (): string[] => [...endedConditions(), ...otherConditions()]
+  const all = (conditions: readonly string[]): string => conditions.join(' and ') || 'true'
+
+  const scanRows = (
+    ranges: readonly Range[],
+    condition: string,
+    by: readonly string[],
+    most: number,
+    {
+      table = HEADER,
+      conditions,
+    }: { readonly table?: string | undefined; readonly conditions: () => string[] },
+  ): string => {
+    if (ranges.length === 0) return ''
+    const share = Math.max(1, Math.floor(most / ranges.length))
+    const [column = ''] = by
+    const isOfAllProcesses = by.length === 4
+    const begins = ranges.map((range) => ({
+      ...range,
+      ...(isOfAllProcesses || range.process === undefined
+        ? { process: start.Process, more: 0, id: start.TransactionID, replay: start.ReplayID }
+        : startOf(range.process, start)),
+      at: start.at,
+    }))
+    const behind = [
+      "k.at + k.more * interval '1 microsecond'",
+      ...(isOfAllProcesses ? ['k.process'] : []),
+      'k.id',
+      'k.replay',
+    ]
+    // A run is not completed before it is created, so `from` bounds both orders.
+    const bounds = [filter.from, order === 'updated' ? filter.since : undefined]
+      .filter((bound) => bound !== undefined)
+      .map((bound) => `and ${column} >= ${time(bound)}`)
+    return `(select b.* from jsonb_to_recordset(${json(begins)}) as ${RANGE} cross join lateral (
+      select "Process", "TransactionID", "ReplayID", at, matches, n = ${share} as stops from (
+        select s.*, row_number() over () as n from (
+          select h."Process", h."TransactionID", h."ReplayID", ${column} as at, (${all(conditions())}) as matches
+          from ${table} where ${condition} and h."PurgedAt" is null
+            and (${by.join(', ')}) < (${behind.join(', ')}) ${bounds.join(' ')}
+          order by ${by.map((name) => `${name} desc`).join(', ')} limit ${share}) s) e
+      where matches or n = ${share} limit ${limit + 1}) b)`
+  }
+
+  return {
+    parameters,
+    startsWith(column, prefix) {
+      const end = endOfPrefix(prefix)
+      const below = end === null ? '' : ` and ${column} < ${text(end)}`
+      return `${column} >= ${text(prefix)}${below}`
+    },
+    scan: (ranges, condition, by, most, table) =>
+      scanRows(ranges, condition, by, most, {
+        table,
+        conditions: allConditions,
+      }),
+    scanEnded: (ranges, by, most) =>
+      scanRows(
+        ranges,
+        `h."Process" = k.process and h."EndedAs" = k.ended and h."EndedClass" = k.class
+          and h."EndedInDoubt" = k.doubt`,
+        by,
+        most,
+        { conditions: otherConditions },
+      ),
+    collect(ranges, condition, most, table = HEADER) {
+      const at = order === 'created' ? 'h."CreatedAt"' : 'coalesce(h."CompletedAt", h."UpdatedAt")'
+      return `(with c as materialized (
+          select h."Process", h."TransactionID", h."ReplayID", ${at} as at, (${all(allConditions())}) as matches
+          from jsonb_to_recordset(${json(ranges)}) as ${RANGE} cross join ${table}
+          where ${condition} and h."PurgedAt" is null ${most === null ? '' : `limit ${most + 1}`})
+        (select *, false as stops from c
+          where matches and (at, "Process", "TransactionID", "ReplayID")
+            < (${time(start.at)}, ${text(start.Process)}, ${text(start.TransactionID)}, ${start.ReplayID})
+          order by ${DESCENDING} limit ${limit + 1})
+        ${most === null ? '' : `union all select '', '', 0, '${GIVEN_UP}', false, true where (select count(*) from c) > ${most}`})`
+    },
+    merge: (sources) => `
+      with found as (select * from (${sources.join(' union all ')}) s order by ${DESCENDING} limit ${limit + 1})
+      select h.*, f.at::text as at, f.matches, f.stops from found f left join lateral (
+        select * from "Order_Header" h where h."Process" = f."Process"
+          and h."TransactionID" = f."TransactionID" and h."ReplayID" = f."ReplayID") h on true
+      order by f.at desc, f."Process" desc, f."TransactionID" desc, f."ReplayID" desc`,
+  }
+}
+
+/**
+ * Returns where a list of all processes continues in one of them. Runs at the time of `start` follow in the processes
+ * before the one of `start`, but not in those after it.
+ */
+function startOf(process: string, start: RunPosition) {
+  const order = Buffer.compare(Buffer.from(process), Buffer.from(start.Process))
+  return order === 0
+    ? { more: 0, id: start.TransactionID, replay: start.ReplayID }
+    : { more: order < 0 ? 1 : 0, id: '', replay: 0 }
+}
+
+/** Returns the first text after all texts that begin with `prefix`, in the order of bytes; `null` if there is none. */
+function endOfPrefix(prefix: string): string | null {
+  const points = Array.from(prefix, (character) => character.codePointAt(0) ?? 0)
+  for (let last = points.pop(); last !== undefined; last = points.pop())
+    if (last < 0x10ffff)
+      // The code points from D800 to DFFF are no characters.
+      return String.fromCodePoint(...points, last === 0xd7ff ? 0xe000 : last + 1)
+  return null
+}

@@ -1,0 +1,165 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { digestOf } from '@integration-host/shared/access/access-keys'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  type Backends,
+  type Fixture,
+  openBackends,
+  serviceKey,
+  startFixture,
+} from '../../test-support/fixture.ts'
+
+const read = { scopes: ['transactions:read', 'transactions:operate'] }
+const entries = [
+  { id: 'one-company', ...read, realms: ['42'], processes: ['*'] },
+  { id: 'one-process', ...read, realms: ['*'], processes: ['OrderProcess'] },
+] as const
+const keyOf = (id: (typeof entries)[number]['id']): string => `${id}-`.padEnd(40, 'x')
+const ofOrders = '/processes/OrderProcess/transactions'
+const ofGone = '/processes/Gone/transactions'
+const gone = { name: 'Gone', steps: ['first', 'second'] } as const
+
+let backends: Backends
+let host: Fixture
+beforeAll(async () => {
+  backends = await openBackends('embedded')
+  const file = join(backends.dataDir, 'keys.json')
+  const list = entries.map((entry) => ({ ...entry, sha256: digestOf(keyOf(entry.id)) }))
+  await writeFile(file, JSON.stringify(list))
+  host = await startFixture(backends, { env: { SERVICE_KEYS_FILE: file } })
+  // A paused process runs no step, so its transactions stay in the state in which these tests put them.
+  await post('/processes/OrderProcess/pause')
+  await queue({ TransactionID: 'a', Realm: '42', Tags: { plan: 'gold', batch: '7' } })
+  await queue({ TransactionID: 'b', Realm: '43', Tags: { plan: 'gold' } })
+  await queue({ TransactionID: 'c' })
+  await post(`${ofOrders}/b/cancel`)
+  // The process of these transactions is not loaded, as after its file was removed.
+  await host.source.queue(gone, [
+    { TransactionID: 'd', InitialData: { n: 1 }, Realm: '42' },
+    { TransactionID: 'e', InitialData: 1, Realm: '43' },
+  ])
+})
+afterAll(async () => {
+  await host[Symbol.asyncDispose]()
+  await backends[Symbol.asyncDispose]()
+})
+
+const post = async (path: string, body: unknown = {}, key: string = serviceKey) => {
+  const response = await host.call(path, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json', Authorization: `Bearer ${key}` },
+    body: JSON.stringify(body),
+  })
+  return { status: response.status, body: (await response.json()) as Record<string, unknown> }
+}
+const queue = (transaction: object) => post(ofOrders, { InitialData: 1, ...transaction })
+const get = async (path: string, key: string = serviceKey) => {
+  const response = await host.call(path, { headers: { Authorization: `Bearer ${key}` } })
+  return {
+    status: response.status,
+    body: (await response.json()) as {
+      items: { TransactionID: string }[]
+      next_cursor: string | null
+      code?: string
+      detail?: string
+    },
+  }
+}
+const find = async (path: string, key?: string): Promise<string> => {
+  const { status, body } = await get(path, key)
+  expect(status).toBe(200)
+  return body.items
+    .map(({ TransactionID }) => TransactionID)
+    .toSorted()
+    .join('')
+}
+
+describe('finding runs', () => {
+  it('repeated and combined parameters find runs of one process or of all', async () => {
+    expect(await find('/transactions')).toBe('abcde')
+    expect(await find(ofOrders)).toBe('abc')
+    expect(await find('/transactions?status=Cancelled&status=Queued&realm=43')).toBe('be')
+    expect(await find(`${ofOrders}?tag=plan:gold&tag=batch:7`)).toBe('a')
+    expect(await find('/transactions?idPrefix=c&step=order')).toBe('c')
+    expect(await find('/transactions?since=2999-01-01T00:00:00Z&order=updated')).toBe('')
+    expect(await find('/transactions?from=2000-01-01T00:00:00%2B02:00&inDoubt=false')).toBe('abcde')
+  })
+
+  it('a page continues at its cursor, which is valid for its order only', async () => {
+    const first = await get('/transactions?limit=3')
+    expect(first.body.items).toHaveLength(3)
+    const cursor = first.body.next_cursor
+    const rest = await get(`/transactions?limit=3&cursor=${cursor}`)
+    expect(rest.body).toMatchObject({ next_cursor: null })
+    const ids = [...first.body.items, ...rest.body.items].map(({ TransactionID: id }) => id)
+    expect(ids.toSorted()).toEqual(['a', 'b', 'c', 'd', 'e'])
+    const other = await get(`/transactions?order=updated&cursor=${cursor}`)
+    expect(other).toMatchObject({ status: 400, body: { code: 'invalid_request' } })
+    expect(other.body.detail).toContain('cursor')
+  })
+
+  it.each([
+    ['state=Failed', 'state'],
+    ['status=failed', 'status'],
+    ['realm=a%20b', 'realm'],
+    ['inDoubt=1', 'inDoubt'],
+    ['tag=gold', 'tag'],
+    ['from=today', 'from'],
+    ['until=0000-01-01T00:00:00Z', 'until'],
+    ['order=size', 'order'],
+    ['limit=501', 'limit'],
+    ['limit=1&limit=2', 'limit'],
+    ['idPrefix=a&idPrefix=b', 'idPrefix'],
+    ['cursor=nonsense', 'cursor'],
+    ['process=OrderProcess', 'process'],
+  ])('rejects ?%s with 400, and names the parameter', async (query, name) => {
+    for (const path of ['/transactions', ofOrders]) {
+      const { status, body } = await get(`${path}?${query}`)
+      expect([status, body.code]).toEqual([400, 'invalid_request'])
+      expect(body.detail).toContain(name)
+    }
+  })
+
+  it('a key finds only runs of its companies and processes, and runs without a company', async () => {
+    expect(await find('/transactions', keyOf('one-company'))).toBe('acd')
+    expect(await find('/transactions?realm=43', keyOf('one-company'))).toBe('')
+    expect(await find('/transactions', keyOf('one-process'))).toBe('abc')
+    expect((await get(ofGone, keyOf('one-process'))).status).toBe(403)
+  })
+})
+
+describe('the runs of a process that is not loaded', () => {
+  it('are listed, shown and cancelled by the stored name of the process', async () => {
+    expect(await find(ofGone)).toBe('de')
+    expect(await get(`${ofGone}/d`)).toMatchObject({
+      status: 200,
+      body: { Process: 'Gone', StepName: 'first', InitialData: { n: 1 } },
+    })
+    expect((await get(`${ofGone}/none`)).body.code).toBe('transaction_not_found')
+    expect((await post(`${ofGone}/e/cancel`, {}, keyOf('one-company'))).status).toBe(403)
+    expect(await post(`${ofGone}/d/cancel`, { Reason: 'removed' })).toMatchObject({
+      status: 200,
+      body: { Status: 'Cancelled' },
+    })
+    expect((await get('/actions?process=Gone&id=d')).body.items).toMatchObject([
+      { Action: 'cancel', Reason: 'removed', Outcome: 'done' },
+    ])
+  })
+
+  it('cannot be resumed or replayed, and no transaction can be queued', async () => {
+    for (const path of [`${ofGone}/d/resume`, `${ofGone}/d/replays`])
+      expect((await post(path)).body).toMatchObject({ code: 'process_not_found' })
+    const queued = await post(ofGone, { TransactionID: 'f', InitialData: 1 })
+    expect(queued).toMatchObject({ status: 404, body: { code: 'process_not_found' } })
+  })
+
+  it('a name of which there are no runs is rejected with 404', async () => {
+    for (const path of ['', '/d', '/d/runs', '/d/items/first/body'])
+      expect((await get(`/processes/None/transactions${path}`)).body).toMatchObject({
+        code: 'process_not_found',
+      })
+    const cancelled = await post('/processes/None/transactions/d/cancel')
+    expect(cancelled).toMatchObject({ status: 404, body: { code: 'process_not_found' } })
+  })
+})

@@ -1,0 +1,78 @@
+import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
+import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
+import type { Run, RunKey } from './run.ts'
+import { activeStatuses } from './status.ts'
+
+/** The part of the port `TransactionSource` that finds runs. Purged runs are not found. */
+export interface RunSearchSource {
+  /**
+   * Reads a page of runs, newest first. It examines a bounded number of runs, so a page may have fewer runs than
+   * `limit`, or none, although more follow: only `next` says whether they do. With `order: 'updated'`, a run that
+   * changes between two pages may be returned twice.
+   */
+  search(request: RunSearch): Promise<RunPage>
+  /** Returns every process that has runs, also purged ones, whether it is loaded or not. */
+  storedProcesses(): Promise<readonly StoredProcess[]>
+}
+
+/** Runs are ordered by `CreatedAt`, or by the time at which they finished or, if unfinished, changed. */
+export const runOrders = ['created', 'updated'] as const
+export type RunOrder = (typeof runOrders)[number]
+
+export interface RunSearch {
+  /** `null`: of all processes. */
+  readonly process: string | null
+  readonly filter: RunFilter
+  readonly order: RunOrder
+  readonly visible: Visibility
+  /** The page begins after this position, which is `next` of the previous page. */
+  readonly after: RunPosition | null
+  readonly limit: number
+}
+
+/**
+ * The realms and processes of which runs may be returned: `*`, exact names, and prefixes that end in `*`. A run without
+ * a realm may always be returned.
+ */
+export interface Visibility {
+  readonly realms: readonly string[]
+  readonly processes: readonly string[]
+}
+
+export const EVERYTHING: Visibility = { realms: ['*'], processes: ['*'] }
+
+/** A position in a list of runs. It names a run, so runs that are inserted meanwhile do not shift the pages. */
+export interface RunPosition extends RunKey {
+  /** The time by which the list is ordered, in the format of the source. */
+  readonly at: string
+}
+
+export interface RunPage {
+  readonly runs: readonly Run[]
+  readonly next: RunPosition | null
+}
+
+export interface StoredProcess {
+  readonly process: string
+  readonly unfinished: number
+}
+
+/**
+ * Returns the statuses that runs of a filter can have. A completed run has no error, is not in doubt and waits for
+ * nothing, so a filter that asks for one of these never finds one.
+ */
+export function possibleStatuses({
+  status,
+  class: errorClass,
+  inDoubt,
+  waitingFor,
+}: RunFilter): ReadonlySet<HeaderStatus> {
+  const possible = new Set<HeaderStatus>(status ?? ALL)
+  if (errorClass !== undefined || inDoubt === true) possible.delete('Completed')
+  if (waitingFor !== undefined)
+    for (const other of ALL) if (other !== 'Waiting') possible.delete(other)
+  return possible
+}
+
+const ENDED = ['Failed', 'Cancelled'] as const
+const ALL: readonly HeaderStatus[] = [...activeStatuses, ...ENDED, 'Completed']

@@ -1,0 +1,12 @@
+import { EVERYTHING, type RunSearch } from '../src/transaction/run-search.ts'
+
+/** A search for the runs of a process, newest first, by a caller who may see everything. */
+export const aSearch = (process: string | null, changes: Partial<RunSearch> = {}): RunSearch => ({
+  process,
+  filter: {},
+  order: 'created',
+  visible: EVERYTHING,
+  after: null,
+  limit: 500,
+  ...changes,
+})
