@@ -143,7 +143,10 @@ export class Cluster {
   /** Kills containers at once, as a power failure does. Containers that are already stopped are skipped. */
   async kill(...names: readonly string[]): Promise<void> {
     const running = names.filter((name) => !this.#stopped.has(name))
-    for (const name of running) this.#stopped.add(name)
+    for (const name of running) {
+      this.#stopped.add(name)
+      this.#paused.delete(name) // a frozen container can be killed, and is then no longer frozen
+    }
     if (running.length > 0) await this.docker('kill', ...this.#containers(running))
   }
 
