@@ -20,7 +20,7 @@ import { createSearchText, GIVEN_UP, type SearchText } from './search-text.ts'
 const MAX_EXAMINED = 10_000
 const MAX_SCATTERED = 2_000
 /** The number of rows at which a collection is given up. */
-const MAX_COLLECTED = 5_000
+const MAX_COLLECTED = 3_000
 const MAX_UNFINISHED = 20_000
 
 const RUN = ['h."TransactionID"', 'h."ReplayID"']
@@ -28,7 +28,10 @@ const BY_CREATION = ['h."CreatedAt"', ...RUN]
 const BY_COMPLETION = ['h."CompletedAt"', ...RUN]
 const REALM_BY_CREATION = ['h."CreatedAt"', 'h."Process"', ...RUN]
 const TAG_BY_CREATION = ['t."CreatedAt"', 't."Process"', 't."TransactionID"', 't."ReplayID"']
-const TAGGED = '"Order_Tag" t join "Order_Header" h using ("Process", "TransactionID", "ReplayID")'
+/** OFFSET makes PostgreSQL look the run of each tag up. Otherwise it may read all runs to look their tags up. */
+const TAGGED = `"Order_Tag" t cross join lateral (
+  select * from "Order_Header" h where h."Process" = t."Process"
+    and h."TransactionID" = t."TransactionID" and h."ReplayID" = t."ReplayID" offset 0) h`
 
 /**
  * Finds runs by a filter, newest first, in a bounded time whatever the size of the table.

@@ -169,8 +169,9 @@ export function createSearchText(search: RunSearch): SearchText {
       const at = order === 'created' ? 'h."CreatedAt"' : 'coalesce(h."CompletedAt", h."UpdatedAt")'
       return `(with c as materialized (
           select h."Process", h."TransactionID", h."ReplayID", ${at} as at, (${all(allConditions())}) as matches
-          from jsonb_to_recordset(${json(ranges)}) as ${RANGE} cross join ${table}
-          where ${condition} and h."PurgedAt" is null ${most === null ? '' : `limit ${most + 1}`})
+          from jsonb_to_recordset(${json(ranges)}) as ${RANGE} cross join lateral (
+            select h.* from ${table} where ${condition} and h."PurgedAt" is null offset 0) h
+          ${most === null ? '' : `limit ${most + 1}`})
         (select *, false as stops from c
           where matches and (at, "Process", "TransactionID", "ReplayID")
             < (${time(start.at)}, ${text(start.Process)}, ${text(start.TransactionID)}, ${start.ReplayID})
