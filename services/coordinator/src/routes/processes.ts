@@ -1,4 +1,5 @@
 import { IntegrationError } from '@integration-host/shared/errors'
+import type { Caller } from '@integration-host/shared/access/caller'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
@@ -24,6 +25,13 @@ const ProcessView = z.object({
   Consuming: z.boolean().meta({ description: 'this replica consumes its steps now' }),
 })
 
+const ProcessList = z.object({
+  items: z.array(ProcessView),
+  not_loaded: z.array(z.object({ Process: z.string(), Unfinished: z.int() })).meta({
+    description: 'processes that have runs and are not loaded, so that no step of them runs',
+  }),
+})
+
 export interface ProcessRouteDeps {
   readonly operations: Operations
   readonly source: TransactionSource
@@ -45,6 +53,14 @@ export function processRoutes({ operations, source, worker, processes }: Process
     BuiltIn: definition.runBuiltIn !== undefined,
     Consuming: worker.isConsuming(definition.name),
   })
+  const notLoaded = async (caller: Caller): Promise<z.output<typeof ProcessList>['not_loaded']> => {
+    if (caller.isBoundToRealms) return [] // the counts concern all companies
+    const names = (await source.storedProcesses()).filter(
+      (name) => !processes.has(name) && caller.mayUseProcess(name),
+    )
+    const counts = names.length === 0 ? {} : await source.countUnfinished(names)
+    return names.map((Process) => ({ Process, Unfinished: counts[Process] ?? 0 }))
+  }
   const setPaused = async (c: Context, name: string, isPaused: boolean) => {
     callerOf(c).requireEveryRealm() // a pause holds the runs of all companies
     const definition = operations.process(name)
@@ -65,9 +81,9 @@ export function processRoutes({ operations, source, worker, processes }: Process
       needs('transactions:read'),
       describeRoute({
         tags,
-        summary: 'The processes that are loaded',
+        summary: 'The processes that are loaded, and those that have runs without being loaded',
         responses: {
-          200: jsonResponse('processes', z.object({ items: z.array(ProcessView) })),
+          200: jsonResponse('processes', ProcessList),
           ...problemResponses({ 400: 'an unknown query parameter' }),
         },
       }),
@@ -76,7 +92,8 @@ export function processRoutes({ operations, source, worker, processes }: Process
         const paused = await source.paused()
         const caller = callerOf(c)
         const visible = [...processes.values()].filter(({ name }) => caller.mayUseProcess(name))
-        return c.json({ items: visible.map((process) => view(process, paused)) })
+        const items = visible.map((process) => view(process, paused))
+        return c.json({ items, not_loaded: await notLoaded(caller) })
       },
     )
     .post(

@@ -395,6 +395,7 @@ describe('operations on a transaction', () => {
           Consuming: true,
         },
       ],
+      not_loaded: [],
     })
     for (const action of ['pause', 'resume'])
       expect((await host.call(`/processes/Nobody/${action}`, { method: 'POST' })).status).toBe(404)

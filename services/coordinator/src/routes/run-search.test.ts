@@ -147,6 +147,16 @@ describe('the runs of a process that is not loaded', () => {
     ])
   })
 
+  it('are counted in the list of processes, under the name of the process', async () => {
+    const { body } = await get('/processes')
+    expect(body).toMatchObject({
+      items: [{ Process: 'OrderProcess' }],
+      not_loaded: [{ Process: 'Gone', Unfinished: 1 }],
+    })
+    for (const { id } of entries)
+      expect((await get('/processes', keyOf(id))).body).toMatchObject({ not_loaded: [] })
+  })
+
   it('cannot be resumed or replayed, and no transaction can be queued', async () => {
     for (const path of [`${ofGone}/d/resume`, `${ofGone}/d/replays`])
       expect((await post(path)).body).toMatchObject({ code: 'process_not_found' })

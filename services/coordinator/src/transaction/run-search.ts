@@ -11,8 +11,10 @@ export interface RunSearchSource {
    * changes between two pages may be returned twice.
    */
   search(request: RunSearch): Promise<RunPage>
-  /** Returns every process that has runs, also purged ones, whether it is loaded or not. */
-  storedProcesses(): Promise<readonly StoredProcess[]>
+  /** Returns the names of the processes that have runs, also purged ones, whether they are loaded or not. */
+  storedProcesses(): Promise<readonly string[]>
+  /** Returns the number of unfinished runs of each of these processes. */
+  countUnfinished(processes: readonly string[]): Promise<Readonly<Record<string, number>>>
 }
 
 /** Runs are ordered by `CreatedAt`, or by the time at which they finished or, if unfinished, changed. */
@@ -50,11 +52,6 @@ export interface RunPosition extends RunKey {
 export interface RunPage {
   readonly runs: readonly Run[]
   readonly next: RunPosition | null
-}
-
-export interface StoredProcess {
-  readonly process: string
-  readonly unfinished: number
 }
 
 /**

@@ -105,7 +105,7 @@ export function createOperations(deps: OperationsDeps): Operations {
   const requireKnown = async (name: string): Promise<void> => {
     if (processes.has(name)) return
     const stored = await source.storedProcesses()
-    if (!stored.some((known) => known.process === name)) throw notLoaded()
+    if (!stored.includes(name)) throw notLoaded()
   }
   return {
     process,

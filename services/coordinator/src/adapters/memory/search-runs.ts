@@ -7,9 +7,7 @@ import {
   type RunPosition,
   type RunSearch,
   possibleStatuses,
-  type StoredProcess,
 } from '../../transaction/run-search.ts'
-import { isOver } from '../../transaction/status.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
 
 /** Returns a page of runs, newest first. */
@@ -29,14 +27,19 @@ export function searchRuns(stored: readonly StoredRun[], search: RunSearch): Run
   }
 }
 
-/** Returns the processes that have runs, with the number of their unfinished runs. */
-export function storedProcesses(stored: readonly StoredRun[]): StoredProcess[] {
-  const unfinished = new Map<string, number>()
-  for (const { header } of stored) {
-    const { Process, Status } = header
-    unfinished.set(Process, (unfinished.get(Process) ?? 0) + (isOver(Status) ? 0 : 1))
-  }
-  return [...unfinished].map(([process, count]) => ({ process, unfinished: count }))
+/** Returns the names of the processes that have runs. */
+export const storedProcesses = (stored: readonly StoredRun[]): string[] => [
+  ...new Set(stored.map(({ header }) => header.Process)),
+]
+
+/** Returns the number of unfinished runs of each of these processes. */
+export function countUnfinished(
+  active: readonly StoredRun[],
+  processes: readonly string[],
+): Record<string, number> {
+  const count = (process: string): number =>
+    active.filter(({ header }) => header.Process === process).length
+  return Object.fromEntries(processes.map((process) => [process, count(process)]))
 }
 
 const changedAt = ({ CompletedAt, UpdatedAt }: Run): string => CompletedAt ?? UpdatedAt

@@ -31,7 +31,7 @@ import type { StoredDeadLetter } from './dead-letters.ts'
 import { createMemoryErasures } from './erase-runs.ts'
 import type { JournalOptions } from './journal.ts'
 import { runReader } from './run-reader.ts'
-import { searchRuns, storedProcesses } from './search-runs.ts'
+import { countUnfinished, searchRuns, storedProcesses } from './search-runs.ts'
 import { type Entry, openMemoryStore } from './store.ts'
 import { type StoredWebhook, webhookRunKey } from './webhook-queue.ts'
 
@@ -242,6 +242,7 @@ export async function createMemoryTransactionSource(
 
     search: async (request) => searchRuns(table.all(), request),
     storedProcesses: async () => storedProcesses(table.all()),
+    countUnfinished: async (processes) => countUnfinished(table.active(), processes),
 
     async replay(process, transactionId, request, act) {
       const latest = findOrThrow(process.name, transactionId, null, act)

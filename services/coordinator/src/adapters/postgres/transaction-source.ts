@@ -44,7 +44,7 @@ import { failRun } from './statements/fail-run.ts'
 import { getRun } from './statements/get-run.ts'
 import { listReplays } from './statements/list-replays.ts'
 import { pausedProcesses, setPaused } from './statements/paused-processes.ts'
-import { storedProcesses } from './statements/process-names.ts'
+import { countUnfinished, processNames } from './statements/process-names.ts'
 import { readResponse } from './statements/read-response.ts'
 import { recordOutcomes } from './statements/record-outcomes.ts'
 import { recoverExpiredLeases } from './statements/recover-expired-leases.ts'
@@ -139,7 +139,8 @@ export function createPostgresTransactionSource(
     responseOf: (process, transactionId, replayId, step) =>
       run((sql) => readResponse(sql, process, transactionId, replayId, step)),
     search: (request) => run((sql) => searchRuns(sql, request)),
-    storedProcesses: () => run(storedProcesses),
+    storedProcesses: () => run(processNames),
+    countUnfinished: (processes) => run((sql) => countUnfinished(sql, processes)),
     replay: (process, transactionId, request, act) =>
       run((sql) => sql.begin((tx) => replayRun(tx, process, transactionId, request, act, times))),
     resume: (process, transactionId, replayId, act) =>

@@ -3,7 +3,6 @@
  * jump from each value to the next one.
  */
 import type postgres from 'postgres'
-import type { StoredProcess } from '../../../transaction/run-search.ts'
 
 /** The largest number of names, or of ranges, that a search merges. */
 const MOST = 1_000
@@ -51,14 +50,14 @@ export async function endedRanges(
   return rows.length > MOST ? null : rows
 }
 
-/** Returns the processes that have runs, with the number of their unfinished runs. */
-export async function storedProcesses(sql: postgres.Sql): Promise<readonly StoredProcess[]> {
-  const [names, counts] = await Promise.all([
-    processNames(sql),
-    sql<StoredProcess[]>`
-      select "Process" as process, count(*)::int as unfinished from "Order_Header"
-      where "CompletedAt" is null group by 1`,
-  ])
-  const unfinished = new Map(counts.map((row) => [row.process, row.unfinished]))
-  return names.map((process) => ({ process, unfinished: unfinished.get(process) ?? 0 }))
+/** Returns the number of unfinished runs of each of these processes. */
+export async function countUnfinished(
+  sql: postgres.Sql,
+  processes: readonly string[],
+): Promise<Readonly<Record<string, number>>> {
+  const rows = await sql<{ process: string; count: number }[]>`
+    select "Process" as process, count(*)::int as count from "Order_Header"
+    where "CompletedAt" is null and ${JSON.stringify(processes)}::text::jsonb ? "Process" group by 1`
+  const counts = new Map(rows.map(({ process, count }) => [process, count]))
+  return Object.fromEntries(processes.map((process) => [process, counts.get(process) ?? 0]))
 }
