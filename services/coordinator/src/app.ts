@@ -8,6 +8,7 @@ import { MAX_BULK_BYTES } from './routes/contracts.ts'
 import { type ErasureRouteDeps, erasureRoutes } from './routes/erasures.ts'
 import { type EventRouteDeps, eventRoutes } from './routes/events.ts'
 import { integrityRoutes, type IntegrityRouteDeps } from './routes/integrity.ts'
+import { operationRoutes, type OperationRouteDeps } from './routes/operations.ts'
 import { processRoutes, type ProcessRouteDeps } from './routes/processes.ts'
 import {
   processRunSearchRoutes,
@@ -24,7 +25,8 @@ export interface AppDeps
     IntegrityRouteDeps,
     ErasureRouteDeps,
     EventRouteDeps,
-    ActionRouteDeps {
+    ActionRouteDeps,
+    OperationRouteDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
@@ -47,6 +49,7 @@ export const createApp = (deps: AppDeps) =>
       app.route('/processes/:process/transactions', processRunSearchRoutes(deps))
       app.route('/processes/:process/transactions', transactionRoutes(deps))
       app.route('/processes', processRoutes(deps))
+      app.route('/operations', operationRoutes(deps))
       app.route('/actions', actionRoutes(deps))
       app.route('/erasures', erasureRoutes(deps))
       app.route('/events', eventRoutes(deps))

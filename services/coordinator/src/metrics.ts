@@ -15,6 +15,8 @@ export interface CoordinatorMetrics {
   /** Registers a function that each scrape calls for the number of open event streams. */
   readonly watchStreams: (count: () => number) => void
   readonly setWebhookBacklog: (backlog: readonly WebhookBacklog[]) => void
+  readonly setOperations: (counts: Readonly<Record<'Running' | 'Paused', number>>) => void
+  readonly countBulkRun: (action: string, outcome: string) => void
   readonly setAudit: (audit: Audit) => Promise<void>
 }
 
@@ -75,6 +77,16 @@ export function createCoordinatorMetrics(
     'Time since the oldest event that a receiver has not got yet',
     ['receiver'],
   )
+  const bulkOperations = metrics.gauge(
+    'coordinator_operations',
+    'Bulk operations that are not over, by status',
+    ['status'],
+  )
+  const bulkRuns = metrics.counter(
+    'coordinator_operation_runs_total',
+    'Runs of bulk operations by outcome, dry runs excluded',
+    ['action', 'outcome'],
+  )
   const online = metrics.gauge('coordinator_online', '1 while a probe reaches the internet')
 
   return {
@@ -96,6 +108,10 @@ export function createCoordinatorMetrics(
         oldestWebhook.set({ receiver }, oldestMs / 1_000)
       }
     },
+    setOperations(counts) {
+      for (const [status, count] of Object.entries(counts)) bulkOperations.set({ status }, count)
+    },
+    countBulkRun: (action, outcome) => bulkRuns.inc({ action, outcome }),
     async setAudit(audit) {
       for (const [kind, count] of Object.entries(audit.violations)) violations.set({ kind }, count)
       for (const status of headerStatuses)

@@ -24,6 +24,7 @@ import { createConnectivity } from './worker/connectivity.ts'
 import { startLeaseRecovery } from './worker/lease-recovery.ts'
 import { createErasure } from './worker/erasure.ts'
 import { createOperations } from './worker/operations.ts'
+import { startOperationRunner } from './worker/run-operations.ts'
 import { createStepsInFlight } from './worker/steps-in-flight.ts'
 import { startSweeper } from './worker/sweeper.ts'
 import { createTraceparents } from './worker/traceparent.ts'
@@ -157,6 +158,19 @@ export async function startCoordinator(
     }),
   )
   const operations = createOperations({ source, processes, publisher, stepsInFlight, worker })
+  const operationRunner = stack.use(
+    startOperationRunner({
+      source,
+      operations,
+      processes: [...processes.keys()],
+      owner,
+      log,
+      random,
+      intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
+      onCount: metrics.setOperations,
+      onRun: metrics.countBulkRun,
+    }),
+  )
   const credentials = await onCredentialUsable(bus, `${owner} credentials`, async (name) => {
     try {
       await operations.wake(name)
@@ -210,6 +224,7 @@ export async function startCoordinator(
     metrics: serviceMetrics,
     keys: access.keys,
     operations,
+    operationRunner,
     erase,
     source,
     worker,

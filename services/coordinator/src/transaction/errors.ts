@@ -31,6 +31,15 @@ export const stepInFlight = (): IntegrationError =>
 export const stepUnknown = (): IntegrationError =>
   new IntegrationError('step_not_found', 'the process has no step of the name of the due step')
 
+export const operationNotFound = (): IntegrationError =>
+  new IntegrationError('operation_not_found', 'there is no operation with this id')
+
+export const operationNotRunning = (): IntegrationError =>
+  new IntegrationError('operation_not_running', 'the operation is over')
+
+export const operationNotPaused = (): IntegrationError =>
+  new IntegrationError('operation_not_paused', 'only a paused operation can be continued')
+
 /** A bulk operation has changed the run before, but was interrupted before it recorded its progress. */
 export class DoneBefore extends Error {
   override readonly name = 'DoneBefore'

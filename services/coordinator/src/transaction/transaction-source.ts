@@ -1,5 +1,6 @@
 import type { HeaderStatus, QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import type { Transition } from '../process/progress.ts'
+import type { OperationStore } from './bulk-operation.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
 import type { Act, Action, ActionFilter, Actor, RejectedAction } from './action.ts'
 import type { Erasures } from './erasure.ts'
@@ -24,7 +25,14 @@ import type { RunSearchSource } from './run-search.ts'
  * been committed.
  */
 export interface TransactionSource
-  extends DeadLetterStore, Erasures, OperatorActions, RunReader, RunSearchSource, AsyncDisposable {
+  extends
+    DeadLetterStore,
+    Erasures,
+    OperationStore,
+    OperatorActions,
+    RunReader,
+    RunSearchSource,
+    AsyncDisposable {
   /**
    * Queues run 0 of each transaction; the results are in the order of the transactions. With `by`, each transaction that
    * is new is recorded as an action.

@@ -10,6 +10,7 @@ import { lockFolder } from '@integration-host/shared/files/folder-lock'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import type { Action } from '../../transaction/action.ts'
+import type { Operation } from '../../transaction/bulk-operation.ts'
 import type { Run } from '../../transaction/run.ts'
 import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
@@ -20,6 +21,7 @@ import {
   type StoredDeadLetter,
 } from './dead-letters.ts'
 import { damaged, type JournalOptions, openJournal, readJournal } from './journal.ts'
+import { createOperationTable, type OperationChange, type OperationTable } from './operations.ts'
 import { createRunTable, type RunTable } from './run-table.ts'
 import { createWebhookQueue, type StoredWebhook, type WebhookQueue } from './webhook-queue.ts'
 
@@ -33,12 +35,14 @@ interface State {
   /** Missing in a snapshot of a version without a table of dead letters. */
   readonly deadLetters?: readonly StoredDeadLetter[]
   readonly lastDeadLetterId?: number
+  /** Missing in a snapshot of a version without bulk operations. */
+  readonly operations?: readonly Operation[]
 }
 
 /**
  * One durable change: the new state of a run with the webhooks of its transition, the new set of paused processes,
- * webhooks of other events, the id of a webhook whose run is over, a new dead letter, or the ids of removed ones; with
- * its entry in the action log. A rejected action leaves the set of paused processes as it is.
+ * webhooks of other events, the id of a webhook whose run is over, a new dead letter, the ids of removed ones, or the
+ * new state of a bulk operation; with its entry in the action log. A rejected action leaves the set of paused processes as it is.
  */
 export type Entry = { readonly action?: Action } & (
   | { readonly run: StoredRun; readonly webhooks?: readonly StoredWebhook[] }
@@ -47,6 +51,7 @@ export type Entry = { readonly action?: Action } & (
   | { readonly delivered: string }
   | { readonly deadLetter: StoredDeadLetter }
   | { readonly removedDeadLetters: readonly number[] }
+  | { readonly operation: OperationChange }
 )
 
 // This schema checks only what is needed to recognise a snapshot. The rest of the file was written by this code
@@ -74,6 +79,7 @@ export interface MemoryStore extends AsyncDisposable {
   readonly log: ActionLog
   readonly webhooks: WebhookQueue
   readonly deadLetters: DeadLetterTable
+  readonly operations: OperationTable
   readonly paused: () => ReadonlySet<string>
   /**
    * Applies the changes and resolves when they are durable.
@@ -104,6 +110,7 @@ export async function openMemoryStore(
   const log = createActionLog()
   const webhooks = createWebhookQueue(table)
   const deadLetters = createDeadLetterTable()
+  const operations = createOperationTable()
   let paused: ReadonlySet<string> = new Set()
   /** For each change that is not flushed yet, oldest first, the function that undoes it. */
   let undo: (() => void)[] = []
@@ -117,6 +124,7 @@ export async function openMemoryStore(
     if ('delivered' in entry) webhooks.remove(entry.delivered)
     if ('deadLetter' in entry) deadLetters.add([entry.deadLetter])
     if ('removedDeadLetters' in entry) deadLetters.remove(entry.removedDeadLetters)
+    if ('operation' in entry) operations.put(entry.operation)
     if (entry.action !== undefined) log.add(entry.action)
   }
 
@@ -134,6 +142,7 @@ export async function openMemoryStore(
         (loaded.state as State).deadLetters ?? [],
         (loaded.state as State).lastDeadLetterId,
       )
+      for (const operation of (loaded.state as State).operations ?? []) operations.put(operation)
     }
     for (const entry of loaded.entries as Entry[])
       apply('run' in entry ? { ...entry, run: withAllMembers(entry.run) } : entry)
@@ -150,6 +159,7 @@ export async function openMemoryStore(
           webhooks: webhooks.all(),
           deadLetters: deadLetters.all(),
           lastDeadLetterId: deadLetters.lastId,
+          operations: operations.all(),
         }),
         onFailure: () => {
           for (const undoOne of undo.toReversed()) undoOne()
@@ -173,6 +183,7 @@ export async function openMemoryStore(
       const removed = 'delivered' in entry ? webhooks.get(entry.delivered) : undefined
       const removedLetters =
         'removedDeadLetters' in entry ? deadLetters.pick(entry.removedDeadLetters) : []
+      const operationBefore = 'operation' in entry ? operations.get(entry.operation.ID) : undefined
       apply(entry)
       return () => {
         if (entry.action !== undefined) log.remove(entry.action)
@@ -183,6 +194,8 @@ export async function openMemoryStore(
         if (removed !== undefined) webhooks.restore(removed)
         if ('deadLetter' in entry) deadLetters.remove([entry.deadLetter.ID])
         deadLetters.add(removedLetters)
+        if (operationBefore !== undefined) operations.put(operationBefore)
+        else if ('operation' in entry) operations.remove(entry.operation.ID)
       }
     })
     undo.push(...undos)
@@ -206,6 +219,7 @@ export async function openMemoryStore(
     log,
     webhooks,
     deadLetters,
+    operations,
     paused: () => paused,
     commit,
     async flush() {

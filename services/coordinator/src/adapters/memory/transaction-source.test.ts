@@ -16,6 +16,7 @@ import {
   contractTimes,
   transactionSourceContract,
 } from '../../transaction/transaction-source.contract.ts'
+import { operationsContract } from '../../transaction/bulk-operation.contract.ts'
 import { operatorActionsContract } from '../../transaction/operator-actions.contract.ts'
 import { webhooksContract } from '../../transaction/webhooks.contract.ts'
 import { createMemoryTransactionSource } from './transaction-source.ts'
@@ -43,6 +44,10 @@ deadLetterContract('ITSourceMemory.json', async () =>
 )
 
 runDetailContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+
+operationsContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 

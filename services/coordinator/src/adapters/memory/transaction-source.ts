@@ -28,6 +28,7 @@ import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun, Times } from '../../transaction/transitions.ts'
 import { auditRuns } from './audit.ts'
 import type { StoredDeadLetter } from './dead-letters.ts'
+import { createMemoryOperations } from './operations.ts'
 import { createMemoryErasures } from './erase-runs.ts'
 import type { JournalOptions } from './journal.ts'
 import { runReader } from './run-reader.ts'
@@ -279,6 +280,7 @@ export async function createMemoryTransactionSource(
       ),
 
     ...createMemoryErasures(store, now),
+    ...createMemoryOperations(store, { now, leaseMs }),
     paused: async () => store.paused(),
     async setPaused(process, isPaused, act) {
       const names = new Set(store.paused())

@@ -11,6 +11,7 @@ import { actionLogContract } from '../../transaction/action-log.contract.ts'
 import { deadLetterContract } from '../../transaction/dead-letter.contract.ts'
 import { erasureContract } from '../../transaction/erasure.contract.ts'
 import { runDetailContract } from '../../transaction/run-detail.contract.ts'
+import { operationsContract } from '../../transaction/bulk-operation.contract.ts'
 import { operatorActionsContract } from '../../transaction/operator-actions.contract.ts'
 import { runSearchContract } from '../../transaction/run-search.contract.ts'
 import {
@@ -52,6 +53,7 @@ transactionSourceContract('Postgres', open)
 actionLogContract('Postgres', open)
 deadLetterContract('Postgres', open)
 runDetailContract('Postgres', open)
+operationsContract('Postgres', open)
 operatorActionsContract('Postgres', open)
 webhooksContract('Postgres', open)
 runSearchContract('Postgres', open)

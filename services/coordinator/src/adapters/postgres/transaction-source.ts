@@ -43,6 +43,17 @@ import { countUnerasable, eraseRuns } from './statements/erase-runs.ts'
 import { failRun } from './statements/fail-run.ts'
 import { getRun } from './statements/get-run.ts'
 import { listReplays } from './statements/list-replays.ts'
+import {
+  claimOperation,
+  continueOperation,
+  countOperations,
+  getOperation,
+  listOperations,
+  recordProgress,
+  renewOperation,
+  startOperation,
+  stopOperation,
+} from './statements/operations.ts'
 import { pausedProcesses, setPaused } from './statements/paused-processes.ts'
 import { countUnfinished, processNames } from './statements/process-names.ts'
 import { readResponse } from './statements/read-response.ts'
@@ -154,6 +165,16 @@ export function createPostgresTransactionSource(
     wake: (credential, limit) => run((sql) => wakeRuns(sql, credential, limit, times)),
     erase: (scope, page, act) => run((sql) => eraseRuns(sql, scope, page, act)),
     unerasable: (scope) => run((sql) => countUnerasable(sql, scope)),
+    startOperation: (id, request, act) => run((sql) => startOperation(sql, id, request, act)),
+    operation: (id) => run((sql) => getOperation(sql, id)),
+    operations: (filter) => run((sql) => listOperations(sql, filter)),
+    stopOperation: (id, act) => run((sql) => stopOperation(sql, id, act)),
+    continueOperation: (id, act) => run((sql) => continueOperation(sql, id, act)),
+    claimOperation: (names, owner) => run((sql) => claimOperation(sql, names, owner, times)),
+    renewOperation: (lease) => run((sql) => renewOperation(sql, lease, times)),
+    recordProgress: (lease, progress, end) =>
+      run((sql) => recordProgress(sql, lease, progress, end, times)),
+    countOperations: () => run(countOperations),
     paused: () => run(pausedProcesses),
     setPaused: (process, isPaused, act) => run((sql) => setPaused(sql, process, isPaused, act)),
     recordRejected: (action) => run((sql) => recordRejected(sql, action)),

@@ -1,0 +1,195 @@
+/** The statements of bulk operations. */
+import type postgres from 'postgres'
+import type { OperationStatus } from '@integration-host/shared/contracts/operation'
+import {
+  type Operation,
+  type OperationActor,
+  type OperationEnd,
+  type OperationLease,
+  type OperationPosition,
+  type OperationProgress,
+  type OperationRequest,
+  type OperationSummary,
+  noProgress,
+} from '../../../transaction/bulk-operation.ts'
+import {
+  operationNotFound,
+  operationNotPaused,
+  operationNotRunning,
+} from '../../../transaction/errors.ts'
+import { recordOnChanged } from './actions.ts'
+
+type Sql = postgres.Sql | postgres.TransactionSql
+
+const MEMBERS = [
+  'ID',
+  'Action',
+  'Process',
+  'DryRun',
+  'Status',
+  'StatusReason',
+  'KeyID',
+  'Person',
+  'Reason',
+  'Progress',
+  'CreatedAt',
+  'UpdatedAt',
+  'FinishedAt',
+] as const
+const columns = (sql: Sql) => sql.unsafe(MEMBERS.map((name) => `o."${name}"`).join(', '))
+/** The request with the number of its ids instead of the ids, which may be many. */
+const shortRequest = (sql: Sql) => sql`
+  ("Request" - 'Ids') || jsonb_build_object('IdCount', jsonb_array_length("Request"->'Ids')) as "Request"`
+
+/** The columns of an entry of the action log about an operation as a whole. */
+const ofOperation = (sql: Sql) => sql`
+  "Process", null::text as "TransactionID", null::int as "ReplayID", null::text as "Realm"`
+
+export async function startOperation(
+  sql: postgres.Sql,
+  id: string,
+  { Action, Process, DryRun, Request }: OperationRequest,
+  act: OperationActor,
+): Promise<Operation> {
+  const { by, reason } = act
+  const [row] = await sql<Operation[]>`
+    with inserted as (
+      insert into "Order_Operation" ("ID", "Action", "Process", "Request", "DryRun", "Status", "KeyID",
+        "Person", "Reason", "Progress")
+      values (${id}, ${Action}, ${Process}, ${JSON.stringify(Request)}::text::jsonb, ${DryRun}, 'Running',
+        ${by.keyId}, ${by.person}, ${reason}, ${JSON.stringify(noProgress)}::text::jsonb)
+      returning *),
+    changed as (select ${ofOperation(sql)} from inserted),
+    recorded as (${recordOnChanged(sql, 'start_operation', { by, reason, operation: { id, replayId: null } })})
+    select ${columns(sql)}, "Request" from inserted o`
+  if (row === undefined) throw new Error('the operation was not inserted')
+  return row
+}
+
+export async function getOperation(sql: Sql, id: string): Promise<OperationSummary | null> {
+  const [row] = await sql<OperationSummary[]>`
+    select ${columns(sql)}, ${shortRequest(sql)} from "Order_Operation" o where "ID" = ${id}`
+  return row ?? null
+}
+
+/** Reads a page of operations, newest first. */
+export async function listOperations(
+  sql: postgres.Sql,
+  { after, limit }: { readonly after?: OperationPosition | undefined; readonly limit: number },
+): Promise<{ operations: OperationSummary[]; next: OperationPosition | null }> {
+  const rows = await sql<(OperationSummary & { position: string })[]>`
+    select ${columns(sql)}, ${shortRequest(sql)}, o."CreatedAt"::text as position
+    from "Order_Operation" o
+    where true ${
+      after === undefined
+        ? sql``
+        : sql`and (o."CreatedAt", o."ID") < ((${after.createdAt}::text)::timestamptz, ${after.id}::text)`
+    }
+    order by o."CreatedAt" desc, o."ID" desc limit ${limit + 1}`
+  const last = rows.length > limit ? rows[limit - 1] : undefined
+  return {
+    operations: rows.slice(0, limit).map(({ position: _position, ...row }) => row),
+    next: last === undefined ? null : { createdAt: last.position, id: last.ID },
+  }
+}
+
+export async function stopOperation(
+  sql: postgres.Sql,
+  id: string,
+  act: OperationActor,
+): Promise<OperationSummary> {
+  const [row] = await sql<OperationSummary[]>`
+    with stopped as (
+      update "Order_Operation" set "Status" = 'Stopped', "StatusReason" = null, "FinishedAt" = now(),
+        "UpdatedAt" = now()
+      where "ID" = ${id} and "FinishedAt" is null
+      returning *),
+    changed as (select ${ofOperation(sql)} from stopped),
+    recorded as (${recordOnChanged(sql, 'stop_operation', { ...act, operation: { id, replayId: null } })})
+    select ${columns(sql)}, ${shortRequest(sql)} from stopped o`
+  if (row !== undefined) return row
+  throw (await getOperation(sql, id)) === null ? operationNotFound() : operationNotRunning()
+}
+
+export async function continueOperation(
+  sql: postgres.Sql,
+  id: string,
+  act: OperationActor,
+): Promise<OperationSummary> {
+  const [row] = await sql<OperationSummary[]>`
+    with continued as (
+      update "Order_Operation" set "Status" = 'Running', "StatusReason" = null, "UpdatedAt" = now()
+      where "ID" = ${id} and "Status" = 'Paused'
+      returning *),
+    changed as (select ${ofOperation(sql)} from continued),
+    recorded as (${recordOnChanged(sql, 'continue_operation', { ...act, operation: { id, replayId: null } })})
+    select ${columns(sql)}, ${shortRequest(sql)} from continued o`
+  if (row !== undefined) return row
+  throw (await getOperation(sql, id)) === null ? operationNotFound() : operationNotPaused()
+}
+
+/** Acquires the lease of the oldest running operation without a live lease. */
+export async function claimOperation(
+  sql: postgres.Sql,
+  processes: readonly string[],
+  owner: string,
+  { leaseMs }: { readonly leaseMs: number },
+): Promise<Operation | null> {
+  const [row] = await sql<Operation[]>`
+    with free as (
+      select "ID" from "Order_Operation"
+      where "FinishedAt" is null and "Status" = 'Running' and ${JSON.stringify(processes)}::text::jsonb ? "Process"
+        and ("LeaseUntil" is null or "LeaseUntil" <= now())
+      order by "CreatedAt" limit 1 for update skip locked)
+    update "Order_Operation" o set "LeaseOwner" = ${owner},
+      "LeaseUntil" = now() + ${leaseMs} * interval '1 ms'
+    from free where o."ID" = free."ID"
+    returning ${columns(sql)}, o."Request"`
+  return row ?? null
+}
+
+export async function renewOperation(
+  sql: postgres.Sql,
+  { id, owner }: OperationLease,
+  { leaseMs }: { readonly leaseMs: number },
+): Promise<boolean> {
+  const { count } = await sql`
+    update "Order_Operation" set "LeaseUntil" = now() + ${leaseMs} * interval '1 ms'
+    where "ID" = ${id} and "LeaseOwner" = ${owner}`
+  return count > 0
+}
+
+/** Records the progress of a leased operation. A status that was set meanwhile, by a stop, is kept. */
+export async function recordProgress(
+  sql: postgres.Sql,
+  { id, owner }: OperationLease,
+  progress: OperationProgress,
+  end: OperationEnd | undefined,
+  { leaseMs }: { readonly leaseMs: number },
+): Promise<OperationStatus | null> {
+  const status =
+    end?.kind === 'completed' ? 'Completed' : end?.kind === 'paused' ? 'Paused' : 'Running'
+  const reason = end?.kind === 'paused' ? end.reason : null
+  const isKept = end === undefined
+  const [row] = await sql<{ Status: OperationStatus }[]>`
+    update "Order_Operation" set "Progress" = ${JSON.stringify(progress)}::text::jsonb,
+      "Status" = case when "Status" = 'Running' then ${status} else "Status" end,
+      "StatusReason" = case when "Status" = 'Running' then ${reason} else "StatusReason" end,
+      "FinishedAt" = case when "Status" = 'Running' and ${status} = 'Completed' then now()
+        else "FinishedAt" end,
+      "LeaseOwner" = case when ${isKept}::boolean then "LeaseOwner" end,
+      "LeaseUntil" = case when ${isKept}::boolean then now() + ${leaseMs} * interval '1 ms' end,
+      "UpdatedAt" = now()
+    where "ID" = ${id} and "LeaseOwner" = ${owner}
+    returning "Status"`
+  return row?.Status ?? null
+}
+
+export async function countOperations(
+  sql: postgres.Sql,
+): Promise<Record<'Running' | 'Paused', number>> {
+  const rows = await sql<{ Status: 'Running' | 'Paused'; n: number }[]>`
+    select "Status", count(*)::int as n from "Order_Operation" where "FinishedAt" is null
+    group by "Status"`
+  return { Running: 0, Paused: 0, ...Object.fromEntries(rows.map(({ Status, n }) => [Status, n])) }
+}

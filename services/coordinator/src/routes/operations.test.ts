@@ -1,0 +1,287 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { digestOf } from '@integration-host/shared/access/access-keys'
+import type { OperationDetail, OperationPage } from '@integration-host/shared/contracts/operation'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  type Backends,
+  type Fixture,
+  openBackends,
+  serviceKey,
+  startFixture,
+} from '../../test-support/fixture.ts'
+
+const scopes = ['transactions:read', 'transactions:operate', 'audit:read']
+const entries = [
+  { id: 'reader', scopes: ['transactions:read'], realms: ['*'], processes: ['*'] },
+  { id: 'company', scopes, realms: ['42'], processes: ['*'] },
+  { id: 'other-process', scopes, realms: ['*'], processes: ['Invoice*'] },
+  { id: 'console', scopes: [...scopes, 'act-for'], realms: ['*'], processes: ['*'] },
+]
+const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
+
+let backends: Backends
+let host: Fixture
+beforeAll(async () => {
+  backends = await openBackends('embedded')
+  const file = join(backends.dataDir, 'keys.json')
+  await writeFile(
+    file,
+    JSON.stringify(
+      entries.map(({ id, ...entry }) => ({ id, sha256: digestOf(keyOf(id)), ...entry })),
+    ),
+  )
+  host = await startFixture(backends, { env: { SERVICE_KEYS_FILE: file } })
+  // A paused process runs no step, so its transactions stay in the state in which these tests put them.
+  await call('/processes/OrderProcess/pause', { method: 'POST' })
+})
+afterAll(async () => {
+  await host[Symbol.asyncDispose]()
+  await backends[Symbol.asyncDispose]()
+})
+
+interface Init {
+  readonly method?: string
+  readonly body?: unknown
+  readonly key?: string
+  readonly headers?: Record<string, string>
+}
+const call = (path: string, { method, body, key, headers }: Init = {}) =>
+  host.call(path, {
+    method: method ?? (body === undefined ? 'GET' : 'POST'),
+    headers: {
+      'Content-Type': 'application/json',
+      Authorization: `Bearer ${key === undefined ? serviceKey : keyOf(key)}`,
+      ...headers,
+    },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  })
+const codeOf = async (response: Response) => [
+  response.status,
+  ((await response.json()) as { code?: string }).code,
+]
+const cancelOf = (...Ids: string[]) => ({
+  Action: 'cancel',
+  Process: 'OrderProcess',
+  Ids,
+  Reason: 'duplicates',
+})
+const start = async (body: object, more: Init = {}): Promise<OperationDetail> => {
+  const response = await call('/operations', { body, ...more })
+  expect(response.status).toBe(202)
+  return (await response.json()) as OperationDetail
+}
+const finished = (id: string, status = 'Completed'): Promise<OperationDetail> =>
+  eventually(async () => {
+    const operation = (await (await call(`/operations/${id}`)).json()) as OperationDetail
+    expect(operation.Status).toBe(status)
+    return operation
+  })
+
+describe('POST /operations', () => {
+  it('acts on the runs in the background, with the actor and the reason in the action log and an event for each run', async () => {
+    for (const id of ['a1', 'a2']) await host.queue(id, 'business data', '42')
+    const started = await start(cancelOf('a1', 'a2', 'gone'), {
+      key: 'console',
+      headers: { 'Acting-For': 'ada@example.com' },
+    })
+    expect(started).toMatchObject({
+      Action: 'cancel',
+      Process: 'OrderProcess',
+      Filter: null,
+      IdCount: 3,
+      PerSecond: 50,
+      DryRun: false,
+      KeyID: 'console',
+      Person: 'ada@example.com',
+      Reason: 'duplicates',
+      Done: 0,
+    })
+    expect(await finished(started.ID)).toMatchObject({
+      Done: 2,
+      Skipped: 0,
+      Failed: 1,
+      FailedByCode: { transaction_not_found: 1 },
+      Failures: [{ TransactionID: 'gone', ReplayID: null, Code: 'transaction_not_found' }],
+      FinishedAt: expect.any(String) as string,
+    })
+    const { items } = (await (await call('/actions?limit=3')).json()) as { items: object[] }
+    const what = { OperationID: started.ID, KeyID: 'console', Person: 'ada@example.com' }
+    expect(items).toMatchObject([
+      { ...what, Action: 'cancel', Reason: 'duplicates', Realm: '42' },
+      { ...what, Action: 'cancel', Reason: 'duplicates', Realm: '42' },
+      { ...what, Action: 'start_operation', Reason: 'duplicates', TransactionID: null },
+    ])
+    expect(JSON.stringify(items)).not.toContain('business data')
+    for (const id of ['a1', 'a2']) expect(await host.run(id)).toMatchObject({ Status: 'Cancelled' })
+    const metrics = await (await host.call('/metrics')).text()
+    expect(metrics).toMatch(
+      /coordinator_operation_runs_total\{action="cancel",outcome="done".*\} 2/,
+    )
+    expect(metrics).toMatch(/coordinator_operations\{status="Paused".*\} 0/)
+  })
+
+  it('finds the runs by the filter of the list, and a dry run only names them', async () => {
+    for (const id of ['f1', 'f2', 'g1']) await host.queue(id)
+    const body = {
+      Action: 'cancel',
+      Process: 'OrderProcess',
+      Filter: { status: ['Queued'], idPrefix: 'f' },
+      Reason: 'by mistake',
+    }
+    const dry = await start({ ...body, DryRun: true })
+    expect(await finished(dry.ID)).toMatchObject({
+      Done: 2,
+      Filter: { status: ['Queued'], idPrefix: 'f' },
+      Matches: [
+        { TransactionID: 'f2', ReplayID: 0, Status: 'Queued' },
+        { TransactionID: 'f1', ReplayID: 0, Status: 'Queued' },
+      ],
+    })
+    expect(await host.run('f1')).toMatchObject({ Status: 'Queued' })
+    const { ID } = await start(body)
+    expect(await finished(ID)).toMatchObject({ Done: 2 })
+    expect(await host.run('f1')).toMatchObject({ Status: 'Cancelled' })
+    expect(await host.run('g1')).toMatchObject({ Status: 'Queued' })
+  })
+
+  it('a key that is bound to realms acts only on runs of its realms, and sees only operations of such keys', async () => {
+    await host.queue('own', 1, '42')
+    await host.queue('foreign', 1, '43')
+    const { ID } = await start(cancelOf('own', 'foreign'), { key: 'company' })
+    expect(await finished(ID)).toMatchObject({ Done: 1, FailedByCode: { forbidden: 1 } })
+    expect(await host.run('foreign')).toMatchObject({ Status: 'Queued' })
+    const all = await start(cancelOf('own'))
+    await finished(all.ID)
+    const { items } = (await (
+      await call('/operations', { key: 'company' })
+    ).json()) as OperationPage
+    expect(items.map((operation) => operation.ID)).toEqual([ID])
+    expect((await call(`/operations/${ID}`, { key: 'company' })).status).toBe(200)
+    for (const [path, method] of [
+      ['', 'GET'],
+      ['/stop', 'POST'],
+      ['/continue', 'POST'],
+    ] as const)
+      for (const key of ['company', 'other-process'])
+        expect(await codeOf(await call(`/operations/${all.ID}${path}`, { method, key }))).toEqual([
+          403,
+          'forbidden',
+        ])
+    expect(
+      await codeOf(
+        await call('/operations', {
+          key: 'company',
+          body: { ...cancelOf(), Ids: undefined, Filter: { realm: ['43'] } },
+        }),
+      ),
+    ).toEqual([403, 'forbidden'])
+  })
+
+  it('a key without the scope, or that may not use the process, starts nothing', async () => {
+    for (const key of ['reader', 'other-process'])
+      expect(await codeOf(await call('/operations', { key, body: cancelOf('x') }))).toEqual([
+        403,
+        'forbidden',
+      ])
+  })
+
+  it.each([
+    ['no reason', { Reason: undefined }, 'Reason'],
+    ['an unknown action', { Action: 'settle' }, 'Action'],
+    ['neither ids nor a filter', { Ids: undefined }, 'Filter'],
+    ['ids and a filter', { Filter: {} }, 'Filter'],
+    ['no ids', { Ids: [] }, 'Ids'],
+    ['an id that cannot exist', { Ids: ['a\nb'] }, 'Ids.0'],
+    ['10,001 ids', { Ids: Array.from({ length: 10_001 }, String) }, 'Ids'],
+    ['an unknown filter', { Ids: undefined, Filter: { statuz: ['Failed'] } }, 'statuz'],
+    ['a status that does not exist', { Ids: undefined, Filter: { status: ['Gone'] } }, 'status'],
+    ['a step for a cancellation', { FromStep: 'order' }, 'FromStep'],
+    ['PerSecond 0', { PerSecond: 0 }, 'PerSecond'],
+    ['PerSecond 1001', { PerSecond: 1001 }, 'PerSecond'],
+    ['an unknown member', { DryRum: true }, 'DryRum'],
+  ])('%s is rejected with 400, which names the member', async (_, change, member) => {
+    const response = await call('/operations', { body: { ...cancelOf('x'), ...change } })
+    const problem = (await response.json()) as { code: string }
+    expect([response.status, problem.code]).toEqual([400, 'invalid_request'])
+    expect(JSON.stringify(problem)).toContain(member)
+  })
+
+  it('a process that is not loaded is 404, and a step that it does not have 400', async () => {
+    const nobody = { ...cancelOf('x'), Process: 'Nobody' }
+    expect(await codeOf(await call('/operations', { body: nobody }))).toEqual([
+      404,
+      'process_not_found',
+    ])
+    const replay = { ...cancelOf('x'), Action: 'replay', FromStep: 'gone' }
+    expect(await codeOf(await call('/operations', { body: replay }))).toEqual([
+      400,
+      'step_not_found',
+    ])
+  })
+})
+
+describe('GET /operations, stop and continue', () => {
+  it('the operations are listed newest first, page by page, without their ids', async () => {
+    for (const id of ['l1', 'l2', 'l3']) await finished((await start(cancelOf(id))).ID)
+    const pages: string[] = []
+    const read = async (query: string) =>
+      (await (await call(`/operations?limit=2${query}`)).json()) as OperationPage
+    let page = await read('')
+    expect(page.items[0]).not.toHaveProperty('Failures')
+    for (;;) {
+      pages.push(...page.items.map(({ CreatedAt }) => CreatedAt))
+      if (page.next_cursor === null) break
+      page = await read(`&cursor=${page.next_cursor}`)
+    }
+    expect(pages.length).toBeGreaterThanOrEqual(3)
+    expect(pages).toEqual(pages.toSorted().toReversed())
+  })
+
+  it('an operation is stopped with a reason, once; what is over is neither stopped nor continued', async () => {
+    const ids = Array.from({ length: 30 }, (_, n) => `s${n}`)
+    for (const id of ids) await host.queue(id)
+    const { ID } = await start({ ...cancelOf(...ids), PerSecond: 1 })
+    const stop = () => call(`/operations/${ID}/stop`, { body: { Reason: 'wrong ids' } })
+    const stopped = await stop()
+    expect([stopped.status, await stopped.json()]).toMatchObject([200, { Status: 'Stopped', ID }])
+    expect(await codeOf(await stop())).toEqual([409, 'operation_not_running'])
+    expect(await codeOf(await call(`/operations/${ID}/continue`, { method: 'POST' }))).toEqual([
+      409,
+      'operation_not_paused',
+    ])
+    const { items } = (await (await call('/actions?limit=5')).json()) as { items: object[] }
+    expect(items).toContainEqual(
+      expect.objectContaining({ Action: 'stop_operation', Reason: 'wrong ids', OperationID: ID }),
+    )
+    const cancelled = await host.source.search({
+      process: 'OrderProcess',
+      filter: { idPrefix: 's', status: ['Cancelled'] },
+      order: 'created',
+      visible: { realms: ['*'], processes: ['*'] },
+      after: null,
+      limit: 50,
+    })
+    expect(cancelled.runs.length).toBeLessThan(3)
+  })
+
+  it('an operation that does not exist is 404', async () => {
+    for (const [path, method] of [
+      ['', 'GET'],
+      ['/stop', 'POST'],
+      ['/continue', 'POST'],
+    ] as const)
+      expect(await codeOf(await call(`/operations/gone${path}`, { method }))).toEqual([
+        404,
+        'operation_not_found',
+      ])
+  })
+
+  it.each(['limit=0', 'limit=201', 'limit=x', 'cursor=x', 'status=Running'])(
+    'the query ?%s is rejected with 400',
+    async (query) => {
+      expect(await codeOf(await call(`/operations?${query}`))).toEqual([400, 'invalid_request'])
+    },
+  )
+})

@@ -1,0 +1,248 @@
+import {
+  OperationDetail,
+  OperationPage,
+  OperationView,
+  StartOperation,
+} from '@integration-host/shared/contracts/operation'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { callerOf, needs } from '@integration-host/shared/http/access'
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { parseJsonAs } from '@integration-host/shared/json'
+import { type Context, Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import type {
+  OperationActor,
+  OperationPosition,
+  OperationSummary,
+} from '../transaction/bulk-operation.ts'
+import { operationNotFound } from '../transaction/errors.ts'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { Operations } from '../worker/operations.ts'
+import type { OperationRunner } from '../worker/run-operations.ts'
+import { ActBody, describeBody, readAct } from './act.ts'
+
+export interface OperationRouteDeps {
+  readonly source: TransactionSource
+  readonly operations: Operations
+  readonly operationRunner: Pick<OperationRunner, 'hint'>
+}
+
+const IdParam = z.object({ id: z.string().min(1).max(64) })
+const Position = z.tuple([
+  z.string().regex(/^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d(:?\d\d)?)$/),
+  z.string().max(64),
+])
+const OperationsQuery = z.object({
+  limit: z
+    .string()
+    .regex(/^\d{1,3}$/, 'must be a whole number')
+    .transform(Number)
+    .pipe(z.number().min(1).max(200))
+    .default(50),
+  cursor: z
+    .string()
+    .max(500)
+    .transform((cursor, context): OperationPosition => {
+      const position = parseJsonAs(Position, Buffer.from(cursor, 'base64url').toString('utf8'))
+      if (position !== null && !Number.isNaN(Date.parse(position[0])))
+        return { createdAt: position[0], id: position[1] }
+      context.addIssue({ code: 'custom', message: 'must be the next_cursor of a previous page' })
+      return z.NEVER
+    })
+    .optional(),
+})
+const cursorOf = ({ createdAt, id }: OperationPosition): string =>
+  Buffer.from(JSON.stringify([createdAt, id])).toString('base64url')
+
+const tags = ['operations']
+
+/** `/operations`: one action on many runs, in the background. */
+export function operationRoutes({ source, operations, operationRunner }: OperationRouteDeps) {
+  /**
+   * Returns an operation that the caller may see. Its failed runs can belong to every realm that the key of its start
+   * may use, so the key of the caller must cover these realms.
+   */
+  const visibleTo = async (c: Context, id: string): Promise<OperationSummary> => {
+    const operation = await source.operation(id)
+    if (operation === null) throw operationNotFound()
+    const caller = callerOf(c)
+    caller.requireProcess(operation.Process)
+    for (const realm of operation.Request.Realms) caller.requireRealm(realm)
+    return operation
+  }
+  const change = async (
+    c: Context,
+    id: string,
+    apply: (act: OperationActor) => Promise<OperationSummary>,
+  ) => {
+    const { act } = await readAct(c, ActBody)
+    if (act.ifVersion !== null)
+      throw new IntegrationError('invalid_request', 'an operation has no Version for If-Match')
+    await visibleTo(c, id)
+    const operation = await apply(act)
+    operationRunner.hint()
+    return c.json(viewOf(operation))
+  }
+  return new Hono()
+    .post(
+      '/',
+      needs('transactions:operate'),
+      describeRoute({
+        tags,
+        summary: 'Resume, cancel, replay or retry many runs, at most `PerSecond`',
+        description:
+          'The runs are those of `Filter`, or the latest ones of the transactions `Ids`. With `Filter`, the operation ' +
+          'goes once through the runs that exist when it starts, newest first, and acts on those that match when their ' +
+          'turn comes and are the latest of their transaction. It acts only on runs that the key may use.',
+        responses: {
+          202: jsonResponse('stored; any replica works on it', OperationView),
+          ...problemResponses({
+            400: 'invalid, or the process has no step `FromStep`',
+            404: 'no such process',
+            413: 'too large',
+            503: 'the store is unavailable',
+          }),
+        },
+      }),
+      validate('json', StartOperation),
+      async (c) => {
+        const { Action, Process, DryRun, Reason: reason, ...request } = c.req.valid('json')
+        const caller = callerOf(c)
+        caller.requireProcess(Process)
+        const { steps } = operations.process(Process)
+        if (request.FromStep !== undefined && !steps.has(request.FromStep))
+          throw new IntegrationError('step_not_found', 'FromStep is not a step of the process')
+        for (const realm of request.Filter?.realm ?? []) caller.requireRealm(realm)
+        const { Request, ...operation } = await source.startOperation(
+          crypto.randomUUID(),
+          { Action, Process, DryRun, Request: { ...request, Realms: caller.realms } },
+          { by: caller, reason },
+        )
+        operationRunner.hint()
+        const summary = { ...Request, IdCount: Request.Ids?.length ?? null }
+        return c.json(viewOf({ ...operation, Request: summary }), 202)
+      },
+    )
+    .get(
+      '/',
+      needs('transactions:read'),
+      describeRoute({
+        tags,
+        summary: 'Bulk operations, newest first',
+        description:
+          'A page may have fewer operations than `limit`; there are more as long as `next_cursor` is not null.',
+        responses: {
+          200: jsonResponse('a page', OperationPage),
+          ...problemResponses({ 400: 'invalid', 503: 'the store is unavailable' }),
+        },
+      }),
+      onlyKnownQuery(...Object.keys(OperationsQuery.shape)),
+      validate('query', OperationsQuery),
+      async (c) => {
+        const { limit, cursor: after } = c.req.valid('query')
+        const page = await source.operations({ limit, after })
+        const caller = callerOf(c)
+        const visible = page.operations.filter(
+          ({ Process, Request: { Realms } }) =>
+            caller.mayUseProcess(Process) && Realms.every((realm) => caller.mayUseRealm(realm)),
+        )
+        return c.json({
+          items: visible.map(viewOf),
+          next_cursor: page.next === null ? null : cursorOf(page.next),
+        })
+      },
+    )
+    .get(
+      '/:id',
+      needs('transactions:read'),
+      describeRoute({
+        tags,
+        summary: 'How far a bulk operation has come, and which runs failed',
+        responses: {
+          200: jsonResponse('the operation', OperationDetail),
+          ...problemResponses({ 400: 'invalid', 404: 'no such operation' }),
+        },
+      }),
+      validate('param', IdParam),
+      onlyKnownQuery(),
+      async (c) => {
+        const operation = await visibleTo(c, c.req.valid('param').id)
+        const { Failures, Matches } = operation.Progress
+        return c.json({ ...viewOf(operation), Failures, Matches })
+      },
+    )
+    .post(
+      '/:id/stop',
+      needs('transactions:operate'),
+      describeRoute({
+        tags,
+        summary: 'Stop a bulk operation for good',
+        description: 'The batch in flight, a fifth of a second of runs, is completed.',
+        requestBody: describeBody(ActBody),
+        responses: {
+          200: jsonResponse('the operation', OperationView),
+          ...problemResponses({
+            400: 'invalid',
+            404: 'no such operation',
+            409: 'the operation is over',
+          }),
+        },
+      }),
+      validate('param', IdParam),
+      async (c) => {
+        const { id } = c.req.valid('param')
+        return change(c, id, (act) => source.stopOperation(id, act))
+      },
+    )
+    .post(
+      '/:id/continue',
+      needs('transactions:operate'),
+      describeRoute({
+        tags,
+        summary:
+          'Continue a paused bulk operation; the runs whose failures paused it are tried again',
+        requestBody: describeBody(ActBody),
+        responses: {
+          200: jsonResponse('the operation', OperationView),
+          ...problemResponses({
+            400: 'invalid',
+            404: 'no such operation',
+            409: 'the operation is not paused',
+          }),
+        },
+      }),
+      validate('param', IdParam),
+      async (c) => {
+        const { id } = c.req.valid('param')
+        return change(c, id, (act) => source.continueOperation(id, act))
+      },
+    )
+}
+
+const viewOf = ({ Request, Progress, ...operation }: OperationSummary): OperationView => {
+  const { Done, Skipped, FailedByCode } = Progress
+  return {
+    ID: operation.ID,
+    Action: operation.Action,
+    Process: operation.Process,
+    Filter: Request.Filter ?? null,
+    IdCount: Request.IdCount,
+    FromStep: Request.FromStep ?? null,
+    PerSecond: Request.PerSecond,
+    DryRun: operation.DryRun,
+    Status: operation.Status,
+    StatusReason: operation.StatusReason,
+    KeyID: operation.KeyID,
+    Person: operation.Person,
+    Reason: operation.Reason,
+    Done,
+    Skipped,
+    Failed: Object.values(FailedByCode).reduce((sum, count) => sum + count, 0),
+    FailedByCode,
+    CreatedAt: operation.CreatedAt,
+    UpdatedAt: operation.UpdatedAt,
+    FinishedAt: operation.FinishedAt,
+  }
+}

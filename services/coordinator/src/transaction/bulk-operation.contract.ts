@@ -1,0 +1,211 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import {
+  noProgress,
+  type OperationActor,
+  type OperationProgress,
+  type OperationRequest,
+  withOutcomes,
+} from './bulk-operation.ts'
+import { contractTimes } from './transaction-source.contract.ts'
+import type { TransactionSource } from './transaction-source.ts'
+
+const request: OperationRequest = {
+  Action: 'resume',
+  Process: 'OrderProcess',
+  DryRun: false,
+  Request: { Ids: ['1', '2', '3'], PerSecond: 10, Realms: ['42', 'ot-*'] },
+}
+const ada: OperationActor = {
+  by: { keyId: 'console', person: 'ada@example.com' },
+  reason: 'the provider is back',
+}
+const processes = ['OrderProcess', 'Other']
+const progress: OperationProgress = withOutcomes(
+  noProgress,
+  [
+    { kind: 'done', TransactionID: '1', ReplayID: 0 },
+    { kind: 'failed', TransactionID: '2', ReplayID: null, code: 'forbidden', isServerError: false },
+  ],
+  2,
+)
+
+/** The store of bulk operations is a part of the contract of the port `TransactionSource`. */
+export function operationsContract(name: string, open: () => Promise<TransactionSource>): void {
+  describe(`${name} as a store of bulk operations`, () => {
+    let source: TransactionSource
+    beforeEach(async () => {
+      source = await open()
+    })
+    afterEach(() => source[Symbol.asyncDispose]())
+    const start = (id: string, more: Partial<OperationRequest> = {}) =>
+      source.startOperation(id, { ...request, ...more }, ada)
+    const lease = (id: string, owner = 'one') => ({ id, owner })
+
+    it('an operation is read back with its request, its actor and no progress; a summary has the number of its ids', async () => {
+      const started = await start('a')
+      expect(started).toMatchObject({
+        ...request,
+        ID: 'a',
+        Status: 'Running',
+        StatusReason: null,
+        KeyID: 'console',
+        Person: 'ada@example.com',
+        Reason: 'the provider is back',
+        Progress: noProgress,
+        FinishedAt: null,
+      })
+      const { Request: _request, ...rest } = started
+      const summary = { PerSecond: 10, Realms: ['42', 'ot-*'], IdCount: 3 }
+      expect(await source.operation('a')).toEqual({ ...rest, Request: summary })
+      expect(await source.operation('b')).toBeNull()
+      await start('c', { Request: { Filter: { inDoubt: true }, PerSecond: 1, Realms: ['*'] } })
+      expect((await source.operation('c'))?.Request).toEqual({
+        Filter: { inDoubt: true },
+        PerSecond: 1,
+        Realms: ['*'],
+        IdCount: null,
+      })
+    })
+
+    it('operations are listed newest first, page by page', async () => {
+      for (const id of ['a', 'b', 'c', 'd', 'e']) {
+        await start(id)
+        await sleep(2) // the memory source counts in milliseconds
+      }
+      const ids: string[][] = []
+      let page = await source.operations({ limit: 2 })
+      for (;;) {
+        ids.push(page.operations.map(({ ID }) => ID))
+        if (page.next === null) break
+        page = await source.operations({ limit: 2, after: page.next })
+      }
+      expect(ids).toEqual([['e', 'd'], ['c', 'b'], ['a']])
+    })
+
+    it('one replica at a time has the lease of an operation, the oldest first, and only of its own processes', async () => {
+      await start('a')
+      await sleep(2)
+      await start('b', { Process: 'Other' })
+      await start('c', { Process: 'Unknown' })
+      expect(await source.claimOperation(processes, 'one')).toMatchObject({ ID: 'a', ...request })
+      expect(await source.claimOperation(processes, 'two')).toMatchObject({ ID: 'b' })
+      expect(await source.claimOperation(processes, 'three')).toBeNull()
+    })
+
+    it('an expired lease passes to another replica, with the recorded progress; the first one can record nothing any more', async () => {
+      await start('a')
+      await source.claimOperation(processes, 'one')
+      expect(await source.recordProgress(lease('a'), progress)).toBe('Running')
+      await sleep(contractTimes.leaseMs + 50)
+      const taken = await source.claimOperation(processes, 'two')
+      expect(taken).toMatchObject({ ID: 'a', Progress: progress, ...request })
+      expect(await source.recordProgress(lease('a'), noProgress)).toBeNull()
+      expect(await source.renewOperation(lease('a'))).toBe(false)
+      expect((await source.operation('a'))?.Progress).toEqual(progress)
+    })
+
+    it('a lease that is renewed, by itself or with progress, does not expire', async () => {
+      await start('a')
+      await source.claimOperation(processes, 'one')
+      for (const renew of [
+        () => source.renewOperation(lease('a')),
+        () => source.recordProgress(lease('a'), progress),
+      ]) {
+        await sleep(contractTimes.leaseMs * 0.7)
+        expect(await renew()).toBeTruthy()
+      }
+      await sleep(contractTimes.leaseMs * 0.7)
+      expect(await source.claimOperation(processes, 'two')).toBeNull()
+    })
+
+    it('an operation that is released can be continued by another replica at once', async () => {
+      await start('a')
+      await source.claimOperation(processes, 'one')
+      await source.recordProgress(lease('a'), progress, { kind: 'release' })
+      expect(await source.claimOperation(processes, 'two')).toMatchObject({ Progress: progress })
+    })
+
+    it('a completed operation is over', async () => {
+      await start('a')
+      await source.claimOperation(processes, 'one')
+      expect(await source.recordProgress(lease('a'), progress, { kind: 'completed' })).toBe(
+        'Completed',
+      )
+      const operation = await source.operation('a')
+      expect(operation).toMatchObject({ Status: 'Completed', Progress: progress })
+      expect(operation?.FinishedAt).not.toBeNull()
+      expect(await source.claimOperation(processes, 'two')).toBeNull()
+      await expect(source.stopOperation('a', ada)).rejects.toMatchObject({
+        code: 'operation_not_running',
+      })
+    })
+
+    it('a paused operation waits until it is continued', async () => {
+      await start('a')
+      await source.claimOperation(processes, 'one')
+      const end = { kind: 'paused', reason: 'store_unavailable' } as const
+      expect(await source.recordProgress(lease('a'), progress, end)).toBe('Paused')
+      expect(await source.operation('a')).toMatchObject({
+        Status: 'Paused',
+        StatusReason: 'store_unavailable',
+        FinishedAt: null,
+      })
+      expect(await source.countOperations()).toEqual({ Running: 0, Paused: 1 })
+      expect(await source.claimOperation(processes, 'two')).toBeNull()
+      expect(await source.continueOperation('a', ada)).toMatchObject({
+        Status: 'Running',
+        StatusReason: null,
+      })
+      expect(await source.countOperations()).toEqual({ Running: 1, Paused: 0 })
+      expect(await source.claimOperation(processes, 'two')).toMatchObject({ Progress: progress })
+      await expect(source.continueOperation('a', ada)).rejects.toMatchObject({
+        code: 'operation_not_paused',
+      })
+    })
+
+    it.each(['completed', 'paused'] as const)(
+      'an operation that is stopped while its replica works stays stopped, and the last progress is recorded (%s)',
+      async (kind) => {
+        await start('a')
+        await source.claimOperation(processes, 'one')
+        expect(await source.stopOperation('a', ada)).toMatchObject({ Status: 'Stopped' })
+        const end = kind === 'paused' ? { kind, reason: 'x' } : { kind }
+        expect(await source.recordProgress(lease('a'), progress, end)).toBe('Stopped')
+        expect(await source.operation('a')).toMatchObject({
+          Status: 'Stopped',
+          StatusReason: null,
+          Progress: progress,
+        })
+        expect(await source.claimOperation(processes, 'two')).toBeNull()
+        await expect(source.continueOperation('a', ada)).rejects.toMatchObject({
+          code: 'operation_not_paused',
+        })
+      },
+    )
+
+    it('start, stop and continue are in the action log, with the actor, the reason and the operation', async () => {
+      await start('a')
+      await source.claimOperation(processes, 'one')
+      await source.recordProgress(lease('a'), progress, { kind: 'paused', reason: 'x' })
+      await source.continueOperation('a', ada)
+      await source.stopOperation('a', { by: { keyId: 'ops', person: null }, reason: null })
+      const what = { Process: 'OrderProcess', TransactionID: null, OperationID: 'a' }
+      const byAda = { KeyID: 'console', Person: 'ada@example.com', Reason: ada.reason }
+      expect(await source.actions({ limit: 10 })).toMatchObject([
+        { ...what, Action: 'stop_operation', KeyID: 'ops', Reason: null },
+        { ...what, ...byAda, Action: 'continue_operation' },
+        { ...what, ...byAda, Action: 'start_operation' },
+      ])
+    })
+
+    it('an operation that does not exist is neither stopped nor continued', async () => {
+      for (const change of [
+        () => source.stopOperation('gone', ada),
+        () => source.continueOperation('gone', ada),
+      ])
+        await expect(change()).rejects.toMatchObject({ code: 'operation_not_found' })
+      expect(await source.actions({ limit: 10 })).toEqual([])
+    })
+  })
+}

@@ -1,0 +1,171 @@
+/**
+ * Bulk operations: one action on many transactions, in the background, by any replica.
+ *
+ * B1  A replica works on an operation under a lease that it renews. When the lease has expired, another replica
+ *     continues from the recorded progress.
+ * B2  An operation changes a transaction at most once, even if it is interrupted between a change and the record of its
+ *     progress, or if two replicas work on it: see A4 in `action.ts`.
+ * B3  An operation by filter goes once through the runs that were created before it, newest first. It acts on a run
+ *     that matches when its turn comes, and only if the run is the latest one of its transaction. It ends, however many
+ *     runs start to match meanwhile.
+ * B4  An operation acts only on runs that the key that started it may use.
+ */
+import {
+  type BulkAction,
+  MAX_LISTED_FAILURES,
+  MAX_LISTED_MATCHES,
+  type OperationDetail,
+  type OperationStatus,
+} from '@integration-host/shared/contracts/operation'
+import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
+import type { Act, Actor } from './action.ts'
+import type { RunPosition } from './run-search.ts'
+
+/** What an operation does, to which runs. */
+export interface OperationRequest {
+  readonly Action: BulkAction
+  readonly Process: string
+  readonly DryRun: boolean
+  readonly Request: {
+    /** Either `Filter` or `Ids` is given. */
+    readonly Filter?: RunFilter | undefined
+    readonly Ids?: readonly string[] | undefined
+    readonly FromStep?: string | undefined
+    readonly PerSecond: number
+    /** The realms of the key that started the operation, in the form of a service key. */
+    readonly Realms: readonly string[]
+  }
+}
+
+/** How far an operation has come. */
+export interface OperationProgress {
+  /** The number of ids that are done, or the position in the list of runs; `null` before the first one. */
+  readonly Position: number | RunPosition | null
+  readonly Done: number
+  readonly Skipped: number
+  readonly FailedByCode: Readonly<Record<string, number>>
+  readonly Failures: OperationDetail['Failures']
+  readonly Matches: OperationDetail['Matches']
+}
+
+export interface Operation extends OperationRequest {
+  readonly ID: string
+  readonly Status: OperationStatus
+  readonly StatusReason: string | null
+  readonly KeyID: string
+  readonly Person: string | null
+  readonly Reason: string | null
+  readonly Progress: OperationProgress
+  readonly CreatedAt: string
+  readonly UpdatedAt: string
+  readonly FinishedAt: string | null
+}
+
+/** An operation for lists: without its ids, which may be many. */
+export interface OperationSummary extends Omit<Operation, 'Request'> {
+  readonly Request: Omit<OperationRequest['Request'], 'Ids'> & { readonly IdCount: number | null }
+}
+
+/** The position behind which a page of the list begins, which is ordered newest first. */
+export interface OperationPosition {
+  readonly createdAt: string
+  readonly id: string
+}
+
+/** The right of a replica to work on an operation. */
+export interface OperationLease {
+  readonly id: string
+  readonly owner: string
+}
+
+/** How a replica ends its work on an operation. With `release` another replica can continue at once. */
+export type OperationEnd =
+  | { readonly kind: 'completed' }
+  | { readonly kind: 'paused'; readonly reason: string }
+  | { readonly kind: 'release' }
+
+/** The store of bulk operations. A part of the port `TransactionSource`. */
+export interface OperationStore {
+  /** Stores an operation, which any replica may start, and records its start in the action log. */
+  startOperation(id: string, request: OperationRequest, act: OperationActor): Promise<Operation>
+  operation(id: string): Promise<OperationSummary | null>
+  /** Reads operations, newest first. */
+  operations(filter: {
+    readonly after?: OperationPosition | undefined
+    readonly limit: number
+  }): Promise<{ operations: readonly OperationSummary[]; next: OperationPosition | null }>
+  /**
+   * Ends an operation before it is through. The replica that works on it notices when it records its progress.
+   *
+   * @throws {IntegrationError} `operation_not_found` or `operation_not_running`.
+   */
+  stopOperation(id: string, act: OperationActor): Promise<OperationSummary>
+  /** @throws {IntegrationError} `operation_not_found` or `operation_not_paused`. */
+  continueOperation(id: string, act: OperationActor): Promise<OperationSummary>
+  /** Acquires the lease of the oldest running operation of these processes that has no live lease. */
+  claimOperation(processes: readonly string[], owner: string): Promise<Operation | null>
+  /** Extends a lease. Returns whether the replica still has it. */
+  renewOperation(lease: OperationLease): Promise<boolean>
+  /**
+   * Records the progress of a leased operation and extends the lease, or ends it with `end`. Returns the status of the
+   * operation afterwards, or `null` if the lease was lost. The progress of an operation that was stopped is recorded too.
+   */
+  recordProgress(
+    lease: OperationLease,
+    progress: OperationProgress,
+    end?: OperationEnd,
+  ): Promise<OperationStatus | null>
+  /** Returns the numbers of operations that are not over. */
+  countOperations(): Promise<Readonly<Record<'Running' | 'Paused', number>>>
+}
+
+/** Who starts, stops or continues an operation, and why. */
+export type OperationActor = Pick<Act, 'reason'> & { readonly by: Actor }
+
+export const noProgress: OperationProgress = {
+  Position: null,
+  Done: 0,
+  Skipped: 0,
+  FailedByCode: {},
+  Failures: [],
+  Matches: [],
+}
+
+/** What has become of one run of an operation. */
+export type RunOutcome = { readonly TransactionID: string; readonly ReplayID: number | null } & (
+  | { readonly kind: 'done' | 'skipped' }
+  /** `isServerError`: the store or a backend has failed, so another attempt may succeed. */
+  | { readonly kind: 'failed'; readonly code: string; readonly isServerError: boolean }
+  /** A run that a dry run would change. */
+  | { readonly kind: 'matched'; readonly status: OperationDetail['Matches'][number]['Status'] }
+)
+
+/** Returns the progress after these outcomes. */
+export function withOutcomes(
+  progress: OperationProgress,
+  outcomes: readonly RunOutcome[],
+  position: OperationProgress['Position'],
+): OperationProgress {
+  const count = (...kinds: RunOutcome['kind'][]): number =>
+    outcomes.filter(({ kind }) => kinds.includes(kind)).length
+  const FailedByCode = { ...progress.FailedByCode }
+  const failures: OperationDetail['Failures'] = []
+  const matches: OperationDetail['Matches'] = []
+  for (const outcome of outcomes) {
+    const { TransactionID, ReplayID } = outcome
+    if (outcome.kind === 'failed') {
+      FailedByCode[outcome.code] = (FailedByCode[outcome.code] ?? 0) + 1
+      failures.push({ TransactionID, ReplayID, Code: outcome.code })
+    }
+    if (outcome.kind === 'matched')
+      matches.push({ TransactionID, ReplayID, Status: outcome.status })
+  }
+  return {
+    Position: position,
+    Done: progress.Done + count('done', 'matched'),
+    Skipped: progress.Skipped + count('skipped'),
+    FailedByCode,
+    Failures: [...progress.Failures, ...failures].slice(0, MAX_LISTED_FAILURES),
+    Matches: [...progress.Matches, ...matches].slice(0, MAX_LISTED_MATCHES),
+  }
+}

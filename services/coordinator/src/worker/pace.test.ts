@@ -1,0 +1,40 @@
+import { describe, expect, it } from 'vitest'
+import { createPace } from './pace.ts'
+
+describe('the pace of a bulk operation', () => {
+  it.each([
+    [1, 1],
+    [30, 6],
+    [1_000, 100],
+  ])(
+    '%i actions a second in batches of %i: no second has more, however long the actions take',
+    (perSecond, batch) => {
+      let clock = 5
+      const pace = createPace(perSecond, () => clock)
+      const starts: number[] = []
+      for (let n = 0; n < 3 * perSecond; n += batch) {
+        clock += pace.delayMs(batch)
+        for (let k = 0; k < batch; k += 1) {
+          pace.started()
+          starts.push(clock)
+          clock += (n + k) % 7 === 0 ? 40 : 0
+        }
+      }
+      const most = starts.map(
+        (at, first) => starts.filter((t, k) => k >= first && t < at + 1_000).length,
+      )
+      expect(Math.max(...most)).toBeLessThanOrEqual(perSecond)
+    },
+  )
+
+  it('the actions are spread over the second', () => {
+    let clock = 0
+    const pace = createPace(50, () => clock)
+    const delays = [1, 2, 3].map(() => {
+      const delay = pace.delayMs(10)
+      clock += delay
+      return delay
+    })
+    expect(delays).toEqual([0, 200, 200])
+  })
+})

@@ -1,0 +1,3 @@
+import { operationRunnerContract } from './run-operations.contract.ts'
+
+operationRunnerContract('real')
