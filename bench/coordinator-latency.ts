@@ -13,8 +13,8 @@ const stopBackends = await setupBackends()
 const system = await startSystem(['coordinator', 'demo-api'])
 const coordinator = system.url('coordinator')
 
-// The event of the completed transaction marks the end of the measurement. Polling would add the poll interval to
-// the measured time.
+// The event of the completed transaction ends the measurement. Polling would add the poll interval to the measured
+// time.
 const waiting = new Map<string, () => void>()
 const stream = await system.call(`${coordinator}/events`)
 void (async () => {

@@ -10,7 +10,10 @@ import { quantile } from './support/statistics.ts'
 
 const REALMS = Number(process.env['REALMS'] ?? 1_000_000)
 const LIMIT = 100
-/** How many pages of each filter are measured, one after the other from the beginning and from the middle. */
+/**
+ * The number of pages that are measured for each filter, one after the other, both from the beginning and from the
+ * middle of the names.
+ */
 const PAGES = 20
 const DAY_SECONDS = 86_400
 const AT = '2026-11-23T00:00:00.000Z'
@@ -60,7 +63,10 @@ rows['summary'] = row(summaries, '')
 console.table(rows)
 console.log(`The index of states was verified in ${Math.round(indexedMs / 1_000)} s.`)
 
-/** One in a hundred companies must be reconnected, ten fail, one expires; all have a label, most have tags. */
+/**
+ * Returns the state and the labels of realm number `n`. Of a hundred companies, one must be reconnected, the refreshes
+ * of ten fail, and the grant of one expires soon. All have a label, and most have tags.
+ */
 function vary(n: number, name: string): Variation {
   const label = n === REALMS - 1 ? `The ${NEEDLE} Company` : `Company ${n} of Example & Söhne`
   const tags = { ...(n % 2 === 0 && { plan: 'gold' }), region: String(n % 1_000) }

@@ -20,7 +20,7 @@ const TAKES = 500
 const DAY_SECONDS = 86_400
 const HOUR_MS = 3_600_000
 const DEADLINE_MS = 60_000
-/** This delay is longer than the service's longest interval between two polls for due credentials. */
+/** The delay is longer than the service's longest interval between two polls for due credentials. */
 const LOOK_MS = 3_000
 const DUE_INDEX = 'credentials:due'
 
@@ -90,7 +90,7 @@ async function readTokens(from: Custody, size: number): Promise<void> {
 
 /** Makes `DUE` realms due. Returns the milliseconds until the service has refreshed all of them. */
 async function refreshDue(store: Redis): Promise<number> {
-  // Change the due time in both the record and the index, because the service checks both.
+  // The due time is changed in both the record and the index, because the service checks both.
   for (let n = 0; n < DUE; n += 1)
     await changeRecord(store, keys, nameOf(n), { Expiry: new Date().toISOString() })
   const startedAt = performance.now()

@@ -3,8 +3,8 @@
  * and 100 clients that read the events, and with 300 clients that read nothing. Prints a table with medians and
  * ratios.
  *
- *   npm run bench -- events [--rounds 5] [--orders 2000]
- *   npm run bench -- events --against <checkout>      the coordinator of another checkout instead of this one's
+ *   npm run bench -- events [--rounds 5] [--orders 2000] npm run bench -- events --against <checkout> the coordinator
+ *   of another checkout instead of this one's
  *
  * Uses the PostgreSQL and RabbitMQ on this machine's standard ports. The clients run in a separate process. On a
  * machine with few cores the clients compete with the coordinator, so the coordinator's processor time per order is

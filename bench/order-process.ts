@@ -75,7 +75,7 @@ const chosen = entries
 const leaving = new AbortController()
 for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => leaving.abort())
 await using opened = new AsyncDisposableStack()
-// The benchmark uses local servers only. The processor time of a server in a container cannot be read, and a PostgreSQL
+// The benchmark uses only local servers. The processor time of a server in a container cannot be read, and a PostgreSQL
 // server that the test setup starts runs without fsync.
 process.env['TEST_BACKENDS'] ??= 'local'
 opened.defer(await setupBackends())

@@ -91,7 +91,8 @@ console.log(
 )
 console.table(compare(saturated, names, base))
 
-// Only one realm, so that the same headers are also valid for requests sent directly to the upstream.
+// The benchmark uses only one realm, so that the same headers are also valid for requests sent directly to the
+// upstream.
 const [firstRealm = ''] = realms
 const direct: Proxy = { url: upstream.url, pid: upstream.pid, key: tokenOf(firstRealm) }
 const pacedSides: Readonly<Record<string, Proxy>> = { direct, ...sides }
@@ -144,7 +145,10 @@ async function gateway(checkout?: string): Promise<Proxy> {
   return { url: started.url, pid: started.pid, key: keyFile?.key ?? system.serviceKey }
 }
 
-/** Writes a key file with `--keys` keys. Returns its path, and one of its keys, which is bound to a prefix of realms. */
+/**
+ * Writes a key file with as many keys as `--keys` says. Returns the path of the file, and one of the keys, which may
+ * use all realms that begin with a prefix.
+ */
 async function writeKeyFile(): Promise<{ readonly path: string; readonly key: string }> {
   const folder = await mkdtemp(join(tmpdir(), 'bench-keys-'))
   opened.defer(() => rm(folder, { recursive: true }))

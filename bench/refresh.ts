@@ -18,10 +18,7 @@ const IN_FLIGHT = 32
 const WARM_UP_ROUNDS = 3
 const ROUNDS = 10
 const ROUND_SECONDS = 1
-/**
- * Matches the keys that only a call for one realm uses: a credential, its lease, or the record of a compared
- * library.
- */
+/** Matches the keys that only one realm uses: a credential, its lease, or the record of a compared library. */
 const REALM_KEY = /^([a-z-]+:)?ACC-\d+$/
 
 await using opened = new AsyncDisposableStack()

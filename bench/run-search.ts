@@ -1,5 +1,5 @@
-// Measures the search for runs with 10,000,000 finished and 10,000 unfinished ones (ROWS, UNFINISHED): the duration of
-// the first page and of the following pages for every filter. Prints a table.
+// Measures the search for runs with 10,000,000 finished and 10,000 unfinished runs (the constants ROWS and UNFINISHED):
+// the duration of the first page and of the following pages for every filter. Prints a table.
 import setupBackends from '@integration-host/tests/backends'
 import { startSystem } from '@integration-host/tests/system'
 import { Client } from 'pg'
@@ -9,14 +9,14 @@ const ROWS = Number(process.env['ROWS'] ?? 10_000_000)
 const UNFINISHED = Number(process.env['UNFINISHED'] ?? 10_000)
 const ROWS_PER_STATEMENT = 250_000
 const LIMIT = 50
-/** How often the first page of each filter is read, and how many pages after it. */
+/** How often the first page of each filter is read, and how many further pages are read. */
 const FIRST_PAGES = 60
 const LATER_PAGES = 20
 
 await using opened = new AsyncDisposableStack()
 opened.defer(await setupBackends())
 const system = opened.use(await startSystem([]))
-// The audit of the tables and the sweeper must not run while pages are measured.
+// The audit of the tables and the sweeper are switched off while pages are measured.
 system.start('coordinator', { REMOTE_PULL_SECONDS: '86400', LOCAL_PULL_SECONDS: '3600' })
 await system.ready('coordinator')
 
@@ -77,8 +77,8 @@ for (const filter of filters) {
 console.table(table)
 
 /**
- * Inserts runs of four processes over a year: of 1,000 realms, one in ten without a realm, one in ten with tags, one in
- * fifty failed, one in a hundred cancelled.
+ * Inserts runs of four processes over a year, with 1,000 realms. One run in ten has no realm, one in ten has tags, one
+ * in fifty failed, and one in a hundred was cancelled.
  */
 async function fill(): Promise<void> {
   const client = new Client({ connectionString: system.databaseUrl })
@@ -139,7 +139,7 @@ async function timed(path: string): Promise<Page & { readonly ms: number }> {
   return { ms: performance.now() - startedAt, ...page }
 }
 
-/** Measures the first page of a filter, and the pages after it. */
+/** Measures the first page of a filter, and then further pages. */
 async function measure(path: string): Promise<Record<string, string | number>> {
   let page = await timed(path)
   const found = page.items.length

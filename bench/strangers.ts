@@ -30,9 +30,14 @@ const REALMS = 20
 const CALLS_PER_SECOND = 50
 const REFRESHES_PER_SECOND = 5
 const WARM_UP_SECONDS = 5
-/** The limit for the p50 latency of users: at most a fifth above their latency without the clients that have no key. */
+/**
+ * The limit for the p50 latency of clients with a key: at most a fifth above their latency without the clients that
+ * have no key.
+ */
 const MAX_SLOWDOWN = 1.2
-/** The limit for the memory: from the middle of the measurement to its end it may grow by a tenth or by 16 MB. */
+/**
+ * The limit for the memory. From the middle of the measurement to its end, the memory may grow by a tenth or by 16 MB.
+ */
 const MAX_GROWTH = 1.1
 const MAX_GROWTH_MB = 16
 

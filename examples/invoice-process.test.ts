@@ -25,12 +25,12 @@ interface Call {
   readonly body: unknown
 }
 
-describe('the invoice process of the guide', () => {
+describe('the invoice process of docs/processes.md', () => {
   let stack: AsyncDisposableStack
   let calls: Call[]
   /**
-   * Whether the fake message service, after it has sent a message, closes the connection instead of responding
-   * to the call.
+   * If true, the fake message service closes the connection after it has sent a message, instead of responding to the
+   * call.
    */
   let hangsUp: boolean
   let outside: string
@@ -121,7 +121,7 @@ describe('the invoice process of the guide', () => {
     })
   const sale = () => ({ customer: 'Rosewood', amount: 66, notify: `${outside}/messages` })
 
-  it('creates customer and invoice in the books of the company, and sends the notice', async () => {
+  it('the invoice process creates customer and invoice in the books of the company, and sends the message', async () => {
     expect((await queue(sale())).status).toBe(202)
     const run = await reached('Completed')
     expect(run.Items.map(({ StepName, Data }) => [StepName, Data])).toEqual([
@@ -142,7 +142,7 @@ describe('the invoice process of the guide', () => {
     expect(calls[2]?.body).toEqual({ text: 'Invoice 130 for Rosewood' })
   })
 
-  it('sends the notice once if the connection breaks after the call, because confirm finds it', async () => {
+  it('the invoice process sends the message once if the connection breaks after the call, because confirm finds the message', async () => {
     hangsUp = true
     await queue(sale())
     const run = await reached('Completed')
@@ -156,13 +156,13 @@ describe('the invoice process of the guide', () => {
     expect(calls[3]?.query['key']).toBe(calls[2]?.headers['idempotency-key'])
   })
 
-  it('fails with the reason if the initial data is not a sale', async () => {
+  it('the invoice process fails with the reason if the initial data is not a sale', async () => {
     await queue({ customer: 'Rosewood' })
     expect((await reached('Failed')).LastError).toContain('amount')
     expect(calls).toEqual([])
   })
 
-  it('is identical to the process file that docs/processes.md shows', async () => {
+  it('the invoice process file is identical to the file that docs/processes.md shows', async () => {
     const read = (path: string) => readFile(new URL(path, import.meta.url), 'utf8')
     const [, shown] = /^```ts\n(import [^]*?)^```$/m.exec(await read('../docs/processes.md')) ?? []
     expect(shown).toBe(await read('./invoice-process.ts'))

@@ -26,12 +26,12 @@ export const redisAccounts = {
       'authorization:*',
       'exchange:*', // authorization codes that were already exchanged
     ],
-    // All data commands except the dangerous ones such as KEYS, FLUSHALL and SORT, and only on the keys listed
-    // above.
+    // The account may run all data commands on the keys listed above, except dangerous commands such as KEYS, FLUSHALL
+    // and SORT.
     commands: ['+@read', '+@write', '+@scripting', ...CONNECTION, '+config|get'],
   },
   'accounting-gateway': {
-    // The permits, concurrency slots and cool-downs that the gateway's two rate limiters store.
+    // The permits, concurrency slots and cool-downs that the rate limiters of the gateway store.
     keys: ['throttle:*', 'batch:*'],
     // The commands that the scripts in services/accounting-gateway/src/adapters/redis/rate-limiter-scripts.ts call.
     commands: [

@@ -25,7 +25,7 @@ const bundledNode = join(modules, 'node', 'bin', 'node')
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 const neededNode = manifest.engines.node.replace('>=', '')
 
-// The wait is long, because a first install takes half a minute, or several minutes over a slow connection.
+// The wait is long, because the first install takes half a minute, or several minutes over a slow connection.
 const lockWaitMs = 15 * 60_000
 
 class CannotStart extends Error {
@@ -103,8 +103,8 @@ async function ensureInstalled(dev) {
 }
 
 /**
- * Returns whether the dependencies are installed. Without `dev` an install that includes the development
- * dependencies is accepted too, and these are not removed.
+ * Returns whether the dependencies are installed. Without `dev`, an install that includes the development dependencies
+ * is accepted as well, and they are not removed.
  *
  * @param {boolean} dev
  */
@@ -277,9 +277,9 @@ function run(program, args, options) {
     }
     /** @type {NodeJS.Signals[]} */
     const signals = ['SIGINT', 'SIGTERM', 'SIGHUP']
-    // Register the listeners before the spawn: on a busy machine the child may run before `spawn` returns. A signal
-    // in between would end this process and leave the child running. Node calls the listeners only after `child` is
-    // assigned.
+    // The listeners are registered before the spawn. On a busy machine the child may run before `spawn` returns. A
+    // signal in between would end this process and leave the child running. Node calls the listeners only after `child`
+    // is assigned.
     for (const signal of signals) process.on(signal, forward)
     const orphanWatch = watchForOrphaning(() => forward('SIGTERM'))
     const stopWatching = () => {
@@ -293,8 +293,8 @@ function run(program, args, options) {
     })
     child.on('exit', (code, signal) => {
       stopWatching()
-      // If a signal arrives just after the installer has exited, the program must not be started either. So a
-      // forwarded signal counts as the signal that ended the installer.
+      // If a signal arrives just after the installer has exited, the program must not be started. So a forwarded signal
+      // counts as the signal that ended the installer.
       const endedBy = signal ?? (options.detached ? lastForwarded : undefined)
       resolve(endedBy === undefined ? (code ?? 1) : 128 + constants.signals[endedBy])
     })
@@ -327,7 +327,7 @@ function signalGroup(child, signal) {
   try {
     process.kill(-child.pid, signal)
   } catch {
-    // The process has already exited.
+    // The process has already exited, so there is nothing to signal.
   }
 }
 

@@ -331,7 +331,7 @@ function start(env: NodeJS.ProcessEnv, ...args: string[]) {
   const started = track(
     startProcess([join(root, 'scripts/bootstrap.mjs'), ...args], {
       cwd: join(root, 'elsewhere'),
-      // Sets the environment variable that npm sets when it runs a script.
+      // npm sets this environment variable when it runs a script.
       env: { ...process.env, npm_lifecycle_event: 'start', PATH: path, ...env },
     }),
   )

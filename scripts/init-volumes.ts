@@ -29,7 +29,10 @@ import {
 const ROOT = process.argv[2] ?? '/volumes'
 const at = (path: string): string => join(ROOT, path)
 
-/** The digests of the keys of callers. All services that need a key read this file, and the container `cli` changes it. */
+/**
+ * The file with the digests of the callers' keys. All services that accept keys read this file, and the container `cli`
+ * changes it.
+ */
 const KEY_FILE = 'service-keys/service_keys.json'
 
 /** The folder from which the volumes of all services are filled. Only `init` and `real-provider` mount this folder. */
@@ -45,8 +48,8 @@ const owners = {
 } as const
 type DataVolume = keyof typeof owners
 
-// The file with the reason why the provider settings were rejected is printed once and then deleted, because the next
-// start may be without `--profile real`.
+// This file contains the reason why the provider settings were rejected. It is printed once and then deleted, because
+// the next start may be without `--profile real`.
 const rejection = readSecret(at(`${STORE}/${PROVIDER_REJECTION}`))
 if (rejection !== null) {
   rmSync(at(`${STORE}/${PROVIDER_REJECTION}`))
@@ -172,7 +175,7 @@ if (provider === null || provider === SANDBOX_DISCOVERY_URL) {
 const ofProvider = (name: string): Readonly<Record<string, string>> => ({
   [name]: readSecret(at(`${STORE}/${name}`)) ?? '',
 })
-/** The key between the services, which has every scope except `act-for`. No other container gets it. */
+/** The key between the services, which has every scope except `act-for`. No other container gets this key. */
 const serviceKeyFile = { service_api_key: serviceKey }
 const redisUrl = (name: RedisAccountName) => ({
   redis_url: `redis://${name}:${redisPasswords[name]}@redis:6379`,
@@ -213,7 +216,7 @@ const files: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     ...amqpUrl('coordinator'),
     ...ofProvider('discovery_url'),
   },
-  // The command line uses the operators' key, and shows operators the applications' key.
+  // The command line uses the key for operators, and shows the key for applications to operators.
   cli: { ...keyOf('operator'), ...keyOf('application') },
 }
 for (const [service, contents] of Object.entries(files)) {

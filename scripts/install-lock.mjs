@@ -48,7 +48,7 @@ export async function acquireLock(lock, { onWait, waitMs }) {
 /** @param {string} lock */
 function tryAcquire(lock) {
   for (const pid of entriesOf(lock)) if (!isAlive(Number(pid))) removeDir(join(lock, pid))
-  removeDir(lock) // if the folder is empty, because Windows does not rename onto an empty folder either
+  removeDir(lock) // the folder is empty; Windows does not rename onto an empty folder either
   const prepared = `${lock}-${process.pid}`
   mkdirSync(join(prepared, String(process.pid)), { recursive: true })
   try {

@@ -1,5 +1,5 @@
 // Creates the keys of callers at the first start of a compose stack, and lists their digests in the key file. The key
-// between the services is not among them: services accept it as SERVICE_API_KEY.
+// between the services is not listed, because services accept it as SERVICE_API_KEY.
 import {
   changeKeyList,
   KeyListInvalid,
@@ -15,10 +15,10 @@ import {
 import { Secret } from '../packages/shared/src/secrets/secret.ts'
 import { readSecret } from './secret-file.ts'
 
-/** What the key of each caller may do. */
+/** The permissions of each caller's key. */
 const terms = {
   ...installationKeys,
-  /** The demo API only queues and replays the demo's process. */
+  /** The demo API only queues and replays transactions of the demo's process. */
   'demo-api': {
     id: 'demo-api',
     scopes: ['transactions:queue', 'transactions:operate'],
@@ -40,9 +40,9 @@ export const keyFileFlaw = (path: string): Promise<string | null> =>
   )
 
 /**
- * Returns the key of each holder. A key that does not exist is made, and replaces the entry of its id in the key file.
- * The digest is listed before the key is stored. So if `init` is killed in between, the next start makes the key again.
- * An existing key whose entry was removed from the file stays revoked.
+ * Returns the key of each holder. A key that does not exist is created, and its entry replaces the entry with the same
+ * id in the key file. The digest is listed before the key is stored. So if `init` is killed in between, the next start
+ * creates the key again. An existing key whose entry was removed from the file stays revoked.
  *
  * @param fileOf the path of the file in which the key of a holder is stored
  * @param store writes a key to its file

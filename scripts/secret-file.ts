@@ -16,8 +16,8 @@ export const SANDBOX_DISCOVERY_URL = 'http://sandbox-provider:7220/.well-known/o
 
 /**
  * Name of the file in which the container `real-provider` stores why it rejected the settings. `init` runs next and
- * fails with the stored message. Compose continues even if the optional `real-provider` failed, so without this file
- * `init` would configure the sandbox instead.
+ * fails with the stored message. Compose continues even if the optional container `real-provider` failed. Without this
+ * file, `init` would then configure the sandbox instead.
  */
 export const PROVIDER_REJECTION = 'provider_rejection'
 

@@ -224,8 +224,8 @@ async function restart(service: string): Promise<void> {
 }
 
 /**
- * Runs `act`, then waits until another order of the load generator was accepted and another of its reads of the
- * company has succeeded.
+ * Runs `act`, then waits until the load generator has another accepted order and another successful read of the
+ * company.
  */
 async function progress(load: Load, act: () => Promise<void>): Promise<string> {
   await act()
@@ -269,7 +269,7 @@ function doctor() {
   return stack.tryCompose(words('run --rm --no-deps -T doctor'))
 }
 
-/** Resolves with whether a streamed response contains `text` before the stream ends. */
+/** Resolves with `true` if a streamed response contains `text`, and with `false` if the stream ends before. */
 async function streams(response: Response, text: string): Promise<boolean> {
   let received = ''
   for await (const chunk of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {

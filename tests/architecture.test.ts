@@ -70,7 +70,7 @@ describe('the check of the import direction', () => {
     expect(violationsOf({ [path]: text })).toHaveLength(3)
   })
 
-  it('the import check recognises an import that follows a type declaration', () => {
+  it('the import check reports an import that follows a type declaration', () => {
     const path = 'services/token-service/src/credential/refresh.ts'
     const sources = {
       [path]: `export type A = { a: number }\nimport { log } from '@example/shared/logger'`,

@@ -10,7 +10,7 @@ describe('the seeds of a cluster test', () => {
     ['7', [7]],
     ['1-3', [1, 2, 3]],
     ['5-5', [5]],
-  ])('%s means the seeds %j', (text, seeds) => {
+  ])('the seed argument %s means the seeds %j', (text, seeds) => {
     expect(parseSeeds(text)).toEqual(seeds)
   })
 
@@ -34,18 +34,18 @@ describe('the plan of a cluster test', () => {
       rounds.map((round) => `${round.fault.name} ${round.seed}`),
     )
 
-  it('causes every fault with every seed in one cluster', () => {
+  it('the plan causes every fault with every seed in one cluster', () => {
     expect(plan([fault('a'), fault('b')], [1, 2])).toEqual([['a 1', 'b 1', 'a 2', 'b 2']])
   })
 
-  it('starts a cluster of the first release for each upgrade from it, and continues with this cluster', () => {
+  it('the plan starts a cluster of the first release for each fault that upgrades from it, and uses this cluster for the next faults', () => {
     expect(plan([fault('a'), fault('upgrade', 'first release')], [1, 2])).toEqual([
       ['upgrade 1', 'a 1'],
       ['upgrade 2', 'a 2'],
     ])
   })
 
-  it('causes ten faults by default', () => {
+  it('the plan contains ten faults by default', () => {
     expect(faults.filter(({ isDefault }) => isDefault)).toHaveLength(10)
   })
 })
@@ -69,7 +69,7 @@ describe('the summary of a cluster test', () => {
     error: null,
   }
 
-  it('adds up the rounds of each fault, and names the shortest and the longest recovery', () => {
+  it('the summary adds up the rounds of each fault, and names the shortest and the longest recovery', () => {
     const other = { ...round, lockedOut: [], recoverySeconds: 7 }
     expect(summaryTable([round, { ...other, name: 'a' }, other]).slice(2)).toEqual([
       '| `redis-killed` | 2 | 2,000 | 0 | 0 | 0 | 1 | 20 of 4,000 | 7.0 to 9.0 s |',

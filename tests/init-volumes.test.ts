@@ -64,7 +64,7 @@ function expectKeys(): void {
 }
 
 describe.skipIf(process.getuid?.() !== 0)('the keys that init creates', () => {
-  it('init creates the keys of applications, operators and the demo API, and a second start changes nothing', async () => {
+  it('init creates the keys of applications, operators and the demo API, and does not change them at a second start', async () => {
     expect((await init()).code).toBe(0)
     expectKeys()
     expect(entry('application')?.scopes).not.toContain('custody:transfer')
@@ -83,7 +83,7 @@ describe.skipIf(process.getuid?.() !== 0)('the keys that init creates', () => {
     }
     for (const [path, content] of Object.entries(old)) writeFileSync(at(path), content)
     for (const volume of ['redis-data', 'postgres-data']) writeFileSync(at(`${volume}/data`), '')
-    // The demo API held the key between the services.
+    // The demo API used the key between the services in this installation.
     writeFileSync(
       at('demo-api-secrets/service_api_key'),
       old['service-secrets/service_api_key'] ?? '',
@@ -96,13 +96,13 @@ describe.skipIf(process.getuid?.() !== 0)('the keys that init creates', () => {
     )
   })
 
-  it('init that was killed after any of its writes creates all keys at the next start', async () => {
+  it('if init is killed after any of its writes, the next start creates all keys', async () => {
     const whole = (await init()).stdout.split('\n').filter(Boolean)
     const first = whole.findIndex((line) => line.includes('service_keys.json'))
     expect(first).toBeGreaterThan(0)
     for (let kept = first - 1; kept < first + 5; kept++) {
       for (const path of Object.keys(contents())) rmSync(at(path))
-      // The files that exist if `init` is killed after its first writes.
+      // The files that exist if `init` is killed after each of its first writes.
       const program = `
         let lines = 0
         const log = console.log
@@ -117,7 +117,7 @@ describe.skipIf(process.getuid?.() !== 0)('the keys that init creates', () => {
     }
   })
 
-  it('init does not list a revoked key again, and makes a key again whose file was removed', async () => {
+  it('init does not list a revoked key again, and creates a key again whose file was removed', async () => {
     await init()
     const keep = listed().filter(({ id }) => id !== 'application')
     writeFileSync(at('service-keys/service_keys.json'), JSON.stringify(keep))
@@ -130,7 +130,7 @@ describe.skipIf(process.getuid?.() !== 0)('the keys that init creates', () => {
     expectKeys()
   })
 
-  it('init keeps the keys that operators made, and lists its own keys again if the key file was removed', async () => {
+  it('init keeps the keys that operators created, and lists its own keys again if the key file was removed', async () => {
     await init()
     const erp = { ...entry('operator'), id: 'erp', sha256: digest('erp') }
     writeFileSync(at('service-keys/service_keys.json'), JSON.stringify([...listed(), erp]))
@@ -144,7 +144,7 @@ describe.skipIf(process.getuid?.() !== 0)('the keys that init creates', () => {
     expect(entry('erp')).toBeUndefined()
   })
 
-  it('init reports an invalid key file with every fault, and changes nothing', async () => {
+  it('init reports every fault of an invalid key file, and changes nothing', async () => {
     await init()
     writeFileSync(at('service-keys/service_keys.json'), '[{"id": "a", "scopes": ["root"]}]')
     rmSync(at('service-secrets/operator_key'))

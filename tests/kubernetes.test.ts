@@ -116,8 +116,8 @@ const deployments = ofKind<Workload>('Deployment')
 const names = deployments.map(({ metadata }) => metadata.name)
 
 /**
- * Returns the violations of a manifest against the schema of its kind. The validators ignore unknown members.
- * Therefore they read the manifest through proxies that record which members are read. A member that no validator
+ * Returns the violations of a manifest against the schema of its kind. The validators ignore unknown members. To find
+ * them, the manifest is wrapped in proxies that record which members a validator reads. A member that no validator
  * reads is not in the schema.
  */
 function faultsOf(manifest: Manifest): string[] {
@@ -138,8 +138,8 @@ function faultsOf(manifest: Manifest): string[] {
         unread.delete(`${path}/${String(name)}`)
         return Reflect.get(target, name, receiver) as unknown
       },
-      // The schema allows arbitrary keys in a map such as the labels. A validator reads these keys by listing them, so
-      // listing counts as reading.
+      // The schema allows arbitrary keys in a map such as the labels. A validator lists the keys of such a map, so
+      // listing the keys counts as reading them.
       ownKeys(target) {
         for (const name of Object.keys(target)) unread.delete(`${path}/${name}`)
         return Reflect.ownKeys(target)
@@ -148,8 +148,8 @@ function faultsOf(manifest: Manifest): string[] {
   }
   try {
     const model = new Model({} as never)
-    // The constructor would copy all members, so all of them would count as read. Therefore the object is created
-    // without the constructor.
+    // The constructor would copy all members, and all of them would count as read. So the object is created without the
+    // constructor.
     for (const [name, member] of Object.entries(manifest))
       Object.defineProperty(model, name, { value: watched(member, `/${name}`), enumerable: true })
     model.validate()
@@ -246,7 +246,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       expect(unknown).toEqual([])
     })
 
-    it('the pods mount a secret of their own, and besides it only the key between services and the digests of the other keys', () => {
+    it('each pod mounts only its own secret, the key between services and the digests of the other keys', () => {
       const mounted = pod.volumes.flatMap(({ projected }) =>
         (projected?.sources ?? []).map(({ secret }) => secret.name),
       )
@@ -257,7 +257,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       ])
     })
 
-    it('a change of the key file reaches the pods, because its folder is mounted whole', () => {
+    it('a change of the key file reaches the pods, because the whole folder is mounted', () => {
       expect(container.env).toContainEqual({
         name: 'SERVICE_KEYS_FILE',
         value: '/secrets/service_keys.json',
@@ -336,7 +336,7 @@ describe('the example overlay', () => {
       /openPaths: \[([^\]]*)\]/
         .exec(read('services/token-service/src/app.ts'))?.[1]
         ?.match(/\/[\w/*]+/g) ?? []
-    // The base keeps AUTHORIZE=links, so /authorize would only respond 403.
+    // The base manifests set AUTHORIZE=links, so /authorize would only respond 403.
     const published = open.filter((path) => path !== '/authorize')
     const inRouter = ({ path, pathType }: { path?: string; pathType: string }) =>
       pathType === 'Prefix' ? `${path}/*` : path
@@ -344,7 +344,7 @@ describe('the example overlay', () => {
   })
 })
 
-describe('the component for backends with an authority of their own', () => {
+describe('the Kubernetes component for backends with their own certificate authority', () => {
   const COMPONENT = 'deploy/kubernetes/components/backend-authorities'
   const patched = manifests(
     COMPONENT,

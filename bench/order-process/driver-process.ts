@@ -10,7 +10,11 @@ const END_MS = 5_000
 
 export interface DriverProcess extends AsyncDisposable {
   readonly pid: number
-  /** @throws {Error} if the engine failed or timed out; the driver process cannot be used afterwards */
+  /**
+   * Runs a task.
+   *
+   * @throws {Error} if the engine failed or timed out; the driver process cannot be used afterwards
+   */
   run(task: Task, deadlineMs: number): Promise<TaskResult>
 }
 

@@ -20,7 +20,7 @@ export interface TaskResult {
 /** The reply to a task. A reply without a result is sent once before the first task, when the engine is ready. */
 export type Reply = { readonly result?: TaskResult } | { readonly error: string }
 
-// Imports only the measured engine, so that modules of other engines use no memory and no processor time.
+// Only the measured engine is imported, so that modules of other engines use no memory and no processor time.
 const engines: Record<EngineName, () => Promise<{ start: StartEngine }>> = {
   bullmq: () => import('./engines/bullmq.ts'),
   coordinator: () => import('./engines/coordinator.ts'),

@@ -5,8 +5,8 @@ import { setStage, type StageOptions } from './stage.ts'
 
 const DEADLINE_MS = 120_000
 /**
- * Number of transactions that run before the measurement. With this number V8 has optimized the hot functions; with
- * a smaller number the first result is a tenth lower.
+ * The number of transactions that run before the measurement. After this number, V8 has optimized the hot functions.
+ * With fewer transactions, the first result is a tenth lower.
  */
 const WARM_UP = 2_000
 

@@ -42,7 +42,7 @@ export function processBehind(url: string, defaultPort: number): number {
         .map((fields) => `socket:[${fields[9]}]`),
     ),
   )
-  // If child processes have inherited the socket, the parent process is the one with the smallest id.
+  // If child processes have inherited the socket, the process with the smallest id is their parent.
   const found = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
     .map(Number)

@@ -4,7 +4,7 @@ const CLOCK_TICKS_PER_SECOND = 100
 
 interface Used {
   readonly parent: number
-  /** Processor time of the process itself and of its children that have exited and that the process has waited for. */
+  /** The processor time of a process. It includes children that have exited and for which the process has waited. */
   readonly seconds: number
 }
 

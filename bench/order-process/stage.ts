@@ -36,7 +36,7 @@ export interface StageOptions {
   readonly onDisk: boolean
   /** Folder for a CPU profile of the coordinator's Node process. */
   readonly profileTo?: string
-  /** Aborts the round. The processes and stores are stopped and removed also after an abort. */
+  /** Aborts the round. The processes and stores are stopped and removed even then. */
   readonly leaving: AbortSignal
   /** A system whose existing database is used with its content. By default a new database is created. */
   readonly system?: System
@@ -127,8 +127,8 @@ async function prepare(databaseUrl: string): Promise<void> {
       const { rows } = await client.query<Record<string, string>>(`show ${setting}`)
       if (rows[0]?.[setting] !== 'on') throw new Error(`PostgreSQL must have ${setting} = on`)
     }
-    // Writes a checkpoint before the round. Otherwise PostgreSQL would flush pages of the previous round
-    // during this one.
+    // A checkpoint is written before the round. Otherwise PostgreSQL would flush pages of the previous round during
+    // this round.
     await client.query('checkpoint')
   } finally {
     await client.end()

@@ -1,7 +1,7 @@
 import { startPrimary, startStandby } from '@integration-host/tests/postgres-nodes'
 import { type System, startSystem } from '@integration-host/tests/system'
 
-/** A system whose database has, or has not, a standby that confirms each commit. */
+/** A system whose database either has a standby that confirms each commit, or has no standby. */
 export interface ReplicatedSystem extends AsyncDisposable {
   readonly system: System
   readonly hasStandby: boolean
@@ -10,7 +10,10 @@ export interface ReplicatedSystem extends AsyncDisposable {
 // The servers of the tests run without fsync, but a measured commit must reach the disk.
 const settings = { fsync: 'on', synchronous_commit: 'on' }
 
-/** Starts a PostgreSQL server on this machine, if wanted with a synchronous standby, and a system on it. */
+/**
+ * Starts a PostgreSQL server on this machine, with a synchronous standby if requested, and a system that uses the
+ * server.
+ */
 export async function startReplicatedSystem(hasStandby: boolean): Promise<ReplicatedSystem> {
   await using opened = new AsyncDisposableStack()
   const primary = opened.use(await startPrimary({ settings }))

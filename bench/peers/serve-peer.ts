@@ -2,7 +2,10 @@ import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Redis } from 'ioredis'
 
-/** The settings that a benchmark passes, as an environment variable, to a peer: a program compared with ours. */
+/**
+ * The settings that a benchmark passes to a peer, as an environment variable. A peer is a program that is compared with
+ * token-service.
+ */
 export interface PeerSettings {
   readonly redisUrl: string
   readonly tokenEndpoint: string
@@ -12,9 +15,9 @@ export interface PeerSettings {
 }
 
 export interface Peer {
-  /** `GET /credentials/{name}/token` */
+  /** Handles `GET /credentials/{name}/token`. */
   token(name: string): Promise<object>
-  /** `POST /credentials/{name}/refresh` */
+  /** Handles `POST /credentials/{name}/refresh`. */
   refresh(name: string): Promise<object>
 }
 

@@ -1,6 +1,9 @@
 import type { AddressInfo } from 'node:net'
 
-/** The settings that the benchmark passes, as an environment variable, to a peer: a proxy compared with ours. */
+/**
+ * The settings that the benchmark passes to a peer, as an environment variable. A peer is a proxy that is compared with
+ * the gateway.
+ */
 export interface ProxySettings {
   readonly upstream: string
   readonly realms: readonly string[]
@@ -9,7 +12,7 @@ export interface ProxySettings {
 /** Length of an access token in characters. Access tokens of QuickBooks have about the same length. */
 const PAD = 'x'.repeat(900)
 
-/** Returns the access token of a realm. The fake token-service and the proxies that the gateway is compared with use the same tokens. */
+/** Returns the access token of a realm. The fake token-service and the peers issue the same tokens. */
 export const tokenOf = (realm: string): string => `tok-${realm}-${PAD}`
 
 export const settings = (): ProxySettings =>

@@ -4,7 +4,10 @@ import type { Redis } from 'ioredis'
 const BATCH = 1_000
 const HOUR_MS = 3_600_000
 
-/** What a copy has in addition to the fields of the first realm: fields, and members of sorted sets with score 0. */
+/**
+ * The fields that a copy has in addition to those of the first realm, and the members that it adds to sorted sets with
+ * score 0.
+ */
 export interface Variation {
   readonly fields: Readonly<Record<string, string>>
   readonly members: readonly (readonly [key: string, member: string])[]

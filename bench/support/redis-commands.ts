@@ -25,7 +25,7 @@ export async function logCommands(url: string): Promise<CommandLog> {
   socket.write('MONITOR\r\n')
   return {
     async end() {
-      // Redis replies to QUIT and closes the connection only after it has sent all earlier commands to the monitor.
+      // Redis sends all earlier commands to the monitor before it replies to QUIT and closes the connection.
       socket.write('QUIT\r\n')
       return (await received).split('\r\n').flatMap((line) => {
         const { source = 'lua', command = '' } = LINE.exec(line)?.groups ?? {}

@@ -1,4 +1,4 @@
-/** The life of a connection as the owner of a company sees it, in a real browser. */
+/** Tests connecting and disconnecting a company in a real browser, as its owner does. */
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import {
   type Browser,
@@ -31,7 +31,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     system.start('sandbox-provider')
     system.start('accounting-gateway')
     system.start('token-service', { AUTHORIZE: 'links' })
-    // The first step of each run reads the books of its company.
+    // The first step of each run reads data of the run's company at the accounting API.
     const env = { PROCESS: 'company', LOCAL_PULL_SECONDS: '2' }
     system.start('coordinator', env, coordinatorWithFailpoints)
     await system.ready('token-service', 'accounting-gateway', 'coordinator')
@@ -87,7 +87,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     return ((await response.json()) as { Fault?: { Code: string } }).Fault?.Code
   }
 
-  it('after a disconnect the runs of the company are parked within 60 s, and a link makes them go on', async ({
+  it('after a disconnect the runs of the company wait within 60 s, and continue when the owner reconnects with a link', async ({
     annotate,
   }) => {
     await connectByLink()
@@ -110,7 +110,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     await annotate(`parked ${seconds.toFixed(1)} s after the disconnect`, 'measurement')
   })
 
-  it('the link on the page after a disconnect leads into an authorization that refuses another company in words', async () => {
+  it('the link on the page after a disconnect starts an authorization that rejects another company with an explanation', async () => {
     await page.goto(`${system.url('token-service')}/disconnected?realmId=${REALM}`)
     await page.getByRole('link', { name: 'Connect again' }).click()
     await consent('9130347957000000')
@@ -118,14 +118,14 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     expect(await page.textContent('p')).toContain(`company ${REALM}`)
   })
 
-  it('the form of a link names its origin, which browsers without Fetch Metadata are recognised by', async () => {
+  it('the form of a connect link sends its origin, by which browsers without Fetch Metadata are recognized', async () => {
     await page.goto(await createLink())
     const sent = page.waitForRequest((request) => request.method() === 'POST')
     await page.getByRole('button', { name: 'Connect' }).click()
     expect((await (await sent).allHeaders())['origin']).toBe(system.url('token-service'))
   })
 
-  it('a double click on the button starts one authorization, and the provider never sees the ticket', async () => {
+  it('a double click on the button of a connect link starts one authorization, and the provider never sees the ticket', async () => {
     const link = await createLink({})
     const ticket = new URL(link).pathname.split('/').at(-1) ?? ''
     const toProvider: Request[] = []
@@ -142,7 +142,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     expect(problems).toEqual([])
   })
 
-  it('a link that was used in another browser shows a page that says so', async () => {
+  it('the page of a connect link that was used in another browser says that the link was used', async () => {
     const link = await createLink({})
     await page.goto(link)
     await using other = await browser.newContext()

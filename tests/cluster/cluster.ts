@@ -104,7 +104,7 @@ export class Cluster {
     await this.untilServicesReady()
   }
 
-  /** Replaces containers of the first release with containers of today's image. */
+  /** Replaces containers of the first release with containers of the current image. */
   async upgrade(...names: readonly string[]): Promise<void> {
     await this.compose('up', '--detach', '--no-build', '--no-deps', ...names)
   }
@@ -175,8 +175,8 @@ export class Cluster {
   }
 
   /**
-   * Drops all packets between a container and the addresses `peers`. With the direction `to`, drops only packets that the
-   * container would receive. Without `peers`, drops all packets of the container.
+   * Drops all packets between a container and the addresses `peers`. With the direction `to`, drops only the packets to
+   * the container. Without `peers`, drops the packets between the container and all other addresses.
    */
   async cut(name: string, peers?: readonly string[], direction: 'both' | 'to' = 'both') {
     const rules =
@@ -285,7 +285,10 @@ export class Cluster {
     return this.until('every service is ready', () => this.#areServicesReady(), 90)
   }
 
-  /** Polls `check` until it returns true, as `until` does, but not after the signal of this cluster was aborted. */
+  /**
+   * Polls `check` until it returns true, as the function `until` does. Polling also ends when the signal of this
+   * cluster is aborted.
+   */
   until(what: string, check: () => Promise<boolean>, seconds: number): Promise<void> {
     return until(what, check, seconds, this.#signal)
   }

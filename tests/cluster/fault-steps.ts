@@ -67,7 +67,7 @@ export async function promoteStandby(cluster: Cluster, lost: Machine): Promise<v
   await cluster.query(other, 'SELECT pg_reload_conf()')
 }
 
-/** Cuts the PostgreSQL primary off from `peers`, or from everything if `peers` is absent, and promotes a standby. */
+/** Cuts the PostgreSQL primary off from `peers`, or from all servers if `peers` is absent, and promotes a standby. */
 export async function cutPostgresPrimary(
   cluster: Cluster,
   peers?: readonly string[],
@@ -82,7 +82,9 @@ export async function cutPostgresPrimary(
   await cluster.kill(`postgres-${primary}`)
 }
 
-/** Restarts groups of containers. Each group follows when the cluster is complete again after the previous group. */
+/**
+ * Restarts groups of containers one after the other. The next group is restarted when the cluster is complete again.
+ */
 export async function restartInTurn(
   cluster: Cluster,
   groups: readonly (readonly string[])[],

@@ -15,17 +15,17 @@ import {
 export interface Fault {
   readonly name: string
   readonly does: string
-  /** Whether the fault runs if the caller names no faults. */
+  /** Whether the fault runs if the command line names no faults. */
   readonly isDefault?: true
   /**
-   * How long the provider accepts a refresh token after its rotation; 0 by default. It is above 0 only if the fault stops
-   * a token-service. If a token-service is lost between the provider's response and the commit, the only copy of the new
-   * token is lost as well, and the grant survives only with this grace period.
+   * How long the provider accepts a refresh token after its rotation; 0 by default. The value is above 0 only if the
+   * fault stops a token-service. If a token-service is lost between the provider's response and the commit, the only
+   * copy of the new token is lost as well. The grant then survives only because of this grace period.
    */
   readonly graceSeconds?: number
-  /** The release that the services run when the load starts; today's by default. */
+  /** The release that the services run when the load starts; the current release by default. */
   readonly startsOn?: Release
-  /** Whether every call must succeed at the third attempt at the latest, because nothing but planned work is done. */
+  /** Whether every call must succeed at the third attempt at the latest, because the fault is only planned work. */
   readonly isPlannedWork?: true
   /** Causes the fault. `Cluster.repair` ends it. */
   cause(cluster: Cluster, random: Random): Promise<void>
@@ -125,8 +125,8 @@ const redis: readonly Fault[] = [
       const primary = await redisPrimary(cluster)
       for (const n of cluster.others(primary))
         await restartInTurn(cluster, [[`redis-${n}`], [`sentinel-${n}`]])
-      // Sentinel promotes a replica before it demotes the primary. In between, both would accept writes, and the other
-      // replica would acknowledge those of the previous primary.
+      // Sentinel promotes a replica before it demotes the primary. In between, both servers would accept writes, and
+      // the other replica would acknowledge the writes of the previous primary.
       const pause = ['redis-cli', 'CLIENT', 'PAUSE', '10000', 'WRITE']
       await cluster.exec(`redis-${primary}`, ...pause)
       const failover = ['redis-cli', '-p', '26379', 'SENTINEL', 'FAILOVER', 'main']

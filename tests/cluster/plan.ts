@@ -1,4 +1,6 @@
-/** What a run of `npm run test:cluster` does: which faults with which seeds, and which of them share a cluster. */
+/**
+ * Plans a run of `npm run test:cluster`: which faults are caused with which seeds, and which of them share a cluster.
+ */
 import type { Fault } from './faults.ts'
 import type { PlannedRound } from './run.ts'
 
@@ -17,9 +19,8 @@ export function parseSeeds(text: string): readonly number[] | null {
 }
 
 /**
- * Plans a round of each fault for each seed. Returns a list of rounds for each cluster that must be started: a fault that
- * upgrades from the first release is the first round of a cluster, and all other rounds share the cluster of the round
- * before them.
+ * Plans a round of each fault for each seed. Returns one list of rounds for each cluster to start. A fault that
+ * upgrades from the first release begins a new cluster, and every other round uses the cluster of the round before it.
  */
 export function planClusters(
   chosen: readonly Fault[],

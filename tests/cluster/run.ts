@@ -10,7 +10,9 @@ import type { Fault } from './faults.ts'
 
 const COMPANIES = 60
 const RATES = { orders: 8, reads: 30, connects: 0.5 }
-/** The lifetime of an access token is so short that every company needs several refreshes during a fault. */
+/**
+ * The lifetime of an access token in seconds. It is so short that every company needs several refreshes during a fault.
+ */
 const ACCESS_TOKEN_SECONDS = 8
 const CALL_DEADLINE_MS = 15_000
 const WARM_UP_MS = 4_000
@@ -58,8 +60,8 @@ export async function runFaults(
       companies,
       rates: RATES,
       prefix: `r${index}`,
-      // The warm-up is random, so that the time from the start of the fault to the expiry of the tokens depends on
-      // the seed.
+      // The length of the warm-up is random, so that the time from the start of the fault to the expiry of the tokens
+      // depends on the seed.
       warmUpMs: WARM_UP_MS + random() * ACCESS_TOKEN_SECONDS * 500,
       recoveryMs: RECOVERY_MS,
       disturb: async () => {
@@ -75,17 +77,20 @@ export async function runFaults(
   }
 }
 
-/** Returns a seed that depends only on its arguments, so that the faults that ran before do not change the choices. */
+/** Returns a seed that depends only on the arguments, so that earlier faults do not influence the random choices. */
 const seedOf = ({ name }: Fault, seed: number): number =>
   Buffer.from(name).reduce((hash, byte) => Math.imul(hash, 31) + byte, seed)
 
-/** Rejects with the reason of `signal` when it is aborted. A fault may wait for seconds without checking the signal. */
+/**
+ * Rejects with the reason of `signal` when it is aborted. A fault itself may wait for seconds without checking the
+ * signal.
+ */
 async function abortOf(signal: AbortSignal): Promise<never> {
   if (!signal.aborted) await once(signal, 'abort')
   throw signal.reason as Error
 }
 
-/** Returns the round, with an error if calls failed during planned work although they were repeated. */
+/** Returns the round. Adds an error if calls failed during planned work although they were repeated. */
 function checkService({ isPlannedWork }: Fault, round: Round): Round {
   const { unservedCalls, error } = round
   if (isPlannedWork === undefined || unservedCalls === 0 || error !== null) return round

@@ -163,7 +163,7 @@ async function replicasUsed(stack: Stack, requests: number): Promise<ReadonlySet
  * Sends requests without a service key on one connection, one after the other, while `isMore` returns true.
  *
  * @returns the request ids of the requests
- * @throws {Error} unless a coordinator rejects every request because of the missing service key
+ * @throws {Error} if a request is not rejected by a coordinator because of the missing service key
  */
 async function request401s(
   stack: Stack,

@@ -30,8 +30,8 @@ async function call(url: string, key: string, { method, body }: Call = {}): Prom
 }
 
 /**
- * Checks what the keys that `init` makes may do: the applications' key queues, reads and calls the accounting API; the
- * operators' key operates the installation; neither discloses a token or moves a grant.
+ * Checks the permissions of the keys that `init` creates. The key for applications queues, reads and calls the
+ * accounting API. The key for operators operates the installation. Neither key can read a token or move a grant.
  */
 export async function keysAreBounded(stack: Stack, realm: string): Promise<void> {
   const at = await stack.installation()
@@ -90,8 +90,8 @@ export async function keysAreBounded(stack: Stack, realm: string): Promise<void>
 }
 
 /**
- * Makes a key, waits until every replica of every service accepts it, revokes it, and measures in each container how
- * long it was accepted after the change of the file.
+ * Creates a key, waits until every replica of every service accepts it, and revokes it. Measures in each container how
+ * long the key was still accepted after the change of the file.
  *
  * @returns the longest of these durations
  */
@@ -127,9 +127,9 @@ export async function revokedWithinASecond(stack: Stack): Promise<string> {
 }
 
 /**
- * A program that prints `accepted` when the service of its container accepts the key, and then `rejected` with the time
- * between the change of the key file and the first rejection in milliseconds. A request without the needed bounds is
- * accepted too: only 401 says that the key is not valid.
+ * A program for a service's container. It prints `accepted` when the service accepts the key, and later `rejected` with
+ * the milliseconds from the change of the key file to the first rejection. Only status 401 means that the key is not
+ * valid; any other status means that it is accepted.
  */
 const watching = (port: number): string => `
   const { statSync } = require('node:fs')
@@ -149,7 +149,7 @@ const watching = (port: number): string => `
     console.log('rejected ' + Math.round(Date.now() - statSync('/keys/service_keys.json').mtimeMs))
   })`
 
-/** Checks that a key that an operator makes works, and that the command names a missing scope. */
+/** Checks that a key that an operator creates works, and that the error of a command names a missing scope. */
 export async function operatorsMakeKeys(stack: Stack, realm: string): Promise<void> {
   const listed = await cli(stack, 'credentials', 'list')
   expect(listed.includes(`ACC-${realm}`), `credentials list prints ${listed}`)

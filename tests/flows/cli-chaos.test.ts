@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { CLI, parseJsonLines, runCli } from '../support/processes/cli.ts'
 import { startSystem, type System } from '../support/system.ts'
 
-/** Arguments for a test of one round that takes three seconds. */
+/** The arguments of the command for one round that takes three seconds. */
 const SHORT = ['--minutes', '0.05', '--companies', '3', '--seed', '7', '--json']
 
 describe('the chaos command against a running system', () => {

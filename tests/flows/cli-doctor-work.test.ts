@@ -13,7 +13,7 @@ interface CheckResult {
   readonly Mend: string | null
 }
 
-describe('the doctor command while work does not get done', () => {
+describe('the doctor command while work is not completed', () => {
   let system: System
   beforeAll(async () => {
     system = await startSystem()
@@ -29,7 +29,7 @@ describe('the doctor command while work does not get done', () => {
         SERVICE_API_KEY: system.serviceKey,
       },
     })
-  /** Runs doctor for one service. Returns the results that are not `ok`, but no differences of clocks. */
+  /** Runs doctor for one service. Returns the results that are not `ok`, except for clock differences. */
   async function doctor(only: 'token-service' | 'coordinator') {
     const { code, stdout } = await cli('doctor', '--json', '--only', only)
     const results = parseJsonLines<CheckResult>(stdout)
@@ -38,7 +38,7 @@ describe('the doctor command while work does not get done', () => {
       results: results.filter(({ Verdict, Check }) => Verdict !== 'ok' && Check !== 'disk'),
     }
   }
-  it('doctor exits with 0 while all work gets done', async () => {
+  it('doctor exits with 0 while all work is completed', async () => {
     expect(await doctor('token-service')).toEqual({ code: 0, results: [] })
   })
 

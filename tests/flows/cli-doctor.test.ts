@@ -97,7 +97,7 @@ describe('the doctor command against a running system', () => {
   it('doctor names a credential that the configured keys cannot decrypt', async () => {
     const redis = new Redis(backend('TEST_REDIS_URL'), { keyPrefix: system.redisKeyPrefix })
     const sealed = (await redis.hget('ACC-1', 'RefreshToken')) ?? ''
-    // Replaces an encrypted field with a valid ciphertext of another field. Decryption must fail, because the
+    // An encrypted field is replaced with a valid ciphertext of another field. Decryption must fail, because the
     // field's name is authenticated as well.
     await redis.hset('ACC-1', 'RefreshToken', (await redis.hget('ACC-1', 'Authenticator')) ?? '')
     const { code, problems } = await doctor('token-service')

@@ -112,7 +112,7 @@ describe('the transactions command against a coordinator', () => {
     })
   })
 
-  it('"actions list" prints who did what to a transaction and why, also what was rejected', async () => {
+  it('"actions list" prints who did what to a transaction and why, including rejected actions', async () => {
     const { code, stdout } = await command('actions', 'list', '--id', '67')
     expect(code).toBe(0)
     const rows = stdout

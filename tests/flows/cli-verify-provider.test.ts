@@ -33,7 +33,7 @@ interface Verification {
   readonly lines: readonly Line[]
   /** Returns the result line of one check of a step. Without `check`, returns the line of the whole step. */
   readonly line: (step: string, check?: string) => string | undefined
-  /** One text `step check: verdict` for each result that deviates from the documentation. */
+  /** Returns a text `step check: verdict` for each result that deviates from the documentation. */
   readonly deviations: readonly string[]
 }
 

@@ -97,7 +97,7 @@ describe('the CLI with two installations', () => {
     expect([again.code, again.stdout]).toEqual([1, '0 imported, 3 rejected\n'])
   })
 
-  it('"credentials import" accepts a file of transferred credentials also at the installation that exported them', async () => {
+  it('"credentials import" also accepts a file of transferred credentials at the installation that exported them', async () => {
     expect(await cli(source, 'credentials', 'import', 'all.ndjson')).toMatchObject({ code: 0 })
     expect((await cli(source, 'credentials', 'refresh', 'ACC-1')).code).toBe(0)
   })

@@ -115,7 +115,7 @@ describe.each(personalities)(
     })
 
     it('after a restart, token-service refreshes a credential whose refresh became due while the service was down', async () => {
-      // The token expires while no service is running that could refresh it.
+      // The token expires while no service runs that could refresh it.
       await sandboxClient(system).set({ accessTokenSeconds: 2 })
       await system.call(`${system.url('token-service')}/credentials/${NAME}/refresh`, {
         method: 'POST',
@@ -143,7 +143,8 @@ describe.each(personalities)(
       expect(await credential()).toMatchObject({
         Status: 'faulted',
         Fault: {
-          // The strict provider has just rotated the token. Intuit returned the same token again, so it was used before.
+          // The strict provider has just rotated the token, so the new token was not used yet. Intuit has returned the
+          // same token again, so this token was used before.
           Code: personality === 'strict' ? 'used_elsewhere' : 'invalid_grant',
           Message: expect.stringMatching(
             new RegExp(`^Couldn't refresh token for realm ${NAME}, .*invalid_grant`),

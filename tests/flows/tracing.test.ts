@@ -190,8 +190,8 @@ describe('the traces of a running system', () => {
     expect(collector.received().toString()).not.toMatch(/CompanyInfo|number=66/)
   })
 
-  // This load hook runs for every module that the service imports or requires. OpenTelemetry's API package is
-  // always loaded, so the hook reports only its other packages, which belong to the SDK.
+  // This load hook runs for every module that the service imports or requires. OpenTelemetry's API package is always
+  // loaded. So the hook reports only other packages of OpenTelemetry, which belong to the SDK.
   const reportSdk = `--import=data:text/javascript,${encodeURIComponent(
     `import { registerHooks } from 'node:module'
     registerHooks({
@@ -212,13 +212,13 @@ describe('the traces of a running system', () => {
   )
 
   it.each([
-    ['a service loads the OpenTelemetry SDK if an OTLP endpoint is set', {}, true],
+    ['loads the OpenTelemetry SDK if an OTLP endpoint is set', {}, true],
     [
-      'a service does not load the OpenTelemetry SDK if OTEL_SDK_DISABLED is set',
+      'does not load the OpenTelemetry SDK if OTEL_SDK_DISABLED is set',
       { OTEL_SDK_DISABLED: 'true' },
       false,
     ],
-  ])('%s', async (_, switches, isLoaded) => {
+  ])('depending on its OTEL variables, a service %s', async (_, switches, isLoaded) => {
     const env = { ...collector.env, ...switches, NODE_OPTIONS: reportSdk }
     const replica = await system.replica('demo-api', env)
     expect(replica.output().includes('loads the SDK')).toBe(isLoaded)

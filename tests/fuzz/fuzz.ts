@@ -35,7 +35,7 @@ const INPUT_DEADLINE_MS = 30_000
 const WARM_UP = 100
 const GROWTH_MB = 200
 
-/** Returns the stored cases of a target by file name. Each file holds the bytes of one input. */
+/** Returns the stored inputs of a target by file name. Each file holds the bytes of one input. */
 export function casesOf(name: TargetName): readonly (readonly [file: string, input: Buffer])[] {
   const folder = join(CASES, name)
   if (!existsSync(folder)) return []
@@ -44,7 +44,7 @@ export function casesOf(name: TargetName): readonly (readonly [file: string, inp
     .map((file) => [file, readFileSync(join(folder, file))] as const)
 }
 
-/** Returns the path at which a new case is stored. */
+/** Returns the path at which a new input is stored. */
 export const casePath = (name: TargetName, file: string): string => join(CASES, name, file)
 
 /**

@@ -1,6 +1,6 @@
 /**
- * An attacker who causes many audit entries makes the audit log drop older entries. `audit verify` must report the
- * gap.
+ * Tests an attacker who causes so many audit entries that the audit log drops older entries. The command `audit verify`
+ * must report the gap.
  */
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { Redis } from 'ioredis'
@@ -35,7 +35,7 @@ describe('audit verify with a log whose older entries were trimmed', () => {
   }
   const seqOf = (head: string): number => Number(head.split(':')[0])
 
-  it('the command audit verify exits with code 6 and counts the entries that were trimmed after the entry of --expect', async () => {
+  it('the command audit verify exits with code 6 and counts the trimmed entries after the entry of --expect', async () => {
     const saved = (await verify()).report.Head
     const refresh = `${system.url('token-service')}/credentials/ACC-1/refresh`
     for (let n = 0; n < REFRESHES; n++)

@@ -36,7 +36,7 @@ const keys = async (kind: string): Promise<string[]> => {
   return (
     found
       .map((key) => key.slice(system.redisKeyPrefix.length))
-      // Omits the keys that token-service writes even if it receives no request.
+      // These keys are left out, because token-service writes them even if it receives no request.
       .filter((key) => !/^(?:lease:)?credentials:/.test(key))
       .toSorted()
   )

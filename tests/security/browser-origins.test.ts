@@ -103,7 +103,7 @@ describe('the control routes of the sandbox provider when a web page calls them'
             { ...JSON_TYPE, Host: 'evil.example' },
             421,
           ],
-          // A page can send requests of these two kinds to any address without a CORS preflight (Fetch standard,
+          // A page can send these two kinds of requests to any address without a CORS preflight (Fetch standard,
           // "CORS-safelisted").
           ['without a content type', {}, 415],
           ['with the content type text/plain', { 'Content-Type': 'text/plain' }, 415],

@@ -64,7 +64,8 @@ describe('token-service at a provider that responds to an unknown code as it res
       const client = tokenServiceClient(system)
       const sandbox = sandboxClient(system)
       for (const [round, realm] of REALMS.entries()) {
-        // Before each refresh the provider rejects a code, so that the refresh directly follows a rejected call.
+        // Before each refresh the provider rejects a made-up code, so that the refresh directly follows a rejected
+        // call.
         expect(await callbackWithMadeUpCode(`${rejected.body.length}-${round}`)).toBe(502)
         const before = (await sandbox.calls(realm)).granted
         const { status } = await client.refresh(realm, {})

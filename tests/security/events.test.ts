@@ -1,4 +1,7 @@
-/** Clients of `GET /events` that read slowly or not at all, and more clients than allowed, at a real coordinator. */
+/**
+ * Tests `GET /events` of a real coordinator with clients that read slowly or not at all, and with more clients than
+ * allowed.
+ */
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -97,8 +100,8 @@ it('GET /events rejects the 101st client with 503 and Retry-After, and accepts a
 }, 60_000)
 
 it('the coordinator completes orders while 300 clients of /events read nothing, disconnects these clients, and its memory stays bounded', async () => {
-  // Queues the same number of orders without clients first, so that later growth of the memory is caused by the
-  // clients.
+  // The test first queues the same number of orders without clients, so that later growth of the memory is caused by
+  // the clients.
   await queueOrders(ORDERS)
   await completed(ORDERS)
   const memoryBefore = await metric('process_resident_memory_bytes')

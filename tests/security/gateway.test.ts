@@ -1,6 +1,6 @@
 /**
- * Attacks on the gateway, which runs as a real OS process. They come from callers, in responses of the accounting API,
- * and in the discovery document.
+ * Tests attacks on a gateway that runs as a real OS process. The attacks come from callers, from responses of the
+ * accounting API, and from the discovery document.
  */
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'

@@ -1,6 +1,6 @@
 /**
- * Connections of clients without a key must not prevent a service from responding to a caller with a key or to a
- * health probe.
+ * Tests that connections of clients without a key do not prevent a service from responding to a caller with a key or to
+ * a health probe.
  */
 import { once } from 'node:events'
 import { request } from 'node:http'
@@ -58,9 +58,9 @@ async function hold(name: ServiceName, count: number, text: string): Promise<rea
 }
 
 /**
- * Opens connections that send nothing, or only a part of a request, until the service closes some to make room for
- * others. Then the service has as many connections as it accepts. The number of established sockets would not show
- * that, because the kernel completes a connection before the service accepts it.
+ * Opens connections that send nothing, or only a part of a request, until the service closes some of them to make room
+ * for others. The service then has as many connections as it accepts. The number of established sockets would not show
+ * this, because the kernel completes a connection before the service accepts it.
  */
 async function fill(name: ServiceName): Promise<void> {
   const before = await closedBy(name, 'room')
@@ -141,7 +141,7 @@ it.each([
   ['accounting-gateway', `/v3/company/${REALM}/invoice`, 200],
   ['coordinator', '/processes/OrderProcess/transactions', 400],
 ] as const)(
-  '%s closes no connection with an authorized request in flight when idle clients reach the connection limit',
+  'the service %s closes no connection with an authorized request in flight when idle clients reach the connection limit',
   async (name, path, status) => {
     const { port } = new URL(system.url(name))
     const outgoing = request({

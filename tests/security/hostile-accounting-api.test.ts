@@ -1,4 +1,6 @@
-/** Responses of a hostile accounting API to a real gateway. The responses have ambiguous framing or never end. */
+/**
+ * Tests a real gateway with responses of a hostile accounting API. The responses have ambiguous framing or never end.
+ */
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { afterAll, beforeAll, expect, it } from 'vitest'

@@ -1,6 +1,6 @@
 /**
- * Which scope each route requires. The routes and their scopes come from the OpenAPI documents of the services, so a
- * new route is tested as soon as it exists.
+ * Tests which scope each route requires. The routes and their scopes come from the OpenAPI documents of the services,
+ * so a new route is tested as soon as it exists.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -22,7 +22,7 @@ interface Route {
   readonly service: ServiceName
   readonly method: string
   readonly path: string
-  /** `undefined` if the document does not name a scope. */
+  /** The scope of the route; `undefined` if the document names none. */
   readonly scope: Scope | undefined
 }
 
@@ -40,7 +40,7 @@ let routes: readonly Route[]
 
 const keyOf = (id: string): string => `key-of-${id}-`.padEnd(48, 'k')
 
-/** Every key that the tests use. Each scope has a key with that scope alone. */
+/** The keys that the tests use. For each scope, one key has only this scope. */
 const ENTRIES: readonly Entry[] = [
   ...SCOPES.map((scope) => ({ id: `only.${scope.replace(':', '-')}`, scopes: [scope] })),
   { id: 'all', scopes: SCOPES },
@@ -69,7 +69,7 @@ const call = (url: string, id: string, init: RequestInit = {}): Promise<Response
     headers: { ...(init.headers as object), Authorization: `Bearer ${keyOf(id)}` },
   })
 
-/** Calls a route without a body, with names of a company, a process and a transaction in its path. */
+/** Calls a route without a body. The path names a company, a process and a transaction. */
 async function callRoute(route: Route, id: string) {
   const path = route.path
     .replace('{name}', `ACC-${REALM}`)
@@ -130,7 +130,7 @@ describe('the scope of a route', () => {
     ])
   })
 
-  it('a key without the scope of a route gets 403, which names the scope, and nothing is sent or written', async () => {
+  it('a key without the scope of a route gets 403 with the name of the scope, and nothing is sent or written', async () => {
     const before = await everythingWritten()
     for (const route of routes)
       for (const scope of SCOPES.filter((other) => other !== route.scope)) {
@@ -157,8 +157,8 @@ describe('the scope of a route', () => {
     expect(await everythingWritten()).toEqual(before)
   })
 
-  it('a key with the scope of a route alone is not rejected for its scope', async () => {
-    // Removing the company comes last, because the other routes use it.
+  it('a key that has only the scope of a route is not rejected because of its scope', async () => {
+    // The company is removed last, because the other routes use it.
     const inOrder = routes.toSorted(
       (a, b) => Number(a.method === 'DELETE') - Number(b.method === 'DELETE'),
     )
@@ -181,7 +181,9 @@ describe('the scope of a route', () => {
   })
 })
 
-/** Resolves when token-service has published the events of the connections and has completed its index of lists. */
+/**
+ * Resolves when token-service has published the events of the connections and has completed the index for its lists.
+ */
 async function backgroundWork(): Promise<void> {
   const redis = new Redis(backend('TEST_REDIS_URL'), { keyPrefix: system.redisKeyPrefix })
   try {
@@ -198,13 +200,16 @@ async function backgroundWork(): Promise<void> {
   }
 }
 
-/** All keys of Redis and all rows of PostgreSQL that the system has written, and what the provider has received. */
+/**
+ * Returns all Redis keys and PostgreSQL rows that the system has written, and the requests that the provider has
+ * received.
+ */
 async function everythingWritten() {
   const redis = new Redis(backend('TEST_REDIS_URL'))
   const sql = postgres(system.databaseUrl)
   try {
     const keys = (await redis.keys(`${system.redisKeyPrefix}*`))
-      // Rate limits and leases of running services change without any call.
+      // Rate limits and leases are left out, because running services change them even without a call.
       .filter((key) => /credential|authorization|audit|link/.test(key))
     const records = await Promise.all(
       keys.toSorted().map(async (key) => [key, await redis.dump(key).then((dump) => dump?.length)]),
@@ -221,7 +226,7 @@ async function everythingWritten() {
 }
 
 describe('a key that is bound to realms', () => {
-  it('sees only its companies and only runs of its companies or of none', async () => {
+  it('a key that is bound to realms sees only its companies, and only runs of its companies or without a company', async () => {
     const credentials = await call(`${system.url('token-service')}/credentials`, 'own-realm')
     const { items } = (await credentials.json()) as { items: { Name: string }[] }
     expect(items.map(({ Name }) => Name)).toEqual([`ACC-${REALM}`])
@@ -263,7 +268,7 @@ describe('a key that is bound to realms', () => {
     expect(await bulk.json()).toMatchObject({ queued: 1, invalid: 1 })
   })
 
-  it('gets 403 on what concerns all companies', async () => {
+  it('a key that is bound to realms gets 403 on routes that affect all companies', async () => {
     const json = { 'Content-Type': 'application/json' }
     for (const [service, method, path] of [
       ['token-service', 'POST', '/authorizations'],
@@ -285,7 +290,7 @@ describe('the header Acting-For', () => {
   const read = (id: string, person: string): Promise<Response> =>
     call(`${system.url('token-service')}/credentials`, id, { headers: { 'Acting-For': person } })
 
-  it('names a person if the key has act-for, and is rejected otherwise', async () => {
+  it('the header Acting-For names a person if the key has act-for, and is rejected otherwise', async () => {
     expect((await read('all', 'ada@example.com')).status).toBe(200)
     expect((await read('only.credentials-read', 'ada@example.com')).status).toBe(403)
   })
@@ -299,7 +304,7 @@ describe('the header Acting-For', () => {
 })
 
 describe('a key that is revoked', () => {
-  it('is rejected by each of three replicas, while other keys go on', async () => {
+  it('a revoked key is rejected by each of three replicas, while the other keys are still accepted', async () => {
     const env = { SERVICE_KEYS_FILE: file }
     const replicas = await Promise.all([1, 2].map(() => system.replica('accounting-gateway', env)))
     const urls = [system.url('accounting-gateway'), ...replicas.map(({ url }) => url)]

@@ -1,6 +1,6 @@
 /**
- * An attacker can write to Redis but does not have CREDENTIAL_KEYS. Every use of one company's record under the
- * name of another company, and every change of a record's fields, must be detected.
+ * Tests an attacker who can write to Redis but does not have CREDENTIAL_KEYS. Every use of one company's record under
+ * the name of another company must be detected, and so must every change of a record's fields.
  */
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
@@ -17,7 +17,7 @@ const OTHER_NAME = `ACC-${OTHER_REALM}`
 
 let system: System
 let redis: Redis
-/** The records of both companies as token-service has stored them. */
+/** The records of two companies as token-service has stored them. */
 let records: Record<string, Record<string, string>>
 
 beforeAll(async () => {
@@ -60,7 +60,7 @@ describe('token-service after a program without the encryption keys has changed 
     const calls = await sandboxClient(system).calls(REALM)
     expect([calls.granted, calls.rejected]).toEqual([0, 0])
     expect(await metrics()).toBeGreaterThan(refused)
-    // Now the attacker changes the name in the copied record as well.
+    // In a second step, the attacker changes the name in the copied record as well.
     await redis.hset(OTHER_NAME, 'Name', OTHER_NAME)
     expect((await client().token(OTHER_REALM)).status).toBe(500)
     expect((await client().token(REALM)).status).toBe(200)

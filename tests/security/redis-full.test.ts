@@ -1,6 +1,6 @@
 /**
- * Redis rejects writes because it has reached `maxmemory` with the policy `noeviction`. Tests what token-service
- * can still do, and what it does when Redis accepts writes again. The test has its own Redis server.
+ * Tests token-service while Redis rejects writes because it has reached `maxmemory` with the policy `noeviction`, and
+ * when Redis accepts writes again. The test has its own Redis server.
  */
 import type { HealthReport } from '@integration-host/shared/observability/health'
 import { eventually } from '@integration-host/shared/test-support/eventually'

@@ -290,7 +290,7 @@ describe('the search for leaked secrets in a running system', () => {
     // PostgreSQL accepts any password if it is configured to trust local connections.
     database.password ||= random('database-password')
     register('database password', database.password)
-    // Many receivers recognise their senders by a secret path.
+    // The path of a webhook URL is treated as a secret, because many receivers recognize their senders by it.
     const path = `/${register('path of a webhook receiver', random('path'))}`
     webhooks = opened.use(await startWebhookReceiver(path))
     register('webhook secret', webhooks.secret)
@@ -332,7 +332,7 @@ describe('the search for leaked secrets in a running system', () => {
 
   async function exerciseSuccess(): Promise<void> {
     expect((await connect(REALM)).status).toBe(302)
-    await sandboxClient(system).set({ pkce: false }) // the application's request below has no code challenge
+    await sandboxClient(system).set({ pkce: false }) // the authorization request of the application has no code challenge
     await connectForApplication(SECOND.slice(4))
     await requestToken()
     expect((await refresh(NAME)).status).toBe(200)
@@ -340,7 +340,7 @@ describe('the search for leaked secrets in a running system', () => {
     expect((await record('gateway', await system.call(companyInfoUrl(system, REALM)))).status).toBe(
       200,
     )
-    // The provider ends the validity of the token, so that the gateway requests a refresh and repeats the call.
+    // The provider ends the validity of the access token, so that the gateway requests a refresh and repeats the call.
     await sandboxClient(system).expire(REALM)
     expect((await record('gateway', await system.call(companyInfoUrl(system, REALM)))).status).toBe(
       200,
@@ -363,8 +363,8 @@ describe('the search for leaked secrets in a running system', () => {
       const realm = String(4_620_816_365_000 + index)
       const code = await connectForApplication(realm)
       await expire(`ACC-${realm}`) // a failed refresh is recorded as a fault only after the access token has expired
-      // token-service does not retry after a valid OAuth error. After any other response it retries the refresh
-      // once.
+      // token-service does not retry a refresh after a valid OAuth error. After any other response, it retries the
+      // refresh once.
       if (response.status === 400) provider.leakNext(code, response)
       else provider.leakNext(code, response, response)
       expect((await refresh(`ACC-${realm}`)).status, what).toBe(503)
@@ -435,7 +435,7 @@ describe('the search for leaked secrets in a running system', () => {
     expect((await post('token-service', '/key-rotations')).status).toBe(200)
     const path = `/credentials/${SECOND}`
     expect((await call('token-service', path, { method: 'DELETE' })).status).toBe(204)
-    // Accepted, rejected and malformed actions on a run; `readAllRoutes` reads the action log.
+    // Sends accepted, rejected and malformed actions on a run. `readAllRoutes` reads the action log later.
     const run = '/processes/OrderProcess/transactions/66'
     const replay = { Reason: 'the file was deleted' }
     expect((await post('coordinator', `${run}/replays`, replay)).status).toBe(202)
@@ -448,7 +448,7 @@ describe('the search for leaked secrets in a running system', () => {
     await recordRedis()
   }
 
-  /** Keys of a key file, valid and misplaced ones, and connect links. */
+  /** Uses the keys of a key file, both valid and misplaced, and connect links. */
   async function exerciseKeysAndLinks(): Promise<void> {
     const key = register('key of the key file', random('ihk'))
     const misplaced = register('key in place of its digest', random('ihk'))
@@ -498,7 +498,10 @@ describe('the search for leaked secrets in a running system', () => {
     await recordRedis()
   }
 
-  /** Adopts grants of another program: valid ones, malformed lines, and each with a response that leaks its token. */
+  /**
+   * Adopts grants of another program: valid grants, malformed lines, and grants whose token leaks in the provider's
+   * response.
+   */
   async function exerciseAdoption(): Promise<void> {
     const secret = settings['token-service']?.['CLIENT_SECRET'] ?? ''
     const grant = async (Realm: string) => {

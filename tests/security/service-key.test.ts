@@ -6,7 +6,7 @@ interface OpenApi {
 }
 
 /**
- * Paths that need no key: documentation, health, metrics, and the page that is shown at the end of an
+ * The paths that need no key: documentation, health, metrics, and the page that is shown at the end of an
  * authorization.
  */
 const OPEN = new Set([
@@ -40,7 +40,7 @@ describe('the routes in the OpenAPI documents of the services', () => {
     const routes = Object.entries(paths).flatMap(([path, methods]) =>
       Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
     )
-    // The gateway's proxy route is handled outside the Hono router, so it is not in the list of routes and is added
+    // The gateway's proxy route is handled outside the Hono router. So it is not in the list of routes and is added
     // here.
     const all =
       name === 'accounting-gateway'

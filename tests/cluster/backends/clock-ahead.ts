@@ -1,5 +1,5 @@
-// Loaded before a service starts. It makes the clock of this service five minutes fast, because a container cannot have
-// a clock of its own.
+// A module that is loaded before a service starts. It makes the clock of this service five minutes fast, because a
+// container cannot have a clock of its own.
 const AHEAD_MS = 5 * 60_000
 
 globalThis.Date = new Proxy(Date, {

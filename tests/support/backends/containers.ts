@@ -54,7 +54,8 @@ export async function startContainers(): Promise<StartedBackends> {
     const failed = started.find((one) => one.status === 'rejected')
     throw new Error('a container did not start', { cause: failed?.reason })
   }
-  // The container's AMQP URL contains no user. `guest` is added, because not every client uses it by default.
+  // The container's AMQP URL contains no user. The user `guest` is added, because not every client uses this user by
+  // default.
   const amqp = new URL(rabbitmq.value.getAmqpUrl())
   amqp.username = 'guest'
   amqp.password = 'guest'

@@ -1,4 +1,7 @@
-/** PostgreSQL servers that belong to a single test: with TLS, and with standbys that can be frozen and promoted. */
+/**
+ * Starts PostgreSQL servers that belong to a single test: servers with TLS, and servers with standbys that can be
+ * frozen and promoted.
+ */
 import { execFile } from 'node:child_process'
 import { chmod, chown, copyFile, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -66,7 +69,7 @@ export async function startStandby(primary: PostgresNode, name: string): Promise
   const programs = await programsFolder()
   const group = new ServerGroup()
   try {
-    // `setUpServer` creates another database as well. Only its account and its folder are used for the standby.
+    // `setUpServer` also creates a database, which is not used: the standby needs only the account and the folder.
     const { command } = await setUpServer('postgres', programs, group)
     const folder = join(group.folder, 'postgres', 'standby')
     const from = new URL(primary.url)

@@ -1,6 +1,6 @@
 /**
- * A Redis primary with one replica, which only one test uses. Clients connect to a relay, whose address leads to the
- * current primary also after a failover.
+ * A Redis primary with one replica for a single test. Clients connect to a relay, whose address leads to the current
+ * primary even after a failover.
  */
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { type Relay, startRelay } from '@integration-host/shared/test-support/relay'
@@ -15,9 +15,11 @@ export interface RedisPair extends AsyncDisposable {
   /** The test's own connections. Each stays connected to the same server after a failover. */
   readonly primary: Redis
   readonly replica: Redis
-  /** Makes the replica a primary and routes new client connections to it. `cut` closes the existing ones. */
+  /**
+   * Makes the replica a primary and routes new client connections to it. With `cut`, closes the existing connections.
+   */
   promote(connections: 'cut' | 'kept'): Promise<void>
-  /** After `promote`: makes the old primary a replica of the new one. */
+  /** Makes the old primary a replica of the new primary. Called after `promote`. */
   rejoin(): Promise<void>
 }
 

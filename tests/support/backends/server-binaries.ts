@@ -106,7 +106,7 @@ async function firstWith(program: string, folders: readonly string[]): Promise<s
       await access(file, constants.X_OK)
       return dirname(await realpath(file))
     } catch {
-      // The program is not in this folder, so try the next folder.
+      // This folder does not contain the program, so the next folder is tried.
     }
   }
   return undefined

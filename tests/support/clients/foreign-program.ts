@@ -4,8 +4,8 @@ import { expect } from 'vitest'
 import type { System } from '../system.ts'
 
 /**
- * Authorizes a company in the other program. Resolves with the refresh token that this program holds, and with the
- * authorization code that started the grant. `provider` is the URL of the provider, if it is not the sandbox itself.
+ * Authorizes a company in the other program. Resolves with the refresh token of this program, and with the
+ * authorization code that started the grant. `provider` is the URL of the provider; the default is the sandbox.
  */
 export async function foreignGrant(
   system: System,

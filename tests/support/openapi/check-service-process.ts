@@ -1,7 +1,8 @@
 /**
- * Adds the OpenAPI checks to a service that runs as a separate process. `node --import` loads this file before the
- * main module of the service. This file replaces the module `@integration-host/shared/http/service-app` with
- * `checked-service-app.ts`. The alias in vitest.config.ts does the same in the process of the tests.
+ * Adds the OpenAPI checks to a service that runs as a separate process. `node --import` loads this file before the main
+ * module of the service. This file then replaces the module `@integration-host/shared/http/service-app` with
+ * `checked-service-app.ts`. In the process of the tests, the alias in vitest.config.ts does the same.
+ *
  * `support/system.ts` loads this file for tests, but not for benchmarks.
  */
 import { registerHooks } from 'node:module'

@@ -59,7 +59,7 @@ export function createResponseCheck(document: OpenApiDocument) {
   }
   const paths = Object.entries(document.paths)
     .map(([path, item]) => ({ pattern: patternOf(path), item, variables: path.split('{').length }))
-    .toSorted((one, other) => one.variables - other.variables) // a literal path takes precedence over one with variables
+    .toSorted((one, other) => one.variables - other.variables) // a literal path takes precedence over a path with variables
 
   const operationOf = (method: string, path: string): Operation | undefined =>
     paths
@@ -71,7 +71,7 @@ export function createResponseCheck(document: OpenApiDocument) {
     const { pathname } = new URL(url)
     const { status } = response
     const deviation = (what: string) => `${method} ${pathname} responded ${status}: ${what}`
-    if (status === 405) return null // the response itself states that there is no such operation
+    if (status === 405) return null // with this status, the response itself states that the operation does not exist
     const operation = operationOf(method, pathname)
     if (operation === undefined)
       return status >= 400 && status < 500 ? null : deviation('no such operation is documented')

@@ -57,7 +57,7 @@ export function search(secrets: readonly KnownSecret[], written: readonly Writte
   const wanted = secrets.map(({ kind, value }) => ({ kind, forms: [...formsOf(value)] }))
   const hits = written.flatMap(({ place, bytes }) => {
     const text = bytes.toString('latin1')
-    const lower = text.toLowerCase() // hexadecimal digits occur in both cases
+    const lower = text.toLowerCase() // hexadecimal digits may be in upper or lower case
     return wanted.flatMap(({ kind, forms }) =>
       forms
         .filter(([form, value]) =>
