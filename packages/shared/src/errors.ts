@@ -90,6 +90,7 @@ export const errorCodes = {
   },
   transaction_active: { status: 409, title: 'The transaction is still active', remedy: 'retry' },
   transaction_not_active: { status: 409, title: 'The transaction is not active', remedy: 'none' },
+  transaction_purged: { status: 409, title: 'The run is purged', remedy: 'none' },
   transaction_not_resumable: {
     status: 409,
     title: 'The transaction cannot be resumed',

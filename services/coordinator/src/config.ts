@@ -3,6 +3,7 @@ import { readableFile } from '@integration-host/shared/files/list-file'
 import { amqpUrl } from '@integration-host/shared/messaging/rabbitmq/address'
 import {
   ConfigError,
+  days,
   type Environment,
   httpUrl,
   integer,
@@ -59,6 +60,9 @@ const Embedded = z.object({
   GATEWAY_URL: httpUrl().default('http://127.0.0.1:7218'),
   DATA_DIR: z.string().default('./data'),
   PREFETCH: integer(1, 2_000).default(64),
+  RETENTION_COMPLETED_DAYS: days().optional(),
+  RETENTION_FAILED_DAYS: days().optional(),
+  DEDUPE_DAYS: days().default(365),
 })
 /** The settings of `startCoordinator`, which do not depend on the backends. */
 export type EmbeddedConfig = z.output<typeof Embedded>

@@ -3,6 +3,7 @@ import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { ProcessDefinition } from './process/definition.ts'
 import type { CutReason } from './routes/event-streams.ts'
 import type { Audit, WebhookBacklog } from './transaction/transaction-source.ts'
+import type { RetentionAges } from './worker/retention.ts'
 import type { StepQueue } from './worker/step-queue.ts'
 
 export interface CoordinatorMetrics {
@@ -17,6 +18,11 @@ export interface CoordinatorMetrics {
   readonly setWebhookBacklog: (backlog: readonly WebhookBacklog[]) => void
   readonly setOperations: (counts: Readonly<Record<'Running' | 'Paused', number>>) => void
   readonly countBulkRun: (action: string, outcome: string) => void
+  /** Counts the runs of a process that were purged, and the ids that were forgotten. */
+  readonly countPurged: (process: string, count: number) => void
+  readonly countForgotten: (count: number) => void
+  /** Sets how long ago the oldest finished run of each process ended, and the last pass of the purge was completed. */
+  readonly setRetention: (ages: RetentionAges) => void
   readonly setAudit: (audit: Audit) => Promise<void>
 }
 
@@ -67,6 +73,24 @@ export function createCoordinatorMetrics(
     'Streams of /events that were cut off because the client did not read, by limit',
     ['reason'],
   )
+  const purgedRuns = metrics.counter(
+    'coordinator_purged_runs_total',
+    'Finished runs whose data this replica has removed, because their retention was over',
+    ['process'],
+  )
+  const forgottenRuns = metrics.counter(
+    'coordinator_forgotten_runs_total',
+    'Ids of purged runs that this replica has removed after DEDUPE_DAYS',
+  )
+  const oldestRun = metrics.gauge(
+    'coordinator_oldest_run_seconds',
+    'How long ago the oldest finished run ended that is not purged; 0 if there is none',
+    ['process'],
+  )
+  const lastPass = metrics.gauge(
+    'coordinator_retention_pass_age_seconds',
+    'How long ago any replica completed a pass that purges old runs; since the start of this replica if none did',
+  )
   const webhooksWaiting = metrics.gauge(
     'coordinator_webhooks_waiting',
     'Webhooks that a receiver has not got yet',
@@ -112,6 +136,13 @@ export function createCoordinatorMetrics(
       for (const [status, count] of Object.entries(counts)) bulkOperations.set({ status }, count)
     },
     countBulkRun: (action, outcome) => bulkRuns.inc({ action, outcome }),
+    countPurged: (process, count) => purgedRuns.inc({ process }, count),
+    countForgotten: (count) => forgottenRuns.inc(count),
+    setRetention({ oldestMs, lastPassMs }) {
+      for (const process of processes.keys())
+        oldestRun.set({ process }, (oldestMs.get(process) ?? 0) / 1_000)
+      lastPass.set(lastPassMs / 1_000)
+    },
     async setAudit(audit) {
       for (const [kind, count] of Object.entries(audit.violations)) violations.set({ kind }, count)
       for (const status of headerStatuses)

@@ -12,6 +12,7 @@ import { eventually, until } from '@integration-host/shared/test-support/eventua
 import { startRelay } from '@integration-host/shared/test-support/relay'
 import { connect } from 'amqplib'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import type { z } from 'zod'
 import { anAct } from '../test-support/act.ts'
 import { type Backends, openBackends, startFixture, watchEvents } from '../test-support/fixture.ts'
 import { coordinatorContract } from './service.contract.ts'
@@ -324,11 +325,13 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     })
     const act = (action: string) =>
       host.call(`/processes/OrderProcess/transactions/${id}/${action}`, { method: 'POST' })
-    /** Publishes the batch of transitions with which another replica would report the cancellation. */
+    /** Publishes the batch of transitions with which a replica of the first version would report the cancellation. */
     const raw = await channel()
     const tellOf = ({ Version, UpdatedAt: At }: Awaited<ReturnType<typeof host.run>>): void => {
       const run = { Process: 'OrderProcess', TransactionID: id, ReplayID: 0, StepName: 'order' }
-      const Events = [{ ...run, Status: 'Cancelled', Version, At } satisfies TransactionEvent]
+      const Events = [
+        { ...run, Status: 'Cancelled', Version, At } satisfies z.input<typeof TransactionEvent>,
+      ]
       const content = Buffer.from(JSON.stringify({ Events }))
       const headers = { replica: 'another' }
       raw.publish(`${backends.prefix}${COORDINATORS_EXCHANGE}`, '', content, { headers })

@@ -6,6 +6,7 @@ import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
+import { createFileRemover } from './adapters/files/remove-files.ts'
 import { createThreadedFiles } from './adapters/files/threaded-files.ts'
 import { loadProcesses } from './adapters/folder/processes.ts'
 import { openReceivers } from './adapters/files/webhooks-file.ts'
@@ -26,6 +27,8 @@ import { createErasure } from './worker/erasure.ts'
 import { createOperations } from './worker/operations.ts'
 import { startOperationRunner } from './worker/run-operations.ts'
 import { createStepsInFlight } from './worker/steps-in-flight.ts'
+import { createRemoveFilesOfRuns } from './worker/run-files.ts'
+import { startRetention } from './worker/retention.ts'
 import { startSweeper } from './worker/sweeper.ts'
 import { createTraceparents } from './worker/traceparent.ts'
 import { createEventStreams } from './routes/event-streams.ts'
@@ -125,6 +128,12 @@ export async function startCoordinator(
       }),
     )
   const connectivity = createConnectivity({ probes: probesOf(config).map(createProbe), ...timing })
+  const processSettings = { demoApiUrl: config.DEMO_API_URL, dataDir: config.DATA_DIR }
+  const removeFiles = createRemoveFilesOfRuns(
+    processes,
+    processSettings,
+    createFileRemover(config.DATA_DIR),
+  )
   const worker = stack.use(
     createWorker({
       source,
@@ -139,7 +148,7 @@ export async function startCoordinator(
         key: config.SERVICE_API_KEY[0].reveal(),
         faultOf: config.PROVIDER_PROFILE.accounting.faultOf,
       },
-      settings: { demoApiUrl: config.DEMO_API_URL, dataDir: config.DATA_DIR },
+      settings: processSettings,
       checkOnline: connectivity.check,
       traceparentOf,
       log,
@@ -210,6 +219,26 @@ export async function startCoordinator(
       onRecovered: metrics.countRecovered,
     }),
   )
+  stack.use(
+    startRetention({
+      source,
+      processes,
+      retention: {
+        completedDays: config.RETENTION_COMPLETED_DAYS,
+        failedDays: config.RETENTION_FAILED_DAYS,
+        dedupeDays: config.DEDUPE_DAYS,
+      },
+      removeFiles,
+      owner,
+      log,
+      random,
+      now,
+      intervalMs: config.REMOTE_PULL_SECONDS * 1_000,
+      onPurged: metrics.countPurged,
+      onForgotten: metrics.countForgotten,
+      onAges: metrics.setRetention,
+    }),
+  )
   const streams = createEventStreams({
     feed,
     now: () => performance.now(),
@@ -217,7 +246,7 @@ export async function startCoordinator(
   })
   metrics.watchStreams(() => streams.size)
   const access = stack.use(openAccessKeys(config, { logger: log, health, metrics: serviceMetrics }))
-  const erase = createErasure({ source, removeFiles: async () => 0, now })
+  const erase = createErasure({ source, removeFiles: (run) => removeFiles([run]), now })
   const app = createApp({
     logger: log,
     health,

@@ -12,8 +12,8 @@ export const TRANSACTIONS_EXCHANGE = 'integration.transactions'
 export const COORDINATORS_EXCHANGE = 'integration.coordinators'
 
 /**
- * One transition of a transaction's header. It contains only identifiers and the status, because business data stays in
- * the database.
+ * One transition of a transaction's header. It contains only identifiers and the state of the run, because business data
+ * stays in the database. The members with a default are missing in the events of earlier versions.
  */
 export const TransactionEvent = z.object({
   // The name must be well-formed, like the transaction's identifier: the event id is derived from both by
@@ -23,6 +23,15 @@ export const TransactionEvent = z.object({
   ReplayID,
   Status: z.enum(headerStatuses),
   StepName: z.string(),
+  /** The attempts of the due step so far. */
+  Attempt: z.int().nonnegative().default(0),
+  ErrorClass: z.string().nullable().default(null),
+  /** The credential that a `Waiting` run waits for. */
+  WaitingFor: z.string().nullable().default(null),
+  /** Whether an earlier attempt of the due step may have done its work. */
+  InDoubt: z.boolean().default(false),
+  /** The time from which the step is due; `null` if the run is over. */
+  NextAttemptAt: z.iso.datetime().nullable().default(null),
   Version: z.int().nonnegative(),
   At: z.iso.datetime(),
 })

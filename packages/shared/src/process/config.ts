@@ -19,8 +19,8 @@ export class ConfigError extends Error {
 
 /**
  * Reads settings from the environment. An empty variable counts as unset. `X_FILE` names a file whose content becomes
- * the value of `X`; one trailing newline is removed. If the name of a setting itself ends in `_FILE`, its value is a
- * path, and the content of the file is not read here. The files of the TLS settings in the schema are checked as well.
+ * the value of `X`; one trailing newline is removed. A setting whose own name ends in `_FILE` is a path, so its
+ * content is not read this way. The files of the TLS settings in the schema are checked as well.
  *
  * @throws {ConfigError} if a setting is wrong or missing; the message names all such settings.
  */
@@ -107,6 +107,14 @@ export const seconds = (min: number, max: number) =>
     .regex(/^\d{1,9}(\.\d{1,3})?$/, 'must be a number of seconds')
     .transform(Number)
     .pipe(z.number().min(min, `must be at least ${min}`).max(max, `must be at most ${max}`))
+
+/** A number of days, with an optional fraction. */
+export const days = () =>
+  z
+    .string()
+    .regex(/^\d{1,5}(\.\d{1,9})?$/, 'must be a number of days')
+    .transform(Number)
+    .pipe(z.number().max(36_500, 'must be at most 36500'))
 
 /** An absolute `http(s)` URL without credentials, query or fragment. A trailing slash is removed. */
 export const httpUrl = () =>

@@ -2,7 +2,7 @@ import { StepName } from '@integration-host/shared/contracts/step-message'
 import { defaultRetryPolicy, type RetryPolicy } from './retry-policy.ts'
 import type { Claim, ProcessOutline } from '../transaction/transaction-source.ts'
 import type { StepOutcome } from './progress.ts'
-import type { AnyStep } from './step.ts'
+import type { AnyStep, ProcessSettings } from './step.ts'
 import type { StepAbort } from './step-abort.ts'
 
 export interface ProcessSteps {
@@ -27,9 +27,28 @@ export interface ProcessOptions<Steps extends ProcessSteps> {
    * step, which is about twice as fast.
    */
   readonly dispatch?: 'message' | 'inline'
+  /** How many days its finished runs are kept, in place of the settings `RETENTION_…_DAYS`; 0: for ever. */
+  readonly retention?: ProcessRetention
+  /**
+   * Returns the paths of the files that the steps of a run write into `settings.dataDir`. They are removed before the
+   * run is purged. A file that a run never wrote may be named.
+   */
+  readonly files?: RunFiles
   /** The steps in the order in which they run. */
   readonly steps: Steps
 }
+
+export interface ProcessRetention {
+  readonly completedDays?: number
+  /** For failed and cancelled runs. */
+  readonly failedDays?: number
+}
+
+export type RunFiles = (run: {
+  readonly transactionId: string
+  readonly replayId: number
+  readonly settings: ProcessSettings
+}) => readonly string[]
 
 /** A named process as the coordinator runs it. */
 export interface ProcessDefinition {
@@ -38,6 +57,8 @@ export interface ProcessDefinition {
   readonly retry: RetryPolicy
   readonly stepTimeoutMs: number
   readonly dispatch: 'message' | 'inline'
+  readonly retention: ProcessRetention
+  readonly files: RunFiles
   readonly stepNames: readonly [string, ...string[]]
   readonly steps: ReadonlyMap<string, AnyStep>
   /**
@@ -47,6 +68,7 @@ export interface ProcessDefinition {
   readonly runBuiltIn?: (claim: Claim, abort: StepAbort) => Promise<StepOutcome>
 }
 
+const noFiles = (): readonly string[] => []
 const DEFAULT_STEP_SECONDS = 300
 const MAX_STEP_SECONDS = 1_500
 
@@ -61,7 +83,7 @@ export function defineProcess<const Steps extends ProcessSteps>(
   name: string,
   options: ProcessOptions<Steps>,
 ): ProcessDefinition {
-  const { requireInternet = false, dispatch = 'message' } = options
+  const { requireInternet = false, dispatch = 'message', retention = {}, files = noFiles } = options
   const { stepTimeoutSeconds = DEFAULT_STEP_SECONDS } = options
   // Objects keep their keys in insertion order, except keys that look like numbers, which StepName does not allow.
   const [first, ...others] = Object.keys(options.steps)
@@ -78,10 +100,15 @@ export function defineProcess<const Steps extends ProcessSteps>(
     throw new TypeError(
       `${name}: with dispatch 'inline' all steps together may take 1500 seconds: set stepTimeoutSeconds`,
     )
+  for (const [member, days] of Object.entries(retention))
+    if (!(Number.isFinite(days) && days >= 0))
+      throw new TypeError(`retention.${member} of ${name} must be a number of days, 0 or more`)
   return {
     name,
     requireInternet,
     dispatch,
+    retention,
+    files,
     retry: { ...defaultRetryPolicy, ...options.retry },
     stepTimeoutMs: stepTimeoutSeconds * 1_000,
     stepNames: [first, ...others],

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { stringify } from 'csv-stringify/sync'
 import { z } from 'zod'
-import { defineProcess } from '../process/definition.ts'
+import { defineProcess, type RunFiles } from '../process/definition.ts'
 import type { Step } from '../process/step.ts'
 
 const OrderResponse = z.object({ Order: z.string(), CreatedAt: z.iso.datetime({ offset: true }) })
@@ -24,14 +24,18 @@ const report = (step: Step<string | number, typeof order>) => {
 const csv = async (step: Step<string | number, typeof report, { order: typeof order }>) => {
   const { CreatedAt, Status } = ReportResponse.parse(JSON.parse(step.previous.ResponseBody ?? ''))
   const row = { Order: step.item('order').data.Order, CreatedAt, Status }
-  const file = join(step.settings.dataDir, 'OrderCSV', csvFileName(step))
+  const file = csvFile(step)
   if (step.attempt > 1) await step.files.removeTemporaryFiles(file)
   await step.files.writeAtomic(file, csvOf(row))
   step.setStatus('Completed')
 }
 
+const csvFile = (run: Parameters<RunFiles>[0]): string =>
+  join(run.settings.dataDir, 'OrderCSV', csvFileName(run))
+
 export default defineProcess('OrderProcess', {
   requireInternet: true,
+  files: (run) => [csvFile(run)],
   steps: { order, report, csv },
 })
 

@@ -16,6 +16,11 @@ const event = (n: number, Process = 'Orders', StepName = 'order'): TransactionEv
   ReplayID: 0,
   Status: 'Running',
   StepName,
+  Attempt: 0,
+  ErrorClass: null,
+  WaitingFor: null,
+  InDoubt: false,
+  NextAttemptAt: null,
   Version: 1,
   At: new Date(Date.UTC(2026, 10, 20) + n).toISOString(),
 })

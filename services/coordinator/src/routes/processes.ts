@@ -9,6 +9,7 @@ import { z } from 'zod'
 import type { ProcessDefinition } from '../process/definition.ts'
 import type { Operations } from '../worker/operations.ts'
 import type { Worker } from '../worker/worker.ts'
+import type { Pauses } from '../transaction/pause.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { ActBody, describeBody, readAct } from './act.ts'
 import { ProcessParam } from './contracts.ts'
@@ -19,6 +20,21 @@ const ProcessView = z.object({
   Steps: z.array(z.string()),
   RequireInternet: z.boolean(),
   Paused: z.boolean(),
+  PausedAt: z.iso.datetime().nullable(),
+  PausedBy: z.string().nullable().meta({
+    description: 'a person or the id of a key; null for a key that is bound to realms',
+  }),
+  Reason: z
+    .string()
+    .nullable()
+    .meta({ description: 'of the pause; null for a key that is bound to realms' }),
+  Retry: z.object({
+    MaxAttempts: z.int(),
+    BaseMs: z.number().meta({ description: 'the pause after the first attempt; it then doubles' }),
+    CapMs: z.number().meta({ description: 'the longest pause' }),
+  }),
+  Dispatch: z.enum(['message', 'inline']),
+  StepTimeoutSeconds: z.number(),
   BuiltIn: z.boolean().meta({
     description: 'part of the coordinator: clients cannot queue its transactions',
   }),
@@ -45,14 +61,29 @@ export interface ProcessRouteDeps {
  */
 export function processRoutes({ operations, source, worker, processes }: ProcessRouteDeps) {
   const tags = ['processes']
-  const view = (definition: ProcessDefinition, paused: ReadonlySet<string>) => ({
-    Process: definition.name,
-    Steps: definition.stepNames,
-    RequireInternet: definition.requireInternet,
-    Paused: paused.has(definition.name),
-    BuiltIn: definition.runBuiltIn !== undefined,
-    Consuming: worker.isConsuming(definition.name),
-  })
+  const view = (definition: ProcessDefinition, pauses: Pauses, caller: Caller) => {
+    const pause = pauses.get(definition.name)
+    // A pause concerns all companies, and its reason may be about another one.
+    const maySeeWhy = !caller.isBoundToRealms
+    return {
+      Process: definition.name,
+      Steps: definition.stepNames,
+      RequireInternet: definition.requireInternet,
+      Paused: pause !== undefined,
+      PausedAt: pause?.PausedAt ?? null,
+      PausedBy: maySeeWhy ? (pause?.PausedBy ?? null) : null,
+      Reason: maySeeWhy ? (pause?.Reason ?? null) : null,
+      Retry: {
+        MaxAttempts: definition.retry.maxAttempts,
+        BaseMs: definition.retry.baseMs,
+        CapMs: definition.retry.capMs,
+      },
+      Dispatch: definition.dispatch,
+      StepTimeoutSeconds: definition.stepTimeoutMs / 1_000,
+      BuiltIn: definition.runBuiltIn !== undefined,
+      Consuming: worker.isConsuming(definition.name),
+    }
+  }
   const notLoaded = async (caller: Caller): Promise<z.output<typeof ProcessList>['not_loaded']> => {
     if (caller.isBoundToRealms) return [] // the counts concern all companies
     const names = (await source.storedProcesses()).filter(
@@ -68,7 +99,7 @@ export function processRoutes({ operations, source, worker, processes }: Process
     if (act.ifVersion !== null)
       throw new IntegrationError('invalid_request', 'a process has no Version for If-Match')
     await operations.setPaused(name, isPaused, act)
-    return view(definition, await source.paused())
+    return view(definition, await source.paused(), callerOf(c))
   }
   const responses = {
     200: jsonResponse('the process', ProcessView),
@@ -89,10 +120,10 @@ export function processRoutes({ operations, source, worker, processes }: Process
       }),
       onlyKnownQuery(),
       async (c) => {
-        const paused = await source.paused()
+        const pauses = await source.paused()
         const caller = callerOf(c)
         const visible = [...processes.values()].filter(({ name }) => caller.mayUseProcess(name))
-        const items = visible.map((process) => view(process, paused))
+        const items = visible.map((process) => view(process, pauses, caller))
         return c.json({ items, not_loaded: await notLoaded(caller) })
       },
     )

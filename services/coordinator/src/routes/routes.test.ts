@@ -383,7 +383,7 @@ describe('operations on a transaction', () => {
     },
   )
 
-  it('the list of processes shows the steps of each process, whether it is paused, and whether its queues have consumers', async () => {
+  it('the list of processes shows the steps of each process, its limits, whether it is paused, and whether its queues have consumers', async () => {
     expect(await (await host.call('/processes')).json()).toEqual({
       items: [
         {
@@ -392,6 +392,12 @@ describe('operations on a transaction', () => {
           RequireInternet: true,
           BuiltIn: false,
           Paused: false,
+          PausedAt: null,
+          PausedBy: null,
+          Reason: null,
+          Retry: { MaxAttempts: 10, BaseMs: 1_000, CapMs: 300_000 },
+          Dispatch: 'message',
+          StepTimeoutSeconds: 300,
           Consuming: true,
         },
       ],

@@ -28,6 +28,8 @@ export type ActionKind =
   | 'start_operation'
   | 'stop_operation'
   | 'continue_operation'
+  | 'purge'
+  | 'forget'
 
 /** An entry of the action log. */
 export type Action = Readonly<ActionView>

@@ -4,6 +4,10 @@ import { IntegrationError } from '@integration-host/shared/errors'
 export const notFound = (): IntegrationError =>
   new IntegrationError('transaction_not_found', 'there is no such transaction')
 
+/** What a replay or a resume needs was removed when the retention of the run was over. */
+export const purged = (): IntegrationError =>
+  new IntegrationError('transaction_purged', 'the data of the run was purged')
+
 export const notActive = (): IntegrationError =>
   new IntegrationError('transaction_not_active', 'the run is over')
 

@@ -3,7 +3,7 @@ import { anAct } from '../../test-support/act.ts'
 import type { StepCall } from '../process/http-call.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
-import type { Run } from './run.ts'
+import { type Run, runKey } from './run.ts'
 import type { Claim, ProcessOutline, TransactionSource } from './transaction-source.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report'] }
@@ -44,12 +44,10 @@ export function runDetailContract(name: string, open: () => Promise<TransactionS
       return result.run
     }
     const claim = async (run: Run): Promise<Claim> => {
-      const { Process, TransactionID, ReplayID, Version: version, StepName: step } = run
+      const { Version: version, StepName: step } = run
       const isFirst = step === 'order'
-      const result = await source.claim({
-        ...{ Process, TransactionID, ReplayID },
-        ...{ step, isFirst, version, owner: 'worker-1' },
-      })
+      const owner = 'worker-1'
+      const result = await source.claim({ ...runKey(run), step, isFirst, version, owner })
       if (result.kind !== 'claimed') throw new Error(`not claimed: ${result.kind}`)
       return result.claim
     }

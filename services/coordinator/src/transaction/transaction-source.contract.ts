@@ -598,12 +598,29 @@ export function transactionSourceContract(
     })
 
     it('a transaction source stores which business processes are paused', async () => {
-      expect(await source.paused()).toEqual(new Set())
+      expect((await source.paused()).size).toBe(0)
       await source.setPaused('A', true, anAct)
       await source.setPaused('B', true, anAct)
       await source.setPaused('A', true, anAct)
       await source.setPaused('B', false, anAct)
-      expect(await source.paused()).toEqual(new Set(['A']))
+      expect([...(await source.paused()).keys()]).toEqual(['A'])
+    })
+
+    it('a paused process shows since when, by whom and why, also if it is paused once more', async () => {
+      const person = { keyId: 'console', person: 'ada@example.com' }
+      await source.setPaused('A', true, { ...anAct, by: person, reason: 'the provider is down' })
+      const first = (await source.paused()).get('A')
+      expect(first).toEqual({
+        Process: 'A',
+        PausedAt: expect.stringMatching(/^\d{4}-.*Z$/),
+        PausedBy: 'ada@example.com',
+        Reason: 'the provider is down',
+      })
+      await source.setPaused('A', true, anAct)
+      expect((await source.paused()).get('A')).toEqual(first)
+      await source.setPaused('A', false, anAct)
+      await source.setPaused('A', true, anAct)
+      expect((await source.paused()).get('A')).toMatchObject({ PausedBy: 'ops', Reason: null })
     })
 
     it('audit() counts a run of an unknown business process as a violation', async () => {

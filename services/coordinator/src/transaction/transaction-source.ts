@@ -6,8 +6,10 @@ import type { Act, Action, ActionFilter, Actor, RejectedAction } from './action.
 import type { Erasures } from './erasure.ts'
 import type { ClaimedRun, Run, RunKey } from './run.ts'
 import type { FinishedItem } from './item.ts'
+import type { PauseStore } from './pause.ts'
 import type { RunReader } from './run-detail.ts'
 import type { OperatorActions } from './operator-actions.ts'
+import type { Retention } from './retention.ts'
 import type { RunSearchSource } from './run-search.ts'
 
 /**
@@ -30,6 +32,8 @@ export interface TransactionSource
     Erasures,
     OperationStore,
     OperatorActions,
+    PauseStore,
+    Retention,
     RunReader,
     RunSearchSource,
     AsyncDisposable {
@@ -90,9 +94,6 @@ export interface TransactionSource
   cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
   /** Makes at most `limit` of the runs that wait for this credential due again. */
   wake(credential: string, limit: number): Promise<Run[]>
-
-  paused(): Promise<ReadonlySet<string>>
-  setPaused(process: string, isPaused: boolean, act: Act): Promise<void>
 
   /** Records an action that this source has rejected. */
   recordRejected(action: RejectedAction): Promise<void>

@@ -21,6 +21,7 @@ import {
   stepUnknown,
 } from './errors.ts'
 import { type Attempt, idempotencyKey, isFinished, type Item } from './item.ts'
+import type { RetentionPolicy } from './retention.ts'
 import { type Run, type RunKey, runKey } from './run.ts'
 import type { Settlement } from './operator-actions.ts'
 import { isOver, isResumable, isRetryable } from './status.ts'
@@ -413,6 +414,30 @@ export function settled(
 /** Returns the run, due again, after the credential that it waited for became usable. */
 export const woken = (stored: StoredRun, times: Times): StoredRun =>
   next(stored, { ...due(times.now), Status: 'Running' }, times)
+
+/** Whether a run has ended and is older than the retention of its outcome. */
+export function isOld(
+  { header: { Status, CompletedAt } }: StoredRun,
+  { completedMs, failedMs }: RetentionPolicy,
+  now: number,
+): boolean {
+  const keptMs = Status === 'Completed' ? completedMs : failedMs
+  return CompletedAt !== null && keptMs !== null && Date.parse(CompletedAt) < now - keptMs
+}
+
+/** Returns the stub that is left of a run. The version does not change, because a purge is not a transition. */
+export const purged = (stored: StoredRun, now: number): StoredRun => ({
+  ...stored,
+  header: {
+    ...stored.header,
+    InitialData: null,
+    Tags: null,
+    LastError: null,
+    PurgedAt: iso(now),
+  },
+  items: [],
+  attempts: [],
+})
 
 /**
  * Returns the run that replays `latest`, with copies of the items before `fromStep`, and with other initial data if

@@ -1,6 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ProcessDefinition } from '../process/definition.ts'
 
+/** Whether a business process is paused. */
+export type PausedNames = Pick<ReadonlySet<string>, 'has'>
+
 /** Decides whether the steps of a business process may run now. */
 export interface Gate {
   /**
@@ -11,7 +14,7 @@ export interface Gate {
   /** Whether at least one process needs the internet to run its steps. */
   readonly dependsOnInternet: boolean
   setOnline(isOnline: boolean): void
-  setPaused(paused: ReadonlySet<string>): void
+  setPaused(paused: PausedNames): void
   /**
    * Waits a random part of the ramp-up time after the internet came back, so that waiting steps do not all
    * start at once.
@@ -34,7 +37,7 @@ export function createGate({ processes, now, random, shutdown, rampMs }: GateDep
    * The names of the paused business processes; `null` until they were read from the transaction source. No process
    * runs before that, because a paused process would otherwise run for a moment at each start.
    */
-  let paused: ReadonlySet<string> | null = null
+  let paused: PausedNames | null = null
   let rampEndsAt = 0
   return {
     dependsOnInternet,

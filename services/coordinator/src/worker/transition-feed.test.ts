@@ -8,6 +8,11 @@ const event = (TransactionID: string, atMs: number): TransactionEvent => ({
   ReplayID: 0,
   Status: 'Running',
   StepName: 'order',
+  Attempt: 0,
+  ErrorClass: null,
+  WaitingFor: null,
+  InDoubt: false,
+  NextAttemptAt: null,
   Version: 1,
   At: new Date(Date.UTC(2026, 10, 20) + atMs).toISOString(),
 })

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import type { RunState } from '../transaction/transaction-source.ts'
 import { createTransitionPublisher } from './transition-publisher.ts'
@@ -21,29 +22,50 @@ const run: RunState = {
 }
 
 function createPublisher() {
-  const events: string[] = []
+  const published: TransactionEvent[] = []
   const messages: number[] = []
   const publisher = createTransitionPublisher({
     queue: { publish: async ({ version }) => void messages.push(version) },
     feed: { add: () => {} },
-    publishEvent: ({ Status }) => void events.push(Status),
+    publishEvent: (event) => void published.push(event),
     log: createLogger('test', 'silent'),
     firstStep: () => 'order',
   })
-  return { publisher, events, messages }
+  return { publisher, published, messages }
 }
+
+it('the event of a transition names class, credential, doubt, attempt and due time, and no data', async () => {
+  const { publisher, published } = createPublisher()
+  await publisher.publishStep({ ...run, Attempt: 2, InDoubt: true, NextAttemptAt: run.UpdatedAt })
+  expect(published).toEqual([
+    {
+      Process: 'OrderProcess',
+      TransactionID: '1',
+      ReplayID: 0,
+      Status: 'Waiting',
+      StepName: 'order',
+      Attempt: 2,
+      ErrorClass: 'credential_faulted',
+      WaitingFor: 'ACC-1',
+      InDoubt: true,
+      NextAttemptAt: run.UpdatedAt,
+      Version: 4,
+      At: run.UpdatedAt,
+    },
+  ])
+})
 
 describe('publishing the transition of a run that waits for a credential', () => {
   it('the transition itself publishes an event and no step message', async () => {
-    const { publisher, events, messages } = createPublisher()
+    const { publisher, published, messages } = createPublisher()
     await publisher.publishStep(run)
-    expect([events, messages]).toEqual([['Waiting'], []])
+    expect([published.map(({ Status }) => Status), messages]).toEqual([['Waiting'], []])
   })
 
   it('the sweeper publishes the step message, because the event of the credential may have been missed', async () => {
-    const { publisher, events, messages } = createPublisher()
+    const { publisher, published, messages } = createPublisher()
     await publisher.republishStep(run)
-    expect([events, messages]).toEqual([[], [4]])
+    expect([published, messages]).toEqual([[], [4]])
   })
 
   it('the step message of a run that is over is never published', async () => {

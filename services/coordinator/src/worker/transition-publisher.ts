@@ -93,6 +93,11 @@ const eventOf = (run: RunState): TransactionEvent => ({
   ReplayID: run.ReplayID,
   Status: run.Status,
   StepName: run.StepName,
+  Attempt: run.Attempt,
+  ErrorClass: run.ErrorClass,
+  WaitingFor: run.WaitingFor,
+  InDoubt: run.InDoubt,
+  NextAttemptAt: run.NextAttemptAt,
   Version: run.Version,
   At: run.UpdatedAt,
 })

@@ -18,7 +18,7 @@ import type { Logger } from '@integration-host/shared/observability/logger'
 import type { ProcessDefinition } from '../process/definition.ts'
 import { RENEW_MS, type TransactionSource } from '../transaction/transaction-source.ts'
 import { createConsumers } from './consumers.ts'
-import { createGate } from './gate.ts'
+import { createGate, type PausedNames } from './gate.ts'
 import { createDeliveryHandler } from './handle-delivery.ts'
 import { startLeaseRenewal } from './lease-renewal.ts'
 import { type ClaimedStepDeps, createClaimedStepRunner } from './run-claimed-step.ts'
@@ -29,7 +29,7 @@ import { createStoreRetry } from './store-retry.ts'
 export interface Worker extends AsyncDisposable {
   /** The result of the internet probes. Processes that need the internet run only while it is reachable. */
   setOnline(isOnline: boolean): void
-  setPaused(paused: ReadonlySet<string>): void
+  setPaused(paused: PausedNames): void
   /** Whether this replica consumes the steps of a process now. */
   isConsuming(process: string): boolean
 }

@@ -1,3 +1,4 @@
+import type { Pauses } from '../../transaction/pause.ts'
 import type { Run } from '../../transaction/run.ts'
 import { isOver } from '../../transaction/status.ts'
 import { type Audit, type DueRuns, STUCK_MS } from '../../transaction/transaction-source.ts'
@@ -5,11 +6,12 @@ import type { StoredRun } from '../../transaction/transitions.ts'
 
 /** Counts runs by status, due runs by step, and violations of the invariants that `Audit` names. `now` is epoch ms. */
 export function auditRuns(
-  runs: readonly StoredRun[],
+  all: readonly StoredRun[],
   processes: readonly string[],
-  paused: ReadonlySet<string>,
+  paused: Pauses,
   now: number,
 ): Audit {
+  const runs = all.filter(({ header }) => header.PurgedAt === null)
   const runsByStatus: Partial<Record<Run['Status'], number>> = {}
   const dueBySteps = new Map<string, DueRuns>()
   const isActive = ({ header }: StoredRun): boolean => !isOver(header.Status)

@@ -172,6 +172,8 @@ export async function openJournal(
         if (failure === null) resolve()
         else reject(failure.error)
     }
+    // Set here instead of when the promise settles: an append between the two would not be written.
+    writing = null
   }
 
   async function flush(lines: string): Promise<void> {
@@ -220,13 +222,13 @@ export async function openJournal(
       const text = JSON.stringify({ n: number, entry })
       return new Promise<void>((resolve, reject) => {
         pending.push({ line: `${checksum(text)} ${text}\n`, resolve, reject })
-        writing ??= write().finally(() => (writing = null))
+        writing ??= write()
       })
     },
     compact: () =>
       new Promise<void>((resolve, reject) => {
         compactions.push({ resolve, reject })
-        writing ??= write().finally(() => (writing = null))
+        writing ??= write()
       }),
     async close() {
       while (writing !== null) await writing

@@ -53,7 +53,9 @@ export function createRunTable(): RunTable {
       runs.delete(keyText(header))
       active.delete(keyText(header))
       const others = replayIds(Process, TransactionID).filter((id) => id !== ReplayID)
-      replays.set(transactionKey(Process, TransactionID), others)
+      const transaction = transactionKey(Process, TransactionID)
+      if (others.length === 0) replays.delete(transaction)
+      else replays.set(transaction, others)
     },
     get: (key) => runs.get(keyText(key)),
     find,

@@ -11,7 +11,8 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { z } from 'zod'
 import type { Action } from '../../transaction/action.ts'
 import type { Operation } from '../../transaction/bulk-operation.ts'
-import type { Run } from '../../transaction/run.ts'
+import type { Pause, Pauses } from '../../transaction/pause.ts'
+import type { Run, RunKey } from '../../transaction/run.ts'
 import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
 import { type ActionLog, createActionLog } from './action-log.ts'
@@ -27,7 +28,8 @@ import { createWebhookQueue, type StoredWebhook, type WebhookQueue } from './web
 
 interface State {
   readonly runs: readonly StoredRun[]
-  readonly paused: readonly string[]
+  /** Only the names in a snapshot or an entry of a version that stored nothing else of a pause. */
+  readonly paused: readonly (Pause | string)[]
   /** Missing in a snapshot of a version without action log. */
   readonly actions?: readonly Action[]
   /** Missing in a snapshot of a version without webhooks. */
@@ -37,16 +39,30 @@ interface State {
   readonly lastDeadLetterId?: number
   /** Missing in a snapshot of a version without bulk operations. */
   readonly operations?: readonly Operation[]
+  /** Missing in a snapshot of a version without retention. */
+  readonly retention?: RetentionState
+}
+
+/** What the source remembers of retention. */
+export interface RetentionState {
+  readonly keepsByDefault: boolean
+  /** The time at which the last pass was completed, epoch ms. */
+  readonly passedAt: number | null
+  /** What the pass in progress has purged and forgotten: for each action, the number of runs of each process. */
+  readonly counts: Readonly<Record<'purge' | 'forget', Readonly<Record<string, number>>>>
 }
 
 /**
  * One durable change: the new state of a run with the webhooks of its transition, the new set of paused processes,
  * webhooks of other events, the id of a webhook whose run is over, a new dead letter, the ids of removed ones, or the
- * new state of a bulk operation; with its entry in the action log. A rejected action leaves the set of paused processes as it is.
+ * new state of a bulk operation; with its entry in the action log. A rejected action leaves the set of paused processes
+ * as it is. A run whose id is forgotten is removed.
  */
-export type Entry = { readonly action?: Action } & (
+export type Entry = { readonly action?: Action; readonly retention?: RetentionState } & (
   | { readonly run: StoredRun; readonly webhooks?: readonly StoredWebhook[] }
-  | { readonly paused: readonly string[] }
+  | { readonly forgotten: RunKey }
+  | { readonly retention: RetentionState }
+  | { readonly paused: readonly (Pause | string)[] }
   | { readonly webhooks: readonly StoredWebhook[] }
   | { readonly delivered: string }
   | { readonly deadLetter: StoredDeadLetter }
@@ -58,7 +74,7 @@ export type Entry = { readonly action?: Action } & (
 // and needs no check.
 const StateSchema = z.object({
   runs: z.array(z.looseObject({ header: z.looseObject({ Process: z.string() }) })),
-  paused: z.array(z.string()),
+  paused: z.array(z.unknown()),
   actions: z.array(z.unknown()).optional(),
 })
 
@@ -74,13 +90,23 @@ const withAllMembers = (stored: StoredRun): StoredRun => ({
   header: { ...LATER_MEMBERS, ...stored.header },
 })
 
+const pausesOf = (stored: State['paused']): Pauses =>
+  new Map(
+    stored.map((pause) =>
+      typeof pause === 'string'
+        ? [pause, { Process: pause, PausedAt: null, PausedBy: null, Reason: null }]
+        : [pause.Process, pause],
+    ),
+  )
+
 export interface MemoryStore extends AsyncDisposable {
   readonly table: RunTable
   readonly log: ActionLog
   readonly webhooks: WebhookQueue
   readonly deadLetters: DeadLetterTable
   readonly operations: OperationTable
-  readonly paused: () => ReadonlySet<string>
+  readonly paused: () => Pauses
+  readonly retention: () => RetentionState
   /**
    * Applies the changes and resolves when they are durable.
    *
@@ -111,7 +137,8 @@ export async function openMemoryStore(
   const webhooks = createWebhookQueue(table)
   const deadLetters = createDeadLetterTable()
   const operations = createOperationTable()
-  let paused: ReadonlySet<string> = new Set()
+  let paused: Pauses = new Map()
+  let retention: RetentionState
   /** For each change that is not flushed yet, oldest first, the function that undoes it. */
   let undo: (() => void)[] = []
   /** Resolves when every change so far is flushed. */
@@ -119,7 +146,12 @@ export async function openMemoryStore(
 
   const apply = (entry: Entry): void => {
     if ('run' in entry) table.put(entry.run)
-    if ('paused' in entry) paused = new Set(entry.paused)
+    if ('paused' in entry) paused = pausesOf(entry.paused)
+    if ('forgotten' in entry) {
+      const forgotten = table.get(entry.forgotten)
+      if (forgotten !== undefined) table.remove(forgotten)
+    }
+    if (entry.retention !== undefined) retention = entry.retention
     if ('webhooks' in entry) webhooks.add(entry.webhooks ?? [])
     if ('delivered' in entry) webhooks.remove(entry.delivered)
     if ('deadLetter' in entry) deadLetters.add([entry.deadLetter])
@@ -135,7 +167,7 @@ export async function openMemoryStore(
       const state = StateSchema.safeParse(loaded.state)
       if (!state.success) throw damaged(path)
       for (const run of (loaded.state as State).runs) table.put(withAllMembers(run))
-      paused = new Set(state.data.paused)
+      paused = pausesOf((loaded.state as State).paused)
       for (const action of (loaded.state as State).actions ?? []) log.add(action)
       webhooks.add((loaded.state as State).webhooks ?? [])
       deadLetters.add(
@@ -143,6 +175,12 @@ export async function openMemoryStore(
         (loaded.state as State).lastDeadLetterId,
       )
       for (const operation of (loaded.state as State).operations ?? []) operations.put(operation)
+    }
+    const known = (loaded.state as State | null)?.retention
+    retention = known ?? {
+      keepsByDefault: table.all().length > 0 || loaded.entries.length > 0,
+      passedAt: null,
+      counts: { purge: {}, forget: {} },
     }
     for (const entry of loaded.entries as Entry[])
       apply('run' in entry ? { ...entry, run: withAllMembers(entry.run) } : entry)
@@ -154,12 +192,13 @@ export async function openMemoryStore(
         openFile,
         state: (): State => ({
           runs: table.all(),
-          paused: [...paused],
+          paused: [...paused.values()],
           actions: log.all(),
           webhooks: webhooks.all(),
           deadLetters: deadLetters.all(),
           lastDeadLetterId: deadLetters.lastId,
           operations: operations.all(),
+          retention,
         }),
         onFailure: () => {
           for (const undoOne of undo.toReversed()) undoOne()
@@ -168,6 +207,8 @@ export async function openMemoryStore(
       },
       loaded,
     )
+    // The default must not change with the runs that are queued later.
+    if (loaded.state !== null && known === undefined) await journal.compact()
   } catch (error) {
     unlock()
     throw error
@@ -177,7 +218,9 @@ export async function openMemoryStore(
   async function commit(...entries: readonly Entry[]): Promise<void> {
     if (entries.length === 0) return
     const undos = entries.map((entry) => {
-      const before = 'run' in entry ? table.get(entry.run.header) : undefined
+      const key = 'run' in entry ? entry.run.header : 'forgotten' in entry ? entry.forgotten : null
+      const before = key === null ? undefined : table.get(key)
+      const retentionBefore = retention
       const pausedBefore = paused
       const added = 'webhooks' in entry ? (entry.webhooks ?? []) : []
       const removed = 'delivered' in entry ? webhooks.get(entry.delivered) : undefined
@@ -188,6 +231,7 @@ export async function openMemoryStore(
       return () => {
         if (entry.action !== undefined) log.remove(entry.action)
         if ('paused' in entry) paused = pausedBefore
+        retention = retentionBefore
         if ('run' in entry && before === undefined) table.remove(entry.run)
         if (before !== undefined) table.put(before)
         for (const { TransactionID } of added) webhooks.remove(TransactionID)
@@ -221,6 +265,7 @@ export async function openMemoryStore(
     deadLetters,
     operations,
     paused: () => paused,
+    retention: () => retention,
     commit,
     async flush() {
       await flushed.catch((error: unknown) => {

@@ -11,6 +11,7 @@ import { actionLogContract } from '../../transaction/action-log.contract.ts'
 import { deadLetterContract } from '../../transaction/dead-letter.contract.ts'
 import { erasureContract } from '../../transaction/erasure.contract.ts'
 import { runDetailContract } from '../../transaction/run-detail.contract.ts'
+import { retentionContract } from '../../transaction/retention.contract.ts'
 import { runSearchContract } from '../../transaction/run-search.contract.ts'
 import {
   contractTimes,
@@ -48,6 +49,10 @@ runDetailContract('ITSourceMemory.json', async () =>
 )
 
 operationsContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+
+retentionContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 
@@ -246,7 +251,7 @@ describe('the files of the in-memory transaction source', () => {
     writeFileSync(journal, log)
     const fromJournal = await createMemoryTransactionSource(folder)
     expect(await fromJournal.actions({ limit: 10 })).toEqual(written)
-    expect(await fromJournal.paused()).toEqual(new Set([process.name]))
+    expect([...(await fromJournal.paused()).keys()]).toEqual([process.name])
     await fromJournal.setPaused(process.name, false, anAct)
     expect((await fromJournal.actions({ limit: 10 })).map(({ ID }) => ID)).toEqual([5, 4, 3, 2, 1])
     await fromJournal[Symbol.asyncDispose]()

@@ -12,8 +12,9 @@ import {
   requireVersion,
 } from '../../transaction/action.ts'
 import { type DeadLetter, MAX_CONTENT_BYTES } from '../../transaction/dead-letter.ts'
-import { anotherRunStarted, notFound, stillActive } from '../../transaction/errors.ts'
+import { anotherRunStarted, notFound, purged, stillActive } from '../../transaction/errors.ts'
 import { isFinished } from '../../transaction/item.ts'
+import { pausedBy } from '../../transaction/pause.ts'
 import { isRepeated, type Run, runKey, storedTags } from '../../transaction/run.ts'
 import {
   LEASE_MS,
@@ -32,6 +33,7 @@ import { createMemoryOperations } from './operations.ts'
 import { createMemoryErasures } from './erase-runs.ts'
 import type { JournalOptions } from './journal.ts'
 import { runReader } from './run-reader.ts'
+import { createMemoryRetention } from './retention.ts'
 import { countUnfinished, searchRuns, storedProcesses } from './search-runs.ts'
 import { type Entry, openMemoryStore } from './store.ts'
 import { type StoredWebhook, webhookRunKey } from './webhook-queue.ts'
@@ -69,6 +71,7 @@ export async function createMemoryTransactionSource(
   ): StoredRun => {
     const stored = table.find(process, transactionId, replayId)
     if (stored === undefined) throw notFound()
+    if (stored.header.PurgedAt !== null) throw purged()
     requireVersion(stored.header, act)
     if (act.operation !== undefined) {
       const latest = { Process: process, TransactionID: transactionId }
@@ -283,12 +286,18 @@ export async function createMemoryTransactionSource(
     ...createMemoryOperations(store, { now, leaseMs }),
     paused: async () => store.paused(),
     async setPaused(process, isPaused, act) {
-      const names = new Set(store.paused())
-      if (isPaused) names.add(process)
-      else names.delete(process)
+      const pauses = new Map(store.paused())
+      const pause = {
+        Process: process,
+        PausedAt: new Date(now()).toISOString(),
+        PausedBy: pausedBy(act),
+        Reason: act.reason,
+      }
+      if (!isPaused) pauses.delete(process)
+      else if (!pauses.has(process)) pauses.set(process, pause)
       const what = { Process: process }
       const action = log.next(entryOf(isPaused ? 'pause' : 'resume', act, what, { now: now() }))
-      await commit({ paused: [...names], action })
+      await commit({ paused: [...pauses.values()], action })
     },
 
     async recordRejected({ kind, act, Outcome: outcome, ...what }) {
@@ -296,7 +305,7 @@ export async function createMemoryTransactionSource(
       const stored = TransactionID === null ? undefined : table.find(Process, TransactionID, null)
       const Realm = stored?.header.Realm ?? null
       const action = log.next(entryOf(kind, act, { ...what, Realm }, { now: now(), outcome }))
-      await commit({ paused: [...store.paused()], action })
+      await commit({ paused: [...store.paused().values()], action })
     },
     actions: async (filter) => log.list(filter),
 
@@ -361,6 +370,7 @@ export async function createMemoryTransactionSource(
       return ids.length
     },
     processesWithRuns: async () => [...new Set(table.all().map(({ header }) => header.Process))],
+    ...createMemoryRetention(store, now),
 
     // No other program can insert runs into memory, so there are no insertions to report.
     watch() {},

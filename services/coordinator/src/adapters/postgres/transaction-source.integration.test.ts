@@ -13,6 +13,7 @@ import { erasureContract } from '../../transaction/erasure.contract.ts'
 import { runDetailContract } from '../../transaction/run-detail.contract.ts'
 import { operationsContract } from '../../transaction/bulk-operation.contract.ts'
 import { operatorActionsContract } from '../../transaction/operator-actions.contract.ts'
+import { retentionContract } from '../../transaction/retention.contract.ts'
 import { runSearchContract } from '../../transaction/run-search.contract.ts'
 import {
   contractTimes,
@@ -46,6 +47,7 @@ async function open(): Promise<TransactionSource> {
   const { source, ready } = connect(database.url)
   await ready()
   await database.sql`truncate "Order_Header", "Order_Item", "Order_Attempt", "Order_Process", "Order_Action", "Order_Webhook", "Order_DeadLetter", "Order_Operation", "Order_Tag"`
+  await database.sql`delete from "Order_Installation" where "Name" <> 'KeepsByDefault'`
   return source
 }
 
@@ -55,6 +57,7 @@ deadLetterContract('Postgres', open)
 runDetailContract('Postgres', open)
 operationsContract('Postgres', open)
 operatorActionsContract('Postgres', open)
+retentionContract('Postgres', open)
 webhooksContract('Postgres', open)
 runSearchContract('Postgres', open)
 erasureContract('Postgres', open)

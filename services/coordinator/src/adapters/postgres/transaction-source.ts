@@ -63,6 +63,16 @@ import { renewLeases } from './statements/renew-leases.ts'
 import { replayRun } from './statements/replay-run.ts'
 import { retryRun } from './statements/retry-run.ts'
 import { resumeRun } from './statements/resume-run.ts'
+import {
+  beginPurge,
+  continuePurge,
+  endPurge,
+  forgetRuns,
+  keepsByDefault,
+  oldestKept,
+  purgeable,
+  purgeRuns,
+} from './statements/retention.ts'
 import { runsAtUnknownStep } from './statements/runs-at-unknown-step.ts'
 import { searchRuns } from './statements/search-runs.ts'
 import { settleRun } from './statements/settle-run.ts'
@@ -194,6 +204,14 @@ export function createPostgresTransactionSource(
     removeDeadLetter: (...what) => run((sql) => removeDeadLetter(sql, ...what)),
     removeDeadLetters: (process, act) => run((sql) => removeDeadLetters(sql, process, act)),
     processesWithRuns: () => run(processesWithRuns),
+    keepsByDefault: () => run(keepsByDefault),
+    beginPurge: (owner, everyMs) => run((sql) => beginPurge(sql, owner, everyMs, times)),
+    continuePurge: (owner) => run((sql) => continuePurge(sql, owner, times)),
+    endPurge: (owner) => run((sql) => sql.begin((tx) => endPurge(tx, owner))),
+    purgeable: (policy, after, limit) => run((sql) => purgeable(sql, policy, after, limit)),
+    purge: (policy, runs) => run((sql) => purgeRuns(sql, policy, runs)),
+    forget: (dedupeMs, limit) => run((sql) => forgetRuns(sql, dedupeMs, limit)),
+    oldestKept: (processes) => run((sql) => oldestKept(sql, processes)),
     watch: (onDue) => connection.listen(DUE_CHANNEL, onDue),
     [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
   }

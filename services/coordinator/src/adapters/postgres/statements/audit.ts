@@ -21,7 +21,8 @@ export async function auditTables(
   await tx`set local enable_hashjoin = on`
   await tx`set local enable_mergejoin = on`
   const counts = await tx<{ Status: RunRow['Status']; count: number }[]>`
-    select "Status", count(*)::int as count from "Order_Header" group by 1`
+    select "Status", count(*)::int as count from "Order_Header"
+    where "PurgedAt" is null group by 1`
   const dueBySteps = await tx<DueRuns[]>`
     select "Process" as process, "StepName" as step, count(*)::int as due,
       (extract(epoch from now() - min(greatest(coalesce("NextAttemptAt", "CreatedAt"), "LeaseUntil")))
@@ -35,6 +36,7 @@ export async function auditTables(
       (select count(*)::int from (
           select * from "Order_Header"
           where "Status" = 'Completed' and "CompletedAt" > now() - interval '1 hour'
+            and "PurgedAt" is null
           order by "CompletedAt" desc limit ${MAX_AUDITED}) h
         where not exists (select from "Order_Item" i where i."Process" = h."Process"
           and i."TransactionID" = h."TransactionID" and i."ReplayID" = h."ReplayID"

@@ -43,10 +43,14 @@ export async function enqueueRuns(
           ${JSON.stringify(others.map(({ TransactionID }) => TransactionID))}::text::jsonb))`
     for (const row of rows) known.set(row.TransactionID, runOf(row))
   }
+  // An id that is forgotten between the two statements is not known any more, so its transaction is new.
+  const forgotten = transactions.filter(({ TransactionID }) => !known.has(TransactionID))
+  const again = (
+    forgotten.length === 0 ? [] : await enqueueRuns(sql, process, forgotten, { sweepMs }, by)
+  ).values()
   return transactions.map((transaction): QueueResult => {
     const run = known.get(transaction.TransactionID)
-    // This code never deletes rows, so the row was deleted by hand between the two statements.
-    if (run === undefined) throw new Error('a queued row was deleted')
+    if (run === undefined) return again.next().value as QueueResult
     if (isNew.delete(transaction.TransactionID)) return { outcome: 'queued', run }
     return isRepeated(run, transaction) ? { outcome: 'exists', run } : { outcome: 'conflict' }
   })

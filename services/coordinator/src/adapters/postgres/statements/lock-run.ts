@@ -5,7 +5,7 @@ import {
   requireFirstAct,
   requireVersion,
 } from '../../../transaction/action.ts'
-import { notFound } from '../../../transaction/errors.ts'
+import { notFound, purged } from '../../../transaction/errors.ts'
 import type { RunRow } from '../rows.ts'
 
 /**
@@ -13,7 +13,7 @@ import type { RunRow } from '../rows.ts'
  * The version that the action requires is checked under the lock, so no other transition can come in between. So is
  * whether the bulk operation of the action has changed the transaction before.
  *
- * @throws {IntegrationError} `transaction_not_found` or `version_moved`.
+ * @throws {IntegrationError} `transaction_not_found`, `transaction_purged` or `version_moved`.
  * @throws {DoneBefore} if the bulk operation has changed the run before.
  */
 export async function lockRun(
@@ -29,6 +29,7 @@ export async function lockRun(
       and (${replayId}::int is null or h."ReplayID" = ${replayId}::int)
     order by h."ReplayID" desc limit 1 for update`
   if (row === undefined) throw notFound()
+  if (row.PurgedAt !== null) throw purged()
   requireVersion(row, act)
   if (act.operation !== undefined) {
     // A statement of its own, so that it sees what was committed while the lock was awaited.

@@ -1,0 +1,126 @@
+import { entryOf } from '../../transaction/action.ts'
+import {
+  FIRST_END,
+  type Retention,
+  RETENTION_KEY_ID,
+  type RetentionPolicy,
+} from '../../transaction/retention.ts'
+import { type Run, runKey } from '../../transaction/run.ts'
+import * as transitions from '../../transaction/transitions.ts'
+import type { Entry, MemoryStore, RetentionState } from './store.ts'
+
+type Counted = keyof RetentionState['counts']
+
+/** How the memory source keeps and purges runs. No other OS process uses its files, so the turn is always its own. */
+export function createMemoryRetention(store: MemoryStore, now: () => number): Retention {
+  const { table, log, commit } = store
+  let hasPurged = false
+
+  const countsWith = (action: Counted, process: string): RetentionState => {
+    const { counts, ...rest } = store.retention()
+    const count = (counts[action][process] ?? 0) + 1
+    return { ...rest, counts: { ...counts, [action]: { ...counts[action], [process]: count } } }
+  }
+  /** Commits the entries, each of which counts one run. The counts grow with each entry, so one is built at a time. */
+  async function commitCounted(entries: readonly (() => Entry)[]): Promise<number> {
+    await Promise.all(entries.map((entry) => commit(entry())))
+    hasPurged ||= entries.length > 0
+    return entries.length
+  }
+
+  const mayGo = ({ Process, TransactionID, PurgedAt }: Run, policy: RetentionPolicy): boolean =>
+    PurgedAt === null &&
+    table
+      .runsOf(Process, TransactionID)
+      .every((run) => run.header.PurgedAt !== null || transitions.isOld(run, policy, now()))
+
+  return {
+    keepsByDefault: async () => store.retention().keepsByDefault,
+
+    async beginPurge(_owner, everyMs) {
+      const { passedAt } = store.retention()
+      const lastPassMs = passedAt === null ? null : now() - passedAt
+      return { kind: (lastPassMs ?? Infinity) >= everyMs ? 'begun' : 'waiting', lastPassMs }
+    },
+    continuePurge: async () => true,
+    async endPurge() {
+      const { keepsByDefault, counts } = store.retention()
+      // Before the pass counts as completed: the data must be gone from the files too.
+      if (hasPurged) await store.compact()
+      hasPurged = false
+      const actions = Object.entries(counts).flatMap(([action, byProcess]) =>
+        Object.entries(byProcess).map(([Process, count]) =>
+          log.next(
+            entryOf(
+              action as Counted,
+              { by: { keyId: RETENTION_KEY_ID, person: null }, reason: `${count} runs` },
+              { Process },
+              { now: now() },
+            ),
+          ),
+        ),
+      )
+      const retention = { keepsByDefault, passedAt: now(), counts: { purge: {}, forget: {} } }
+      await commit({ retention }, ...actions.map((action) => ({ retention, action })))
+    },
+
+    async purgeable(policy, _after, limit) {
+      const runs = []
+      for (const { header } of table.all()) {
+        if (header.Process === policy.process && mayGo(header, policy)) runs.push(runKey(header))
+        // What is purged is not returned again, so the next page may begin anywhere.
+        if (runs.length === limit) return { runs, next: FIRST_END }
+      }
+      return { runs, next: null }
+    },
+    async purge(policy, runs) {
+      return commitCounted(
+        runs
+          .map((key) => table.get(key))
+          .filter((stored) => stored !== undefined)
+          .filter(({ header }) => mayGo(header, policy))
+          .map((stored) => () => ({
+            run: transitions.purged(stored, now()),
+            retention: countsWith('purge', stored.header.Process),
+          })),
+      )
+    },
+
+    async forget(dedupeMs, limit) {
+      const isForgettable = (at: string | null): boolean =>
+        at !== null && Date.parse(at) < now() - dedupeMs
+      const old = table
+        .all()
+        .filter(
+          ({ header: { Process, TransactionID, PurgedAt } }) =>
+            isForgettable(PurgedAt) &&
+            table
+              .runsOf(Process, TransactionID)
+              .every(({ header }) => isForgettable(header.PurgedAt)),
+        )
+      // The runs of a transaction are forgotten together, so the last one may exceed the limit.
+      const transactions = [
+        ...Map.groupBy(old, ({ header: { Process, TransactionID } }) =>
+          JSON.stringify([Process, TransactionID]),
+        ).values(),
+      ].slice(0, limit)
+      return commitCounted(
+        transactions.flat().map(({ header }) => () => ({
+          forgotten: runKey(header),
+          retention: countsWith('forget', header.Process),
+        })),
+      )
+    },
+
+    async oldestKept(processes) {
+      const oldest = new Map<string, number>()
+      for (const { header } of table.all()) {
+        const { Process, CompletedAt, PurgedAt } = header
+        if (CompletedAt === null || PurgedAt !== null || !processes.includes(Process)) continue
+        const ageMs = now() - Date.parse(CompletedAt)
+        oldest.set(Process, Math.max(ageMs, oldest.get(Process) ?? 0))
+      }
+      return oldest
+    },
+  }
+}

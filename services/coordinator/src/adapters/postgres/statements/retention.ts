@@ -1,0 +1,217 @@
+import type postgres from 'postgres'
+import {
+  type EndPosition,
+  type PurgeablePage,
+  type PurgeTurn,
+  RETENTION_KEY_ID,
+  type RetentionPolicy,
+} from '../../../transaction/retention.ts'
+import type { RunKey } from '../../../transaction/run.ts'
+import { areFew, isRunOf } from '../predicates.ts'
+
+/** The rows of `"Order_Installation"` that retention uses. The counts have one row for each process. */
+const TURN = 'Retention'
+const COUNTS = { purge: 'Purged ', forget: 'Forgotten ' } as const
+
+export async function keepsByDefault(sql: postgres.Sql): Promise<boolean> {
+  const [row] = await sql<{ Value: boolean }[]>`
+    select "Value" from "Order_Installation" where "Name" = 'KeepsByDefault'`
+  // Without the row, keeping is the choice that loses nothing.
+  return row?.Value ?? true
+}
+
+/**
+ * The right to purge is a row instead of an advisory lock of the session: behind a pooler in transaction mode, a session
+ * does not belong to one client.
+ */
+export async function beginPurge(
+  sql: postgres.Sql,
+  owner: string,
+  everyMs: number,
+  { leaseMs }: { readonly leaseMs: number },
+): Promise<PurgeTurn> {
+  const [row] = await sql<{ owner: string; lastPassMs: number | null }[]>`
+    with begun as (
+      insert into "Order_Installation" as i ("Name", "Value")
+      values (${TURN}, jsonb_build_object('Owner', ${owner}::text,
+        'Until', now() + ${leaseMs} * interval '1 ms'))
+      on conflict ("Name") do update set "Value" = i."Value" || excluded."Value"
+        where (i."Value" ->> 'Owner' = ${owner} or (i."Value" ->> 'Until')::timestamptz <= now())
+          and coalesce((i."Value" ->> 'PassedAt')::timestamptz <= now() - ${everyMs} * interval '1 ms', true)
+      returning "Value"
+    ), turn as (
+      select "Value", ${owner} as owner from begun
+      union all
+      select "Value", '' from "Order_Installation"
+        where "Name" = ${TURN} and not exists (select from begun)
+    )
+    select owner, (extract(epoch from now() - ("Value" ->> 'PassedAt')::timestamptz) * 1000)::float8
+      as "lastPassMs" from turn`
+  return {
+    kind: row?.owner === owner ? 'begun' : 'waiting',
+    lastPassMs: row?.lastPassMs ?? null,
+  }
+}
+
+export async function continuePurge(
+  sql: postgres.Sql,
+  owner: string,
+  { leaseMs }: { readonly leaseMs: number },
+): Promise<boolean> {
+  const { count } = await sql`
+    update "Order_Installation"
+    set "Value" = "Value" || jsonb_build_object('Until', now() + ${leaseMs} * interval '1 ms')
+    where "Name" = ${TURN} and "Value" ->> 'Owner' = ${owner}`
+  return count > 0
+}
+
+export async function endPurge(tx: postgres.TransactionSql, owner: string): Promise<void> {
+  await tx`
+    update "Order_Installation"
+    set "Value" = "Value" || jsonb_build_object('Until', now(), 'PassedAt', now())
+    where "Name" = ${TURN} and "Value" ->> 'Owner' = ${owner}`
+  for (const [action, prefix] of Object.entries(COUNTS))
+    await tx`
+      with counted as (
+        delete from "Order_Installation" where "Name" ^@ ${prefix}
+        returning substr("Name", ${prefix.length + 1}::int) as process, "Value"
+      )
+      insert into "Order_Action" ("KeyID", "Action", "Process", "Reason", "Outcome")
+      select ${RETENTION_KEY_ID}, ${action}, process, ("Value" #>> '{}') || ' runs', 'done' from counted
+      order by process`
+}
+
+/** Adds the rows of the CTE `changed` to the counts of their processes. */
+const addToCounts = (sql: postgres.Sql, action: keyof typeof COUNTS) => sql`
+  insert into "Order_Installation" as i ("Name", "Value")
+  select ${COUNTS[action]} || "Process", to_jsonb(count(*)) from changed group by "Process" order by 1
+  on conflict ("Name") do update set "Value" = to_jsonb(i."Value"::bigint + excluded."Value"::bigint)`
+
+/** True for a run, of the given alias, that has ended and is older than the retention of its outcome. */
+const isOld = (sql: postgres.Sql, alias: 'h' | 's', { completedMs, failedMs }: RetentionPolicy) => {
+  const run = sql(alias)
+  return sql`coalesce(${run}."CompletedAt" < now() - interval '1 ms'
+    * case when ${run}."Status" = 'Completed' then ${completedMs}::float8 else ${failedMs}::float8 end, false)`
+}
+
+/** True for a run whose whole transaction may be purged. */
+const mayGo = (sql: postgres.Sql, policy: RetentionPolicy) => sql`
+  ${isOld(sql, 'h', policy)} and not exists (
+    select from "Order_Header" s
+    where s."Process" = h."Process" and s."TransactionID" = h."TransactionID"
+      and s."PurgedAt" is null and not ${isOld(sql, 's', policy)})`
+
+/** Reads the index `Order_Header_completed` from the oldest run on. */
+export async function purgeable(
+  sql: postgres.Sql,
+  policy: RetentionPolicy,
+  after: EndPosition,
+  limit: number,
+): Promise<PurgeablePage> {
+  const { process, completedMs, failedMs } = policy
+  const shortestMs = Math.min(completedMs ?? Infinity, failedMs ?? Infinity)
+  if (shortestMs === Infinity) return { runs: [], next: null }
+  const rows = await sql<(RunKey & { position: string; mayGo: boolean })[]>`
+    select h."Process", h."TransactionID", h."ReplayID", h."CompletedAt"::text as position,
+      ${mayGo(sql, policy)} as "mayGo"
+    from (
+      select "Process", "TransactionID", "ReplayID", "CompletedAt", "Status" from "Order_Header"
+      where "Process" = ${process} and "CompletedAt" is not null and "PurgedAt" is null
+        and "CompletedAt" < now() - ${shortestMs} * interval '1 ms'
+        and ("CompletedAt", "TransactionID", "ReplayID")
+          > ((${after.completedAt}::text)::timestamptz, ${after.transactionId}::text, ${after.replayId}::int)
+      order by "CompletedAt", "TransactionID", "ReplayID" limit ${limit}) h`
+  const last = rows.at(-1)
+  return {
+    runs: rows
+      .filter((row) => row.mayGo)
+      .map(({ Process, TransactionID, ReplayID }) => ({ Process, TransactionID, ReplayID })),
+    next:
+      last === undefined || rows.length < limit
+        ? null
+        : {
+            completedAt: last.position,
+            transactionId: last.TransactionID,
+            replayId: last.ReplayID,
+          },
+  }
+}
+
+/**
+ * Purges runs in one statement, with their items, attempts and tags. A run that another statement has locked is left to
+ * the next pass, and a run that was resumed meanwhile is checked again under its lock.
+ */
+export async function purgeRuns(
+  sql: postgres.Sql,
+  policy: RetentionPolicy,
+  runs: readonly RunKey[],
+): Promise<number> {
+  if (runs.length === 0) return 0
+  const [row] = await sql<{ count: number }[]>`
+    with held as (
+      select h.* from (
+        select * from json_to_recordset(${JSON.stringify(runs.map((run, n) => ({ ...run, n })))}::text::json)
+          as w(n int, "Process" text, "TransactionID" text, "ReplayID" int)
+        where ${areFew(sql)}
+        order by "Process", "TransactionID", "ReplayID") w
+      cross join lateral (
+        select h."Process", h."TransactionID", h."ReplayID", h."CreatedAt", h."Tags"
+        from "Order_Header" h
+        where ${isRunOf(sql, 'w')} and h."PurgedAt" is null and ${mayGo(sql, policy)}
+        for update skip locked) h
+    ), items as (
+      delete from "Order_Item" h using held where ${isRunOf(sql, 'held')}
+    ), attempts as (
+      delete from "Order_Attempt" h using held where ${isRunOf(sql, 'held')}
+    ), tags as (
+      delete from "Order_Tag" h using held cross join lateral jsonb_each_text(held."Tags") tag
+      where h."Name" = tag.key and h."Value" = tag.value and h."CreatedAt" = held."CreatedAt"
+        and ${isRunOf(sql, 'held')}
+    ), changed as (
+      update "Order_Header" h set "InitialData" = 'null', "Tags" = null, "LastError" = null,
+        "PurgedAt" = now()
+      from held where ${isRunOf(sql, 'held')}
+      returning h."Process"
+    ), counted as (${addToCounts(sql, 'purge')})
+    select count(*)::int as count from changed`
+  return row?.count ?? 0
+}
+
+/** Deletes all stubs of a transaction together: those of the oldest purges first. */
+export async function forgetRuns(
+  sql: postgres.Sql,
+  dedupeMs: number,
+  limit: number,
+): Promise<number> {
+  const [row] = await sql<{ count: number }[]>`
+    with old as (
+      select h."Process", h."TransactionID" from "Order_Header" h
+      where h."PurgedAt" is not null and h."PurgedAt" < now() - ${dedupeMs} * interval '1 ms'
+        and not exists (
+          select from "Order_Header" s
+          where s."Process" = h."Process" and s."TransactionID" = h."TransactionID"
+            and (s."PurgedAt" is null or s."PurgedAt" >= now() - ${dedupeMs} * interval '1 ms'))
+      order by h."PurgedAt" limit ${limit}
+    ), changed as (
+      delete from "Order_Header" h using (select distinct * from old) w
+      where h."Process" = w."Process" and h."TransactionID" = w."TransactionID"
+        and h."PurgedAt" is not null
+      returning h."Process"
+    ), counted as (${addToCounts(sql, 'forget')})
+    select count(*)::int as count from changed`
+  return row?.count ?? 0
+}
+
+export async function oldestKept(
+  sql: postgres.Sql,
+  processes: readonly string[],
+): Promise<ReadonlyMap<string, number>> {
+  const rows = await sql<{ process: string; ms: number }[]>`
+    select p.process, (extract(epoch from now() - h."CompletedAt") * 1000)::float8 as ms
+    from jsonb_array_elements_text(${JSON.stringify(processes)}::text::jsonb) p(process)
+    cross join lateral (
+      select "CompletedAt" from "Order_Header"
+      where "Process" = p.process and "CompletedAt" is not null and "PurgedAt" is null
+      order by "CompletedAt" limit 1) h`
+  return new Map(rows.map(({ process, ms }) => [process, ms]))
+}

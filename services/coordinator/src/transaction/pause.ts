@@ -1,0 +1,22 @@
+import type { Act } from './action.ts'
+
+/** Since when, by whom and why a process is paused. A process that an earlier version has paused has no such data. */
+export interface Pause {
+  readonly Process: string
+  readonly PausedAt: string | null
+  /** The person for whom the pausing key acted, or else the id of the key. */
+  readonly PausedBy: string | null
+  readonly Reason: string | null
+}
+
+/** The paused processes by name. */
+export type Pauses = ReadonlyMap<string, Pause>
+
+/** The part of the port `TransactionSource` that stores which processes are paused. */
+export interface PauseStore {
+  paused(): Promise<Pauses>
+  /** Pauses or resumes a process. The data of a pause stay as they are if the process is paused already. */
+  setPaused(process: string, isPaused: boolean, act: Act): Promise<void>
+}
+
+export const pausedBy = ({ by }: Act): string => by.person ?? by.keyId

@@ -1,0 +1,234 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { anAct } from '../../test-support/act.ts'
+import { aSearch } from '../../test-support/search.ts'
+import { advance, type StepOutcome } from '../process/progress.ts'
+import { defaultRetryPolicy } from '../process/retry-policy.ts'
+import { FIRST_END, RETENTION_KEY_ID, type RetentionPolicy } from './retention.ts'
+import type { ProcessOutline, TransactionSource } from './transaction-source.ts'
+import { contractTimes } from './transaction-source.contract.ts'
+
+const process: ProcessOutline = { name: 'OrderProcess', steps: ['order'] }
+const done: StepOutcome = {
+  kind: 'completed',
+  response: { status: 200, body: '{"a":1}' },
+  data: { a: 1 },
+  endsRun: false,
+}
+const failed: StepOutcome = { kind: 'failed', errorClass: 'http_400', error: 'no', response: null }
+const fromStart = { fromStep: null, latest: null }
+
+/** Every run that has ended is old enough. */
+const nothing: RetentionPolicy = { process: process.name, completedMs: 0, failedMs: 0 }
+const completedOnly: RetentionPolicy = { ...nothing, failedMs: null }
+
+/** How a transaction source purges old runs; both the memory and the PostgreSQL source must pass it. */
+export function retentionContract(name: string, open: () => Promise<TransactionSource>): void {
+  describe(`${name} as a store that purges old runs`, () => {
+    let source: TransactionSource
+    beforeEach(async () => {
+      source = await open()
+    })
+    afterEach(() => source[Symbol.asyncDispose]())
+
+    const queue = (id: string, members: object = {}) =>
+      source.queue(process, [{ TransactionID: id, InitialData: { secret: id }, ...members }])
+    const get = async (id: string, replayId: number | null = null) => {
+      const found = await source.get(process.name, id, replayId)
+      if (found === null) throw new Error(`${id} does not exist`)
+      return found
+    }
+    /** Runs the only step of the latest run to this outcome. */
+    const end = async (id: string, outcome: StepOutcome): Promise<void> => {
+      const { run } = await get(id)
+      const { Process, TransactionID, ReplayID, Version: version } = run
+      const key = { Process, TransactionID, ReplayID }
+      const at = { step: 'order', isFirst: true, version, owner: 'a worker' }
+      const result = await source.claim({ ...key, ...at })
+      if (result.kind !== 'claimed') throw new Error(result.kind)
+      const course = { steps: process.steps, policy: defaultRetryPolicy, random: 0.5 }
+      await source.record(result.claim.lease, advance(result.claim.run, outcome, course))
+    }
+    const completed = async (id: string, members: object = {}): Promise<void> => {
+      await queue(id, members)
+      await end(id, done)
+    }
+    /** Purges page by page, as a pass does; returns the number of purged runs. */
+    const purgeAll = async (policy: RetentionPolicy, limit = 2): Promise<number> => {
+      await sleep(2) // a run is older than 0 ms only in the next millisecond
+      let count = 0
+      for (let after: typeof FIRST_END | null = FIRST_END; after !== null;) {
+        const page = await source.purgeable(policy, after, limit)
+        count += await source.purge(policy, page.runs)
+        after = page.next
+      }
+      return count
+    }
+
+    it('a purged run keeps its key, realm, status and times, and loses its data, items, attempts, tags and error', async () => {
+      await queue('1', { Realm: 'r1', Tags: { order: 'secret' } })
+      await end('1', failed)
+      const { run: before } = await get('1')
+      expect(await purgeAll(nothing)).toBe(1)
+      const { run, items, attempts } = await get('1')
+      expect({ items, attempts }).toEqual({ items: [], attempts: [] })
+      expect(run).toEqual({
+        ...before,
+        InitialData: null,
+        LastError: null,
+        Tags: null,
+        PurgedAt: expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
+      })
+      expect(JSON.stringify(run)).not.toContain('secret')
+      expect((await source.search(aSearch(process.name))).runs).toEqual([])
+    })
+
+    it('a run is purged only when the retention of its own outcome is over, and never if it is null', async () => {
+      await completed('completed')
+      await queue('failed')
+      await end('failed', failed)
+      await queue('cancelled')
+      await source.cancel(process.name, 'cancelled', null, anAct)
+      await queue('active')
+      expect(await purgeAll({ ...nothing, completedMs: 60_000, failedMs: 60_000 })).toBe(0)
+      expect(await purgeAll(completedOnly)).toBe(1)
+      expect((await get('completed')).run.PurgedAt).not.toBeNull()
+      expect(await purgeAll(nothing)).toBe(2)
+      expect((await get('active')).run).toMatchObject({ Status: 'Queued', PurgedAt: null })
+      expect(await purgeAll({ ...nothing, process: 'OtherProcess' })).toBe(0)
+    })
+
+    it('the runs of a transaction are kept while one of them is active or younger than its retention', async () => {
+      await completed('1')
+      await source.replay(process, '1', fromStart, anAct)
+      expect(await purgeAll(nothing)).toBe(0)
+      await end('1', failed)
+      expect(await purgeAll(completedOnly)).toBe(0)
+      expect(await purgeAll(nothing)).toBe(2)
+    })
+
+    it('a run that was resumed after it was found purgeable is not purged', async () => {
+      await queue('1')
+      await source.cancel(process.name, '1', null, anAct)
+      await sleep(2)
+      const { runs } = await source.purgeable(nothing, FIRST_END, 10)
+      expect(runs).toHaveLength(1)
+      await source.resume(process.name, '1', null, anAct)
+      expect(await source.purge(nothing, runs)).toBe(0)
+      expect((await get('1')).run.InitialData).toEqual({ secret: '1' })
+    })
+
+    it('an id that was purged is still known: queueing it again reports the stub as existing and runs nothing', async () => {
+      await completed('1', { Tags: { a: 'b' } })
+      await completed('2', { Realm: 'r1' })
+      await purgeAll(nothing)
+      const results = await source.queue(process, [
+        { TransactionID: '1', InitialData: 'other data' },
+        { TransactionID: '2', InitialData: { secret: '2' }, Realm: 'r2' },
+      ])
+      expect(results).toMatchObject([
+        { outcome: 'exists', run: { Status: 'Completed', InitialData: null } },
+        { outcome: 'conflict' },
+      ])
+      const refs = [{ process: process.name, step: 'order', isFirst: true }]
+      await sleep(contractTimes.sweepMs + 50)
+      expect(await source.due(refs, 10)).toEqual([])
+    })
+
+    it('a purged run can be neither replayed nor resumed nor cancelled', async () => {
+      await queue('1')
+      await end('1', failed)
+      await purgeAll(nothing)
+      for (const act of [
+        () => source.replay(process, '1', fromStart, anAct),
+        () => source.resume(process.name, '1', null, anAct),
+        () => source.cancel(process.name, '1', 0, anAct),
+      ])
+        await expect(act()).rejects.toMatchObject({ code: 'transaction_purged' })
+    })
+
+    it('an id is forgotten when all runs of its transaction were purged long enough ago, and can then be queued again', async () => {
+      await completed('1')
+      await source.replay(process, '1', fromStart, anAct)
+      await end('1', done)
+      await completed('2')
+      expect(await source.forget(0, 10)).toBe(0)
+      await purgeAll(nothing)
+      await sleep(2)
+      expect(await source.forget(60_000, 10)).toBe(0)
+      let forgotten = 0
+      await eventually(async () => {
+        forgotten += await source.forget(0, 1)
+        expect(forgotten).toBe(3)
+      })
+      expect(await source.get(process.name, '1', null)).toBeNull()
+      expect(await queue('1')).toMatchObject([{ outcome: 'queued', run: { ReplayID: 0 } }])
+      expect(await source.forget(0, 10)).toBe(0)
+    })
+
+    it('the audit finds no violation in purged runs, and does not count them', async () => {
+      await completed('1')
+      await completed('2')
+      await purgeAll(nothing, 1)
+      await completed('3')
+      const { violations, runsByStatus } = await source.audit([process.name])
+      expect(Object.values(violations).filter((count) => count !== 0)).toEqual([])
+      expect(runsByStatus).toEqual({ Completed: 1 })
+    })
+
+    it('a pass records in the action log how many runs of each process it purged and forgot, also those of a pass that was not completed', async () => {
+      for (const id of ['1', '2', '3']) await completed(id)
+      await source.beginPurge('a killed owner', 0)
+      await purgeAll(nothing)
+      await completed('4')
+      await eventually(async () =>
+        expect(await source.beginPurge('another owner', 0)).toMatchObject({ kind: 'begun' }),
+      )
+      await purgeAll(nothing)
+      await source.forget(0, 1)
+      await source.endPurge('another owner')
+      const entry = {
+        KeyID: RETENTION_KEY_ID,
+        Person: null,
+        Process: process.name,
+        TransactionID: null,
+        Outcome: 'done',
+      }
+      const actions = await source.actions({ limit: 10 })
+      expect(actions.toSorted((a, b) => (a.Action < b.Action ? -1 : 1))).toMatchObject([
+        { ...entry, Action: 'forget', Reason: '1 runs' },
+        { ...entry, Action: 'purge', Reason: '4 runs' },
+      ])
+      await source.beginPurge('another owner', 0)
+      await source.endPurge('another owner')
+      expect(await source.actions({ limit: 10 })).toHaveLength(2)
+    })
+
+    it('a pass begins only when the interval since the last completed one is over', async () => {
+      expect(await source.beginPurge('one', 60_000)).toEqual({ kind: 'begun', lastPassMs: null })
+      expect(await source.continuePurge('one')).toBe(true)
+      await source.endPurge('one')
+      const waiting = await source.beginPurge('two', 60_000)
+      expect(waiting.kind).toBe('waiting')
+      expect(waiting.lastPassMs).toBeLessThan(60_000)
+      await sleep(5)
+      expect(await source.beginPurge('two', 1)).toMatchObject({ kind: 'begun' })
+    })
+
+    it('the oldest finished run of a process is the oldest that is not purged', async () => {
+      expect(await source.oldestKept([process.name])).toEqual(new Map())
+      await completed('1')
+      await sleep(50)
+      await completed('2')
+      const oldestMs = async () =>
+        (await source.oldestKept([process.name, 'OtherProcess'])).get(process.name)
+      expect(await oldestMs()).toBeGreaterThanOrEqual(50)
+      const { runs } = await source.purgeable(nothing, FIRST_END, 10)
+      const older = runs.filter(({ TransactionID }) => TransactionID === '1')
+      const before = await oldestMs()
+      await source.purge(nothing, older)
+      expect(await oldestMs()).toBeLessThan(before ?? 0)
+    })
+  })
+}

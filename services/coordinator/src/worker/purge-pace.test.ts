@@ -1,0 +1,37 @@
+import { describe, expect, it } from 'vitest'
+import { firstPace, MAX_SIZE, nextPace, type PurgePace } from './purge-pace.ts'
+
+/** The pace after `times` full batches of which each run takes `perRunMs`. */
+function paceAfter(from: PurgePace, times: number, perRunMs: number): PurgePace {
+  let pace = from
+  for (let n = 0; n < times; n += 1) pace = nextPace(pace, pace.size, pace.size * perRunMs)
+  return pace
+}
+
+describe('the pace of the purge', () => {
+  it('a batch grows while it takes less than 40 ms, up to 1,000 runs', () => {
+    expect(paceAfter(firstPace, 1, 0.01).size).toBe(200)
+    expect(paceAfter(firstPace, 20, 0.01).size).toBe(MAX_SIZE)
+    expect(paceAfter(firstPace, 20, 0.1).size).toBe(400)
+  })
+
+  it('a batch shrinks at once when a run takes longer, but not below 20 runs', () => {
+    const fast = paceAfter(firstPace, 20, 0.1)
+    expect(nextPace(fast, 400, 400).size).toBe(40)
+    expect(nextPace(fast, 400, 4_000).size).toBe(20)
+  })
+
+  it('the pause is a quarter of the batch on an idle machine, and grows with the square of the slowdown', () => {
+    const fast = paceAfter(firstPace, 20, 0.1)
+    expect(fast.pauseMs).toBeCloseTo(10, 1)
+    expect(nextPace(fast, 400, 80).pauseMs).toBeCloseTo(80, 0)
+    expect(nextPace(fast, 400, 160).pauseMs).toBeCloseTo(640, -1)
+    expect(nextPace(fast, 400, 4_000).pauseMs).toBe(5_000)
+  })
+
+  it('a small last batch, which takes longer for each run, is no slowdown', () => {
+    const fast = paceAfter(firstPace, 20, 0.1)
+    const last = nextPace(fast, 1, 4)
+    expect(last).toMatchObject({ size: fast.size, bestMs: fast.bestMs, pauseMs: 1 })
+  })
+})

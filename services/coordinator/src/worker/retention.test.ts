@@ -1,0 +1,181 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { until } from '@integration-host/shared/test-support/eventually'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { anAct } from '../../test-support/act.ts'
+import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
+import {
+  defineProcess,
+  outlineOf,
+  type ProcessOptions,
+  type ProcessSteps,
+} from '../process/definition.ts'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+import { type RetentionAges, type RetentionDeps, startRetention } from './retention.ts'
+
+const DAY_MS = 86_400_000
+const define = (name: string, options: Partial<ProcessOptions<ProcessSteps>> = {}) =>
+  defineProcess(name, { steps: { only: () => {} }, ...options })
+
+let folder: string
+let source: TransactionSource
+let nowMs: number
+let removed: string[]
+let lines: { msg: string; [key: string]: unknown }[]
+let ages: RetentionAges[]
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'retention-'))
+  nowMs = Date.parse('2026-01-01T00:00:00Z')
+  removed = []
+  lines = []
+  ages = []
+  source = await createMemoryTransactionSource(folder, { now: () => nowMs })
+})
+afterEach(async () => {
+  await source[Symbol.asyncDispose]()
+  await rm(folder, { recursive: true })
+})
+
+const log = createLogger('test', 'info', { write: (line) => void lines.push(JSON.parse(line)) })
+const logged = (msg: string) => lines.filter((line) => line.msg === msg)
+
+/** Runs one pass on these processes. */
+async function pass(
+  definitions: readonly ReturnType<typeof define>[],
+  overrides: Partial<RetentionDeps> = {},
+): Promise<void> {
+  const before = ages.length
+  const retention = startRetention({
+    source,
+    processes: new Map(definitions.map((definition) => [definition.name, definition])),
+    retention: { completedDays: undefined, failedDays: undefined, dedupeDays: 365 },
+    removeFiles: async (runs) => removed.push(...runs.map(({ TransactionID }) => TransactionID)),
+    owner: 'this replica',
+    log,
+    random: () => 0.5,
+    now: () => nowMs,
+    intervalMs: 20,
+    onPurged: () => {},
+    onForgotten: () => {},
+    onAges: (each) => void ages.push(each),
+    ...overrides,
+  })
+  await until(() => ages.length > before)
+  await retention[Symbol.asyncDispose]()
+  nowMs += 60 * 20 // so that the next pass is due
+}
+
+/** Queues a run and cancels it, which makes it a finished one. */
+async function cancelled(definition: ReturnType<typeof define>, id: string): Promise<void> {
+  await source.queue(outlineOf(definition), [{ TransactionID: id, InitialData: id }])
+  await source.cancel(definition.name, id, null, anAct)
+}
+const isPurged = async ({ name }: { name: string }, id: string) =>
+  (await source.get(name, id, null))?.run.PurgedAt !== null
+
+describe('the retention of finished runs', () => {
+  it('a new installation keeps failed and cancelled runs for 365 days, and logs so once', async () => {
+    const order = define('Order')
+    await cancelled(order, '1')
+    nowMs += 365 * DAY_MS
+    await pass([order])
+    expect(await isPurged(order, '1')).toBe(false)
+    nowMs += 1
+    await pass([order])
+    expect(await isPurged(order, '1')).toBe(true)
+    expect(logged('retention of finished runs')[0]).toMatchObject({
+      keptDays: { Order: { completed: 90, failed: 365 }, Webhook: { completed: 90, failed: 365 } },
+      dedupeDays: 365,
+      default: 'new installation',
+    })
+  })
+
+  it('an installation that had runs before keeps them for ever, unless a setting says otherwise', async () => {
+    const order = define('Order')
+    await cancelled(order, '1')
+    nowMs += 10_000 * DAY_MS
+    const keeping = { ...source, keepsByDefault: async () => true }
+    await pass([order], { source: keeping })
+    expect(await isPurged(order, '1')).toBe(false)
+    const retention = { completedDays: undefined, failedDays: 0.5, dedupeDays: 0 }
+    await pass([order], { source: keeping, retention })
+    expect(await isPurged(order, '1')).toBe(true)
+    expect(logged('retention of finished runs').at(-1)).toMatchObject({
+      keptDays: { Order: { completed: 'for ever', failed: 0.5 } },
+      dedupeDays: 'for ever',
+    })
+  })
+
+  it('the retention of a process takes the place of the settings, and 0 keeps its runs for ever', async () => {
+    const [short, keeping] = [
+      define('Short', { retention: { failedDays: 1 } }),
+      define('Keeping', { retention: { completedDays: 0, failedDays: 0 } }),
+    ]
+    await cancelled(short, '1')
+    await cancelled(keeping, '1')
+    nowMs += 2_000 * DAY_MS
+    await pass([short, keeping])
+    expect([await isPurged(short, '1'), await isPurged(keeping, '1')]).toEqual([true, false])
+  })
+
+  it('the runs of a process that is not loaded are kept, because its own retention is not known', async () => {
+    const gone = define('Gone')
+    await cancelled(gone, '1')
+    nowMs += 2_000 * DAY_MS
+    await pass([define('Other')])
+    expect(await isPurged(gone, '1')).toBe(false)
+  })
+
+  it('the files of a run are removed before the run is purged; if that fails, the run is kept and other processes are purged', async () => {
+    const files = define('Files')
+    const order = define('Order')
+    await cancelled(files, '1')
+    await cancelled(order, '1')
+    nowMs += 366 * DAY_MS
+    await pass([files, order], {
+      removeFiles: async ([run]) => {
+        if (run?.Process === 'Files') throw new Error('EIO')
+        return 0
+      },
+    })
+    expect([await isPurged(files, '1'), await isPurged(order, '1')]).toEqual([false, true])
+    expect(logged('old runs of a process could not be purged')).toMatchObject([
+      { process: 'Files', err: { message: 'EIO' } },
+    ])
+    await pass([files, order])
+    expect(removed).toEqual(['1'])
+    expect(await isPurged(files, '1')).toBe(true)
+  })
+
+  it('a purged id is forgotten after DEDUPE_DAYS', async () => {
+    const order = define('Order')
+    await cancelled(order, '1')
+    nowMs += 366 * DAY_MS
+    await pass([order])
+    nowMs += 364 * DAY_MS
+    await pass([order])
+    expect(await source.get('Order', '1', null)).not.toBeNull()
+    nowMs += 2 * DAY_MS
+    await pass([order])
+    expect(await source.get('Order', '1', null)).toBeNull()
+    const actions = await source.actions({ process: 'Order', limit: 10 })
+    expect(actions.map(({ Action, Reason }) => `${Action}: ${Reason}`)).toEqual([
+      'forget: 1 runs',
+      'purge: 1 runs',
+      'cancel: null',
+    ])
+  })
+
+  it('the age of the oldest finished run is reported, and the time since the last pass', async () => {
+    const order = define('Order')
+    await cancelled(order, '1')
+    nowMs += DAY_MS
+    await pass([order])
+    await pass([order])
+    expect(ages[0]?.oldestMs.get('Order')).toBe(DAY_MS)
+    expect(ages[0]?.lastPassMs).toBe(0)
+    expect(ages[1]?.lastPassMs).toBe(60 * 20)
+  })
+})

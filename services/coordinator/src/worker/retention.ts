@@ -1,0 +1,188 @@
+/**
+ * Purges runs whose retention is over, and forgets purged ids after `DEDUPE_DAYS`. One replica at a time does so, in one
+ * pass every `everyMs`; another replica continues if it dies.
+ *
+ * The files of a run are removed before the run is purged. If the replica dies in between, the run still names its
+ * files, and the next pass removes and purges it: no purged run has a file left.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import { hasCode } from '@integration-host/shared/errors'
+import type { ProcessDefinition } from '../process/definition.ts'
+import {
+  type EndPosition,
+  FIRST_END,
+  type Retention,
+  type RetentionPolicy,
+} from '../transaction/retention.ts'
+import type { RunKey } from '../transaction/run.ts'
+import { startPolling } from './polling.ts'
+import { firstPace, MAX_SIZE, nextPace, type PurgePace } from './purge-pace.ts'
+import type { RemoveFilesOfRuns } from './run-files.ts'
+
+export interface RetentionSettings {
+  /** Days; 0: for ever. Undefined: the default of the installation. */
+  readonly completedDays: number | undefined
+  readonly failedDays: number | undefined
+  readonly dedupeDays: number
+}
+
+export interface RetentionAges {
+  readonly oldestMs: ReadonlyMap<string, number>
+  readonly lastPassMs: number
+}
+
+export interface RetentionDeps {
+  readonly source: Retention
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
+  readonly retention: RetentionSettings
+  readonly removeFiles: RemoveFilesOfRuns
+  readonly owner: string
+  readonly log: Logger
+  readonly random: () => number
+  /** Returns epoch ms. Used for durations only. */
+  readonly now: () => number
+  /** How often the replica checks whether a pass is due. */
+  readonly intervalMs: number
+  readonly onPurged: (process: string, count: number) => void
+  readonly onForgotten: (count: number) => void
+  readonly onAges: (ages: RetentionAges) => void
+}
+
+const DAY_MS = 86_400_000
+/** The default of a new installation, in days. */
+const DEFAULT = { completedDays: 90, failedDays: 365 }
+const KEEP = { completedDays: 0, failedDays: 0 }
+/** A pass begins after this many intervals: every hour with the default interval. */
+const INTERVALS_PER_PASS = 60
+/** How often the right to purge is extended. A third of the shortest lease of production. */
+const CONTINUE_MS = 5_000
+
+export function startRetention(deps: RetentionDeps): AsyncDisposable {
+  const { source, log, owner, now, intervalMs, random } = deps
+  const startedAt = now()
+  const shutdown = new AbortController()
+  let policies: readonly RetentionPolicy[] | null = null
+  let pace: PurgePace = firstPace
+
+  /** Reads the default of the installation once, and logs which retention applies. */
+  async function readPolicies(): Promise<readonly RetentionPolicy[]> {
+    const keeps = await source.keepsByDefault()
+    const found = policiesOf(deps, keeps ? KEEP : DEFAULT)
+    const days = (ms: number | null): number | string => (ms === null ? 'for ever' : ms / DAY_MS)
+    log.info(
+      {
+        keptDays: Object.fromEntries(
+          found.map(({ process, completedMs, failedMs }) => [
+            process,
+            { completed: days(completedMs), failed: days(failedMs) },
+          ]),
+        ),
+        dedupeDays: deps.retention.dedupeDays || 'for ever',
+        default: keeps ? 'existing installation: kept for ever' : 'new installation',
+      },
+      'retention of finished runs',
+    )
+    return found
+  }
+
+  async function pause(ms: number): Promise<void> {
+    await sleep(ms, null, { signal: shutdown.signal }).catch(() => {})
+  }
+
+  /** Does the work in batches; `work` returns the number of runs it changed, or null when nothing is left to do. */
+  async function inBatches(work: (size: number) => Promise<number | null>): Promise<boolean> {
+    let continuedAt = now()
+    while (!shutdown.signal.aborted) {
+      const startAt = performance.now()
+      const count = await work(pace.size)
+      if (count === null) return true
+      pace = nextPace(pace, count, performance.now() - startAt)
+      if (now() - continuedAt >= CONTINUE_MS) {
+        if (!(await source.continuePurge(owner))) return false
+        continuedAt = now()
+      }
+      await pause(pace.pauseMs)
+    }
+    return false
+  }
+
+  async function purgeProcess(policy: RetentionPolicy): Promise<boolean> {
+    let position: EndPosition | null = FIRST_END
+    let found: RunKey[] = []
+    return inBatches(async (size) => {
+      while (found.length === 0) {
+        if (position === null || shutdown.signal.aborted) return null
+        const page = await source.purgeable(policy, position, MAX_SIZE)
+        found = [...page.runs]
+        position = page.next
+      }
+      const batch = found.splice(0, size)
+      await deps.removeFiles(batch)
+      const count = await source.purge(policy, batch)
+      deps.onPurged(policy.process, count)
+      return count
+    })
+  }
+
+  async function forget(): Promise<boolean> {
+    const { dedupeDays } = deps.retention
+    if (dedupeDays === 0) return true
+    return inBatches(async (size) => {
+      const count = await source.forget(dedupeDays * DAY_MS, size)
+      deps.onForgotten(count)
+      return count === 0 ? null : count
+    })
+  }
+
+  /** Purges what is due. Resolves with false if a part failed, or if another replica must continue. */
+  async function pass(): Promise<boolean> {
+    let isComplete = true
+    for (const policy of policies ?? [])
+      try {
+        isComplete = (await purgeProcess(policy)) && isComplete
+      } catch (error) {
+        if (hasCode(error, 'store_unavailable')) throw error
+        isComplete = false
+        log.error(
+          { err: error, process: policy.process },
+          'old runs of a process could not be purged',
+        )
+      }
+    return (await forget()) && isComplete
+  }
+
+  async function poll(): Promise<boolean> {
+    policies ??= await readPolicies()
+    const oldestMs = await source.oldestKept(policies.map(({ process }) => process))
+    const { kind, lastPassMs } = await source.beginPurge(owner, intervalMs * INTERVALS_PER_PASS)
+    deps.onAges({ oldestMs, lastPassMs: lastPassMs ?? now() - startedAt })
+    if (kind === 'begun' && (await pass())) await source.endPurge(owner)
+    return true
+  }
+
+  const polling = startPolling({ task: 'retention', intervalMs, log, random, poll })
+  return {
+    async [Symbol.asyncDispose]() {
+      shutdown.abort()
+      await polling[Symbol.asyncDispose]()
+    },
+  }
+}
+
+/** Returns the retention of each loaded process, and of the runs of webhooks, which may outlive their setting. */
+function policiesOf(
+  { processes, retention }: Pick<RetentionDeps, 'processes' | 'retention'>,
+  initial: typeof DEFAULT,
+): readonly RetentionPolicy[] {
+  const ms = (days: number): number | null => (days === 0 ? null : days * DAY_MS)
+  return [...new Set([...processes.keys(), WEBHOOK_PROCESS])].map((process) => {
+    const own = processes.get(process)?.retention ?? {}
+    return {
+      process,
+      completedMs: ms(own.completedDays ?? retention.completedDays ?? initial.completedDays),
+      failedMs: ms(own.failedDays ?? retention.failedDays ?? initial.failedDays),
+    }
+  })
+}
