@@ -1,27 +1,27 @@
-/** The scopes of service keys. Each route requires one of them; docs/access.md lists the routes of each scope. */
+/** What a service key may do. Each route requires one of these scopes; docs/access.md lists the routes of each. */
 export const SCOPES = [
-  /** Allows GET, HEAD and queries of the accounting API. */
+  /** GET, HEAD and queries of the accounting API. */
   'gateway:read',
-  /** Allows all other calls of the accounting API. */
+  /** All other calls of the accounting API. */
   'gateway:write',
   'credentials:read',
-  /** Allows reading access tokens, which give their holder access to the company's data at the provider. */
+  /** Access tokens, which give their holder the company's data at the provider. */
   'credentials:token',
-  /** Allows connecting, refreshing, labelling and removing companies. */
+  /** Connect, refresh, label and remove companies. */
   'credentials:manage',
-  /** Allows exports, imports and key rotations. */
+  /** Exports, imports and key rotations. */
   'custody:transfer',
   'transactions:read',
   'transactions:queue',
-  /** Allows replaying, resuming and cancelling runs, and pausing and resuming processes. */
+  /** Replay, resume and cancel runs; pause and resume processes. */
   'transactions:operate',
-  /** Allows reading the audit log of token-service and the action log of the coordinator. */
+  /** The audit log of token-service and the action log of the coordinator. */
   'audit:read',
-  /** Allows naming the person for whom the caller acts, in the header `Acting-For`. */
+  /** Name the person for whom the caller acts, in the header `Acting-For`. */
   'act-for',
 ] as const
 
 export type Scope = (typeof SCOPES)[number]
 
-/** The scopes of the keys in `SERVICE_API_KEY` and `SERVICE_API_KEYS`: all scopes except `act-for`. */
+/** The scopes of the keys in `SERVICE_API_KEY` and `SERVICE_API_KEYS`: all except `act-for`. */
 export const SERVICE_SCOPES: readonly Scope[] = SCOPES.filter((scope) => scope !== 'act-for')

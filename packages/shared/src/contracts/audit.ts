@@ -16,12 +16,9 @@ const auditActions = [
   'exported',
   'imported',
   'adopted',
-  /** Label or tags were changed. The outcome of the entry names the changed members. */
+  /** Label or tags were changed; the outcome names which. */
   'labelled',
-  /**
-   * A connect link was created, used or deleted. `Name` is the credential of its company; it is empty if the link may
-   * connect any company.
-   */
+  /** A connect link. Name is the credential of its company, and empty if it may connect any company. */
   'link_created',
   'link_used',
   'link_withdrawn',
