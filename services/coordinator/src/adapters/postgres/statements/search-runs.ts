@@ -14,13 +14,12 @@ import { endedRanges, processNames } from './process-names.ts'
 import { createSearchText, GIVEN_UP, type SearchText } from './search-text.ts'
 
 /**
- * The number of rows that the scans of a page examine at most. Neighbours in the indexes by process and time are
+ * The number of rows that a scan or a collection examines at most. Neighbours in the indexes by process and time are
  * neighbours in the table too; those of the other indexes are scattered, and each may be a read from the disk.
  */
 const MAX_EXAMINED = 10_000
 const MAX_SCATTERED = 2_000
-/** The number of rows at which a collection is given up. */
-const MAX_COLLECTED = 3_000
+/** The number of unfinished runs at which a collection of them is given up. */
 const MAX_UNFINISHED = 20_000
 
 const RUN = ['h."TransactionID"', 'h."ReplayID"']
@@ -90,21 +89,21 @@ function plansOf(sql: postgres.Sql, search: RunSearch): readonly (readonly Sourc
     text.collect(
       await processes(),
       `h."Process" = k.process and ${text.startsWith('h."TransactionID"', idPrefix ?? '')}`,
-      MAX_COLLECTED,
+      MAX_SCATTERED,
     )
   const ofRealm: Source = (text) => {
     const ranges = realm.map((name) => ({ realm: name }))
     const range = 'h."Realm" = k.realm'
     return isInOrder
       ? text.scan(ranges, range, REALM_BY_CREATION, MAX_SCATTERED)
-      : text.collect(ranges, range, MAX_COLLECTED)
+      : text.collect(ranges, range, MAX_SCATTERED)
   }
   const tagged: Source = (text) => {
     const ranges = tag.slice(0, 1).map(tagOf)
     const range = 't."Name" = k.name and t."Value" = k.value'
     return isInOrder
       ? text.scan(ranges, range, TAG_BY_CREATION, MAX_SCATTERED, TAGGED)
-      : text.collect(ranges, range, MAX_COLLECTED, TAGGED)
+      : text.collect(ranges, range, MAX_SCATTERED, TAGGED)
   }
   const ended: Source = async (text) => {
     if (!isInOrder)

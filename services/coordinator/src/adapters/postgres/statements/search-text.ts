@@ -101,6 +101,9 @@ export function createSearchText(search: RunSearch): SearchText {
     ]
   }
   const allConditions = (): string[] => [...endedConditions(), ...otherConditions()]
+  /** The ranges as rows of `k`. Their number keeps PostgreSQL from expecting a hundred. */
+  const kOf = (ranges: readonly Range[]): string =>
+    `(select * from jsonb_to_recordset(${json(ranges)}) as ${RANGE} limit ${ranges.length}) k`
   const all = (conditions: readonly string[]): string => conditions.join(' and ') || 'true'
 
   const scanRows = (
@@ -134,7 +137,7 @@ export function createSearchText(search: RunSearch): SearchText {
     const bounds = [filter.from, order === 'updated' ? filter.since : undefined]
       .filter((bound) => bound !== undefined)
       .map((bound) => `and ${column} >= ${time(bound)}`)
-    return `(select b.* from jsonb_to_recordset(${json(begins)}) as ${RANGE} cross join lateral (
+    return `(select b.* from ${kOf(begins)} cross join lateral (
       select "Process", "TransactionID", "ReplayID", at, matches, n = ${share} as stops from (
         select s.*, row_number() over () as n from (
           select h."Process", h."TransactionID", h."ReplayID", ${column} as at, (${all(conditions())}) as matches
@@ -166,17 +169,19 @@ export function createSearchText(search: RunSearch): SearchText {
         { conditions: otherConditions },
       ),
     collect(ranges, condition, most, table = HEADER) {
+      if (ranges.length === 0) return ''
       const at = order === 'created' ? 'h."CreatedAt"' : 'coalesce(h."CompletedAt", h."UpdatedAt")'
-      return `(with c as materialized (
-          select h."Process", h."TransactionID", h."ReplayID", ${at} as at, (${all(allConditions())}) as matches
-          from jsonb_to_recordset(${json(ranges)}) as ${RANGE} cross join lateral (
-            select h.* from ${table} where ${condition} and h."PurgedAt" is null offset 0) h
-          ${most === null ? '' : `limit ${most + 1}`})
-        (select *, false as stops from c
-          where matches and (at, "Process", "TransactionID", "ReplayID")
-            < (${time(start.at)}, ${text(start.Process)}, ${text(start.TransactionID)}, ${start.ReplayID})
-          order by ${DESCENDING} limit ${limit + 1})
-        ${most === null ? '' : `union all select '', '', 0, '${GIVEN_UP}', false, true where (select count(*) from c) > ${most}`})`
+      const isTooMany = most === null ? 'false' : `n > ${most}`
+      return `(select "Process", "TransactionID", "ReplayID",
+          case when ${isTooMany} then '${GIVEN_UP}' else at end as at, matches, ${isTooMany} as stops from (
+          select s.*, row_number() over () as n from (
+            select h."Process", h."TransactionID", h."ReplayID", ${at} as at, (${all(allConditions())}) as matches
+            from ${kOf(ranges)} cross join lateral (
+              select h.* from ${table} where ${condition} and h."PurgedAt" is null offset 0) h
+            ${most === null ? '' : `limit ${most + 1}`}) s) e
+        where ${isTooMany} or matches and (at, "Process", "TransactionID", "ReplayID")
+          < (${time(start.at)}, ${text(start.Process)}, ${text(start.TransactionID)}, ${start.ReplayID})
+        order by ${DESCENDING} limit ${limit + 1})`
     },
     merge: (sources) => `
       with found as (select * from (${sources.join(' union all ')}) s order by ${DESCENDING} limit ${limit + 1})
