@@ -15,15 +15,20 @@ const secrets = [
   { setting: 'CLIENT_SECRET', file: 'client_secret', make: random },
 ] as const
 
-/** The files of the applications' key, and of the list that has its digest (docs/access.md). */
+/**
+ * The file with the key for applications, and the file with the list that contains the digest of this key
+ * (docs/access.md).
+ */
 const APPLICATION_KEY = 'application_key'
 const KEY_LIST = 'service_keys.json'
 
 /**
  * Returns `X_FILE` settings for the secrets that the environment does not set. The first start generates these secrets
- * in `<dataDir>/secrets` (mode 0600), and later starts reuse them. It also makes a key for applications and lists its
- * digest in `SERVICE_KEYS_FILE`; a key that was revoked there is not listed again. The encryption keys are not in the file of the
- * credentials that they encrypt.
+ * in `<dataDir>/secrets` (mode 0600), and later starts reuse them.
+ *
+ * The first start also makes a key for applications and lists its digest in `SERVICE_KEYS_FILE`. If an operator revokes
+ * the key in that file, no later start lists it again. The encryption keys are in another file than the credentials
+ * that they encrypt.
  *
  * @throws {StartupError} the data folder has stored credentials but no file with their keys; newly generated keys could
  * not decrypt the credentials.
@@ -51,7 +56,10 @@ export function embeddedSecrets(dataDir: string, env: Environment): Environment 
   return settings
 }
 
-/** Returns the file with the applications' key if `settings` of {@link embeddedSecrets} list it; otherwise `null`. */
+/**
+ * Returns the path of the file with the key for applications if `settings` contain that file; otherwise `null`.
+ * `settings` is the result of {@link embeddedSecrets}.
+ */
 export function applicationKeyFile(settings: Environment): string | null {
   const list = settings['SERVICE_KEYS_FILE']
   return list === undefined ? null : join(dirname(list), APPLICATION_KEY)
@@ -62,7 +70,7 @@ function createKeyList(folder: string): void {
   if (existsSync(list)) return
   const path = join(folder, APPLICATION_KEY)
   create(path, () => newKey(installationKeys.application).key.reveal())
-  // Read again, because an earlier start may have made the key and ended before it wrote the list.
+  // The key is read from its file, because an earlier start may have made the key and ended before it wrote the list.
   const key = new Secret(readFileSync(path, 'utf8').trim())
   create(list, () => JSON.stringify([entryOf(key, installationKeys.application)], null, 2))
 }

@@ -63,7 +63,7 @@ describe('the embedded host', () => {
     )
   })
 
-  it('the embedded host delivers webhooks of the connected company and of its transactions', async () => {
+  it('the embedded host delivers webhooks about the connected company and about its transactions', async () => {
     await using receiver = await startWebhookReceiver()
     await using file = await createWebhooksFile([receiver.entry()])
     await using host = await start(file.env)
@@ -206,7 +206,7 @@ describe('the embedded host', () => {
     expect(await readFile(join(dataDir, 'credentials.json'))).toEqual(before)
   })
 
-  it('the embedded host makes a key for applications that may not export, keeps it, and does not list it again once it is revoked', async () => {
+  it('the embedded host makes a key for applications that may not export, reuses it, and does not list it again after its revocation', async () => {
     const list = join(dataDir, 'secrets/service_keys.json')
     const statusOf = async (method: string, url: string): Promise<number> => {
       const key = await readFile(join(dataDir, 'secrets/application_key'), 'utf8')

@@ -94,8 +94,8 @@ export async function startHost(options: HostOptions): Promise<Host> {
     REDIRECT: `${at('tokenService')}/callback`,
     // Everyone may connect a company, because the host listens only on the loopback interface.
     AUTHORIZE: 'open',
-    // Settings of the environment override the defaults. They do not override the addresses of the services, because
-    // this process assigns the addresses.
+    // Settings of the environment override the defaults, but not the addresses of the services, because this process
+    // assigns the addresses.
     ...options.env,
     ...secrets,
     ...(isSandbox && sandbox),

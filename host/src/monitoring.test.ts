@@ -142,7 +142,7 @@ function faultsOf(query: string, exported: Exported): string[] {
         if (labels === undefined) faults.push(`${series} is not exported`)
       }
       if (name !== 'LabelName') return
-      // A label in a matcher belongs to the selected series; a label in `by` or `on` belongs to every series of the
+      // A label in a matcher belongs to the selected series. A label in `by` or `on` belongs to every series of the
       // expression.
       let scope = node.parent
       while (
@@ -216,7 +216,7 @@ describe('the alert rules', () => {
       expect(annotations.runbook).toBe(`docs/runbook.md#${alert.toLowerCase()}`)
   })
 
-  it("the summary of an alert uses only labels that the result of the alert's query has", () => {
+  it('the summary of an alert uses only labels that the result of its query has', () => {
     for (const { alert, expr, annotations } of alerts) {
       for (const [, label = ''] of annotations.summary.matchAll(/\$labels\.(\w+)/g)) {
         const isAggregated = /\b(?:sum|max|min)\b/.test(expr)

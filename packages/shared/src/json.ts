@@ -1,8 +1,8 @@
 import type { z } from 'zod'
 
 /**
- * Parses text from another process, for which malformed JSON is an expected case and not an error. Returns `undefined`,
- * which is not a JSON value, if the text is not JSON.
+ * Parses text from another process. Returns `undefined`, which is not a JSON value, if the text is not JSON: malformed
+ * text from another process is expected, and not an error.
  */
 export function parseJson(text: string): unknown {
   try {

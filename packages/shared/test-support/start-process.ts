@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 
-// This time is long enough for a process that compiles its sources on a loaded machine.
+// The timeout is long enough for a process that compiles its sources on a loaded machine.
 const OUTPUT_DEADLINE_MS = 60_000
 
 export interface ProcessOptions {

@@ -16,15 +16,15 @@ export interface ReceivedWebhook {
   readonly text: string
 }
 
-/** A receiver of webhooks, which verifies every signature with a computation of its own. */
+/** A receiver of webhooks that verifies every signature with its own code. */
 export interface WebhookReceiver extends AsyncDisposable {
   readonly url: string
   readonly secret: string
-  /** The verified requests, in the order of their arrival. */
+  /** The requests with a valid signature, in the order of their arrival. */
   readonly received: readonly ReceivedWebhook[]
   /** The requests whose signature is wrong. */
   readonly forged: readonly string[]
-  /** Handles the requests from now on; `null`: respond with 204. */
+  /** Sets the function that handles further requests. With `null`, the receiver responds 204. */
   respond(handler: ((request: IncomingMessage, response: ServerResponse) => void) | null): void
   /** Refuses connections until `open` is called. */
   close(): Promise<void>
@@ -33,7 +33,7 @@ export interface WebhookReceiver extends AsyncDisposable {
   entry(events?: readonly WebhookType[]): object
 }
 
-/** Verifies a signature as docs/webhooks.md tells receivers to; independent of the coordinator's code. */
+/** Verifies a signature as docs/webhooks.md tells receivers to. The code is independent of the coordinator's code. */
 function verify(secret: string, headers: IncomingMessage['headers'], body: string): boolean {
   const key = Buffer.from(secret.replace(/^whsec_/, ''), 'base64')
   const signed = [headers['webhook-id'], headers['webhook-timestamp'], body].join('.')
@@ -92,7 +92,7 @@ export async function startWebhookReceiver(path = '/hooks'): Promise<WebhookRece
   return receiver
 }
 
-/** A `WEBHOOKS_FILE` with these entries, and the settings that name it. */
+/** Writes a `WEBHOOKS_FILE` with these entries, and returns the settings that name the file. */
 export async function createWebhooksFile(entries: readonly object[]) {
   const folder = await mkdtemp(join(tmpdir(), 'webhooks-'))
   const file = join(folder, 'webhooks.json')

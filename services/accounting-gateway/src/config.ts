@@ -31,7 +31,7 @@ const shape = {
    */
   DISCOVERY_URL: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
   PROVIDER_PROFILE: providerProfile(),
-  // Each of the following five limits is optional and overrides the corresponding limit of PROVIDER_PROFILE.
+  // Each of the next five limits is optional. A limit that is set overrides the limit of PROVIDER_PROFILE.
   REQUESTS_PER_SECOND: integer(1, 100_000).optional(),
   REQUESTS_PER_MINUTE: integer(1, 1_000_000).optional(),
   CONCURRENT_REQUESTS: integer(1, 10_000).optional(),

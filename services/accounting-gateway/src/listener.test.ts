@@ -11,7 +11,7 @@ import {
 } from '../test-support/fake-servers.ts'
 import { type Gateway, startGateway, startFixture } from '../test-support/harness.ts'
 
-// The tests send raw bytes, because an HTTP client library would normalize these targets and headers.
+// The tests in this file send raw bytes, because an HTTP client library would normalize hostile targets and headers.
 const get = (target: string, headers = `Host: x\r\n${AUTH}`): string =>
   `GET ${target} HTTP/1.1\r\n${headers}\r\n`
 

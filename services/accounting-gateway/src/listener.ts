@@ -113,8 +113,8 @@ export function createListener(deps: ListenerDeps): Listener {
     response: ServerResponse,
     expectsContinue: boolean,
   ): void {
-    // After a rejected request Node still parses the requests that were pipelined behind it, until the connection is
-    // closed. Those requests must not be served.
+    // After a rejected request, Node still parses pipelined requests that follow it, until the connection is closed.
+    // Those requests must not be served.
     if (closing.has(request.socket)) return
     const fault = requestFault(request)
     if (fault !== null) return reject(request, response, fault)
@@ -179,17 +179,16 @@ export function createListener(deps: ListenerDeps): Listener {
     else logger.info(data, 'request')
   }
 
-  // Sends the error and closes the connection. There are three reasons to close it. A caller without a key must not
-  // occupy a connection. After an upgrade request or a faulty body the next bytes may not be a request. Node does not
-  // serve requests that are pipelined behind an upgrade request, so `Connection: close` has to report this to the
-  // caller (RFC 9112 §9.6).
+  // Sends the error and closes the connection, for three reasons. A caller without a key must not occupy a connection.
+  // After an upgrade request or a faulty body, the next bytes may not be a request. Node does not serve requests that
+  // are pipelined behind an upgrade request, and `Connection: close` tells the caller so (RFC 9112 §9.6).
   function reject(request: IncomingMessage, response: ServerResponse, error: IntegrationError) {
     const requestId = randomUUID()
     closing.add(request.socket)
     respondProblem(request, response, error, { requestId, isLast: true })
-    // Node may later find that the request's body is malformed, for example after an unknown transfer coding, and would
-    // then send a second response. Ending the socket prevents this second response. The response has no socket yet if
-    // an earlier pipelined response is incomplete.
+    // Node may find later that the body of the request is malformed, for example because of an unknown transfer coding.
+    // Node would then send a second response. Ending the socket prevents this. The response has no socket yet if an
+    // earlier pipelined response is incomplete.
     response.socket?.end()
     const { statusCode: status } = response
     metrics.callCompleted(null, status, 0, 0)

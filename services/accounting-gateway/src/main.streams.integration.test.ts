@@ -15,8 +15,8 @@ import {
 const MB = 1_048_576
 const BODY_BYTES = 512 * MB
 /**
- * The allowed growth of memory is far below the size of the body, but large enough for garbage that has not been
- * collected yet.
+ * The memory growth that the test allows. It is far below the size of the body, but large enough for garbage that has
+ * not been collected yet.
  */
 const GROWTH_MB = 64
 

@@ -102,7 +102,7 @@ describe('requests of node-quickbooks', () => {
     [/\/invoice$/, 'application/json', { Invoice: { Id: '5', SyncToken: '1', Memo: 'ü' } }],
   ]
 
-  /** A recorded request, without the values that are different in every run. */
+  /** A recorded request, without the values that differ in every run. */
   interface Arrived {
     readonly method: string
     readonly url: string

@@ -55,8 +55,8 @@ const countResponses = (text: string): number =>
   text.match(/HTTP\/1\.1 (?!100)\d{3} /g)?.length ?? 0
 
 // Request smuggling (RFC 9112 §6, §7.1, §11.2). Each example contains a second request, for another realm and without a
-// key. This second request could reach upstream only if the gateway and upstream disagreed about the end of the first
-// request's body.
+// key. This second request could reach upstream only if the gateway and upstream disagreed about where the first
+// request's body ends.
 const SMUGGLED = 'GET /v3/company/2/smuggled HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n'
 const smugglers: readonly (readonly [what: string, headers: string, body: string])[] = [
   [
@@ -386,7 +386,8 @@ it('the gateway opens no connection to the hosts that the hostile targets, heade
 
 it('the gateway writes no token or key to a response, a metric or the log in any test of this file', async () => {
   const log = proxy.logText()
-  // Checks that the search for secrets below is not trivial: tokens were requested and calls were logged.
+  // These assertions ensure that the search for secrets has something to find: tokens were requested and calls were
+  // logged.
   expect(tokens.tokens().length).toBeGreaterThan(0)
   expect(log.length).toBeGreaterThan(10_000)
   const everything = log + callerReceived + (await (await fetch(`${proxy.url}/metrics`)).text())
@@ -394,7 +395,7 @@ it('the gateway writes no token or key to a response, a metric or the log in any
   for (const secret of secrets) {
     const bytes = Buffer.from(secret)
     const base64 = [0, 1, 2].map((shift) =>
-      // The first and the last base64 characters also depend on the bytes next to the secret, so these characters are
+      // The first and the last base64 characters also depend on the bytes next to the secret. So these characters are
       // not compared.
       Buffer.concat([Buffer.alloc(shift), bytes])
         .toString('base64')

@@ -255,8 +255,8 @@ describe('a 401 from upstream', () => {
     // Upstream received two attempts of the first call, and one attempt of each later call.
     expect(upstream.seen).toHaveLength(11)
 
-    // After a `refreshed` event no forced refresh is permitted within the minute. After a `stored` event (a new grant)
-    // one is permitted at once.
+    // After a `refreshed` event, no forced refresh is permitted within the minute. After a `stored` event (a new
+    // grant), a forced refresh is permitted at once.
     await publishEvent(proxy.bus, '1', 'refreshed', 2)
     await eventually(async () => {
       expect((await call(proxy, 'GET')).status).toBe(401)

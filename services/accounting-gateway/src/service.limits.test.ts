@@ -175,7 +175,7 @@ it('the gateway disconnects a caller that reads nothing of its response for a mi
     }
     expect(isOver).toBe(true)
     expect(passedMs).toBeGreaterThanOrEqual(60_000)
-    expect(passedMs).toBeLessThan(100_000) // so no deadline of the call ended it
+    expect(passedMs).toBeLessThan(100_000) // the timeout, and not the deadline of the call, ended the response
   } finally {
     vi.useRealTimers()
   }
@@ -184,7 +184,7 @@ it('the gateway disconnects a caller that reads nothing of its response for a mi
 it('for each connection beyond 4,096, the gateway closes the connection that has been idle longest, and serves all others', async () => {
   await open()
   const held = await idleConnections(4_096)
-  // A connection on which a call was made is replaced only after it has been idle for a second.
+  // A connection with an earlier call is closed in favour of a new one only after it has been idle for a second.
   await eventually(async () => expect((await raw(proxy.port, CALL)).status).toBe(200))
   const [first, last] = [held.slice(0, 100), held.at(-1) as Socket]
   await eventually(() => expect(first.some(({ destroyed }) => destroyed)).toBe(true))

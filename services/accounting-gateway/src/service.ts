@@ -116,8 +116,9 @@ export async function startAccountingGateway(
 }
 
 /**
- * Logs a warning if an address uses plain http to another machine. An attacker on such a connection could read bearer
- * tokens, or change the discovery document and with it the address to which tokens are sent.
+ * Logs a warning if an address uses plain http to another machine. An attacker in the network could read bearer tokens
+ * on such a connection. The attacker could also change the discovery document, and with it the address to which tokens
+ * are sent.
  */
 function warnOfPlainHttp(config: Config, logger: Logger): void {
   const { ACCOUNTING_URL, DISCOVERY_URL } = config

@@ -21,7 +21,7 @@ function open(entries: readonly KeyEntry[] = [erp], now = { ms: 0 }) {
 }
 
 describe('AccessKeys', () => {
-  it('a service key has every scope but act-for, for all realms and processes', () => {
+  it('a service key has every scope except act-for, for all realms and processes', () => {
     const caller = open().keys.identify(`Bearer ${SERVICE_KEY}`)
     expect(SCOPES.filter((scope) => !caller?.has(scope))).toEqual(['act-for'])
     expect(caller?.mayUseRealm('9341453908059889')).toBe(true)
@@ -29,7 +29,7 @@ describe('AccessKeys', () => {
     expect(caller?.name).toBe(`key ${digestOf(SERVICE_KEY).slice(0, 8)}`)
   })
 
-  it('a listed key has the scopes, realms and processes of its entry', () => {
+  it('a key of the key file has the scopes, realms and processes of its entry', () => {
     const caller = open().caller()
     expect(SCOPES.filter((scope) => caller?.has(scope))).toEqual(erp.scopes)
     expect(['123', 'test-1', 'test-'].every((realm) => caller?.mayUseRealm(realm))).toBe(true)
@@ -41,7 +41,7 @@ describe('AccessKeys', () => {
     expect(caller?.name).toBe('key erp')
   })
 
-  it('a key that is removed from the list is rejected at once, also if it was used before', () => {
+  it('a key that is removed from the key file is rejected at once, even if it was used before', () => {
     const { keys, caller } = open()
     expect(caller()).not.toBeNull()
     keys.replaceList([])
@@ -49,14 +49,14 @@ describe('AccessKeys', () => {
     expect(keys.identify(`Bearer ${SERVICE_KEY}`)).not.toBeNull()
   })
 
-  it('a key whose scopes are changed has the new scopes at once', () => {
+  it('a key whose scopes are changed in the key file has the new scopes at once', () => {
     const { keys, caller } = open()
     expect(caller()?.has('gateway:write')).toBe(false)
     keys.replaceList([{ ...erp, scopes: ['gateway:write'] }])
     expect(caller()?.has('gateway:write')).toBe(true)
   })
 
-  it('a key is rejected from the moment at which it expires', () => {
+  it('a key is rejected from the time at which it expires', () => {
     const expires = '2027-01-31T12:00:00+01:00'
     const { caller, now } = open([{ ...erp, expires }])
     now.ms = Date.parse(expires) - 1
@@ -69,12 +69,12 @@ describe('AccessKeys', () => {
     expect(open().keys.identify(`Bearer ${erp.sha256}`)).toBeNull()
   })
 
-  it('a list cannot take scopes from a service key', () => {
+  it('a key file cannot take scopes away from a service key', () => {
     const { keys } = open([{ ...erp, sha256: digestOf(SERVICE_KEY), scopes: ['gateway:read'] }])
     expect(keys.identify(`Bearer ${SERVICE_KEY}`)?.has('custody:transfer')).toBe(true)
   })
 
-  it('a caller that acts for a person is named with the person', () => {
+  it('a caller that acts for a person is logged with the name of the person', () => {
     expect(open().caller()?.actingFor('ada@example.com').name).toBe('key erp for ada@example.com')
   })
 })

@@ -5,21 +5,23 @@ import { Caller, type Grants } from './caller.ts'
 import type { KeyEntry } from './key-list.ts'
 import { type Scope, SERVICE_SCOPES } from './scope.ts'
 
-/** The number of valid `Authorization` headers whose caller is remembered. */
+/** The number of valid `Authorization` headers whose callers are kept in memory. */
 const REMEMBERED_HEADERS = 10_000
 
-/** The keys that callers may present to a service: `SERVICE_API_KEY(S)` and those of `SERVICE_KEYS_FILE`. */
+/**
+ * The keys that callers may present to a service: the keys of `SERVICE_API_KEY(S)` and those of `SERVICE_KEYS_FILE`.
+ */
 export class AccessKeys {
   readonly #serviceKeys: readonly (readonly [digest: string, Grants])[]
   readonly #now: () => number
   #byDigest: ReadonlyMap<string, Grants>
   /**
-   * The callers of recent requests by their whole header, so that a request costs a lookup instead of a digest. Only
-   * headers with a valid key are remembered. Replacing the list forgets all of them.
+   * The callers of recent requests, by their `Authorization` header. A known header needs only a lookup instead of a
+   * digest. Only headers with a valid key are kept. Replacing the key list removes all of them.
    */
   #byHeader = new Map<string, Caller>()
 
-  /** @param serviceKeys the keys of `SERVICE_API_KEY(S)`, which have every scope but `act-for`. */
+  /** @param serviceKeys the keys of `SERVICE_API_KEY(S)`, which have every scope except `act-for` */
   constructor(
     serviceKeys: readonly Secret[],
     { now = Date.now }: { readonly now?: () => number } = {},
@@ -32,7 +34,7 @@ export class AccessKeys {
     this.#now = now
   }
 
-  /** Makes `entries` the keys that are valid in addition to the service keys. */
+  /** Replaces the keys of the key file by `entries`. The service keys stay valid. */
   replaceList(entries: readonly KeyEntry[]): void {
     const listed = entries.map((entry) => [entry.sha256, grantsOf(entry)] as const)
     this.#byDigest = new Map([...listed, ...this.#serviceKeys])
@@ -64,12 +66,12 @@ export class AccessKeys {
   }
 }
 
-/** Returns the digest under which a key is listed: its SHA-256 in hex digits. */
+/** Returns the digest that a key file contains for a key: its SHA-256 in hex digits. */
 export const digestOf = (key: string): string => hash('sha256', key, 'hex')
 
 /**
- * A service key has no id. The first 8 hex digits of its SHA-256 distinguish the few keys of an installation and do not
- * help to guess a key, which has at least 32 characters.
+ * A key of `SERVICE_API_KEY(S)` has no id, so the first 8 hex digits of its SHA-256 stand for it. They distinguish the
+ * few keys of an installation and do not help to guess a key, which has at least 32 characters.
  */
 const serviceGrants = (digest: string): Grants => ({
   keyId: digest.slice(0, 8),
@@ -89,6 +91,6 @@ const grantsOf = ({ id, scopes, realms, processes, expires }: KeyEntry): Grants 
   expiresAt: expires === undefined ? null : Date.parse(expires),
 })
 
-/** The error of a request without a valid key. */
+/** Returns the error for a request without a valid key. */
 export const unauthorized = (): IntegrationError =>
   new IntegrationError('unauthorized', 'present a service key as Authorization: Bearer …')

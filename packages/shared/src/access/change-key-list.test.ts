@@ -25,7 +25,7 @@ describe('changeKeyList', () => {
   it.each([
     ['two keys with one id', [entry, { ...newKey(installationKeys.operator).entry, id: entry.id }]],
     ['one key under two ids', [entry, { ...entry, id: 'other' }]],
-  ])('changeKeyList writes no list that has %s', async (_, list) => {
+  ])('changeKeyList does not write a list that has %s', async (_, list) => {
     await changeKeyList(file, () => [entry])
     const before = await readFile(file, 'utf8')
     await expect(changeKeyList(file, () => list)).rejects.toBeInstanceOf(KeyListInvalid)
@@ -61,7 +61,7 @@ describe('changeKeyList', () => {
 })
 
 describe('the keys of a new installation', () => {
-  it("the applications' key calls the accounting API, queues and reads; the operators' key discloses and moves nothing", () => {
+  it('the key for applications calls the accounting API, queues and reads; the key for operators cannot read tokens or move credentials', () => {
     expect(installationKeys.application.scopes).toEqual([
       'gateway:read',
       'gateway:write',

@@ -5,7 +5,7 @@ import { FileLocked, lockFile } from '../files/folder-lock.ts'
 import { writeFileAtomic } from '../files/write-file-atomic.ts'
 import { type KeyEntry, parseKeyList } from './key-list.ts'
 
-/** The key file is not valid, or would not be valid after the change. */
+/** The error if the key file is not valid, or would not be valid after the change. */
 export class KeyListInvalid extends Error {
   override readonly name = 'KeyListInvalid'
   readonly faults: readonly string[]
@@ -37,9 +37,9 @@ export async function readKeyList(path: string): Promise<readonly KeyEntry[] | n
 }
 
 /**
- * Replaces the list of a key file with the result of `change`. Changes of several processes run one after the other, so
- * none is lost. Readers see the old or the new list, also after a crash. The file has mode 0600 and keeps its owner; a
- * new file that root creates belongs to the owner of its folder.
+ * Replaces the list in a key file with the result of `change`. Changes of several processes run one after the other, so
+ * that no change is lost. Readers see either the old or the new list, even after a crash. The file has mode 0600 and
+ * keeps its owner. If root creates the file, it belongs to the owner of its folder.
  *
  * @param change gets the keys of the file, or an empty list if the file does not exist. An error that it throws leaves
  * the file unchanged.
@@ -51,7 +51,7 @@ export async function changeKeyList(
   file: string,
   change: (keys: readonly KeyEntry[]) => readonly KeyEntry[],
 ): Promise<void> {
-  // A rename would replace a symbolic link instead of the file that it names.
+  // If the path is a symbolic link, a rename would replace the link instead of the file that it names.
   const path = await realpath(file).catch(() => file)
   const unlock = await lock(path)
   try {
@@ -76,7 +76,10 @@ async function lock(path: string): Promise<() => void> {
   }
 }
 
-/** Returns the owner that the file must get; `undefined` if it is this process, or if only root could set it. */
+/**
+ * Returns the owner to set for the file; `undefined` if the file belongs to this process anyway, or if only root could
+ * set the owner.
+ */
 async function ownerOf(path: string) {
   const before = await stat(path).catch(() => null)
   if (process.getuid?.() === 0) return before ?? (await stat(dirname(path)))

@@ -45,7 +45,7 @@ function open(SERVICE_KEYS_FILE = read()) {
 }
 
 describe('the key file', () => {
-  it('a service does not start with a key file that is missing or not valid; one message names every fault', async () => {
+  it('a service with a missing or invalid key file does not start, and one message names every fault', async () => {
     expect(read).toThrow('SERVICE_KEYS_FILE: the file cannot be read (ENOENT)')
     await writeFile(
       file,
@@ -71,7 +71,7 @@ describe('the key file', () => {
     expect(opened.isAccepted('erp')).toBe(false)
   })
 
-  it('a change between the reading of the settings and the start of the watch takes effect', async () => {
+  it('a key file that changes between the reading of the settings and the start of the watch takes effect', async () => {
     await writeFile(file, listOf('erp'))
     const settings = read()
     await writeFile(file, listOf('console'))
@@ -80,16 +80,16 @@ describe('the key file', () => {
     expect(opened.isAccepted('erp')).toBe(false)
   })
 
-  it('a key file in a folder that cannot be read any more leaves its keys in force', async () => {
+  it('the keys of a key file stay valid if its folder can no longer be read', async () => {
     await writeFile(file, listOf('erp'))
     using opened = open()
     await rename(file, `${file}.away`)
-    await symlink(file, file) // a loop: reading fails with ELOOP, also for root
+    await symlink(file, file) // a symbolic link to itself: reading fails with ELOOP, even for root
     await eventually(() => expect(opened.reported()).toMatchObject({ status: 'down' }))
     expect(opened.isAccepted('erp')).toBe(true)
   })
 
-  it('a key file that is replaced through a symbolic link, as Kubernetes does it, takes effect', async () => {
+  it('a key file that is replaced through a symbolic link, as in Kubernetes, takes effect', async () => {
     await writeFile(join(folder, 'first'), listOf('erp'))
     await writeFile(join(folder, 'second'), listOf('console'))
     await symlink('first', file)
@@ -100,7 +100,7 @@ describe('the key file', () => {
     expect(opened.isAccepted('erp')).toBe(false)
   })
 
-  it('while the changed key file is not valid, the last valid list stays in force, and log, metric and health say so', async () => {
+  it('while the changed key file is not valid, the last valid keys stay in force, and log, metric and health report the fault', async () => {
     await writeFile(file, listOf('erp'))
     using opened = open()
     await writeFile(file, '[{"id":"console"}]')
@@ -115,7 +115,7 @@ describe('the key file', () => {
     expect(await opened.valid()).toBe('1')
   })
 
-  it('a key file that is deleted while the service runs leaves its keys in force', async () => {
+  it('the keys of a key file that is deleted while the service runs stay in force', async () => {
     await writeFile(file, listOf('erp'))
     using opened = open()
     await rm(file)

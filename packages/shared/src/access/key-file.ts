@@ -6,7 +6,10 @@ import type { Secret } from '../secrets/secret.ts'
 import { AccessKeys } from './access-keys.ts'
 import { parseKeyList } from './key-list.ts'
 
-/** The setting `SERVICE_KEYS_FILE`: the path of a valid key file. Every fault of the file is a fault of the setting. */
+/**
+ * The setting `SERVICE_KEYS_FILE`: the path of a valid key file. A fault in the file is reported as a fault of this
+ * setting.
+ */
 export const keyFile = () =>
   readableFile().superRefine(({ text }, context) => {
     for (const message of parseKeyList(text).faults.slice(0, MAX_FAULTS))
@@ -22,7 +25,10 @@ export interface OpenedAccessKeys extends Disposable {
   readonly keys: AccessKeys
 }
 
-/** Opens the keys of a service: those of the settings, and those of the key file, whose changes take effect. */
+/**
+ * Opens the keys of a service: those of the settings and those of the key file. Changes of the key file take effect
+ * without a restart.
+ */
 export function openAccessKeys(
   { SERVICE_API_KEY, SERVICE_KEYS_FILE }: Settings,
   deps: { readonly logger: Logger; readonly health: Health; readonly metrics: Metrics },

@@ -7,12 +7,12 @@ const key = { id: 'erp', sha256, scopes: ['gateway:read'], realms: ['*'], proces
 const faultsOf = (...keys: unknown[]) => parseKeyList(JSON.stringify(keys)).faults
 
 describe('parseKeyList', () => {
-  it('a key file is a JSON list of keys, also with a byte order mark', () => {
+  it('a key file is a JSON list of keys, with or without a byte order mark', () => {
     expect(parseKeyList(`\uFEFF${JSON.stringify([key])}`)).toEqual({ list: [key], faults: [] })
     expect(parseKeyList('[]')).toEqual({ list: [], faults: [] })
   })
 
-  it('a key without realms or processes may use none', () => {
+  it('a key without realms or processes may use none of them', () => {
     const { id, scopes } = key
     expect(parseKeyList(JSON.stringify([{ id, sha256, scopes }])).list).toEqual([
       { id, sha256, scopes, realms: [], processes: [] },
@@ -53,11 +53,11 @@ describe('parseKeyList', () => {
     ['{}', 'must be a list of keys'],
     ['null', 'must be a list of keys'],
     [`${'['.repeat(2_000)}${']'.repeat(2_000)}`, 'key 1: '],
-  ])('the content %j is reported as a fault', (text, fault) => {
+  ])('the key file content %j is reported as a fault', (text, fault) => {
     expect(parseKeyList(text).faults).toEqual([expect.stringContaining(fault)])
   })
 
-  it('a fault contains no value of the file except the id of a valid key', () => {
+  it('the report of a fault contains no value of the key file except the id of a valid key', () => {
     const secret = 'ihk_a-key-that-was-entered-in-place-of-its-digest'
     const faults = faultsOf({
       ...key,

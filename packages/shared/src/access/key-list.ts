@@ -3,8 +3,8 @@ import type { ParsedList } from '../files/parsed-list.ts'
 import { SCOPES } from './scope.ts'
 
 /**
- * The id of a key, under which logs name its callers. It is shorter than a key, so that a key that was entered as an id
- * by mistake is rejected, and is not printed.
+ * The id of a key, by which logs name its callers. An id must be shorter than a key. So a key that was entered as an id
+ * by mistake is rejected and not printed.
  */
 export const KeyId = z
   .string()
@@ -13,12 +13,12 @@ export const KeyId = z
     'must be 1-31 of A-Z a-z 0-9 . _ -, starting with a letter or digit',
   )
 
-/** `*`, an exact name, or a prefix that ends in `*`. */
+/** The pattern of a realm or process: `*`, an exact name, or a prefix that ends in `*`. */
 const NamePattern = z
   .string()
   .regex(/^(?:[A-Za-z0-9_.-]{1,128}\*?|\*)$/, 'must be a name, a prefix that ends in *, or *')
 
-/** A key of `SERVICE_KEYS_FILE`. The file contains the SHA-256 of the key instead of the key. */
+/** An entry of `SERVICE_KEYS_FILE`. It contains the SHA-256 of the key instead of the key itself. */
 export const KeyEntry = z.strictObject({
   id: KeyId,
   sha256: z
@@ -27,9 +27,9 @@ export const KeyEntry = z.strictObject({
   scopes: z
     .array(z.enum(SCOPES, `must be one of ${SCOPES.join(', ')}`))
     .min(1, 'must name a scope'),
-  /** Absent: the key may use no realm. */
+  /** If this member is absent, the key may use no realm. */
   realms: z.array(NamePattern).default([]),
-  /** Absent: the key may use no process. */
+  /** If this member is absent, the key may use no process. */
   processes: z.array(NamePattern).default([]),
   expires: z.iso
     .datetime({ offset: true, error: 'must be a time such as 2027-01-31T00:00:00Z' })
@@ -38,8 +38,8 @@ export const KeyEntry = z.strictObject({
 export type KeyEntry = z.output<typeof KeyEntry>
 
 /**
- * Parses the content of a key file. If it is not valid, `faults` has a line for each fault. A line names the key by its
- * position and its id, and the violated rule; it contains no other value of the file.
+ * Parses the content of a key file. If the content is not valid, `faults` has a line for each fault. Each line names
+ * the key by its position and its id, and the violated rule. It contains no other value of the file.
  */
 export function parseKeyList(text: string): ParsedList<KeyEntry> {
   let json: unknown
@@ -60,8 +60,8 @@ export function parseKeyList(text: string): ParsedList<KeyEntry> {
 function faultOf(json: unknown, { path, code, message, ...issue }: z.core.$ZodIssue): string {
   const [index, ...member] = path
   if (typeof index !== 'number') return 'must be a list of keys'
-  // An unknown member is named, because a misspelled `expires` would make a key last for ever. Its name is printed as
-  // JSON and shortened, because it comes from the file.
+  // The report names an unknown member, because with a misspelled `expires` a key would never expire. The name comes
+  // from the file, so it is shortened and printed as JSON.
   const what =
     code === 'unrecognized_keys' && 'keys' in issue
       ? `unknown member ${issue.keys.map((key) => JSON.stringify(key.slice(0, 40))).join(', ')}`

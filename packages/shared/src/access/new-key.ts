@@ -4,12 +4,12 @@ import { digestOf } from './access-keys.ts'
 import type { KeyEntry } from './key-list.ts'
 import { type Scope, SCOPES } from './scope.ts'
 
-/** What a new key may do: the members of its entry without the digest. */
+/** The permissions of a new key: the members of its entry without the digest. */
 export type KeyTerms = Omit<KeyEntry, 'sha256'>
 
 /**
- * Returns a new key, and the entry of the key file that makes services accept it. The prefix `ihk_` lets scanners of
- * source code and logs recognise a key.
+ * Returns a new key, and its entry for the key file. Scanners of source code and logs can recognize a key by its prefix
+ * `ihk_`.
  */
 export function newKey(terms: KeyTerms): { readonly key: Secret; readonly entry: KeyEntry } {
   const key = new Secret(`ihk_${randomBytes(32).toString('base64url')}`)
@@ -28,7 +28,7 @@ const NOT_FOR_OPERATORS: readonly Scope[] = ['credentials:token', 'custody:trans
 
 /** The keys that the compose stack and the embedded host create at their first start. */
 export const installationKeys = {
-  /** For applications: the accounting API, queueing, reading. */
+  /** The key for applications: calls to the accounting API, queuing and reading. */
   application: {
     id: 'application',
     scopes: [
@@ -41,8 +41,8 @@ export const installationKeys = {
     ...everything,
   },
   /**
-   * For the command line. It discloses no token, moves no grant and acts for no other person: for that, operators make
-   * a key that expires.
+   * The key for the command line. It can neither read tokens nor move grants nor act for another person. For such
+   * tasks, operators make a key that expires.
    */
   operator: {
     id: 'operator',

@@ -1,27 +1,27 @@
-/** What a service key may do. Each route requires one of these scopes; docs/access.md lists the routes of each. */
+/** The scopes of service keys. Each route requires one of them; docs/access.md lists the routes of each scope. */
 export const SCOPES = [
-  /** GET, HEAD and queries of the accounting API. */
+  /** Allows GET, HEAD and queries of the accounting API. */
   'gateway:read',
-  /** All other calls of the accounting API. */
+  /** Allows all other calls of the accounting API. */
   'gateway:write',
   'credentials:read',
-  /** Access tokens, which give their holder the company's data at the provider. */
+  /** Allows reading access tokens, which give their holder access to the company's data at the provider. */
   'credentials:token',
-  /** Connect, refresh, label and remove companies. */
+  /** Allows connecting, refreshing, labelling and removing companies. */
   'credentials:manage',
-  /** Exports, imports and key rotations. */
+  /** Allows exports, imports and key rotations. */
   'custody:transfer',
   'transactions:read',
   'transactions:queue',
-  /** Replay, resume and cancel runs; pause and resume processes. */
+  /** Allows replaying, resuming and cancelling runs, and pausing and resuming processes. */
   'transactions:operate',
-  /** The audit log of token-service and the action log of the coordinator. */
+  /** Allows reading the audit log of token-service and the action log of the coordinator. */
   'audit:read',
-  /** Name the person for whom the caller acts, in the header `Acting-For`. */
+  /** Allows naming the person for whom the caller acts, in the header `Acting-For`. */
   'act-for',
 ] as const
 
 export type Scope = (typeof SCOPES)[number]
 
-/** The scopes of the keys in `SERVICE_API_KEY` and `SERVICE_API_KEYS`: all except `act-for`. */
+/** The scopes of the keys in `SERVICE_API_KEY` and `SERVICE_API_KEYS`: all scopes except `act-for`. */
 export const SERVICE_SCOPES: readonly Scope[] = SCOPES.filter((scope) => scope !== 'act-for')

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { batched } from './batched.ts'
 
 /**
- * Builds a `batched` function that doubles numbers and records each batch. A batch stays in flight until `settled`
+ * Returns a `batched` function that doubles numbers and records each batch. A batch stays in flight until `settled`
  * resolves it.
  */
 function fixture(options: { maxSize?: number; retries?: boolean } = {}) {

@@ -4,7 +4,8 @@
  * message, and a lone call is not delayed.
  *
  * If a batch fails, its calls are repeated one by one, so that only the calls with bad input fail. If `retries` is
- * false, all calls of a failed batch fail. This is right where a second attempt would hide the effect of the first one.
+ * false, all calls of a failed batch fail. `retries` must be false if a second attempt of a call would hide the effect
+ * of the first attempt.
  */
 export function batched<Input, Result>(
   run: (inputs: readonly Input[]) => Promise<readonly Result[]>,
@@ -39,7 +40,7 @@ export function batched<Input, Result>(
     new Promise<Result>((resolve, reject) => {
       queue.push({ input, resolve, reject })
       // Several messages are often delivered in one turn of the event loop. The batch starts after this turn, so that
-      // it includes the calls for all of them.
+      // it includes the calls for all of these messages.
       if (queue.length === 1) setImmediate(() => void start())
     })
 }

@@ -7,9 +7,9 @@ import type { Duplex } from 'node:stream'
 let queued: (() => void)[] = []
 
 /**
- * Runs `write` after the current turn of the event loop, together with all other functions passed in this turn, one
- * directly after another. Each write to a socket wakes the reading process, which costs the writer more than the write itself. If several
- * writes follow each other directly, a reader that is still busy with the first write need not be woken again.
+ * Runs `write` after the current turn of the event loop, directly after the other functions that were passed in the
+ * same turn. Each write to a socket wakes the reading process, which costs the writer more than the write itself. If
+ * several writes follow each other directly, the reader is still busy with the first write and need not be woken again.
  */
 export function afterThisTurn(write: () => void): void {
   if (queued.length === 0) setImmediate(flush)

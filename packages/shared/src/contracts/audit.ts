@@ -16,9 +16,12 @@ const auditActions = [
   'exported',
   'imported',
   'adopted',
-  /** Label or tags were changed; the outcome names which. */
+  /** Label or tags were changed. The outcome of the entry names the changed members. */
   'labelled',
-  /** A connect link. Name is the credential of its company, and empty if it may connect any company. */
+  /**
+   * A connect link was created, used or deleted. `Name` is the credential of its company; it is empty if the link may
+   * connect any company.
+   */
   'link_created',
   'link_used',
   'link_withdrawn',

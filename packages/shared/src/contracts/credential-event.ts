@@ -48,9 +48,10 @@ export function credentialEventKind(routingKey: string): CredentialEventKind | n
 
 /**
  * Returns the message id `<Name>/<Version>/<kind>` of an event. A re-published event keeps its message id, so that
- * consumers can discard the duplicate. A version may have further `faulted` events: if the company turns out to have
- * disconnected the application, with an id that ends in `/disconnected`, and if a fault becomes final, with one that ends
- * in `/final`.
+ * consumers can discard the duplicate.
+ *
+ * A version may have two further `faulted` events. The id ends in `/disconnected` if the company turns out to have
+ * disconnected the application, and in `/final` if the fault becomes final.
  */
 export function credentialMessageId(event: CredentialEvent, kind: CredentialEventKind): string {
   const id = `${event.Name}/${event.Version}/${kind}`

@@ -29,8 +29,8 @@ export const Fault = z.object({
 export type Fault = z.output<typeof Fault>
 
 /**
- * The states of a credential: `active` (refreshes succeed), `expiring` (active, but the grant ends soon and a refresh
- * cannot extend it), `failing` (refreshes fail and are retried) and `must_reconnect` (only a new grant helps).
+ * The states of a credential. `active`: refreshes succeed. `expiring`: active, but the grant ends soon, and a refresh
+ * cannot extend it. `failing`: refreshes fail and are retried. `must_reconnect`: only a new grant helps.
  */
 export const credentialStates = ['active', 'expiring', 'failing', 'must_reconnect'] as const
 export type CredentialState = (typeof credentialStates)[number]
@@ -64,7 +64,7 @@ export const CredentialView = z.object({
 })
 export type CredentialView = z.output<typeof CredentialView>
 
-/** The response of `GET /credentials/summary`: numbers of credentials. */
+/** The response of `GET /credentials/summary`: the number of credentials in total, by state and by fault class. */
 export const CredentialCounts = z.object({
   Total: z.int().nonnegative(),
   States: z.record(z.enum(credentialStates), z.int().nonnegative()),

@@ -1,18 +1,18 @@
-/** The lines of `POST /imports/grants`: grants that another program holds and that this installation takes over. */
+/** The lines of `POST /imports/grants`. Each line is a grant of another program that this installation takes over. */
 import { z } from 'zod'
 import { asObject, parseJson } from '../json.ts'
 import { Label, Tags } from './labels.ts'
 import { CredentialName, Realm } from './realm.ts'
 
-/** The largest number of lines in one request. */
+/** The maximum number of lines in one request. */
 export const MAX_GRANT_LINES = 500
 
-/** The largest size of one line, in bytes. */
+/** The maximum size of one line, in bytes. */
 export const MAX_GRANT_LINE_BYTES = 16_384
 
 /**
  * A refresh token consists of visible ASCII characters and spaces (RFC 6749, appendix A.17). The minimum length detects
- * lines in which a realm was written into the place of the token.
+ * a line with a realm in the place of the token.
  */
 const RefreshToken = z
   .string()
@@ -31,9 +31,9 @@ export const GrantLine = z.strictObject({
 export type GrantLine = z.output<typeof GrantLine>
 
 /**
- * `stored`: refreshed and stored. `already_here`: this token was adopted before, or the company is connected here; no
- * token was sent. `refused`: the provider or this installation rejected the grant. `unavailable`: repeat the line later.
- * `invalid`: the line is not a grant; no token was sent.
+ * The result for one line. `stored`: the grant was refreshed and stored. `already_here`: this token was adopted before,
+ * or the company is connected here, so no token was sent. `refused`: the provider or this installation rejected the
+ * grant. `unavailable`: the line can be repeated later. `invalid`: the line is not a grant, so no token was sent.
  */
 export const grantOutcomes = [
   'stored',
@@ -72,13 +72,13 @@ export const GrantReport = z.object({
 })
 export type GrantReport = z.output<typeof GrantReport>
 
-/** A line of a grants file that is not a grant. `reason` contains no text of the line except names of members. */
+/** A line that is not a grant. `reason` contains no text of the line except names of members. */
 export interface InvalidLine {
   readonly name: string | null
   readonly reason: string
 }
 
-/** Parses one line of NDJSON. */
+/** Parses one line of newline-delimited JSON (NDJSON). */
 export function parseGrantLine(text: string): GrantLine | InvalidLine {
   if (Buffer.byteLength(text) > MAX_GRANT_LINE_BYTES)
     return { name: null, reason: `has more than ${MAX_GRANT_LINE_BYTES} bytes` }
@@ -86,7 +86,10 @@ export function parseGrantLine(text: string): GrantLine | InvalidLine {
   return value === undefined ? { name: null, reason: 'is not JSON' } : grantOf(value)
 }
 
-/** Validates one grant. The reason never contains a value, because the value may be a token in the wrong place. */
+/**
+ * Validates one grant. The reason never contains a value of the line, because the value may be a token in the wrong
+ * place.
+ */
 export function grantOf(value: unknown): GrantLine | InvalidLine {
   if (asObject(value) === null) return { name: null, reason: 'is not a JSON object' }
   const parsed = GrantLine.safeParse(value)
@@ -100,7 +103,10 @@ export function grantOf(value: unknown): GrantLine | InvalidLine {
   return { name: null, reason: reasons.join('; ') }
 }
 
-/** A name without digits: text with digits may be a token that was written into the place of a name. */
+/**
+ * Returns whether a member name may be shown. A name with digits is not shown, because it may be a token in the wrong
+ * place.
+ */
 const isMemberName = (key: string): boolean => /^[A-Za-z_]{1,32}$/.test(key)
 
 export const isGrantLine = (line: GrantLine | InvalidLine): line is GrantLine =>

@@ -6,7 +6,7 @@ const accepts = (schema: { safeParse: (value: unknown) => { success: boolean } }
   schema.safeParse(value).success
 
 describe('the label of a credential', () => {
-  it('has 1 to 100 characters, counted as code points', () => {
+  it('a label has 1 to 100 characters, counted as code points', () => {
     expect(accepts(Label, 'A')).toBe(true)
     expect(accepts(Label, '🏢'.repeat(100))).toBe(true)
     expect(accepts(Label, 'a'.repeat(101))).toBe(false)
@@ -24,13 +24,13 @@ describe('the label of a credential', () => {
     ['a right-to-left override', 'Acme\u202eInc'],
     ['a bidirectional isolate', '\u2067Acme\u2069'],
     ['an unpaired surrogate', 'Acme\ud83c'],
-  ])('must not have %s', (_, text) => {
+  ])('a label must not have %s', (_, text) => {
     expect(accepts(Label, text)).toBe(false)
     expect(accepts(Tags, { name: text })).toBe(false)
     expect(accepts(Tags, { [text]: 'value' })).toBe(false)
   })
 
-  it('may contain markup, quotation marks and text of every script', () => {
+  it('a label may contain markup, quotation marks and text of every script', () => {
     for (const text of [
       '<script>alert(1)</script>',
       `O'Neill & "Söhne"`,
@@ -46,7 +46,7 @@ describe('the tags of a credential', () => {
   const tags = (count: number) =>
     Object.fromEntries(Array.from({ length: count }, (_, index) => [`tag-${index}`, 'x']))
 
-  it('are at most ten pairs of at most 64 and 256 characters', () => {
+  it('tags are at most ten pairs of at most 64 and 256 characters', () => {
     expect(accepts(Tags, tags(10))).toBe(true)
     expect(accepts(Tags, tags(11))).toBe(false)
     expect(accepts(Tags, { ['n'.repeat(64)]: 'v'.repeat(256), empty: '' })).toBe(true)
@@ -55,11 +55,11 @@ describe('the tags of a credential', () => {
     expect(accepts(Tags, { n: 1 })).toBe(false)
   })
 
-  it.each(['', ' ', 'a:b', 'a=b'])('must not be named %j', (name) => {
+  it.each(['', ' ', 'a:b', 'a=b'])('a tag must not be named %j', (name) => {
     expect(accepts(Tags, { [name]: 'x' })).toBe(false)
   })
 
-  it('leave out a member named __proto__', () => {
+  it('a tag named __proto__ is left out', () => {
     const parsed = Tags.parse(JSON.parse('{"__proto__": "x", "a": "b"}'))
     expect(Object.entries(parsed)).toStrictEqual([['a', 'b']])
     expect(Object.getPrototypeOf(parsed)).toBe(Object.prototype)
@@ -67,17 +67,17 @@ describe('the tags of a credential', () => {
 })
 
 describe('a change of label and tags', () => {
-  it('distinguishes an absent member, which stays, from null, which is removed', () => {
+  it('a change of labels keeps an absent member and removes a member that is null', () => {
     expect(LabelChange.parse({ Label: null })).toStrictEqual({ Label: null })
     expect(LabelChange.parse({ Tags: { a: 'b' } })).toStrictEqual({ Tags: { a: 'b' } })
   })
 
-  it('names at least one member and no unknown one', () => {
+  it('a change of labels must name at least one member and no unknown member', () => {
     expect(accepts(LabelChange, {})).toBe(false)
     expect(accepts(LabelChange, { Label: 'A', label: 'B' })).toBe(false)
   })
 
-  it('is shown without members that are empty', () => {
+  it('empty label and tags are left out of views', () => {
     expect(labelMembersOf({ label: null, tags: {} })).toStrictEqual({})
     expect(labelMembersOf({ label: 'A', tags: { a: 'b' } })).toStrictEqual({
       Label: 'A',
@@ -95,7 +95,7 @@ describe('a credential event', () => {
     At: '2026-01-01T00:00:00.000Z',
   }
 
-  it('is accepted with labels and without', () => {
+  it('a credential event is valid with labels and without labels', () => {
     const labels = { Label: 'Acme', Tags: { a: 'b' } }
     expect(CredentialEvent.parse(event)).toStrictEqual(event)
     expect(CredentialEvent.parse({ ...event, ...labels })).toStrictEqual({ ...event, ...labels })

@@ -1,15 +1,16 @@
 /**
- * The label of a credential, which is what people call its company, and the tags of credentials and transactions. They
- * are free text from outside, so a program that shows them in HTML must escape them. Characters that could change how
- * the text around them is displayed are rejected here.
+ * The label of a credential, which is what people call its company, and the tags of credentials and transactions. These
+ * texts come from outside, so a program that shows them in HTML must escape them. Characters that could change how the
+ * surrounding text is displayed are rejected here.
  */
 import { z } from 'zod'
 
 const MAX_TAGS = 10
 
 /**
- * Control characters, line and paragraph separators, unpaired surrogates, and the bidirectional embeddings, overrides
- * and isolates, which reorder the text that follows (Unicode TR9, "Trojan Source").
+ * The characters that a label or tag must not contain: control characters, line and paragraph separators, unpaired
+ * surrogates, and the bidirectional control characters, which reorder the text that follows (Unicode TR9, "Trojan
+ * Source").
  */
 const REJECTED = /[\p{Cc}\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u
 
@@ -28,14 +29,16 @@ export const Label = shortText(100)
   .refine((text) => /\S/.test(text), { error: 'must not be blank' })
   .meta({ description: 'what people call the company, 1 to 100 characters' })
 
-/** The name of a tag. It has no `:` and no `=`, because these separate name and value in queries and on command lines. */
+/**
+ * The name of a tag. It must not contain `:` and `=`, which separate name and value in queries and on command lines.
+ */
 const TagName = shortText(64).refine((name) => /\S/.test(name) && !/[:=]/.test(name))
 const TAG_NAME_RULE =
   'a tag name must have 1 to 64 characters, none of them : or = or a control character'
 
 const TagValue = shortText(256)
 
-/** Returns whether `text` is `name:value` of a possible tag. */
+/** Returns whether `text` has the form `name:value` and is a valid tag. */
 export const isTag = (text: string): boolean => {
   const colon = text.indexOf(':')
   return (
@@ -66,13 +69,13 @@ export const LabelChange = z
     error: 'Label or Tags is needed',
   })
 
-/** Label and tags as views and events have them: absent if there are none. */
+/** Label and tags in views and events. Empty members are absent. */
 export const labelMembers = {
   Label: z.string().optional().meta({ description: 'what people call the company' }),
   Tags: z.record(z.string(), z.string()).optional(),
 }
 
-/** Returns the members of {@link labelMembers}. */
+/** Returns label and tags as members of a view or event, without empty ones. */
 export const labelMembersOf = ({
   label,
   tags,

@@ -3,17 +3,17 @@ import { Reason } from './reason.ts'
 import { RunFilter } from './run-filter.ts'
 import { headerStatuses, ReplayID, TransactionID } from './transaction.ts'
 
-/** What a bulk operation does to each of its runs. */
+/** The action of a bulk operation, which is applied to each of its runs. */
 export const bulkActions = ['resume', 'cancel', 'replay', 'retry'] as const
 export type BulkAction = (typeof bulkActions)[number]
 
-/** `Paused` waits until it is continued; the last three are final. */
+/** The statuses of a bulk operation. `Paused` waits until the operation is continued; the last three are final. */
 export const operationStatuses = ['Running', 'Paused', 'Completed', 'Stopped'] as const
 export type OperationStatus = (typeof operationStatuses)[number]
 
 export const MAX_OPERATION_IDS = 10_000
 export const MAX_PER_SECOND = 1_000
-/** The numbers of runs that an operation lists, beside their counts. */
+/** The maximum numbers of runs that an operation lists by name, in addition to the counts. */
 export const MAX_LISTED_FAILURES = 1_000
 export const MAX_LISTED_MATCHES = 100
 
@@ -51,13 +51,17 @@ export const StartOperation = z
   })
 export type StartOperation = z.output<typeof StartOperation>
 
-/** A run that an operation names. `ReplayID` is `null` if the latest run was meant and there is none. */
+/**
+ * A run that an operation names. `ReplayID` is `null` if the request meant the latest run and the transaction has no
+ * run.
+ */
 const NamedRun = z.object({ TransactionID: z.string(), ReplayID: ReplayID.nullable() })
 
-/** A bulk operation, without the ids of its request. */
+/** A bulk operation as the API shows it, without the ids of its request. */
 export const OperationView = z.object({
   ID: z.string(),
-  // Strings instead of enums: during a rolling upgrade a replica may read what a newer one has written.
+  // The type is a string instead of an enum: during a rolling upgrade, a replica may read a value that only a newer
+  // release knows.
   Action: z.string().meta({ description: bulkActions.join(', ') }),
   Process: z.string(),
   Filter: z.record(z.string(), z.unknown()).nullable(),

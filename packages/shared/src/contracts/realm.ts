@@ -1,7 +1,7 @@
 import { z } from 'zod'
 
 /**
- * A realm is one authorized company. A realm id is a string and must never be converted to a number: providers issue
+ * A realm is one authorized company. A realm id is a string and must never be converted to a number. Providers issue
  * 16-digit ids, and `Number('9341453908059889')` is rounded to the id of another company.
  */
 export const Realm = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1-64 of A-Z a-z 0-9 _ -')

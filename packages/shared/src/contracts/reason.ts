@@ -2,11 +2,13 @@ import { z } from 'zod'
 
 /**
  * Characters that a line of text must not contain: control characters, and the characters that change the direction of
- * the text around them, with which a text can be displayed as another one.
+ * the surrounding text. With these, a text can be displayed as a different text.
  */
 const UNSAFE_CHARACTERS = /[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/u
 
-/** Why a person acts, in the body of an action: 1-500 characters on one line. It is stored in the action log. */
+/**
+ * The reason of an action, from the body of its request: 1-500 characters on one line. It is stored in the action log.
+ */
 export const Reason = z
   .string()
   .min(1, 'must not be empty')

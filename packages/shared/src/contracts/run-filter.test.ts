@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { RunFilter, tagOf } from './run-filter.ts'
 
 describe('the filter of runs', () => {
-  it('a filter has arrays of values, whether it was a query or JSON, and parsing it again changes nothing', () => {
+  it('a filter from a query or from JSON has arrays of values, and parsing it again changes nothing', () => {
     const filter = RunFilter.parse({
       status: 'Failed',
       class: ['http_503', 'http_429'],

@@ -3,7 +3,7 @@ import { isTag } from './labels.ts'
 import { Realm } from './realm.ts'
 import { headerStatuses } from './transaction.ts'
 
-/** The largest number of values that one member of a filter can have. */
+/** The maximum number of values of one member of a filter. */
 const MAX_VALUES = 20
 
 /** Accepts one value or an array of values, because a query parameter that is given once arrives as a string. */
@@ -13,7 +13,7 @@ const several = <Schema extends z.ZodType>(schema: Schema) =>
     z.array(schema).min(1).max(MAX_VALUES),
   )
 
-/** A name that is compared with stored ones. Characters that no stored name has are rejected. */
+/** A name that is compared with stored names. A name with characters that no stored name can have is rejected. */
 const Name = z
   .string()
   .min(1, 'must not be empty')
@@ -21,15 +21,17 @@ const Name = z
   .refine((text) => !/\p{Cc}/u.test(text), 'must not contain control characters')
   .refine((text) => text.isWellFormed(), 'must be well-formed Unicode')
 
-/** ISO 8601 with an offset. PostgreSQL has no year 0. */
+/** A time in ISO 8601 with an offset. The year 0000 is rejected, because PostgreSQL does not have it. */
 const Time = z.iso.datetime({ offset: true }).refine((time) => !time.startsWith('0000'), {
   error: 'must be a year from 0001 to 9999',
 })
 
 /**
- * Which runs are meant: every member must hold; of several values of a member any, of several tags all. Queries have
- * these names with a repeated parameter for several values, JSON bodies have them with arrays. Parsing a parsed filter
- * again returns it unchanged.
+ * A filter for runs. A run must match every member. It matches a member if it has any of the member's values; for
+ * `tag`, it must have all of them.
+ *
+ * A query repeats a parameter for several values; a JSON body uses an array. Parsing a parsed filter again returns it
+ * unchanged.
  */
 export const RunFilter = z.strictObject({
   status: several(z.enum(headerStatuses)).optional(),
@@ -55,7 +57,7 @@ export const RunFilter = z.strictObject({
 })
 export type RunFilter = z.output<typeof RunFilter>
 
-/** Splits `name:value`. The name of a tag has no colon. */
+/** Splits `name:value` at the first colon, because the name of a tag has no colon. */
 export function tagOf(text: string): { readonly name: string; readonly value: string } {
   const colon = text.indexOf(':')
   return { name: text.slice(0, colon), value: text.slice(colon + 1) }

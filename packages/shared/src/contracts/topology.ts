@@ -26,8 +26,8 @@ export const ladder: Topology = {
     name: delayName(name),
     bindings: [{ exchange: delayName(name), routingKey: '' }],
     messageTtlMs: ms,
-    // No routing key is set here: an expired message then keeps its own routing key, which leads back to the queue of
-    // its step.
+    // No routing key is set for the dead-letter exchange of a delay queue. An expired message keeps its own routing
+    // key, which routes it back to the queue of its step.
     deadLetter: { exchange: STEPS_EXCHANGE },
   })),
 }
@@ -47,7 +47,7 @@ export const processTopology = (process: string, steps: readonly string[]): Topo
 })
 
 /**
- * The queue that all replicas of the coordinator consume from. They share one queue, because only one replica has to
+ * The queue from which all replicas of the coordinator consume. They share one queue, because only one replica has to
  * handle each credential event.
  */
 export const CREDENTIALS_QUEUE = 'coordinator.credentials'
@@ -66,8 +66,8 @@ export const credentialsTopology: Topology = {
 }
 
 /**
- * The queue of the credential events that become webhooks. The coordinator declares it only if it has a
- * `WEBHOOKS_FILE`, because without a consumer the queue would grow for ever.
+ * The queue of the credential events that become webhooks. The coordinator declares it only if `WEBHOOKS_FILE` is set,
+ * because a queue without a consumer would grow forever.
  */
 export const WEBHOOKS_QUEUE = 'coordinator.webhooks'
 

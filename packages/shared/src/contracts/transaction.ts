@@ -56,9 +56,9 @@ export const QueueTransaction = z.strictObject({
   TransactionID,
   InitialData: AnyJson,
   Realm: Realm.optional(),
-  /** For searches. Every replay keeps them. */
+  /** Tags, by which runs can be found. Every replay keeps them. */
   Tags: Tags.optional(),
-  /** Goes to the action log only; it is not a part of the transaction. */
+  /** The reason is stored only in the action log; it is not part of the transaction. */
   Reason: Reason.optional(),
 })
 export type QueueTransaction = z.output<typeof QueueTransaction>
@@ -101,10 +101,10 @@ export const AttemptView = z.object({
   Outcome: z.string(),
   ResponseStatus: z.int().nullable(),
   Error: z.string().nullable(),
-  /** The last call of the attempt, without the query of its URL. */
+  /** The last HTTP call of the attempt, without the query of its URL. */
   Request: z.object({ Method: z.string(), Url: z.string() }).nullable().default(null),
   TraceId: z.string().nullable().default(null),
-  /** The id that the provider gave to its response: `intuit_tid`, or else `X-Request-Id`. */
+  /** The id by which the provider can find its response: the header `intuit_tid`, or else `X-Request-Id`. */
   ResponseId: z.string().nullable().default(null),
   StartedAt: z.iso.datetime(),
   FinishedAt: z.iso.datetime().nullable(),

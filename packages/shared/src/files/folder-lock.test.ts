@@ -67,7 +67,7 @@ describe('the lock of a data folder', () => {
     await expect(takenAndFreed()).rejects.toMatchObject(REFUSED)
   })
 
-  it('exactly one of several concurrent OS processes gets the lock of a data folder, also after the previous owner was killed', async () => {
+  it('exactly one of several concurrent OS processes gets the lock of a data folder, even after the previous owner was killed', async () => {
     for (let round = 1; round <= 2; round += 1) {
       await using all = new AsyncDisposableStack()
       const others = await Promise.all(Array.from({ length: 6 }, () => another()))

@@ -10,7 +10,7 @@ const SQLITE_BUSY = 5
  */
 const BUSY_MS = 200
 
-/** Another process has the lock of a file, or other code of this process. */
+/** The error if the lock of a file is held by another process, or by other code of this process. */
 export class FileLocked extends Error {
   override readonly name = 'FileLocked'
 }
@@ -33,8 +33,9 @@ export class FileLocked extends Error {
 export function lockFile(file: string): () => void {
   const path = `${file}.lock.sqlite`
   try {
-    // Creates the lock file here and not through SQLite, whose error would not contain the reason for a failure. The
-    // calls are synchronous, so that no other code of this process can open and close the file between them.
+    // The lock file is created here and not by SQLite, because SQLite's error would not say why the file cannot be
+    // created. The calls are synchronous, so that no other code of this process can open and close the file between
+    // them.
     closeSync(openSync(path, 'wx', 0o600))
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error

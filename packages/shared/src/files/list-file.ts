@@ -6,7 +6,7 @@ import type { Metrics } from '../observability/metrics.ts'
 import type { ParsedList } from './parsed-list.ts'
 import { watchFile } from './watched-file.ts'
 
-/** A file that exists, with its content at the start. */
+/** The path of an existing file, and its content at the start. */
 export interface ReadFile {
   readonly path: string
   readonly text: string
@@ -25,20 +25,21 @@ export const readableFile = () =>
   })
 
 export interface ListFileOptions<Entry> {
-  /** The name of the setting, such as `SERVICE_KEYS_FILE`. */
+  /** The name of the setting with the path, such as `SERVICE_KEYS_FILE`. */
   readonly setting: string
   readonly parse: (text: string) => ParsedList<Entry>
-  /** Called with each valid list, also with the first one. */
+  /** Called with each valid list, including the first one. */
   readonly onList: (list: readonly Entry[]) => void
 }
 
-/** The greatest number of faults that are reported at once. */
+/** The maximum number of faults that are reported at once. */
 export const MAX_FAULTS = 50
 
 /**
- * Reads a file with a list, whose content is valid, and again within a second of each change. While the file is not
- * valid, the last valid list stays in force. The log says so, and so do `/health/ready` (a dependency named after the
- * setting, such as `service-keys-file`) and a metric (`service_keys_file_valid`).
+ * Reads a file that contains a list, and reads it again within a second after each change. At the start, the file must
+ * be valid. If it is not valid after a change, the last valid list stays in force. The log, `/health/ready` (a
+ * dependency named after the setting, such as `service-keys-file`) and a metric (`service_keys_file_valid`) report
+ * this.
  */
 export function openListFile<Entry>(
   { path, text }: ReadFile,

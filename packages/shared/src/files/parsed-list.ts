@@ -1,4 +1,6 @@
-/** A parsed list; `null` if the content is not valid, with a line for each fault. */
+/**
+ * The result of parsing a list. If the content is not valid, `list` is `null` and `faults` has a line for each fault.
+ */
 export type ParsedList<Entry> =
   | { readonly list: readonly Entry[]; readonly faults: readonly [] }
   | { readonly list: null; readonly faults: readonly string[] }

@@ -1,6 +1,6 @@
 import { readFileSync, statSync } from 'node:fs'
 
-/** How often the file is checked. A change takes effect within a second. */
+/** The interval between two checks of the file. A change takes effect within this second. */
 const CHECK_MS = 500
 
 export interface WatchedFile {
@@ -11,10 +11,10 @@ export interface WatchedFile {
 }
 
 /**
- * Watches a file until disposed. The file is polled, because `fs.watch` misses changes on network file systems, and
- * those of Kubernetes volumes, where a symbolic link to the folder is replaced.
+ * Watches a file until disposed. The file is polled. `fs.watch` would miss changes on network file systems and in
+ * Kubernetes volumes, where the change replaces a symbolic link to the folder.
  *
- * @param current the content that the caller has read already
+ * @param current the content that the caller has already read
  */
 export function watchFile(
   path: string,
@@ -22,7 +22,8 @@ export function watchFile(
   { onContent, onUnreadable }: WatchedFile,
 ): Disposable {
   let content: string | null = current
-  // No stamp, so that the first check reads the file: it may have changed since the caller read it.
+  // The stamp is unknown at first, so that the first check reads the file. The file may have changed since the caller
+  // read it.
   let seen: string | null = null
   let reason: string | null = null
   const timer = setInterval(() => {

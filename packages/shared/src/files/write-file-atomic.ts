@@ -4,7 +4,7 @@ import { dirname } from 'node:path'
 export interface WriteOptions {
   /** Permissions of the file; 0600 by default, because most files written this way hold credentials. */
   readonly mode?: number
-  /** User and group that own the file; by default those of this process. Only root can set others. */
+  /** User and group that own the file; by default those of this process. Only root can set other owners. */
   readonly owner?: { readonly uid: number; readonly gid: number }
 }
 
@@ -13,9 +13,8 @@ export interface WriteOptions {
  * either the whole old content or the whole new content.
  *
  * The content is written to `<path>.tmp`. This temporary file is flushed before it is renamed, because otherwise a
- * power failure could leave an empty file under the final name. The folder is flushed last, because the rename is
- * durable only after that. Two writes of the same path must not overlap, because both would use the same temporary
- * file.
+ * power failure could leave an empty file under the final name. The folder is flushed last, which makes the rename
+ * durable. Two writes of the same path must not overlap, because both would use the same temporary file.
  *
  * @throws the file system's error if an operation fails. The previous content is then still in place, unless only the
  * flush of the folder failed.
@@ -47,7 +46,7 @@ export async function writeFileAtomic(
 }
 
 /**
- * Flushes a folder. Files that were created, renamed or removed in the folder before the flush stay so after a power
+ * Flushes a folder. Files that were created, renamed or removed in the folder before the flush remain so after a power
  * failure.
  */
 export async function syncFolder(path: string): Promise<void> {

@@ -9,19 +9,20 @@ import { PROBLEM_CONTENT } from './openapi.ts'
 
 declare module 'hono' {
   interface ContextVariableMap {
-    /** Set for each request with a valid service key. */
+    /** The caller, for each request with a valid service key. */
     caller: Caller
   }
 }
 
 /**
- * Returns middleware that rejects a request unless its service key has `scope`, and adds the scope to the route's
- * OpenAPI description. The key must also cover what the path names: the realm of the credential `:name`, the realm
- * `:realm`, and the process `:process`. This is the first middleware of a route, so that a rejected request is neither
- * validated nor executed.
+ * Returns middleware that rejects a request unless its service key has `scope`. Also adds the scope to the OpenAPI
+ * description of the route. In addition, the key must cover the realm or process that the path names: the realm of the
+ * credential `:name`, the realm `:realm`, or the process `:process`.
+ *
+ * This middleware must be the first of a route, so that a rejected request is neither validated nor executed.
  */
 export function needs(scope: Scope): MiddlewareHandler {
-  // Not an async function, and with one lookup for each parameter, because this runs for every request.
+  // This middleware runs for every request. So it is not an async function, and it looks up each parameter only once.
   const check: MiddlewareHandler = (c, next) => {
     const caller = callerOf(c)
     caller.requireScope(scope)
@@ -59,7 +60,7 @@ export function callerOf(c: Context): Caller {
   return caller
 }
 
-/** @throws {IntegrationError} `forbidden` if the key of the request may not use the realm. */
+/** Throws `forbidden` if the key of the request may not use the realm. */
 export const requireRealm = (c: Context, realm: string): void => callerOf(c).requireRealm(realm)
 
 /**

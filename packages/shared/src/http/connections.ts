@@ -6,8 +6,8 @@
  * C1  An unauthenticated connection is closed when it has been idle for 5 s after a response. It is also closed if no
  *     request has begun within 30 s after it was opened. All other idle connections are closed by `node:http` after its
  *     keep-alive timeout.
- * C2  At the limit, each new connection replaces another one. The first choice is the unauthenticated connection that
- *     has kept the server waiting longest. The second choice is the authenticated connection that has been idle
+ * C2  At the limit, each new connection replaces another connection. The first choice is the unauthenticated connection
+ *     that has kept the server waiting longest. The second choice is the authenticated connection that has been idle
  *     longest. The third choice is the unauthenticated connection whose request has been in flight longest, if that is
  *     at least 10 s, for example because the client does not read the response.
  * C3  Rule C2 never interrupts a request or a response on an authenticated connection. Such a connection is closed only
@@ -20,11 +20,10 @@ import type { Socket } from 'node:net'
 /** How long an unauthenticated connection may be idle after a response. */
 export const UNAUTHENTICATED_IDLE_MS = 5_000
 /**
- * How long an unauthenticated connection may be open before its first request. This time is longer than `node:http` and
- * the gateway's fast path together wait for the head of a request, so it ends only connections that neither of the two
- * closes. Three responses leave such a connection open, because their requests are not tracked here: the 400 to a
- * malformed request, the 417 to an unknown `Expect`, and the response to CONNECT. Without this time, a client that does
- * not close its side could keep the connection open forever.
+ * How long an unauthenticated connection may be open before its first request. The time is longer than `node:http` and
+ * the gateway's fast path together wait for the head of a request. So it ends only connections that both of them leave
+ * open: after the 400 to a malformed request, after the 417 to an unknown `Expect`, and after the response to CONNECT.
+ * A client that does not close its side could otherwise keep such a connection open forever.
  */
 const UNAUTHENTICATED_FIRST_REQUEST_MS = 30_000
 const AUTHENTICATED_MIN_IDLE_MS = 1_000
@@ -74,8 +73,8 @@ export class ConnectionState {
   }
 
   /**
-   * Returns the rank of this connection when room is made for a new one: the connection with the lowest rank is closed
-   * (rule C2). Returns `null` if this connection must not be closed.
+   * Returns the rank of this connection when room is made for a new connection. The connection with the lowest rank is
+   * closed (rule C2). Returns `null` if this connection must not be closed.
    */
   closingOrder(socket: Socket, now: number): number | null {
     const elapsedMs = now - this.#since
@@ -154,7 +153,7 @@ export class Connections {
       if (connectionState(socket).hasExpired(socket, now)) this.#close(socket, 'idle')
   }
 
-  // Compares all connections for each new connection at the limit. Comparing 4,096 connections takes less time than
+  // All connections are compared for each new connection at the limit. Comparing 4,096 connections takes less time than
   // accepting one. Keeping the connections sorted would instead cost time in every request.
   #makeRoom(): boolean {
     const now = performance.now()

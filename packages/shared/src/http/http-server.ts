@@ -140,11 +140,11 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
     server,
     async [Symbol.asyncDispose]() {
       const closed = new Promise<void>((resolve) => acceptor.close(() => resolve()))
-      // A connection becomes idle only after its last response has been sent, so closing idle connections is repeated
-      // until none is left.
+      // A connection becomes idle only after its last response was sent. So closing idle connections is repeated until
+      // no connection is left.
       const sweep = setInterval(() => {
         server.closeIdleConnections()
-        // Node does not count a connection as idle if a client opened it in advance and never used it.
+        // Node does not count a connection as idle if a client opened the connection in advance and never used it.
         for (const socket of connections.all) if (socket.bytesRead === 0) socket.destroy()
       }, 20)
       // Node's `closeAllConnections` does not include the sockets that the gateway serves itself, so all sockets are
@@ -168,12 +168,12 @@ function acceptorFor(server: Server, onSocket: NonNullable<ListenOptions['onSock
   // Node's HTTP server uses the same socket options.
   const acceptor = createNetServer({ allowHalfOpen: true, noDelay: true })
   acceptor.on('connection', (socket) => {
-    // Node's documentation of the event `connection` allows this: "This event can also be explicitly emitted by users
-    // to inject connections into the HTTP server."
+    // Node's documentation of the event `connection` allows emitting it: "This event can also be explicitly emitted by
+    // users to inject connections into the HTTP server."
     onSocket(socket, () => void server.emit('connection', socket))
   })
   // An HTTP server enforces headersTimeout and requestTimeout only after its event `listening`. `server` does not
-  // listen, so the event is emitted here.
+  // listen itself, so the event is emitted here.
   acceptor.on('listening', () => void server.emit('listening'))
   acceptor.on('close', () => void server.close())
   return acceptor

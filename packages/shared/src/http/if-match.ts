@@ -2,8 +2,9 @@ import type { Context } from 'hono'
 import { IntegrationError } from '../errors.ts'
 
 /**
- * Returns the version that the header `If-Match: "<Version>"` names; `null` without the header. The action is then
- * executed only on this version. Versions are compared as numbers, so a weak validator, a list and `*` are rejected.
+ * Returns the version that the header `If-Match: "<Version>"` names; `null` if the header is absent. The action is
+ * executed only if the stored version is the same. Versions are compared as numbers, so a weak validator, a list and
+ * `*` are rejected.
  *
  * @throws {IntegrationError} `invalid_request` if the header has another form.
  */

@@ -2,7 +2,7 @@ import type { MiddlewareHandler } from 'hono'
 import { IntegrationError } from '../errors.ts'
 
 /**
- * The maximum length of a parameter's name in an error text. Longer names are truncated, because the client can send a
+ * The maximum length of a parameter's name in an error text. Longer names are truncated, because a client can send a
  * name of any length.
  */
 const MAX_SHOWN = 64

@@ -22,7 +22,7 @@ it.each([{}, { 'Sec-Fetch-Site': 'same-origin' }, { 'Sec-Fetch-Site': 'none' }])
 
 it.each([
   { 'Sec-Fetch-Site': 'cross-site' },
-  // A browser sends this value for a request by a page on another port of localhost.
+  // A browser sends this header value if a page on another port of localhost makes the request.
   { 'Sec-Fetch-Site': 'same-site' },
   { 'Sec-Fetch-Site': '' },
   { 'Sec-Fetch-Site': 'same-origin', Origin: 'http://localhost:3000' },

@@ -9,7 +9,7 @@ const HTTP_DATE =
  */
 export function parseRetryAfter(value: string | null, now: number): number | null {
   const text = value?.trim() ?? ''
-  // A number of seconds is recognised first, because `Date.parse` would read "120" as a year.
+  // A number of seconds is recognized first, because `Date.parse` would read "120" as a year.
   if (/^\d+$/.test(text)) return Math.min(Number(text) * 1_000, Number.MAX_SAFE_INTEGER)
   if (!HTTP_DATE.test(text)) return null
   // The asctime format contains no time zone, and `Date.parse` would assume the local time zone.

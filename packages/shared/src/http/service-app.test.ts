@@ -98,7 +98,7 @@ describe('the HTTP app of a service', () => {
         key: null,
         headers: { Authorization: authorization },
       })
-      // The class `Headers` removes a trailing space, so a valid key followed by a space is accepted.
+      // The class `Headers` removes a trailing space. So a valid key with a trailing space is accepted.
       if (authorization.trimEnd() === `Bearer ${KEY}`) continue
       expect(response.status, authorization).toBe(401)
       expect(response.headers.get('WWW-Authenticate')).toMatch(/^Bearer/)

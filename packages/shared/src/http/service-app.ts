@@ -41,7 +41,7 @@ export interface ServiceAppDeps {
   readonly maxBodyBytes?: number
   /** Larger body limits, in bytes, for exact paths. */
   readonly maxBodyBytesAt?: Readonly<Record<string, number>>
-  /** Fixed paths that a path with a parameter matches too. Their routes are registered by `routedFixedPath`. */
+  /** Fixed paths that match the pattern of another route, too. `routedFixedPath` registers their routes. */
   readonly fixedPaths?: readonly string[]
   /** Converts errors to responses; by default to problem documents (RFC 9457). */
   readonly errorResponses?: ErrorResponses
@@ -100,7 +100,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     // Sets headers without `c.header`, which builds the whole Response a second time if the Response exists already.
     const { headers } = c.res
     headers.set('X-Request-Id', requestId)
-    // The unread bytes of a request body would be parsed as the next request, so the connection is closed.
+    // The connection is closed, because the unread bytes of the request body would be parsed as the next request.
     const isUnread = hasBody(method) && c.req.raw.body !== null && !c.req.raw.bodyUsed
     if (isUnread || c.res.status === 413) headers.set('Connection', 'close')
     else if (connectionOf(c)?.isAuthenticated === false) limitKeepAlive(c, deps.keys !== null)
@@ -247,7 +247,10 @@ const keyOf = (c: Context): { readonly key?: string } => {
   return caller === undefined ? {} : { key: caller.keyId }
 }
 
-/** Returns the route pattern, not the path: a path may contain a realm, and a metric must have few label values. */
+/**
+ * Returns the route pattern of a request instead of its path. A path may contain a realm, and a metric must have few
+ * label values.
+ */
 const routeOf = (c: Context): string =>
   matchedRoutes(c).length > 0 ? publicPath(routePath(c, -1)) : 'none'
 
@@ -255,7 +258,7 @@ const hasBody = (method: string): boolean => method !== 'GET' && method !== 'HEA
 
 /**
  * Returns middleware that accepts a request if its bearer token (RFC 6750 §2.1) is a valid key, or if its path requires
- * no key. What a key may do is decided per route (see `needs`).
+ * no key. Each route itself decides which scope the key needs (see `needs`).
  */
 function requireServiceKey(keys: AccessKeys, isOpen: (path: string) => boolean): MiddlewareHandler {
   return (c, next) => {

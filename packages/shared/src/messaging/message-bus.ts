@@ -112,9 +112,9 @@ export interface ConsumeOptions {
   /** The consumer tag, shown on RabbitMQ's management page. */
   readonly tag: string
   /**
-   * Called if the broker rejects or ends this consumer, because the account may not read the queue or the queue does
-   * not exist. The consumer is cancelled then. Without this function the whole connection is opened again, which is
-   * right only for a consumer that the service cannot work without.
+   * Called if the broker rejects or ends this consumer, because the account may not read the queue or because the queue
+   * does not exist. The consumer is then cancelled. Without this function, the whole connection is opened again
+   * instead. That is right only for a consumer without which the service cannot work.
    */
   readonly onRejected?: (reason: string) => void
 }

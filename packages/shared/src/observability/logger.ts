@@ -44,8 +44,8 @@ export function describeError(error: unknown, depth = 0): Record<string, unknown
 }
 
 /**
- * Removes everything that is long enough to be a token, and the user information of URLs, from a text that another
- * library or process wrote.
+ * Removes from a text of another library or process everything that is long enough to be a token, and the user
+ * information of URLs.
  */
 export function scrub(text: string): string {
   return text
@@ -55,8 +55,8 @@ export function scrub(text: string): string {
     .replace(/\b(Bearer|Basic)\s+\S+/gi, '$1 [redacted]')
 }
 
-// Returns only the stack frames, which name places in the code. The first line of a stack is left out, because it
-// repeats the message, which may contain a secret.
+// Returns only the stack frames, which name places in the code. The first line of a stack is left out: it repeats the
+// message, which may contain a secret.
 function frames(error: Error): string | undefined {
   return error.stack
     ?.split('\n')

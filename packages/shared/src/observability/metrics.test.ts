@@ -5,7 +5,7 @@ describe('the metrics that Prometheus scrapes', () => {
   beforeEach(() => void vi.useFakeTimers())
   afterEach(() => void vi.useRealTimers())
 
-  /** Returns a function that scrapes once, and returns how many times the metrics have been computed. */
+  /** Returns a function that scrapes the metrics once and returns how many times they have been computed so far. */
   function scraper(): () => Promise<number> {
     const metrics = createMetrics('test')
     let computed = 0
@@ -32,7 +32,7 @@ describe('the metrics that Prometheus scrapes', () => {
     expect((await scrape()) - afterBurst).toBe(40)
   })
 
-  it('a scrape between two computations returns the metrics computed last', async () => {
+  it('a scrape between two computations returns the result of the last computation', async () => {
     const metrics = createMetrics('test')
     const calls = metrics.counter('calls_total', 'Calls')
     for (let scrapes = 0; scrapes < 100; scrapes += 1) await metrics.readForScrape()

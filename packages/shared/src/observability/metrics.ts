@@ -22,9 +22,8 @@ export interface Metrics {
   /** Returns all metrics in Prometheus' text format. */
   read(): Promise<string>
   /**
-   * Returns the text of `read`, which may be up to 250 ms old if it is requested more than four times a second.
-   * Computing the text takes 2 to 4 ms of processor time, so clients without a key could otherwise slow down other
-   * requests.
+   * Returns the result of `read`. If the result is requested more than four times a second, it may be up to 250 ms old.
+   * Computing it takes 2 to 4 ms of processor time, so clients without a key could otherwise slow down other requests.
    */
   readForScrape(): Promise<string>
 }
@@ -60,15 +59,15 @@ export function createMetrics(service: string): Metrics {
 }
 
 /**
- * The number of computations that may follow one another without a pause. It is larger than 1, because tests read
- * metrics several times in quick succession.
+ * The number of computations that may directly follow one another. It is larger than 1, because tests read metrics
+ * several times in quick succession.
  */
 const BURST = 20
 const INTERVAL_MS = 250
 
 /**
- * Returns a function that calls `compute` at most once per 250 ms, in addition to a burst of 20 calls. Other calls get
- * the last result.
+ * Returns a function that calls `compute` at most once per 250 ms, after an initial burst of 20 calls. Callers in
+ * between get the last result.
  */
 function limitRate(compute: () => Promise<string>): () => Promise<string> {
   let last: Promise<string> | undefined

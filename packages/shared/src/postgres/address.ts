@@ -1,5 +1,5 @@
 /**
- * The form of `DATABASE_URL`, which is libpq's (PostgreSQL manual, section 34.1.1.2):
+ * Parses `DATABASE_URL`, which has the form of libpq's connection URIs (PostgreSQL manual, section 34.1.1.2):
  *
  *     postgresql://[user[:password]@]host[:port][,host[:port]…]/database[?parameter=value&…]
  */
@@ -27,15 +27,17 @@ export interface PostgresAddress {
   readonly database: string
   /** `null` if the URL has no `sslmode`. */
   readonly sslMode: SslMode | null
-  /** The paths in `sslrootcert`, `sslcert` and `sslkey`, under the names of the settings that they replace. */
+  /**
+   * The paths in `sslrootcert`, `sslcert` and `sslkey`, under the names of the settings that these parameters override.
+   */
   readonly files: TlsPaths
-  /** Whether the authorities that Node knows are the root certificates (`sslrootcert=system`). */
+  /** Whether the root certificates are those that Node knows (`sslrootcert=system`). */
   readonly usesSystemRoots: boolean
   /** Whether a server that rejects writes is skipped. */
   readonly needsWrites: boolean
   /** How long each server may take until it accepts statements. */
   readonly connectTimeoutMs: number
-  /** Parameters of the startup message with which a PostgreSQL session begins. */
+  /** The parameters of the startup message, with which a PostgreSQL session begins. */
   readonly startup: Readonly<Record<string, string>>
   /** PostgreSQL settings for each session. */
   readonly session: Readonly<Record<string, string>>

@@ -2,8 +2,8 @@ import type { PostgresAddress } from './address.ts'
 import type { ServerSockets, Unresponsive } from './server-sockets.ts'
 
 /**
- * Returns the options with which the driver uses `sockets`. The driver's types do not contain all of them, so the
- * result is an `object`.
+ * Returns the options with which the driver uses `sockets`. The result is typed as `object`, because the driver's types
+ * do not contain all of the options.
  */
 export function driverOptions(
   address: PostgresAddress,

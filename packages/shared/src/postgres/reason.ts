@@ -6,7 +6,7 @@ import { NoUsableServer } from './server-socket.ts'
 const STANDBY = 'the server is a standby (read-only)'
 const UNRESPONSIVE = 'the server does not respond in time'
 
-/** The meanings of error codes from the server (SQLSTATE; PostgreSQL manual, appendix A) and from the network. */
+/** The meanings of error codes of the server (SQLSTATE; PostgreSQL manual, appendix A) and of the network. */
 const meanings: Readonly<Record<string, string>> = {
   '08P01': 'the server or a connection pooler rejects a parameter of the URL (08P01)',
   '25006': STANDBY,

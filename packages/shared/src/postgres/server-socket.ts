@@ -42,10 +42,10 @@ type Phase =
   | { readonly kind: 'closed' }
 
 /**
- * The socket that is given to the driver. It selects a server, encrypts the connection and sets the session's settings
- * while the driver believes that it is connecting to one server. After that it only passes data on.
+ * The socket that is given to the driver. While the driver believes that it is connecting to one server, this socket
+ * selects a server, encrypts the connection and sets the settings of the session. After that, it only passes data on.
  *
- * It has those members of `net.Socket` that the driver uses.
+ * The class has those members of `net.Socket` that the driver uses.
  */
 export class ServerSocket extends EventEmitter {
   readonly #open: OpenSession
@@ -66,7 +66,7 @@ export class ServerSocket extends EventEmitter {
     return this.#phase.kind === 'closed' ? 'closed' : 'open'
   }
 
-  /** The PostgreSQL server process of the session; `null` if the session is not open, or is being ended by the driver. */
+  /** The PostgreSQL server process of the session; `null` if the session is not open, or if the driver is ending it. */
   get backend(): Backend | null {
     return this.#phase.kind === 'open' && !this.#isEnding ? this.#phase.session.backend : null
   }
@@ -88,7 +88,7 @@ export class ServerSocket extends EventEmitter {
   write(data: Buffer, written?: () => void): boolean {
     switch (this.#phase.kind) {
       case 'new':
-        // The driver writes the startup message first, and then waits for the server.
+        // The first write of the driver is the startup message. The driver then waits for the server.
         void this.#start(Buffer.from(data))
         return true
       case 'opening':
@@ -101,14 +101,14 @@ export class ServerSocket extends EventEmitter {
     }
   }
 
-  /** Ends the connection after `data`, the driver's Terminate message. */
+  /** Sends `data`, the driver's Terminate message, and ends the connection. */
   end(data: Buffer): void {
     this.#isEnding = true
     if (this.#phase.kind === 'open') this.#phase.socket.end(data)
     else this.close()
   }
 
-  /** The driver calls this when the response to a statement has not come in time. */
+  /** The driver calls this method if the response to a statement does not arrive in time. */
   destroy(): void {
     if (this.#phase.kind !== 'open') return this.close()
     this.#isOverdue = true
@@ -123,7 +123,10 @@ export class ServerSocket extends EventEmitter {
     this.#finish(true)
   }
 
-  /** Closes the connection for the driver, and returns the socket, which stays open; `null` if it is not open. */
+  /**
+   * Closes the connection for the driver, and returns the underlying socket, which stays open; `null` if that socket is
+   * not open.
+   */
   release(): Socket | null {
     if (this.#phase.kind !== 'open') return null
     const { socket } = this.#phase
@@ -140,7 +143,7 @@ export class ServerSocket extends EventEmitter {
         onAttempt: (reply) => (opening.reply = reply),
         signal: opening.abort.signal,
       })
-      // While the session was being opened, the driver may have closed the connection.
+      // The driver may have closed the connection while the session was being opened.
       if (this.#phase === opening) this.#pass(opened)
       else opened.socket.destroy()
     } catch (error) {

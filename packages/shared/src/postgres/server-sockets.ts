@@ -1,12 +1,11 @@
 /**
  * The connections of one OS process to the PostgreSQL servers of one URL.
  *
- * - I1: There are never more than `limit` open sockets, so that a database that accepts connections and then hangs does
- *   not get one more connection with each timeout.
- * - I2: A socket is not closed while the server may still be executing a statement for it, because the server does not
- *   notice the close, and the server process of the socket would remain in addition to that of the next connection.
- *   Such a socket stays open until the server responds, has ended this server process, or is found to no longer have
- *   it.
+ * - I1: There are never more than `limit` open sockets. So a database that accepts connections and then hangs does not
+ *   get one more connection with each timeout.
+ * - I2: A socket is not closed while the server may still be executing a statement for it. The server would not notice
+ *   the close, and its process for the socket would remain beside the process for the next connection. Such a socket
+ *   stays open until the server responds, ends this server process, or is found to no longer have it.
  * - I3: A statement is never cancelled. Cancelling a commit that waits for a synchronous standby commits it locally.
  */
 import type { Socket } from 'node:net'
@@ -37,8 +36,8 @@ export interface ServerSocketsOptions {
   readonly session?: Readonly<Record<string, string>>
   readonly limit: number
   /**
-   * Called when a session was opened through a connection pooler. `isShared`: another open session has the same server
-   * process, so the pooler assigns a server process to a session for one transaction only.
+   * Called when a session was opened through a connection pooler. `isShared` is true if another open session has the
+   * same server process. In this case the pooler assigns a server process to a session for one transaction only.
    */
   readonly onPooled?: (isShared: boolean) => void
 }
@@ -53,8 +52,8 @@ export interface Activity {
 }
 
 /**
- * What happens to an unresponsive connection. `keep`: it stays open until {@link ServerSockets.review} closes it;
- * `release`: the driver gets another connection immediately.
+ * What happens to an unresponsive connection. `keep`: the connection stays open until {@link ServerSockets.review}
+ * closes it. `release`: the driver gets another connection immediately.
  */
 export type Unresponsive = 'keep' | 'release'
 
@@ -63,8 +62,8 @@ export interface ServerSockets {
   readonly create: (unresponsive: Unresponsive) => ServerSocket
   readonly hasOverdue: () => boolean
   /**
-   * Closes the connections whose server process no longer exists, and the overdue connections for which the server is
-   * not executing a statement. Returns whether commits wait for a synchronous standby.
+   * Closes the connections whose server process no longer exists. Also closes overdue connections for which the server
+   * is not executing a statement. Returns whether commits wait for a synchronous standby.
    *
    * @param queriedAt the time of `performance.now()` before `activities` was queried.
    */
@@ -83,7 +82,10 @@ export function createServerSockets(
   const sockets = new Set<Socket>()
   const released = new Set<Socket>()
   let opening = 0
-  /** The address that was used last. It is tried first, because each dead address before it costs a timeout. */
+  /**
+   * The address that was used last. It is tried first, because each dead address that is tried before it costs a
+   * timeout.
+   */
   let last: ServerAddress | undefined
 
   const track = (socket: Socket): void => {
@@ -93,7 +95,8 @@ export function createServerSockets(
   const release = (socket: Socket): void => {
     released.add(socket)
     socket.once('close', () => released.delete(socket))
-    // When data arrives, the server has executed the statement, and the driver no longer waits for the response.
+    // When data arrives for a released connection, the server has executed its statement. The driver no longer waits
+    // for this response, so the connection is closed.
     socket.on('data', () => socket.destroy())
   }
 
@@ -193,7 +196,7 @@ export function createServerSockets(
         const found = byPid.get(backend.pid)
         const activity =
           found?.startedAt === null || found?.startedAt === backend.startedAt ? found : undefined
-        // Behind a pooler, the server process that executes the statement may differ from the one at the start of the
+        // With a connection pooler, a statement may run in another server process than the one at the start of the
         // session.
         const isExecuting = isPooled
           ? isWaiting || isActive(activity)
@@ -213,8 +216,8 @@ export function createServerSockets(
 }
 
 /**
- * Returns whether a server process is executing a statement. A process that waits for its client is not: the connection
- * to this client is lost.
+ * Returns whether a server process is executing a statement. A process that waits for its client counts as idle,
+ * because its connection to the client is lost.
  */
 const isActive = (activity: Activity | undefined): boolean =>
   activity?.state === 'active' && activity.waitType !== 'Client'
@@ -225,7 +228,7 @@ const timedOut = (): Error =>
 const isTimeout = (error: unknown): boolean =>
   error instanceof DOMException && error.name === 'TimeoutError'
 
-/** Returns whether the failure concerns the server itself, and not only one of the server's IP addresses. */
+/** Returns whether a failure concerns the whole server and not only one of its IP addresses. */
 const isOfServer = (error: unknown): boolean =>
   error instanceof SessionRejected ||
   error instanceof NotWritable ||
@@ -244,8 +247,8 @@ const withFirst = <Item>(items: readonly Item[], first: Item): readonly Item[] =
 ]
 
 /**
- * Without `sslmode` a connection is verified in full if any TLS file is configured, and not encrypted otherwise.
- * libpq's own default would encrypt if the server offers it, but verify nothing.
+ * If `sslmode` is absent and any TLS file is configured, the connection is encrypted and fully verified. If no TLS file
+ * is configured, it is not encrypted. libpq's own default would encrypt if the server offers TLS, but verify nothing.
  */
 function encryptionOf(address: PostgresAddress, settings: TlsPaths): Encryption {
   const { DATABASE_CA_FILE, DATABASE_CERT_FILE, DATABASE_KEY_FILE } = address.files

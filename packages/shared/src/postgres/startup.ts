@@ -1,11 +1,11 @@
 /**
- * The startup of a session on one connection: authentication, which the driver does, and one query that sets the
- * session's settings and reads the role of the server (PostgreSQL manual, sections 53.2.1 and 53.7).
+ * Starts a PostgreSQL session on one connection. The driver does the authentication. After that, one query sets the
+ * settings of the session and reads the role of the server (PostgreSQL manual, sections 53.2.1 and 53.7).
  */
 import type { Socket } from 'node:net'
 
 /**
- * The server process that executes the statements of a session. The process id alone does not identify the process,
+ * The server process that executes the statements of a session. The process id alone does not identify this process,
  * because the operating system reuses ids.
  */
 export interface Backend {
@@ -48,7 +48,7 @@ export interface StartupOptions {
   readonly settings: Readonly<Record<string, string>>
   /** Passes a server message to the driver. */
   readonly forward: (message: Buffer) => void
-  /** Ends the attempt. The socket is left open. */
+  /** Ends the attempt, but leaves the socket open. */
   readonly signal: AbortSignal
 }
 
@@ -56,7 +56,7 @@ export interface Startup {
   readonly session: Promise<Session>
   /** Whether the server has accepted the user, so that a server process exists. */
   readonly isAuthenticated: boolean
-  /** Sends the driver's reply to a request for authentication. Without such a request the reply is dropped. */
+  /** Sends the driver's reply to a request for authentication. If there was no such request, the reply is dropped. */
   readonly reply: (message: Buffer) => void
 }
 
@@ -66,8 +66,8 @@ const AUTHENTICATION_OK = 0
 const SASL_FINAL = 12
 
 /**
- * Sends the driver's startup message. `session` rejects if the session is rejected, the connection ends, or `signal`
- * aborts; this function has then removed its listeners from the socket.
+ * Sends the driver's startup message. `session` is rejected if the server rejects the session, if the connection ends,
+ * or if `signal` aborts. By then, the listeners of this function are removed from the socket.
  */
 export function startSession(socket: Socket, message: Buffer, options: StartupOptions): Startup {
   const { promise, resolve, reject } = Promise.withResolvers<Session>()
@@ -102,7 +102,7 @@ export function startSession(socket: Socket, message: Buffer, options: StartupOp
         }
         return resolve(sessionOf(values, ready))
       default:
-        // The responses to the query above are not for the driver.
+        // The responses to the query of this function are not passed to the driver.
         if (ready === undefined) options.forward(response)
     }
   }
@@ -141,7 +141,7 @@ export function startSession(socket: Socket, message: Buffer, options: StartupOp
   }
 }
 
-/** Returns a function that splits what the server sends into messages: a type, the length, and the content. */
+/** Returns a function that splits the received bytes into messages. Each message has a type, a length and a content. */
 function createMessageSplitter(): (chunk: Buffer) => Buffer[] {
   let rest: Buffer = Buffer.alloc(0)
   return (chunk) => {
@@ -171,7 +171,7 @@ function valuesOf(row: Buffer): string[] {
 }
 
 /**
- * The settings are set by a query, and not in the startup message, because PgBouncer rejects a startup message with
+ * The settings are set by a query instead of the startup message, because PgBouncer rejects a startup message with
  * settings that it does not know.
  */
 function queryMessage(settings: Readonly<Record<string, string>>): Buffer {

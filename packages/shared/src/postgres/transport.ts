@@ -1,4 +1,4 @@
-/** Opens the TCP connection to one address of a PostgreSQL server, and encrypts it as `sslmode` demands. */
+/** Opens the TCP connection to one address of a PostgreSQL server, and encrypts it as `sslmode` requires. */
 import { lookup } from 'node:dns/promises'
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { connect as connectTls, type ConnectionOptions } from 'node:tls'
@@ -33,8 +33,8 @@ export class TlsNotOffered extends Error {
 }
 
 /**
- * Whether TLS is used: `offered` uses TLS if the server offers TLS. With the modes `prefer` and `allow`, the second
- * choice is tried if the first one fails.
+ * Whether TLS is used. `offered` uses TLS if the server offers it. The modes `prefer` and `allow` have a second choice,
+ * which is tried if the first choice fails.
  */
 export type Choice = 'plain' | 'offered' | 'tls'
 export const choices: Readonly<Record<SslMode, readonly [Choice, Choice?]>> = {
@@ -65,7 +65,7 @@ export async function openTransport(
 ): Promise<Socket> {
   signal.throwIfAborted()
   const tcp = connectTcp({ host: ip, port: server.port })
-  // The error is reported by `next`. An error without a listener would end the OS process.
+  // `next` reports the error. Without any listener for `error`, the OS process would end.
   tcp.on('error', () => {})
   const abort = (): void => void tcp.destroy(signal.reason as Error)
   signal.addEventListener('abort', abort, { once: true })
@@ -75,7 +75,8 @@ export async function openTransport(
     if (choice === 'plain') return tcp
     tcp.write(SSL_REQUEST)
     const reply = (await next(tcp, 'data')) as Buffer
-    // Further bytes would be unencrypted data that an attacker wants to be read as part of the encrypted session.
+    // Further bytes after the reply would be unencrypted. An attacker could have inserted them so that they are read as
+    // part of the encrypted session.
     if (reply.toString('latin1') !== 'S') {
       if (choice === 'offered' && reply.toString('latin1') === 'N') return tcp
       throw new TlsNotOffered('the server does not offer TLS')
@@ -92,7 +93,7 @@ export async function openTransport(
   }
 }
 
-/** Returns the TLS options, which verify the same as libpq in the same mode. */
+/** Returns the TLS options. They verify the same as libpq does in the same mode. */
 function tlsOptions(host: string, { mode, read, hasRoots }: Encryption): ConnectionOptions {
   const common = { ...read(), host, ...(isIP(host) === 0 && { servername: host }) }
   if (mode === 'verify-full') return common

@@ -58,7 +58,7 @@ export async function runService(
     const message = startupMessageOf(error)
     process.stderr.write(`${name}: ${message ?? `could not start (${reasonOf(error)})`}\n`)
     if (message === null) logger.fatal({ err: error }, 'service could not start')
-    // Without this exit, connections that were opened before the failure would keep the OS process alive.
+    // Without this exit, connections that were opened before the start failed would keep the OS process alive.
     return process.exit(1)
   }
   logger.info({ url: service.url }, 'service is listening')
@@ -73,8 +73,8 @@ export async function runService(
   await tracing?.[Symbol.asyncDispose]()
   clearTimeout(deadline)
   logger.info('service has shut down')
-  // The explicit exit is needed, because a socket to an unresponsive backend, for example, may keep the event loop
-  // alive although no work is left.
+  // The explicit exit is needed even if no work is left: a socket to an unresponsive backend, for example, may keep the
+  // event loop alive.
   process.exit()
 }
 
@@ -117,7 +117,7 @@ function startupMessageOf(error: unknown): string | null {
   return code === 'EACCES' || code === 'EADDRNOTAVAIL' ? (error as Error).message : null
 }
 
-// An unhandled error is a defect. The error is logged with secrets removed, and the OS process exits.
+// An unhandled error is a defect of the service. The error is logged without secrets, and the OS process exits.
 function exitOnUnhandledError(logger: Logger): void {
   const exit = (error: unknown): void => {
     logger.fatal({ err: error }, 'service is exiting after an unexpected error')

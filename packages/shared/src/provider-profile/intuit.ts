@@ -13,15 +13,15 @@ const HOUR_MS = 60 * MINUTE_MS
 export const intuit: ProviderProfile = {
   name: 'intuit',
   authorization: {
-    // No nonce is required: Intuit does not list `nonce` in `claims_supported`, and none of Intuit's sample id tokens
-    // contains a nonce.
+    // No nonce is required, because Intuit does not list `nonce` in `claims_supported`, and none of Intuit's sample id
+    // tokens contains a nonce.
     isNonceRequired: false,
     realmClaim: 'realmid',
     realmScopes: ['com.intuit.quickbooks.accounting', 'com.intuit.quickbooks.payment'],
   },
   token: {
-    // Without this header in the request, the token response does not contain the time at which the grant ends even if
-    // it is refreshed.
+    // Without this request header, the token response does not contain the time at which the grant ends even if it is
+    // refreshed.
     requestHeaders: { 'x-include-refresh-token-hard-expires-in': 'true' },
     idleExpiryMember: 'x_refresh_token_expires_in',
     hardExpiryMember: 'x_refresh_token_hard_expires_in',
@@ -51,7 +51,7 @@ export const intuit: ProviderProfile = {
       return host.startsWith('accounts.') ? 'https://quickbooks.api.intuit.com' : null
     },
     repeatablePost: { in: 'query', name: 'requestid' },
-    // A query statement may be the body of a POST.
+    // The body of a POST may be a query statement, which only reads data.
     isReadingPost: (path) => /^\/v3\/company\/[^/]+\/query\/?(?:\?|$)/.test(path),
     limits: {
       calls: { perSecond: 10, perMinute: 500, concurrent: 10 },

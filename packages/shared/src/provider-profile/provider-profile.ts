@@ -47,8 +47,8 @@ export interface ProviderProfile {
      */
     readonly idleLimitDays: number
     /**
-     * If the current refresh token is rejected, the previous one is tried once, provided that the last rotation is less
-     * than this number of milliseconds ago. Correctness does not depend on the provider accepting the previous token.
+     * For how many milliseconds after a rotation the previous refresh token is still tried, once, if the current
+     * refresh token is rejected. Correctness does not depend on the provider accepting the previous token.
      */
     readonly previousTokenGraceMs: number
     /**
@@ -84,8 +84,8 @@ export interface ProviderProfile {
      */
     readonly addressOf: (document: DiscoveryDocument) => string | null
     /**
-     * How a POST is marked so that the provider executes the POST only once if it is sent twice. `null` if the provider
-     * supports no such mark; every POST is then sent only once.
+     * How a POST is marked so that the provider executes it only once even if it is sent twice. If `null`, the provider
+     * supports no such mark, and every POST is sent only once.
      */
     readonly repeatablePost: RepeatablePost | null
     /**

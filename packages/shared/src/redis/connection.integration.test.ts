@@ -44,7 +44,7 @@ describe('checking a Redis server', () => {
     }
   })
 
-  it('the client uses a Redis server even if its clock differs by minutes, and logs the difference', async () => {
+  it("the client uses a Redis server even if the server's clock differs by minutes, and logs the difference", async () => {
     await using relay = await redisRelay()
     // This edit adds 1,000 to the seconds in Redis's reply to TIME.
     relay.edit = (reply) =>
@@ -93,7 +93,7 @@ describe('a connection to Redis', () => {
     await using connection = connect(relay)
     await eventually(() => expect(connection.state()).toMatchObject({ status: 'up' }))
     const refusal = "READONLY You can't write against a read only replica."
-    // The bytes may contain other replies, so only the reply to PING is replaced.
+    // The bytes may contain other replies as well. Only the reply to PING is replaced.
     relay.edit = (reply) => edited(reply, /^\+PONG(?=\r\n)/m, `-${refusal}`)
     const lines = relay.connections
     await expect(connection.redis.ping()).rejects.toThrow(refusal)

@@ -44,7 +44,7 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
   const address = parseRedisUrl(url.reveal())
   const attempts = createAttempts(address, tls)
   let mayReconnectAt = 0
-  /** Whether the client may reconnect now in order to find another primary. */
+  /** Returns whether the client may reconnect now, to find another primary. */
   const mayReconnect = (): boolean => {
     const now = performance.now()
     if (now < mayReconnectAt) return false
@@ -58,9 +58,9 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
     commandTimeout: options.commandTimeoutMs ?? 2_000,
     // Without this timeout an unresponsive connection stays open until TCP stops retransmitting, after about 15 minutes.
     socketTimeout: RESPONSE_TIMEOUT_MS,
-    // After a failover the old primary keeps our connections open: as a replica (READONLY), or as a primary that lost
-    // its replicas (NOREPLICAS). The address may lead to the new primary by now, so the client reconnects, but at most
-    // every 5 s, so that reads on the old one keep working between the attempts.
+    // After a failover the old primary keeps our connections open, either as a replica (READONLY) or as a primary that
+    // has lost its replicas (NOREPLICAS). The address may lead to the new primary by now, so the client reconnects. It
+    // does so at most every 5 s, so that reads on the old primary keep working between the attempts.
     reconnectOnError: ({ message }) =>
       /\b(READONLY|MASTERDOWN|NOREPLICAS)\b/.test(message) && mayReconnect(),
     maxRetriesPerRequest: 0,
@@ -99,7 +99,8 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
   let announced: { readonly primary: string; readonly at: number } | null = null
   /**
    * Returns whether a Sentinel has just announced another primary than the server of this connection. A failover can be
-   * announced while the client is connecting, and a Sentinel that learns of it later can still name the previous primary.
+   * announced while the client is connecting. Other Sentinels may learn of it later and still name the previous
+   * primary.
    */
   const isReplaced = (): boolean =>
     announced !== null &&
@@ -127,7 +128,10 @@ const CONNECT_TIMEOUT_MS = 3_000
 const CHECK_INTERVAL_MS = 1_000
 const RESPONSE_TIMEOUT_MS = 4_000
 const RECONNECT_INTERVAL_MS = 5_000
-/** How long the announcement of a failover counts more than the replies of the Sentinels, in milliseconds. */
+/**
+ * For how long after the announcement of a failover the announcement takes precedence over the replies of the
+ * Sentinels, in milliseconds.
+ */
 const ANNOUNCEMENT_MS = 10_000
 
 /**
@@ -154,7 +158,10 @@ function createAttempts(address: RedisAddress, tls: TlsFiles | undefined) {
   const reasons = new Map<string, string>()
   let position = -1
   let current = ''
-  /** The number of attempts that have ended since the last usable connection. The end of this connection counts too. */
+  /**
+   * The number of attempts that have ended since the last usable connection. The end of that connection is counted,
+   * too.
+   */
   let ended = 0
   let failure: string | null = null
 
@@ -172,8 +179,8 @@ function createAttempts(address: RedisAddress, tls: TlsFiles | undefined) {
       const unwritable = writeProblem(info)
       // A single server is used regardless of its role, so that reads work while the server is a replica.
       if (unwritable === null || servers.length === 1) return true
-      // A primary with too few replicas may have been replaced by another listed server. It is used if no other server
-      // is found.
+      // A primary with too few replicas may have been replaced by another listed server. So it is used only if no other
+      // primary is found.
       if (unwritable.check === 'replicas' && (servers.length === 0 || ended >= roundLength))
         return true
       failure = unwritable.found
@@ -183,7 +190,7 @@ function createAttempts(address: RedisAddress, tls: TlsFiles | undefined) {
     failed(reason: string): void {
       failure ??= reason
     },
-    /** Returns why the last attempt, or the established connection, ended. */
+    /** Returns why the last attempt or the established connection ended. */
     ended(): string {
       const reason = failure ?? 'connection closed'
       failure = null

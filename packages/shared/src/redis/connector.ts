@@ -17,15 +17,15 @@ export interface ConnectorDeps {
   readonly tls: TlsFiles | undefined
   /** How long a connection may take until it is established, including the TLS handshake. */
   readonly timeoutMs: number
-  /** Decides whether a new connection is used. If not, the client closes it and makes another attempt. */
+  /** Decides whether a new connection is used. If it is not, the client closes it and makes another attempt. */
   readonly accepts?: (info: ServerInfo) => boolean
 }
 
 const DISCONNECT_TIMEOUT_MS = 2_000
 
 /**
- * Returns the options with which an ioredis client gets a server from `next` before each connection attempt, and reads
- * the TLS files again. ioredis itself would read both only once, when a client is created.
+ * Returns the options for an ioredis client. Before each connection attempt, such a client gets a server from `next`
+ * and reads the TLS files again. ioredis itself would read both only once, when a client is created.
  */
 export function connectorOptions(deps: ConnectorDeps): ClientOptions {
   class Connector extends AbstractConnector {
@@ -52,9 +52,9 @@ export function connectorOptions(deps: ConnectorDeps): ClientOptions {
       return deps.accepts?.(info) ?? true
     }
   }
-  // With the option `tls` ioredis waits for the end of the TLS handshake. The option is empty, because `open` below
-  // passes the TLS files to the socket.
-  // ioredis's own timeout is disabled, because its error does not say whether the server or the handshake is missing.
+  // With the option `tls`, ioredis waits for the end of the TLS handshake. The option is empty, because `open` below
+  // passes the TLS files to the socket. ioredis's own timeout is disabled, because its error does not say whether the
+  // connection or the handshake took too long.
   return { Connector, connectTimeout: 0, ...(deps.usesTls && { tls: {} }) }
 }
 
@@ -75,5 +75,5 @@ function open({ host, port }: Server, { usesTls, tls, timeoutMs }: ConnectorDeps
   return socket
 }
 
-// ioredis makes another attempt after it was given a closed socket. If `connect` rejects, ioredis makes none.
+// After a closed socket, ioredis makes another attempt. If `connect` were rejected, ioredis would make none.
 const closedSocket = (): Socket => new Socket().destroy()

@@ -10,7 +10,7 @@ const RECONNECT_INTERVAL_MS = 5_000
 
 /** The primary, as a Sentinel describes it. */
 export interface Primary extends Server {
-  /** A larger number is a newer configuration. */
+  /** The configuration number of the primary. The configuration with the larger number is newer. */
   readonly epoch: number
   /** The milliseconds after which Sentinel regards an unresponsive primary as down. */
   readonly downAfterMs: number
@@ -52,7 +52,7 @@ async function askSentinel(
     maxRetriesPerRequest: 0,
     retryStrategy: () => null,
   })
-  // The error of a command on a lost connection does not say why the connection was lost; this event does.
+  // If the connection is lost, the error of the command does not contain the reason. The event `error` does.
   let failure: unknown
   client.on('error', (error) => (failure ??= error))
   try {
@@ -84,11 +84,11 @@ export function watchFailovers(
       maxRetriesPerRequest: null,
       retryStrategy: () => RECONNECT_INTERVAL_MS,
     })
-    // A Sentinel that is unavailable needs no report while another one announces failovers. If all are unavailable,
-    // the next search for the primary reports it.
+    // If a Sentinel is unavailable, another one announces failovers, so nothing is reported. If all of them are
+    // unavailable, the next search for the primary reports it.
     client.on('error', () => {})
     client.on('message', (_, text: string) => {
-      // <name> <previous host> <previous port> <host> <port>
+      // The message of the announcement: <name> <previous host> <previous port> <host> <port>
       const [name, , , host, port] = text.split(' ')
       if (name === sentinels.name && host !== undefined) onSwitch({ host, port: Number(port) })
     })

@@ -11,10 +11,16 @@ import type { Dependency } from '../observability/health.ts'
 import type { ServerInfo } from './connector.ts'
 import { NO_CLUSTER } from './reason.ts'
 
-/** The error if the server is not a primary that accepts writes. Another server may be one, or this server later. */
+/**
+ * The error if the server is not a primary that accepts writes. The client can try another server, or the same server
+ * later.
+ */
 export class NotWritable extends UnsupportedBackend {}
 
-/** Returns why the server is not a primary that accepts writes; `null` if it is one, or if the user may not run INFO. */
+/**
+ * Returns why the server is not a primary that accepts writes; `null` if it is such a primary, or if the user may not
+ * run INFO.
+ */
 export function writeProblem(info: ServerInfo): CheckResult | null {
   if (info['role'] !== undefined && info['role'] !== 'master' && info['redis_mode'] !== 'sentinel')
     return problem(
@@ -22,8 +28,8 @@ export function writeProblem(info: ServerInfo): CheckResult | null {
       'the server is a replica and rejects writes',
       'REDIS_URL must lead to the primary, list all servers, or name it by Sentinels.',
     )
-  // INFO has this field, the number of good replicas, only if min-replicas-to-write is set. INFO does not contain the
-  // value of this setting, so only the number zero proves that writes are rejected.
+  // The field min_slaves_good_slaves is the number of good replicas. INFO contains it only if min-replicas-to-write is
+  // set, but does not contain the value of that setting. So only the number zero proves that writes are rejected.
   if (info['min_slaves_good_slaves'] === '0')
     return problem(
       'replicas',

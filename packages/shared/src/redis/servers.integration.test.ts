@@ -96,7 +96,7 @@ describe('a list of Redis servers', () => {
     await using connection = openRedis(url)
     const reason = `${DEAD}: ECONNREFUSED; ${replica.address}: the server is a replica and rejects writes`
     await eventually(() => expect(connection.reason()).toBe(reason))
-    // Wait for further rounds of attempts.
+    // The pause leaves time for further rounds of attempts.
     let closes = 0
     connection.redis.on('close', () => (closes += 1))
     await eventually(() => expect(closes).toBeGreaterThan(5))
@@ -196,12 +196,12 @@ describe('an address that lists Sentinels', () => {
     const sentinel = await sentinelOf(previous, 'sentinel config-epoch main 0')
     await using connection = openRedis(addressOf([sentinel]))
     await expectWritesTo(connection, previous)
-    // Sentinels that performed a failover inform the others by such a message.
+    // Sentinels that performed a failover inform the other Sentinels by such a message.
     const id = 'a'.repeat(40)
     const hello = ['127.0.0.1', '2', id, '9', 'main', '127.0.0.1', String(next.port), '9'].join()
     await run(sentinel, 'PUBLISH', '__sentinel__:hello', hello)
     await expectWritesTo(connection, next)
-    // The Sentinel demotes the previous primary after ten seconds, which would end the connection as well.
+    // The Sentinel demotes the previous primary only after ten seconds, which would end the connection as well.
     expect(await run(previous, 'ROLE')).toContain('master')
   })
 

@@ -41,7 +41,7 @@ export interface Place {
 }
 
 /**
- * The error if an envelope cannot be opened: it was sealed with another key or for another place, or its bytes were
+ * The error if an envelope cannot be opened. It was sealed with another key or for another place, or its bytes were
  * changed.
  */
 export class DecryptionError extends Error {
@@ -67,7 +67,8 @@ export interface KeyRing {
     labels: string,
   ): { readonly plaintext: string; readonly hasLabels: boolean }
   /**
-   * Reports a stored secret that contradicts the data stored beside it.
+   * Reports a stored secret that contradicts the data stored beside the secret.
+   *
    * @throws {DecryptionError} always.
    */
   reject(reason: string): never
@@ -208,7 +209,8 @@ function decrypt(keyOf: (id: string) => RingKey, envelope: string, place: Place)
   }
 }
 
-// Compute the two parts of the nonce of an envelope with labels (described at the head of this file).
+// Functions that compute the two parts of the nonce of an envelope with labels. The comment at the top of this file
+// describes the parts.
 const mark = (key: RingKey, sealed: string): Buffer => mac(key, sealed).subarray(0, MARK_BYTES)
 const labelsMac = (key: RingKey, sealed: string, labels: string): Buffer =>
   mac(key, sealed + prefixed(labels)).subarray(0, NONCE_BYTES - MARK_BYTES)

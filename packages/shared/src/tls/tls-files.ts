@@ -7,8 +7,8 @@ import { readFileSync } from 'node:fs'
 import { z } from 'zod'
 
 /**
- * The backends with TLS settings, each with the beginning of a URL that uses TLS; `null` if the scheme of the URL does
- * not decide whether TLS is used.
+ * The backends with TLS settings. Each has the scheme of a URL that uses TLS; `null` if the scheme does not decide
+ * whether TLS is used.
  */
 const tlsSchemes = { REDIS: 'rediss', AMQP: 'amqps', DATABASE: null } as const
 type Prefix = keyof typeof tlsSchemes

@@ -80,7 +80,7 @@ export class FastPathConnection {
     this.#response?.emit('close')
   }
 
-  // `unshift` puts the bytes of the request back into the socket, so that `node:http` reads the request from its first
+  // `unshift` puts the bytes of the request back into the socket. `node:http` then reads the request from its first
   // byte (I1).
   #handOver(bytes: Buffer): void {
     const socket = this.#socket
@@ -106,8 +106,8 @@ export class FastPathConnection {
     const response = this.#response
     this.#response = null
     this.#state.end()
-    // The proxy may still be waiting for the socket to drain. Like Node's `ServerResponse`, the response emits `close`
-    // when it is complete, which ends that wait.
+    // The proxy may still be waiting for the socket to drain. Like Node's `ServerResponse`, this response emits `close`
+    // when it is complete, and `close` ends the wait of the proxy.
     response?.emit('close')
     this.#idleSince = performance.now()
     this.#idleTimeoutMs = KEEP_ALIVE_TIMEOUT_MS

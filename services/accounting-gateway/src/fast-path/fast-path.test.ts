@@ -364,7 +364,7 @@ it('the fast path accepts no further requests from a caller that does not read i
   expect(await reads(3 * LONG.length)).toBe(true)
 })
 
-it('the connection of a caller stays open if a response was written completely before the caller read it', async () => {
+it('the connection of a caller stays open if a response was written completely before the caller read the response', async () => {
   const flow = { isSent: true, pause() {}, resume() {}, abort() {} }
   const { port } = await startFastPath((request, response) => {
     const attempt = new Attempt({ request, response, bearer: 'x', judge: () => ({ add: [] }) })

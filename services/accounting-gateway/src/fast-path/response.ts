@@ -12,8 +12,8 @@ import type { CallerResponse } from '../proxy/caller.ts'
 export const KEEP_ALIVE_TIMEOUT_MS = 65_000
 const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_TIMEOUT_MS / 1_000}\r\n`
 /**
- * Up to this chunk size it is cheaper to copy the chunk and its framing into one buffer than to write twice to the
- * socket.
+ * Maximum size of a chunk that is copied into one buffer together with its framing. For a larger chunk, two writes to
+ * the socket are cheaper than the copy.
  */
 const MAX_COPIED_BYTES = 16_384
 const EMPTY = Buffer.alloc(0)
@@ -129,7 +129,7 @@ export class FastPathResponse extends EventEmitter implements CallerResponse {
       : head
   }
 
-  /** Writes prefix, chunk and suffix in one system call. Returns false if the socket's write buffer is full. */
+  /** Writes prefix, chunk and suffix in one system call. Returns false if the write buffer of the socket is full. */
   #send(prefix: string, chunk: Buffer, suffix: string): boolean {
     const socket = this.socket
     const length = prefix.length + chunk.length + suffix.length

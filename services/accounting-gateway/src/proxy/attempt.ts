@@ -22,7 +22,7 @@ export type AttemptResult =
   | { readonly kind: 'cut'; readonly status: number }
   /** Upstream's response was discarded, because the call is to be repeated after `delayMs`. */
   | { readonly kind: 'withheld'; readonly status: number; readonly delayMs: number }
-  /** Upstream sent no response, or one that is not valid HTTP. Nothing has been sent to the caller. */
+  /** Upstream sent no response, or a response that is not valid HTTP. Nothing has been sent to the caller. */
   | { readonly kind: 'failed'; readonly failure: HttpFailure }
   /** {@link Attempt.interrupt} was called before the attempt ended. */
   | { readonly kind: 'interrupted' }
@@ -51,7 +51,7 @@ const MAX_INFORMATIONAL = 100
  * body is longer, the connection is closed.
  */
 const MAX_DISCARDED_BYTES = 65_536
-/** A caller is disconnected if it reads nothing of its response for this time. */
+/** A caller that reads nothing of its response for this time is disconnected. */
 const STALL_TIMEOUT_MS = 60_000
 /**
  * After the call's deadline a response must deliver this many bytes of its body in each interval, that is, 1 KiB per
@@ -102,8 +102,8 @@ export class Attempt implements Receiver {
   }
 
   /**
-   * From now on truncates the response if upstream sends less than 1 KiB per second. Upstream is not at fault if the
-   * caller reads slowly, so intervals with backpressure are not checked.
+   * From now on, truncates the response if upstream sends less than 1 KiB per second. If the caller reads slowly,
+   * upstream is not at fault, so intervals with backpressure are not checked.
    */
   requireMinimumRate(): void {
     if (this.#result !== null || this.#rateCheck !== null) return
@@ -175,9 +175,9 @@ export class Attempt implements Receiver {
     if (!response.write(chunk)) this.#waitForDrain()
   }
 
-  // Called after each read of upstream's socket. `onHeaders` does not send the response head, so that a response that
-  // arrives in one read can be sent in one write. If no part of the body has arrived in the same read, the head is sent
-  // here without a body.
+  // This function is called after each read of upstream's socket. `onHeaders` does not send the response head, so that
+  // a response that arrives in one read can be sent in one write. If the read contained no part of the body, the head
+  // is sent here alone.
   onCaughtUp(): void {
     if (this.#result !== null || this.#head === null) return
     const { response } = this.#deps
@@ -214,12 +214,12 @@ export class Attempt implements Receiver {
       this.#deps.response.writeHead(this.#status, this.#head ?? [])
       return true
     } catch (cause) {
-      this.#failAsInvalid(cause) // a status or header that HTTP does not allow
+      this.#failAsInvalid(cause) // thrown for a status or header that HTTP does not allow
       return false
     }
   }
 
-  /** Ends the attempt as failed if upstream's response is not valid HTTP, as if there had been no response. */
+  /** Ends the attempt because upstream's response is not valid HTTP. The result is the same as without a response. */
   #failAsInvalid(cause?: unknown): void {
     this.#end({ kind: 'failed', failure: new HttpFailure('unreachable', { cause }) })
     this.#flow?.abort()

@@ -28,7 +28,7 @@ export const reportable = (error: Error): IntegrationError =>
     ? error
     : new IntegrationError('internal_error', 'the call could not be forwarded', { cause: error })
 
-/** Thrown if the caller has closed its connection. No response can be sent to such a caller. */
+/** The error of a call whose caller has closed its connection. No response can be sent to such a caller. */
 export class CallerGone extends Error {
   override readonly name = 'CallerGone'
 }

@@ -36,8 +36,8 @@ export interface CallResult {
   /** Milliseconds between sending a request upstream and receiving the response head, summed over all attempts. */
   readonly upstreamMs: number
   /**
-   * The header `intuit_tid` of the last upstream response, which Intuit's support needs to find a request. `null` if
-   * there was none.
+   * The header `intuit_tid` of the last upstream response, with which Intuit's support finds a request; `null` if no
+   * response had the header.
    */
   readonly traceId: string | null
 }

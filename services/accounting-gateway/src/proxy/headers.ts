@@ -21,7 +21,7 @@ const HOP_BY_HOP = [
 
 const REMOVED_FROM_REQUEST = new Set([
   ...HOP_BY_HOP,
-  // The following headers are for the gateway and not for the accounting API.
+  // These headers are for the gateway and not for the accounting API.
   'acting-for',
   'authorization',
   'cookie',
@@ -29,8 +29,8 @@ const REMOVED_FROM_REQUEST = new Set([
   'expect',
   'host',
   'http2-settings',
-  // Proxies set the following headers to report the caller's address, path or method. They are removed, because an
-  // upstream server could trust forged values from a caller.
+  // Proxies use these headers to report the caller's address, path or method. They are removed, because an upstream
+  // server could trust forged values from a caller.
   'forwarded',
   'x-real-ip',
   'x-original-url',
@@ -44,7 +44,7 @@ const REMOVED_FROM_REQUEST = new Set([
   'client-ip',
   'true-client-ip',
   'cf-connecting-ip',
-  // CGI-like servers pass this header to programs in the environment variable HTTP_PROXY. Many programs use that
+  // CGI-like servers pass the header `Proxy` to programs in the environment variable HTTP_PROXY. Many programs use that
   // variable as the address of their outgoing proxy, so a caller could redirect their requests.
   'proxy',
   // The gateway does not continue the caller's trace. If tracing is on, the gateway sends a `traceparent` of its own.
@@ -56,11 +56,12 @@ const REMOVED_FROM_RESPONSE = new Set([
   ...HOP_BY_HOP,
   'set-cookie',
   'set-cookie2',
-  // The following headers are meant for the accounting API's origin. A caller would apply them to the gateway's origin.
+  // These response headers are meant for the accounting API's origin. A caller would apply them to the gateway's
+  // origin.
   'alt-svc',
   'clear-site-data',
   'strict-transport-security',
-  // The gateway adds its own values of the following headers.
+  // The gateway sets these response headers itself.
   'x-request-id',
 ])
 
@@ -74,7 +75,7 @@ export function headerFault(raw: HeaderList): string | null {
   let authorizations = 0
   for (let i = 0; i < raw.length; i += 2) {
     const name = at(raw, i)
-    // Comparing the length of the name first is a fast rejection: for most names no further comparison is needed.
+    // For most names, comparing the length of the name is enough to skip the slower comparisons.
     if (name.length === 4 && name.toLowerCase() === 'host') hosts += 1
     else if (name.length === 13 && name.toLowerCase() === 'authorization') authorizations += 1
     else if (name.length === 7 && name.toLowerCase() === 'upgrade') return 'upgrades are not served'
@@ -112,8 +113,8 @@ export function transferCodingFault(raw: HeaderList, httpVersion: string): Integ
 const VIA = '1.1 integration-host'
 
 /**
- * Returns the headers to send upstream. `Authorization` is added at the end, where none of the rules above can remove
- * it.
+ * Returns the headers to send upstream. `Authorization` is added at the end, so that no rule for the removal of headers
+ * can remove it.
  */
 export function requestHeaders(raw: HeaderList, bearer: string): string[] {
   const named = namedByConnection(raw)

@@ -61,9 +61,7 @@ type Phase =
   | { readonly kind: 'attempting'; readonly attempt: Attempt; readonly permit: Permit }
   /** Upstream's response is being relayed to the caller. */
   | { readonly kind: 'relaying'; readonly attempt: Attempt; readonly permit: Permit }
-  /**
-   * The call has been interrupted. The attempt loop ends with `error` as soon as it runs again. This phase is final.
-   */
+  /** The call has been interrupted. The attempt loop ends with `error` when it continues. This phase is final. */
   | { readonly kind: 'interrupted'; readonly error: Error }
 
 const PREPARING: Phase = { kind: 'preparing' }
@@ -148,7 +146,7 @@ export class ProxyCall {
 
   /**
    * Ends the call with the error `shutting_down` if the call waits for a token, a permit or the next attempt. The
-   * caller can then use another gateway replica.
+   * caller can then send the call to another gateway replica.
    */
   rejectIfWaiting(): void {
     const phase = this.#phase
@@ -274,7 +272,7 @@ export class ProxyCall {
       tokens.isRefreshable(realm, token.version)
     ) {
       if (this.#canSendBodyAgain()) return { retryInMs: 0 }
-      // This call cannot be repeated because its body cannot be sent again. The token is refreshed nevertheless, so
+      // This call cannot be repeated, because its body cannot be sent again. The token is refreshed nevertheless, so
       // that the next call has a valid token.
       tokens.refreshedAfter401(realm, token.version).catch(() => {})
     }

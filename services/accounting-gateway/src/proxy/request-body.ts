@@ -25,9 +25,9 @@ export interface RequestBody {
 }
 
 /**
- * Returns the body of `request`; `null` if the request has no body. The body is not read before the first call of
- * `open`. A caller that sent `Expect: 100-continue` gets `100 Continue` at that call. So a caller whose request is
- * rejected earlier does not send its body.
+ * Returns the body of `request`; `null` if the request has no body. The body is read only from the first call of `open`
+ * on. A caller that sent `Expect: 100-continue` gets `100 Continue` at that call. If the request is rejected earlier,
+ * the caller does not send its body.
  */
 export function requestBody(
   request: IncomingMessage,
@@ -96,7 +96,7 @@ export function requestBody(
     async discard() {
       currentAttempt += 1
       chunks.clear()
-      // If reading of the body has not begun, Node discards the body itself when the response ends.
+      // If no part of the body was read yet, Node itself discards the body when the response ends.
       if (iterator === null) return
       try {
         while ((await iterator.next()).done !== true);

@@ -13,7 +13,7 @@ describe('idempotency of request methods', () => {
     ['DELETE', true],
     ['POST', false],
     ['PATCH', false],
-  ])('for the method %s, isIdempotent() returns %s', (method, idempotent) => {
+  ])('the method %s makes isIdempotent() return %s', (method, idempotent) => {
     expect(isIdempotent(method)).toBe(idempotent)
   })
 })

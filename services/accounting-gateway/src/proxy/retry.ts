@@ -29,7 +29,7 @@ export type Verdict =
   | { readonly kind: 'pass' }
   | { readonly kind: 'retry'; readonly delayMs: number }
 
-/** The attempt is not repeated. The caller gets the response, or the error if there is none. */
+/** The attempt is not repeated. The caller gets the response, or an error if there is no response. */
 export const PASS: Verdict = { kind: 'pass' }
 
 /**
@@ -47,8 +47,8 @@ export const afterFailure = (tries: Tries): Verdict => retry(tries, 0)
 function retry(tries: Tries, minimumMs: number): Verdict {
   const { canRepeat, attempt, remainingMs, random } = tries
   if (!canRepeat || attempt > MAX_RETRIES) return PASS
-  // The delay is a random time between half of the back-off and the whole back-off, so that calls that failed at the
-  // same time are not repeated at the same time.
+  // The delay is random, between half of the back-off and the whole back-off. Otherwise calls that failed at the same
+  // time would be repeated at the same time.
   const pauseMs = backoffMs(attempt, { ...BACKOFF, random: 0.5 + random / 2 })
   const delayMs = Math.max(minimumMs, pauseMs)
   return delayMs < remainingMs ? { kind: 'retry', delayMs } : PASS

@@ -2,8 +2,8 @@
  * Decides by the raw request target (RFC 9112 §3.2) whether a request is a call for a company
  * (`/v3/company/<realm>/…`), which the gateway forwards. The realm that the gateway reads selects the access token, and
  * the realm that the accounting API reads selects the company. If the two parsers disagreed, one company's token would
- * be sent with another company's request. Therefore a target that two parsers could read differently is rejected
- * instead of normalized.
+ * be sent with another company's request. So a target is rejected, and not normalized, if two parsers could read it
+ * differently.
  */
 import type { Scope } from '@integration-host/shared/access/scope'
 
@@ -75,8 +75,8 @@ export const isBatch = (path: string): boolean =>
 const QUERY = /^\/v3\/company\/[^/]+\/query(?:\?|$)/
 
 /**
- * Returns the scope that a call needs. A query only reads, also when it is sent as POST because it is long. A path in
- * another spelling needs `gateway:write`, because the accounting API may take it for something else.
+ * Returns the scope that a call needs. A query only reads, even if it is sent as POST because it is long. A path in
+ * another spelling needs `gateway:write`, because the accounting API may read it as an operation that writes.
  */
 export const scopeOf = (method: string, { path }: CompanyTarget): Scope =>
   method === 'GET' || method === 'HEAD' || (method === 'POST' && QUERY.test(path))

@@ -46,17 +46,17 @@ export interface AccessTokens {
    */
   get(realm: string): Promise<AccessToken>
   /**
-   * Returns whether a call that was rejected with the token of `version` may succeed with another token. True if a
+   * Returns whether a call whose token of `version` was rejected may succeed with another token. This is true if a
    * newer token is cached, or if a forced refresh is permitted (at most one per minute, I5).
    */
   isRefreshable(realm: string, version: number): boolean
   /**
-   * Returns a newer token than the one of `version`, which upstream rejected with 401. All callers share one forced
+   * Returns a newer token than the token of `version`, which upstream rejected with 401. All callers share one forced
    * refresh.
    */
   refreshedAfter401(realm: string, version: number): Promise<AccessToken>
   /**
-   * Removes a realm's token from the cache. `isNewGrant` means that the company was authorized again: a forced refresh
+   * Removes a realm's token from the cache. If `isNewGrant` is true, the company was authorized again. A forced refresh
    * is then permitted at once, without the pause of a minute (I5).
    */
   evict(realm: string, isNewGrant: boolean): void
@@ -64,13 +64,13 @@ export interface AccessTokens {
 
 interface Entry {
   token: AccessToken | null
-  /** Time in epoch ms. From this time on the token is still used, but a new one is requested in the background. */
+  /** Time in epoch ms from which a new token is requested in the background, while the cached token is still used. */
   freshUntil: number
-  /** The request to token-service that is in flight, at most one per realm (I2); `null` if there is none. */
+  /** The request to token-service that is in flight, at most one per realm (I2); `null` if no request is in flight. */
   pending: Promise<AccessToken> | null
   /**
-   * The last forced refresh. All calls that were rejected with the token of `version` share its result, which can be a
-   * failure, until the epoch ms `until`. `until` is infinite while the refresh is in flight.
+   * The last forced refresh. Its result, which can be a failure, is shared until `until` (epoch ms) by all calls that
+   * were rejected with the token of `version`. `until` is infinite while the refresh is in flight.
    */
   forcedRefresh: {
     readonly version: number
@@ -78,25 +78,28 @@ interface Entry {
     until: number
   } | null
   /**
-   * The token version that the last forced refresh returned, and the time of that refresh. The next one is permitted a
-   * minute later (I5).
+   * The token version that the last forced refresh returned, and the time of that refresh. The next forced refresh is
+   * permitted a minute later (I5).
    */
   lastForced: { readonly version: number; readonly at: number } | null
 }
 
-/** A token is not used if it expires within this time, because it could expire before upstream checks it. */
+/**
+ * The shortest remaining lifetime of a token that is used, in ms. A token with less could expire before upstream checks
+ * it.
+ */
 const EXPIRY_MARGIN_MS = 5_000
 const REFRESH_MARGIN_MS = 60_000
 /**
- * A cached token is requested again after this time at the latest, because credential events can be lost while the
- * message broker is unavailable.
+ * The time after which a cached token is requested again, in ms. Credential events, which also cause such a request,
+ * can be lost while the message broker is unavailable.
  */
 const MAX_AGE_MS = 300_000
-/** Minimum time between a failed request or refresh and the next one. */
+/** Minimum time after a failed request or refresh until the next one starts. */
 const FAILURE_COOL_DOWN_MS = 5_000
 /** Minimum time between two forced refreshes if upstream rejects every token (I5). */
 const FORCED_REFRESH_COOL_DOWN_MS = 60_000
-/** When the cache has this many entries, expired ones are removed. */
+/** The number of entries in the cache from which expired entries are removed. */
 const SWEEP_AT = 10_000
 
 export function createAccessTokens({
@@ -134,8 +137,8 @@ export function createAccessTokens({
           entry.pending = null
           entry.token = token
           entry.freshUntil = Math.min(token.expiresAt - REFRESH_MARGIN_MS, now() + MAX_AGE_MS)
-          // A token that is about to expire would otherwise be requested again by every call. Token-service refreshes
-          // such a token soon by itself, and more requests would not make that faster.
+          // Without this limit, every call would request a token that is about to expire again. Token-service refreshes
+          // such a token soon by itself, and more requests would not make this faster.
           entry.freshUntil = Math.max(entry.freshUntil, now() + FAILURE_COOL_DOWN_MS)
         }
         return token
@@ -150,14 +153,14 @@ export function createAccessTokens({
         throw error
       },
     )
-    // No caller awaits a background request, so its failure must not become an unhandled rejection.
+    // No caller awaits this background request, so its failure must not become an unhandled rejection.
     pending.catch(() => {})
     entry.pending = pending
     return pending
   }
 
-  // Removes the cached token. The response to a request in flight may already be outdated: the calls that wait for the
-  // response still get its token, but the token is not cached (I3).
+  // Removes the cached token. If a request is in flight, its response may already be outdated. The calls that wait for
+  // the response still get its token, but the token is not cached (I3).
   function invalidate(entry: Entry): void {
     entry.token = null
     entry.pending = null
@@ -169,7 +172,7 @@ export function createAccessTokens({
     if (entry === undefined || token === null) return null
     const at = now()
     if (at >= token.expiresAt - EXPIRY_MARGIN_MS) return null
-    // The old token is still used, and a new one is requested in the background (I4).
+    // The cached token is old. It is still used, while a new token is requested in the background (I4).
     if (at >= entry.freshUntil) void request(realm, entry)
     return token
   }
@@ -212,9 +215,9 @@ export function createAccessTokens({
       const { forcedRefresh } = entry
       if (forcedRefresh?.version === version && now() < forcedRefresh.until)
         return forcedRefresh.done
-      // A forced refresh of a newer version is in flight, so its result is newer than `version` as well. A second
-      // refresh at the same time could overwrite the first in the cache, and return the token that upstream has just
-      // rejected.
+      // A forced refresh of a newer version is in flight, so the token that it returns is newer than `version` as well.
+      // A second refresh at the same time could overwrite the first one in the cache, and return the token that
+      // upstream has just rejected.
       if (
         forcedRefresh !== null &&
         forcedRefresh.version > version &&
@@ -236,7 +239,7 @@ export function createAccessTokens({
       if (entry === undefined) return
       invalidate(entry)
       entry.forcedRefresh = null
-      // Only a new grant permits another forced refresh at once. If every refresh permitted one, the gateway replicas
+      // Only a new grant permits another forced refresh at once. If every `refreshed` event did, the gateway replicas
       // would force refreshes in turns forever.
       if (isNewGrant) entry.lastForced = null
     },

@@ -17,7 +17,7 @@ const MINUTE_MS = 60_000
  */
 const CONCURRENCY_POLL_MS = 50
 const INITIAL_RING_SIZE = 16
-/** When this many realms are in memory, the idle ones are evicted. */
+/** The number of realms in memory from which idle realms are evicted. */
 const SWEEP_AT = 1_000
 
 /** The calls that this process has sent for one realm. */
@@ -38,8 +38,8 @@ interface RealmWindow {
 export interface ProcessRateLimiter extends RateLimiter {
   reserve(realm: string): Reservation
   /**
-   * Counts a call that the Redis rate limiter permitted. With this count this limiter can take over when Redis becomes
-   * unavailable.
+   * Counts a call that the Redis rate limiter permitted. This count lets the process continue on its own when Redis
+   * becomes unavailable.
    */
   count(realm: string): void
   /** Returns the milliseconds until the realm's cool-down ends; 0 if the realm has no cool-down. */

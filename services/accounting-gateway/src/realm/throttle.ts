@@ -17,7 +17,7 @@ export interface RealmRates {
   readonly concurrent: number
 }
 
-/** Returns the separate limits of batch calls. A batch call also counts against the limits of all calls. */
+/** Returns the additional limits of batch calls. A batch call also counts against the limits of all calls. */
 export const batchRates = ({ calls, batchesPerMinute }: ProviderLimits): RealmRates => ({
   perSecond: batchesPerMinute,
   perMinute: batchesPerMinute,
@@ -31,7 +31,7 @@ export interface Permit {
 
 export interface Denial {
   readonly reason: 'cool-down' | 'rate' | 'concurrency'
-  /** Milliseconds until the next try makes sense. For the reason `concurrency` the value is an estimate. */
+  /** Milliseconds until the next try can succeed. For the reason `concurrency` the value is an estimate. */
   readonly waitMs: number
 }
 
@@ -74,9 +74,9 @@ export interface GatewayLimits {
 }
 
 /**
- * Returns a permit for one call. A batch call needs two permits. It acquires the permit of the batch limit first,
- * because that wait may be long. In the opposite order the call would occupy a concurrency slot of the general limit
- * during the wait.
+ * Returns a permit for one call. A batch call needs two permits. It gets the permit of the batch limit first, because
+ * the wait for this permit may be long. In the opposite order, the call would occupy a concurrency slot of the general
+ * limit during the wait.
  */
 export function acquirePermit(
   { calls, batches }: GatewayLimits,
@@ -171,7 +171,7 @@ export function createRealmLimits({
   }
 
   // Runs one loop for each realm that has waiting calls. The loop reserves a permit for the first call of the queue,
-  // then for the next one (I2).
+  // and then for the next call (I2).
   async function serveQueue(realm: string, queue: Queue, firstPauseMs: number): Promise<void> {
     let pauseMs = firstPauseMs
     while (queue.waiters.length > 0) {

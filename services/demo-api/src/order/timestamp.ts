@@ -9,8 +9,8 @@ export function isTimestamp(text: string): boolean {
   const date = TIMESTAMP.exec(text)?.[1]
   if (date === undefined || date.startsWith('0000')) return false
   const midnight = new Date(`${date}T00:00:00Z`)
-  // `Date` turns February 30 into March 2. The check compares the parsed day with the day in the text to reject days
-  // that do not exist.
+  // `Date` reads February 30 as March 2. Comparing the parsed day with the day in the text rejects days that do not
+  // exist.
   return !Number.isNaN(midnight.getTime()) && midnight.toISOString().startsWith(date)
 }
 

@@ -2,8 +2,8 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import type { MiddlewareHandler } from 'hono'
 
 /**
- * Responds 405 to every method that is not listed. HEAD is rejected as well, because the router would run the GET route
- * for HEAD, and these routes have effects.
+ * Responds 405 to every method that is not listed. HEAD is rejected as well: the router would run the GET route for
+ * HEAD, and the GET routes of this API have effects.
  */
 export function allowMethods(...methods: readonly string[]): MiddlewareHandler {
   return async (c, next) => {

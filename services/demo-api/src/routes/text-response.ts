@@ -4,8 +4,7 @@ import type { Context } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 
 /**
- * Sends error responses in plain text. The contract of this API requires plain text, whereas all other services send
- * problem documents.
+ * Sends error responses in plain text, as the contract of this API requires. All other services send problem documents.
  */
 export const TEXT_ERRORS: ErrorResponses = {
   respond(c: Context, error: unknown): Response {

@@ -48,7 +48,7 @@ const validation = (code: string, { message, detail, element = '' }: Words): Num
  */
 export const apiErrors = {
   '120': {
-    // Users report error code 120 with status 500 as well.
+    // Users report error code 120 also with status 500.
     status: 401,
     origin: 'service',
     type: 'AuthorizationFault',

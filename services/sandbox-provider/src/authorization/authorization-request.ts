@@ -96,8 +96,8 @@ export function readAuthorizationRequest(
   if (!scope.every((name) => (supportedScopes as readonly string[]).includes(name))) {
     return error('invalid_scope', 'scope contains an unknown value')
   }
-  // Intuit's FAQ requires `state` but does not say how Intuit rejects a request without `state`. The response of this
-  // sandbox is an assumption.
+  // Intuit's FAQ requires `state`, but it does not say how Intuit rejects a request without `state`. The response of
+  // this sandbox is an assumption.
   if (state === null) return error('invalid_request', 'state is missing')
   const codeChallenge = registration.pkce ? value('code_challenge') : null
   if (registration.pkce) {

@@ -10,8 +10,8 @@ export type Decision =
   | { readonly kind: 'invalid'; readonly reason: string }
 
 /**
- * The value of the form field `company` if the user enters a new company. The plus sign makes this value an invalid
- * realm id, so no existing company can have it.
+ * The value of the form field `company` if the user enters a new company. A realm id must not contain a plus sign, so
+ * no existing company can have this value.
  */
 export const INVENTED = '+invented'
 

@@ -11,7 +11,10 @@ export const CompanyName = z
 export const Company = z.object({ realm: Realm, name: CompanyName })
 export type Company = z.output<typeof Company>
 
-/** The companies that the authorization page offers: three built-in ones, and those that users and scripts have added. */
+/**
+ * The companies that the authorization page offers: three built-in companies, and those that users and scripts have
+ * added.
+ */
 export interface Companies {
   list(): readonly Company[]
   find(realm: string): Company | null

@@ -52,8 +52,8 @@ function authorize(c: Context, parameters: URLSearchParams, deps: AuthorizeDeps)
   })
   // RFC 9207 requires `iss` in error responses too.
   const iss = settings.responseIssuer ? issuerOf(deps.addresses()) : null
-  // After a submitted form, the status 303 makes the browser follow the redirect with GET. With another status the
-  // browser could post the form data to the application (RFC 9700 §4.12).
+  // After a submitted form, status 303 makes the browser follow the redirect with GET. With another status, the browser
+  // could post the form data to the application (RFC 9700 §4.12).
   const redirect = (to: string, response: Readonly<Record<string, string | null>>) =>
     c.redirect(redirectTo(to, { ...response, iss }), c.req.method === 'POST' ? 303 : 302)
 

@@ -10,7 +10,7 @@ export interface DiscoveryDeps extends UnderFaultsDeps {
 }
 
 // Intuit's documents and SDKs, and other integrations, request the discovery document under these names. RFC 8414
-// specifies another well-known name, which none of them uses.
+// specifies another well-known name, which no known client of Intuit requests.
 const SPELLINGS = [
   'openid_configuration',
   'openid-configuration',
@@ -18,7 +18,7 @@ const SPELLINGS = [
   'openid-sandbox-configuration',
 ]
 
-/** `GET /.well-known/openid_configuration`. */
+/** The route `GET /.well-known/openid_configuration`. */
 export function discoveryRoutes(deps: DiscoveryDeps) {
   const routes = new Hono()
   for (const spelling of SPELLINGS) {
@@ -41,8 +41,8 @@ export function discoveryRoutes(deps: DiscoveryDeps) {
 const CLAIMS = ['aud', 'exp', 'iat', 'iss', 'realmid', 'sub']
 
 /**
- * Returns the discovery document: the members that Intuit's document has, further members of the personality, and the
- * members that announce what the current settings enable.
+ * Returns the discovery document. It has the members that Intuit's document has, further members of the personality,
+ * and members that announce what the current settings enable.
  */
 function discoveryDocument(addresses: Addresses, settings: SandboxSettings) {
   const { base, browser } = addresses

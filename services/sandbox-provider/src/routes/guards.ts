@@ -29,9 +29,9 @@ export function hostGuard(addresses: () => Addresses) {
  * Rejects requests to the control routes that a web page of another origin made. The control routes need no key, so
  * browsers must not give such pages access to them.
  *
- * Every change must have the content type `application/json`, even a change without a body. For this content type a
- * browser first sends a CORS preflight, which this provider does not accept. Older browsers need the preflight, because
- * they send no other header that identifies a cross-site request.
+ * Every change must have the content type `application/json`, even a change without a body. Before such a request a
+ * browser sends a CORS preflight, which this provider does not accept. The preflight stops older browsers, which send
+ * no other header that identifies a cross-site request.
  */
 export const controlGuard = new Hono().use(
   '/sandbox/*',

@@ -51,7 +51,7 @@ describe('authorization code exchange', () => {
       id_token: expect.any(String),
     })
     const { payload, protectedHeader } = await verified(tokens.id_token ?? '')
-    // As in Intuit's samples, the id token has no nonce although the request had a nonce, and its header has no `typ`.
+    // As in Intuit's samples, the id token has no nonce although the request had one, and its header has no `typ`.
     expect(protectedHeader).toEqual({ alg: 'RS256', kid: expect.any(String) })
     expect(payload).toEqual({
       sub: expect.stringMatching(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/),
@@ -187,7 +187,7 @@ describe('refresh at the token endpoint', () => {
     expect((await provider.refresh(next.refresh_token)).status).toBe(200)
   })
 
-  it('the sandbox imitating a strict provider rotates the refresh token at every refresh and ends the grant if an old one is reused', async () => {
+  it('the sandbox imitating a strict provider rotates the refresh token at every refresh and ends the grant if an old token is reused', async () => {
     await provider.sandbox('PUT', 'settings', { personality: 'strict', pkce: false })
     const first = await provider.tokens()
     const second = await refreshed(first.refresh_token)

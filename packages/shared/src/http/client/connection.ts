@@ -13,13 +13,13 @@ import { type Head, HttpParser, type MessageReceiver } from './parser.ts'
 
 const MAX_HEAD_BYTES = 65_536
 /**
- * How long an idle connection can be reused. A shorter time that the server announces (`Keep-Alive: timeout=…`) takes
- * precedence.
+ * How long a connection may be idle and still be reused. If the server announces a shorter time (`Keep-Alive:
+ * timeout=…`), that time applies.
  */
 const MAX_IDLE_MS = 10_000
 /**
- * How long before the server's timeout a connection is no longer reused. A request that is sent while the server closes
- * the connection would be lost.
+ * How long before the end of the server's timeout a connection is no longer reused. A request that is sent while the
+ * server closes the connection would be lost.
  */
 const KEEP_ALIVE_MARGIN_MS = 1_000
 /**
@@ -218,7 +218,7 @@ export class Connection implements MessageReceiver {
   }
 
   onMessageBegin(): boolean {
-    // A response that arrives while no request is in flight would be assigned to the next request. RFC 9112 §9.2
+    // If a response arrives while no request is in flight, it would be assigned to the next request. RFC 9112 §9.2
     // requires closing the connection in this case.
     const inFlight = this.#inFlight
     return inFlight?.isSent === true
@@ -243,9 +243,11 @@ export class Connection implements MessageReceiver {
   }
 
   /**
-   * Accepts HTTP/1.0, and HTTP/1.1 with no transfer coding other than `chunked` (RFC 9112 §6.1 defines transfer codings
-   * for HTTP/1.1 only). llhttp also accepts other versions, and other codings before `chunked`. A body with such a
-   * coding would be passed on still encoded but without its `Transfer-Encoding` field, which is hop-by-hop.
+   * Returns whether version and transfer coding of a response are supported: HTTP/1.0, and HTTP/1.1 with no other
+   * transfer coding than `chunked`. RFC 9112 §6.1 defines transfer codings only for HTTP/1.1.
+   *
+   * llhttp also accepts other versions, and other codings before `chunked`. The body of such a response would be passed
+   * on still encoded, but without the `Transfer-Encoding` field, which is hop-by-hop.
    */
   #isFramingValid(headers: HeaderList): boolean {
     const codings = headerValues(headers, 'transfer-encoding')
@@ -254,8 +256,8 @@ export class Connection implements MessageReceiver {
   }
 
   onBody(part: Buffer): boolean {
-    // The idle timeout restarts with each part of the body, and not with each byte read: a server that sends only chunk
-    // extensions makes no progress.
+    // The idle timeout restarts with each part of the body, but not with each byte that is read: a server that sends
+    // only chunk extensions makes no progress.
     this.#lastActiveAt = performance.now()
     this.#inFlight?.receiver.onData(part)
     return this.#inFlight !== null
@@ -317,15 +319,15 @@ function maxIdleMsOf(headers: HeaderList): number {
 }
 
 /**
- * Returns whether a response that cannot have a body (RFC 9110 §6.4.1) announces one. If the server does send this
- * body, its bytes would be read as the next response, so the connection is not reused.
+ * Returns whether a response that cannot have a body (RFC 9110 §6.4.1) announces one. If the server sends this body
+ * nevertheless, its bytes would be read as the next response. So the connection is not reused.
  */
 const announcesForbiddenBody = (status: number, headers: HeaderList): boolean =>
   (status === 204 || status === 304) &&
   (headerValue(headers, 'transfer-encoding') !== null ||
     Number(headerValue(headers, 'content-length') ?? 0) > 0)
 
-/** The cause of a failure if a response is invalid, its head is too large, or it switches to another protocol. */
+/** The error if a response is not valid, if its head is too large, or if it switches to another protocol. */
 const NO_HTTP = Object.assign(new Error('the response is not valid HTTP'), { code: 'NO_HTTP' })
 
 const isTimeout = (error: Error): boolean => 'code' in error && error.code === 'ETIMEDOUT'

@@ -31,19 +31,23 @@ export interface Receiver {
   /** Status and headers of the final response. */
   onHeaders(status: number, headers: HeaderList): void
   onData(chunk: Buffer): void
-  /** Called after each read of the socket, when all its bytes have been passed on, unless the response is complete. */
+  /**
+   * Called after each read of the socket, when all bytes of the read were passed on. Not called if the response is
+   * complete.
+   */
   onCaughtUp(): void
   onEnd(trailers: HeaderList): void
   onFailure(failure: HttpFailure): void
 }
 
 /**
- * `unreachable`: no connection could be opened, the connection broke, or the response is not valid HTTP; `timeout`: no
- * part of the body arrived in time; `unsendable`: the length of the request body differs from its `Content-Length`.
+ * The reason of a failure. `unreachable`: no connection could be opened, the connection broke, or the response is not
+ * valid HTTP. `timeout`: no part of the body arrived in time. `unsendable`: the length of the request body differs from
+ * its `Content-Length`.
  */
 export type FailureKind = 'unreachable' | 'timeout' | 'unsendable'
 
-/** The error of a failed request: no response has arrived, or only a part of the response. */
+/** The error of a request whose response has not arrived, or has arrived only in part. */
 export class HttpFailure extends Error {
   override readonly name = 'HttpFailure'
   readonly kind: FailureKind

@@ -63,10 +63,11 @@ const WINDOW_BYTES = 65_536
 
 /**
  * The parser that is passing bytes to llhttp. llhttp's callbacks belong to the WebAssembly instance and do not name the
- * parser that they are for. They are called only during `llhttp_execute` and `llhttp_finish`, which are synchronous, so
- * one variable is enough. The instance, its window and this variable are module state on purpose: an instance with a
- * window takes 192 KiB of memory (measured), which is too much for each connection, while a parser within an instance
- * takes 80 bytes.
+ * parser that they are for. They are called only during `llhttp_execute` and `llhttp_finish`. Both are synchronous, so
+ * one variable is enough.
+ *
+ * The instance, its window and this variable are module state on purpose. An instance with a window takes 192 KiB of
+ * memory (measured), which is too much for each connection, while a parser within an instance takes 80 bytes.
  */
 const reading = {} as { parser: HttpParser }
 
@@ -88,8 +89,8 @@ const llhttp = new WebAssembly.Instance(new WebAssembly.Module(wasm), {
   },
 }).exports as Llhttp
 
-// The part of the WebAssembly memory into which bytes are copied for llhttp. All parsers can share this window, because
-// a parser has parsed all of its bytes when `read` returns.
+// The part of the WebAssembly memory into which bytes are copied for llhttp. All parsers can share this window: when
+// `read` of a parser returns, the parser no longer needs the bytes.
 const windowAt = llhttp.malloc(WINDOW_BYTES)
 let window = new Uint8Array(llhttp.memory.buffer, windowAt, WINDOW_BYTES)
 
@@ -103,7 +104,7 @@ export class HttpParser {
   #parser: number
   #chunk: Buffer = Buffer.alloc(0)
   /**
-   * The parts of the head in the current chunk that are not decoded yet. Each part takes three elements: its kind
+   * The parts of the head that are in the current chunk and not decoded yet. Each part takes three elements: its kind
    * (TARGET, NAME or VALUE), its start and its end.
    */
   #parts: number[] = []
@@ -148,7 +149,7 @@ export class HttpParser {
     return this.#reportedTo >= -MAX_UNREPORTED_BYTES
   }
 
-  /** Reports the end of the connection to llhttp. Returns false if the connection ended within a message. */
+  /** Reports the end of the connection to llhttp. Returns false if the message was not complete at that time. */
   finish(): boolean {
     reading.parser = this
     return llhttp.llhttp_finish(this.#parser) === OK
@@ -215,7 +216,8 @@ export class HttpParser {
   }
 
   /**
-   * Records a part of the current chunk. Returns false if too many bytes lie between this part and the previous one.
+   * Records a part of the head in the current chunk. Returns false if too many bytes lie between this part and the
+   * previous one.
    */
   #report(from: number, length: number): boolean {
     const unreported = from - this.#reportedTo
@@ -230,8 +232,8 @@ export class HttpParser {
     return this.#receiver.onMessageComplete(this.#headers, isReusable) ? OK : FAILED
   }
 
-  // Decodes the whole head once and slices the resulting string, because decoding each part separately costs more than
-  // parsing the head.
+  // The whole head is decoded at once and the resulting string is sliced, because decoding each part separately costs
+  // more than parsing the head.
   #decodeParts(): void {
     const parts = this.#parts
     if (parts.length === 0) return

@@ -155,8 +155,8 @@ describe('an HTTP client connection', () => {
     const upstream = client(server.url)
     await get(upstream)
     const socket = await ours
-    // Sends the next request in the turn of the event loop in which the client reads the end of the connection. The
-    // client's socket has not emitted `close` at this point.
+    // The test sends the next request in the turn of the event loop in which the client reads the end of the
+    // connection. The client's socket has not emitted `close` at this point.
     const next = new Promise((resolve) => socket.once('end', () => resolve(get(upstream))))
     void server.accepted.then((theirs) => theirs.end())
     expect(await next).toMatchObject({ text: 'ok' })
@@ -391,7 +391,7 @@ describe('the idle timeout of a response', () => {
     let read = 0
     socket.on('data', (bytes: Buffer) => (read += bytes.length))
     let sent = head.length
-    // Awaits events instead of using `eventually`, which would advance the fake clock.
+    // The test awaits events instead of using `eventually`, which would advance the fake clock.
     const arrived = async (): Promise<void> => {
       while (read < sent) await once(socket, 'data')
     }

@@ -18,8 +18,8 @@ export class Pool implements AsyncDisposable {
   readonly #options: Required<PoolOptions>
   readonly #connections = new Set<Connection>()
   /**
-   * A stack of idle connections. The connection used last is reused first, so that surplus connections stay idle and
-   * are closed.
+   * The idle connections, as a stack. The connection that was used last is reused first. So surplus connections stay
+   * idle until they are closed.
    */
   readonly #idle: Connection[] = []
   readonly #queue: { readonly request: HttpRequest; readonly receiver: Receiver }[] = []
@@ -53,8 +53,8 @@ export class Pool implements AsyncDisposable {
     if (this.#isClosed) return receiver.onFailure(new HttpFailure('unreachable'))
     let connection = this.#idle.pop()
     while (connection?.isUsable === false) {
-      // The connection was idle for too long, or has ended and not yet emitted `close`. Closing the connection makes
-      // room for another one in the pool.
+      // The connection was idle for too long, or has ended without having emitted `close` yet. Closing the connection
+      // makes room for another one in the pool.
       void connection.close()
       connection = this.#idle.pop()
     }
@@ -73,7 +73,7 @@ export class Pool implements AsyncDisposable {
   }
 
   // Releases a connection one turn of the event loop after its response. Further bytes, or the end of the connection,
-  // may have arrived together with the end of the response. Either makes the connection unusable.
+  // may have arrived together with the end of the response. In both cases the connection can no longer be used.
   #release(connection: Connection): void {
     if (this.#released.length === 0)
       setImmediate(() => {

@@ -1,6 +1,6 @@
 /**
  * The message broker of the embedded host. It implements exchanges, queues, prefetch, delivery limit, message TTL and
- * dead lettering in memory, with the behaviour of RabbitMQ. Messages are lost at a restart. This is safe, because
+ * dead lettering in memory, with the behaviour of RabbitMQ. Messages are lost at a restart. This loss is safe, because
  * unfinished steps are re-published from the transaction source, and credential events from their outbox.
  */
 import { IntegrationError } from '../../errors.ts'

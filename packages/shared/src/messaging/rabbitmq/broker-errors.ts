@@ -44,11 +44,12 @@ export function inequivalenceOf(error: unknown): Inequivalence | null {
   return { kind, name, setting, wanted: bare(wanted), found: bare(found) }
 }
 
-// Removes the broker's wording around a value, as in "the value '5000' of type 'signedint'", "'fanout'" and "none".
+// Removes the words that the broker adds around a value, as in "the value '5000' of type 'signedint'", "'fanout'" and
+// "none".
 const bare = (text: string): string =>
   /^(?:the value )?'(?<value>.*?)'(?: of type '\w+')?$/s.exec(text)?.groups?.['value'] ?? text
 
-/** Messages of amqplib's errors that have no code, and what they mean. */
+/** The messages of those amqplib errors that have no code, and what they mean. */
 const meanings: readonly (readonly [RegExp, string])[] = [
   [/^connect ETIMEDOUT$/, 'ETIMEDOUT'],
   [/^Socket closed abruptly during opening handshake$/, 'ended the handshake'],
@@ -61,7 +62,7 @@ const meanings: readonly (readonly [RegExp, string])[] = [
 ]
 
 /**
- * Returns the part of a broker's error that may be logged. For an AMQP reply this is its name, such as
+ * Returns the part of a broker error that may be logged. For an AMQP reply, this part is its name, such as
  * `ACCESS-REFUSED`.
  */
 export function brokerReason(error: unknown): string {

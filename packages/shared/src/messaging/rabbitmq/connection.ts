@@ -1,10 +1,10 @@
 /**
  * Keeps one connection to the broker open, and replaces the connection when it is lost. amqplib's own recovery is not
- * used: if a connection breaks while being opened, set up or closed, amqplib waits forever or ends the process.
+ * used: if a connection breaks while it is opened, set up or closed, amqplib waits forever or ends the process.
  *
- * The nodes of a cluster are tried in rounds, each in random order, so that the connections of many service replicas
- * are spread over the nodes. After a failed attempt the next node of the round follows at once. A pause follows the last
- * node.
+ * The nodes of a cluster are tried in rounds. Each round has a random order, so that the connections of many service
+ * replicas are spread over the nodes. After a failed attempt, the next node of the round is tried at once. After the
+ * last node of a round, there is a pause.
  */
 import { once } from 'node:events'
 import type { Duplex } from 'node:stream'
@@ -20,8 +20,8 @@ import { tlsOptions } from './tls-options.ts'
 /** How long a node may be unresponsive while a connection is opened. */
 const CONNECT_TIMEOUT_MS = 5_000
 /**
- * The shorter limit that applies while another node of the round is left to try. A node that responds at all needs much
- * less time.
+ * The shorter limit that applies while another node of the round has not been tried yet. A node that responds at all
+ * needs much less time.
  */
 const HASTY_CONNECT_TIMEOUT_MS = 1_500
 const HEARTBEAT_SECONDS = '10'
@@ -35,15 +35,16 @@ export interface ConnectionHandlers {
   /** The files of `AMQP_CA_FILE`, `AMQP_CERT_FILE` and `AMQP_KEY_FILE`. */
   readonly tls: TlsFiles | undefined
   /**
-   * Sets up a new connection: channels, topology, consumers. If this fails, the connection is closed and another one is
-   * opened.
+   * Sets up a new connection: channels, topology and consumers. If the set-up fails, the connection is closed and
+   * another connection is opened.
    */
   setUp(connection: ChannelModel): Promise<void>
   /** Called when the connection has been set up and is still open. */
   established(): void
   /**
-   * Called when a connection could not be opened, or when the current connection has ended. `reason` may be logged; with
-   * several nodes it names the nodes. It is `null` for a failed attempt if another node of the round is left to try.
+   * Called when a connection could not be opened, or when the current connection has ended. `reason` may be logged; if
+   * there are several nodes, it names them. It is `null` for a failed attempt if another node of the round has not been
+   * tried yet.
    */
   lost(reason: string | null): void
 }
@@ -94,7 +95,7 @@ export function keepConnected(address: Secret, handlers: ConnectionHandlers): As
   }
 
   async function keep(): Promise<void> {
-    /** Why the attempts of this round failed. */
+    /** The reasons of the failed attempts in this round. */
     const reasons = new Map<AmqpNode, string>()
     let untried = shuffled(nodes)
     let failedRounds = 0
@@ -106,7 +107,7 @@ export function keepConnected(address: Secret, handlers: ConnectionHandlers): As
         wasEstablished = true
         failedRounds = 0
         reasons.clear()
-        // When this connection is lost, the other nodes are tried first.
+        // When this connection is lost, the other nodes are tried before the node of this connection.
         untried = shuffled(nodes.filter((other) => other !== node))
       }
       await runConnection(node, timeout, onEstablished).catch((error: unknown) =>
@@ -141,8 +142,8 @@ export async function closeConnection(connection: ChannelModel): Promise<void> {
   // amqplib's close() never settles if the socket is lost before the broker's reply.
   const ended = new Promise<void>((resolve) => connection.once('close', () => resolve()))
   await within(CLOSE_TIMEOUT_MS, Promise.race([connection.close(), ended]))
-  // Destroying the socket has no effect if the connection has ended already. An error is passed, because amqplib
-  // notices the loss of a socket only by the socket's `error` event.
+  // Destroying the socket has no effect if the connection has already ended. An error is passed, because amqplib
+  // notices the loss of a socket only by the `error` event of the socket.
   streamOf(connection).destroy(new Error('the broker did not respond to the close'))
 }
 

@@ -137,7 +137,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await eventually(() =>
       expect(reasons).toEqual(['NOT-FOUND', 'consumer cancelled by the broker']),
     )
-    // The connection of the bus is the same one, so the queue was not declared again.
+    // The bus still has the same connection, so the queue was not declared again.
     expect(await bus.depth('orders')).toBeNull()
     await connection.close()
   })
@@ -280,7 +280,7 @@ const method = (classId: number, methodId: number) => Buffer.from([0, classId, 0
 const CONSUME_OK = method(60, 21)
 const CONNECTION_CLOSE = (() => {
   const text = 'CONNECTION_FORCED - shutdown'
-  const [code, cause] = [Buffer.from([1, 64]), Buffer.alloc(4)] // reply code 320; class 0 and method 0, as no method caused it
+  const [code, cause] = [Buffer.from([1, 64]), Buffer.alloc(4)] // reply code 320; class 0 and method 0, because no method caused the close
   const close = [method(10, 50), code, Buffer.from([text.length]), Buffer.from(text), cause]
   const payload = Buffer.concat(close)
   const header = Buffer.alloc(7)

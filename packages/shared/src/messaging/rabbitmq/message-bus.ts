@@ -4,8 +4,8 @@
  * I1  There is one recovery path. Any failure of the connection, a channel or a consumer ends the connection. On the
  *     next connection, `setUp` creates the publishing channel, the topology and the consumers again.
  * I2  Every publish settles: when the broker confirms it, when its channel is lost, or at our own deadline.
- * I3  A delivery is settled only on the channel on which it arrived. If that channel is closed, the broker redelivers
- *     the message.
+ * I3  A delivery is settled only on the channel on which it arrived. If the channel is closed first, the broker
+ *     redelivers the message.
  */
 import type { Channel, ChannelModel, ConfirmChannel, ConsumeMessage } from 'amqplib'
 import { coalesceWrites } from '../../batching/coalesce-writes.ts'
@@ -88,7 +88,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   // it can be redelivered.
   const isUnacknowledged = (queue: string): boolean => exclusiveQueues.has(queue)
 
-  // To reconnect, closing the connection is enough, because `keepConnected` then opens the next one.
+  // Closing the connection causes a reconnect, because `keepConnected` then opens the next connection.
   const restart = (current: ChannelModel, reason: string): void => {
     if (current !== model || isClosing) return
     logger.warn({ reason }, 'restarting the broker connection')
@@ -200,7 +200,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     })
   }
 
-  /** Ends a consumer that the service can work without. Returns false for any other consumer. */
+  /** Ends a consumer without which the service can work. Returns false for any other consumer. */
   function endConsumer(consumer: RunningConsumer, reason: string): boolean {
     const { onRejected } = consumer.options
     if (onRejected === undefined || consumer.isCancelled) return false

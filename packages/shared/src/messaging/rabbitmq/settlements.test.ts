@@ -4,7 +4,9 @@ import { describe, expect, it } from 'vitest'
 import type { Settlement } from '../message-bus.ts'
 import { createSettlements } from './settlements.ts'
 
-/** A fake channel that records the unacknowledged deliveries and the frames that acknowledged the others. */
+/**
+ * A fake channel that records which deliveries are unacknowledged, and which frames acknowledged the other deliveries.
+ */
 function fixture() {
   const unacknowledged = new Set<number>()
   const requeued: number[] = []

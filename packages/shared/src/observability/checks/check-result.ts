@@ -25,7 +25,7 @@ export const warning = (check: string, found: string, remediation: string): Chec
   remediation,
 })
 
-/** Returns the result for a backend that does not work, or that may lose data. */
+/** Returns the result for a backend that does not work or that may lose data. */
 export const problem = (check: string, found: string, remediation: string): CheckResult => ({
   check,
   verdict: 'problem',

@@ -10,14 +10,14 @@ export interface ClockReading {
 
 const WARNING_MS = 2_000
 /**
- * The duration of a step's lease. If the skew is larger, one machine can regard the lease of another machine as
- * expired.
+ * The duration of a step's lease in milliseconds. If two clocks differ by more, one machine can regard a lease of the
+ * other machine as expired.
  */
 const PROBLEM_MS = 30_000
 
 /**
- * Checks the skew between the clocks of two machines. The other clock was read at an unknown moment between request and
- * response, so a difference counts only if it is larger than that interval.
+ * Checks the difference between the clocks of two machines. The other clock was read at an unknown moment between
+ * request and response. So a difference counts only if it is larger than this interval.
  */
 export function checkClock({ remoteAt, requestedAt, respondedAt }: ClockReading): CheckResult {
   const aheadMs = remoteAt - (requestedAt + respondedAt) / 2

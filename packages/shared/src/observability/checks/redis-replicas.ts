@@ -2,7 +2,7 @@ import { type CheckResult, ok, problem, warning } from './check-result.ts'
 
 /** What a Redis primary reports about its replicas. */
 export interface RedisReplication {
-  /** The reply to `INFO replication`, or to `INFO`, whose lines include the same section. */
+  /** The reply to `INFO replication`, or the reply to `INFO`, which contains the same lines. */
   readonly info: string
   /** How many replicas must have received a write before the write counts as acknowledged (`REDIS_REPLICAS`). */
   readonly required: number
@@ -64,8 +64,9 @@ function parseReplica(fields: string): { readonly isOnline: boolean; readonly la
 }
 
 /**
- * Compares the time after which Sentinel replaces a primary with the time for which an isolated primary still accepts
- * writes. Returns `null` if the primary accepts writes without any replica, because there is then nothing to compare.
+ * Compares two times: the time after which Sentinel replaces a primary, and the time for which an isolated primary
+ * still accepts writes. Returns `null` if the primary accepts writes even without any replica, because the second time
+ * then has no limit.
  */
 export function checkSentinelDownAfter(
   { minToWrite, maxLagSeconds }: Pick<RedisReplication, 'minToWrite' | 'maxLagSeconds'>,

@@ -33,8 +33,8 @@ export interface AccountingUrl extends AsyncDisposable {
 }
 
 /**
- * Thrown if the discovery document contains no usable address of the accounting API. The message is for the operator
- * and says which setting to change.
+ * The error for a discovery document without a usable address of the accounting API. The message is for the operator
+ * and names the setting to change.
  */
 class NoAccountingUrl extends Error {}
 

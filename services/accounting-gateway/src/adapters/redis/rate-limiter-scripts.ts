@@ -6,9 +6,10 @@
  * with the number of concurrency slots of each gateway replica. `hold` exists during a cool-down of the realm.
  *
  * ARGV 1–3: calls per second, calls per minute, concurrent calls. 4–6: id of the gateway replica, length of its lease
- * in ms, lifetime of a prefetched permit in ms. 7–9: slots in use, idle slots that the gateway replica keeps, permits
- * that waiting calls need. 10: 1 if permits are to be prefetched. 11: prefix for the ids of new permits. From 12 on in
- * pairs: id of a prefetched permit, and the number of ms since its use (-1 if it expired unused).
+ * in ms, lifetime of a prefetched permit in ms. 7–9: number of slots in use, number of idle slots that the gateway
+ * replica keeps, number of permits that waiting calls need. 10: 1 if permits are to be prefetched. 11: prefix for the
+ * ids of new permits. From 12 on in pairs: id of a prefetched permit, and the number of ms since its use (-1 if the
+ * permit expired unused).
  *
  * Returns the verdict, the ms until the next try, the number of granted permits, the number of prefetched permits, and
  * the number of slots of the gateway replica.

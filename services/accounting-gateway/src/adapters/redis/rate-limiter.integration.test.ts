@@ -59,7 +59,7 @@ async function mostWithinASecond({ redis }: Awaited<ReturnType<typeof replica>>)
   const sentAt = (await redis.zrange('throttle:{1}:calls', 0, '-1', 'WITHSCORES'))
     .filter((_, index) => index % 2 === 1)
     .map(Number)
-  // The window is 999 ms instead of 1,000 ms, because Redis rounds both times down to whole milliseconds.
+  // The window is 999 ms instead of 1,000 ms, because Redis rounds the times of calls down to whole milliseconds.
   const within = (from: number) => sentAt.filter((at) => at >= from && at < from + 999).length
   return Math.max(...sentAt.map(within))
 }
@@ -166,7 +166,7 @@ describe('prefetched permits', () => {
       const permit = limits.acquire('1', waitLimit())
       if (permit instanceof Promise) waited += 1
       ;(await permit).release()
-      // Waits, so that replies of Redis can arrive. Real callers also leave time between their calls.
+      // This pause lets replies of Redis arrive. Real callers also leave time between their calls.
       if (call % 20 === 0) await new Promise((resolve) => setImmediate(resolve))
     }
     expect(waited).toBeLessThan(100)
@@ -177,12 +177,12 @@ describe('prefetched permits', () => {
     const rates = { perSecond: 40, perMinute: 1_000, concurrent: 1_000 }
     const [one, two] = [await replica(rates), await replica(rates)]
     expect(await permittedAtOnce(one, 1)).toBe(1)
-    // More than one second has passed since the permits were reserved, but prefetched permits stay valid for two
-    // seconds and therefore still count.
+    // More than one second has passed since the permits were reserved. But prefetched permits stay valid for two
+    // seconds, so they still count.
     await new Promise((resolve) => setTimeout(resolve, 1_200))
     let permitted = 0
-    // The list contains each gateway replica twice: the permits that a replica prefetches in its first turn are used in
-    // its second turn.
+    // The list contains each gateway replica twice: a replica prefetches permits in its first turn and uses them in its
+    // second turn.
     for (const each of [two, two, one, one]) permitted += await permittedAtOnce(each, 60)
     expect(permitted).toBeLessThanOrEqual(40)
     expect(permitted).toBeGreaterThanOrEqual(30)

@@ -51,7 +51,7 @@ const PREFETCH_TTL_MS = 2_000
 const SWEEP_EVERY_MS = 1_000
 const CONCURRENCY_POLL_MS = 50
 /**
- * After a failed command no command is sent to Redis for this time. Otherwise every call would wait for the Redis
+ * After a failed command, no command is sent to Redis for this time. Otherwise every call would wait for the Redis
  * timeout.
  */
 const RETRY_AFTER_FAILURE_MS = 1_000
@@ -117,9 +117,7 @@ interface RealmWindow {
    * More permits are reserved when at most this many prefetched permits are left. The value is half of the last batch.
    */
   refillBelow: number
-  /**
-   * Prefetched permits whose use has not been reported to Redis yet. `usedAt` is `null` if the permit expired unused.
-   */
+  /** Prefetched permits whose use was not reported to Redis yet. `usedAt` is `null` if the permit expired unused. */
   usage: { readonly id: string; readonly usedAt: number | null }[]
   /** The number of concurrency slots that Redis has recorded for this gateway replica. */
   slots: number
@@ -129,8 +127,8 @@ interface RealmWindow {
   waiting: ((reservation: Reservation) => void)[]
   isRequesting: boolean
   /**
-   * True if Redis has recorded more permits or slots for this gateway replica than it needs, so a report to Redis is
-   * due.
+   * True if Redis has recorded more permits or slots for this gateway replica than the replica needs, so that a report
+   * to Redis is due.
    */
   mustReport: boolean
   lastUsedAt: number
@@ -252,8 +250,8 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
           if (!isOpen) return
           isOpen = false
           window.inFlight -= 1
-          // A gateway replica that still has prefetched permits keeps the free slot for its next call. Otherwise the
-          // slot is returned to Redis, because another gateway replica may need it.
+          // A gateway replica that still has prefetched permits keeps the free slot for its next call. Without
+          // prefetched permits, the replica returns the slot to Redis, because another replica may need it.
           if (window.prefetched.length === 0) reportUsage(realm, window)
         },
       },
