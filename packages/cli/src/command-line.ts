@@ -11,6 +11,7 @@ import { listKeys, makeKey, revokeKey } from './commands/keys.ts'
 import { labelCredential } from './commands/label.ts'
 import { rotateKeys } from './commands/rotate-keys.ts'
 import { cancel, replay, resume } from './commands/transactions/change-run.ts'
+import { exportTransactions } from './commands/transactions/export.ts'
 import { listTransactions } from './commands/transactions/list.ts'
 import { queueTransactions } from './commands/transactions/queue.ts'
 import { showTransaction } from './commands/transactions/show.ts'
@@ -56,6 +57,7 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
         ['replay', replay],
         ['resume', resume],
         ['cancel', cancel],
+        ['export', exportTransactions],
       ]),
       examples: ['transactions list --status Failed', 'transactions show 66'],
     },

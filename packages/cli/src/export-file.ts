@@ -64,6 +64,52 @@ export async function createExportFile(path: string): Promise<ExportFile> {
   }
 }
 
+/** A file of many lines, which is written in chunks and flushed once. `<path>.part` becomes `<path>` at the end. */
+export interface LinesFile {
+  append(line: string): Promise<void>
+  /** Flushes the file and moves it to its final name. */
+  finish(): Promise<void>
+  /** Deletes the unfinished file. */
+  discard(): Promise<void>
+}
+
+const CHUNK_CHARACTERS = 262_144
+
+/** Creates `<path>.part`. @throws {CommandFailed} one of the files exists, or the folder cannot be written. */
+export async function createLinesFile(path: string): Promise<LinesFile> {
+  if (await exists(path)) throw taken(path)
+  const part = `${path}.part`
+  const unwritable = (error: unknown): CommandFailed =>
+    new CommandFailed(exitCodes.failed, `${path} cannot be written (${reasonOf(error)}).`)
+  const file = await open(part, 'wx', 0o600).catch((error: unknown) => {
+    throw reasonOf(error) === 'EEXIST' ? taken(part) : unwritable(error)
+  })
+  let chunk = ''
+  async function flush(): Promise<void> {
+    const text = chunk
+    chunk = ''
+    await file.appendFile(text).catch((error: unknown) => {
+      throw unwritable(error)
+    })
+  }
+  return {
+    async append(line) {
+      chunk += `${line}\n`
+      if (chunk.length >= CHUNK_CHARACTERS) await flush()
+    },
+    async finish() {
+      await flush()
+      await file.sync()
+      await file.close()
+      await place(part, path)
+    },
+    async discard() {
+      await file.close()
+      await rm(part, { force: true })
+    },
+  }
+}
+
 /** Moves a file by a hard link, which fails if the target exists; a rename would replace the target. */
 async function place(part: string, path: string): Promise<void> {
   try {

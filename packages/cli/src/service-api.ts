@@ -41,6 +41,8 @@ export interface ServiceApi {
   patch<T>(path: string, body: unknown, schema: z.ZodType<T>): Promise<T>
   /** Sends DELETE and returns the headers of the response. */
   delete(path: string): Promise<Headers>
+  /** Sends GET and yields each line of the response, however long it takes. */
+  getForLines<T>(path: string, schema: z.ZodType<T>): AsyncGenerator<T>
   /** Sends POST without a body and yields each line of the response. */
   postForLines<T>(path: string, schema: z.ZodType<T>): AsyncGenerator<T>
 }
@@ -102,6 +104,21 @@ function openService(
       return read(response)
     })
   }
+  async function* forLines<T>(
+    method: string,
+    path: string,
+    schema: z.ZodType<T>,
+  ): AsyncGenerator<T> {
+    // No deadline applies to the whole response. fetch aborts the response if no data arrives for five minutes
+    // (undici's bodyTimeout).
+    const response = await call(method, path, async (begun) => begun, { deadlineMs: null })
+    const lines = linesOf(response)
+    for (;;) {
+      const next = await reaching(connection, terminal, () => lines.next())
+      if (next.done === true) return
+      yield parsed(next.value, schema, connection)
+    }
+  }
   const json =
     <T>(schema: z.ZodType<T>) =>
     async (response: Response): Promise<T> =>
@@ -135,17 +152,8 @@ function openService(
         },
         {},
       ),
-    async *postForLines(path, schema) {
-      // No deadline applies to the whole response. fetch aborts the response if no data arrives for five minutes
-      // (undici's bodyTimeout).
-      const response = await call('POST', path, async (begun) => begun, { deadlineMs: null })
-      const lines = linesOf(response)
-      for (;;) {
-        const next = await reaching(connection, terminal, () => lines.next())
-        if (next.done === true) return
-        yield parsed(next.value, schema, connection)
-      }
-    },
+    getForLines: (path, schema) => forLines('GET', path, schema),
+    postForLines: (path, schema) => forLines('POST', path, schema),
   }
 }
 

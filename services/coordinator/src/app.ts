@@ -7,6 +7,7 @@ import { type ActionRouteDeps, actionRoutes } from './routes/actions.ts'
 import { MAX_BULK_BYTES } from './routes/contracts.ts'
 import { type ErasureRouteDeps, erasureRoutes } from './routes/erasures.ts'
 import { type EventRouteDeps, eventRoutes } from './routes/events.ts'
+import { type ExportRouteDeps, exportRoutes } from './routes/export.ts'
 import { integrityRoutes, type IntegrityRouteDeps } from './routes/integrity.ts'
 import { operationRoutes, type OperationRouteDeps } from './routes/operations.ts'
 import { processRoutes, type ProcessRouteDeps } from './routes/processes.ts'
@@ -25,6 +26,7 @@ export interface AppDeps
     IntegrityRouteDeps,
     ErasureRouteDeps,
     EventRouteDeps,
+    ExportRouteDeps,
     ActionRouteDeps,
     OperationRouteDeps {
   readonly logger: Logger
@@ -51,6 +53,7 @@ export const createApp = (deps: AppDeps) =>
       app.route('/processes', processRoutes(deps))
       app.route('/operations', operationRoutes(deps))
       app.route('/actions', actionRoutes(deps))
+      app.route('/transactions', exportRoutes(deps))
       app.route('/erasures', erasureRoutes(deps))
       app.route('/events', eventRoutes(deps))
       app.route('/integrity', integrityRoutes(deps))

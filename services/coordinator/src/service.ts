@@ -247,6 +247,7 @@ export async function startCoordinator(
   metrics.watchStreams(() => streams.size)
   const access = stack.use(openAccessKeys(config, { logger: log, health, metrics: serviceMetrics }))
   const erase = createErasure({ source, removeFiles: (run) => removeFiles([run]), now })
+  const exportsEnd = new AbortController()
   const app = createApp({
     logger: log,
     health,
@@ -255,6 +256,7 @@ export async function startCoordinator(
     operations,
     operationRunner,
     erase,
+    shutdown: exportsEnd.signal,
     source,
     worker,
     queue,
@@ -271,6 +273,7 @@ export async function startCoordinator(
   // The event streams are ended before the server stops. They never end by themselves, and the server would
   // wait for them.
   stack.use(streams)
+  stack.defer(() => exportsEnd.abort())
   const owned = stack.move()
   return { url: server.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }

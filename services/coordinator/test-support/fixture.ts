@@ -33,13 +33,19 @@ import { startTarget, type Target } from './fake-target.ts'
 
 export const serviceKey = 'test-key-0123456789-0123456789-0123456789'
 
+interface SourceTimes {
+  readonly sweepMs?: number
+  readonly leaseMs?: number
+  readonly exportLagMs?: number
+}
+
 /** The transaction source and message bus of a test. Several coordinators can be started on them one after another. */
 export interface Backends extends AsyncDisposable {
   readonly kind: 'embedded' | 'real'
   readonly dataDir: string
   readonly prefix: string
   readonly database: TestDatabase | null
-  openSource(times?: { sweepMs?: number; leaseMs?: number }): Promise<TransactionSource>
+  openSource(times?: SourceTimes): Promise<TransactionSource>
   openBus(url?: string): Promise<MessageBus>
 }
 
@@ -131,7 +137,7 @@ export interface FixtureOptions {
   /** Overrides the `dispatch` of all processes. */
   readonly dispatch?: ProcessDefinition['dispatch']
   readonly timing?: CoordinatorAdapters['timing']
-  readonly times?: { sweepMs?: number; leaseMs?: number }
+  readonly times?: SourceTimes
   readonly amqpUrl?: string
   readonly bus?: MessageBus
   readonly source?: TransactionSource

@@ -18,7 +18,7 @@ import type {
  * The times with which the source under test must be opened. They are shorter than in production, but longer than
  * the time between two statements on a machine under load.
  */
-export const contractTimes = { leaseMs: 1_400, sweepMs: 500 }
+export const contractTimes = { leaseMs: 1_400, sweepMs: 500, exportLagMs: 0 }
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report', 'csv'] }
 const refs: StepRef[] = process.steps.map((step, index) => ({

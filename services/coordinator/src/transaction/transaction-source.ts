@@ -11,6 +11,7 @@ import type { RunReader } from './run-detail.ts'
 import type { OperatorActions } from './operator-actions.ts'
 import type { Retention } from './retention.ts'
 import type { RunSearchSource } from './run-search.ts'
+import type { RunExports } from './run-export.ts'
 
 /**
  * The port to the store of transactions. The store is the authoritative state of every run and the outbox of every
@@ -34,6 +35,7 @@ export interface TransactionSource
     OperatorActions,
     PauseStore,
     Retention,
+    RunExports,
     RunReader,
     RunSearchSource,
     AsyncDisposable {

@@ -13,6 +13,7 @@ import { erasureContract } from '../../transaction/erasure.contract.ts'
 import { runDetailContract } from '../../transaction/run-detail.contract.ts'
 import { retentionContract } from '../../transaction/retention.contract.ts'
 import { runSearchContract } from '../../transaction/run-search.contract.ts'
+import { runExportContract } from '../../transaction/run-export.contract.ts'
 import {
   contractTimes,
   transactionSourceContract,
@@ -45,6 +46,10 @@ deadLetterContract('ITSourceMemory.json', async () =>
 )
 
 runDetailContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+
+runExportContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 

@@ -13,6 +13,7 @@ import {
 } from '../../transaction/action.ts'
 import { type DeadLetter, MAX_CONTENT_BYTES } from '../../transaction/dead-letter.ts'
 import { anotherRunStarted, notFound, purged, stillActive } from '../../transaction/errors.ts'
+import { EXPORT_LAG_MS } from '../../transaction/run-export.ts'
 import { isFinished } from '../../transaction/item.ts'
 import { pausedBy } from '../../transaction/pause.ts'
 import { isRepeated, type Run, runKey, storedTags } from '../../transaction/run.ts'
@@ -31,6 +32,7 @@ import { auditRuns } from './audit.ts'
 import type { StoredDeadLetter } from './dead-letters.ts'
 import { createMemoryOperations } from './operations.ts'
 import { createMemoryErasures } from './erase-runs.ts'
+import { createMemoryExports } from './export-runs.ts'
 import type { JournalOptions } from './journal.ts'
 import { runReader } from './run-reader.ts'
 import { createMemoryRetention } from './retention.ts'
@@ -45,6 +47,8 @@ export interface MemorySourceOptions {
   readonly now?: () => number
   readonly sweepMs?: number
   readonly leaseMs?: number
+  /** How long the end of an export lies in the past at least. */
+  readonly exportLagMs?: number
   readonly openFile?: JournalOptions['openFile']
 }
 
@@ -57,7 +61,12 @@ export async function createMemoryTransactionSource(
   dataDir: string,
   options: MemorySourceOptions = {},
 ): Promise<TransactionSource> {
-  const { now = Date.now, sweepMs = SWEEP_MS, leaseMs = LEASE_MS } = options
+  const {
+    now = Date.now,
+    sweepMs = SWEEP_MS,
+    leaseMs = LEASE_MS,
+    exportLagMs = EXPORT_LAG_MS,
+  } = options
   const store = await openMemoryStore(dataDir, options.openFile)
   const { table, log, webhooks, deadLetters, commit } = store
   let webhooksOf: WebhooksOf = () => []
@@ -371,6 +380,7 @@ export async function createMemoryTransactionSource(
     },
     processesWithRuns: async () => [...new Set(table.all().map(({ header }) => header.Process))],
     ...createMemoryRetention(store, now),
+    ...createMemoryExports(table, now, exportLagMs),
 
     // No other program can insert runs into memory, so there are no insertions to report.
     watch() {},

@@ -15,6 +15,7 @@ import { operationsContract } from '../../transaction/bulk-operation.contract.ts
 import { operatorActionsContract } from '../../transaction/operator-actions.contract.ts'
 import { retentionContract } from '../../transaction/retention.contract.ts'
 import { runSearchContract } from '../../transaction/run-search.contract.ts'
+import { runExportContract } from '../../transaction/run-export.contract.ts'
 import {
   contractTimes,
   transactionSourceContract,
@@ -57,6 +58,7 @@ deadLetterContract('Postgres', open)
 runDetailContract('Postgres', open)
 operationsContract('Postgres', open)
 operatorActionsContract('Postgres', open)
+runExportContract('Postgres', open)
 retentionContract('Postgres', open)
 webhooksContract('Postgres', open)
 runSearchContract('Postgres', open)

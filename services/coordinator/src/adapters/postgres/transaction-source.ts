@@ -11,6 +11,7 @@ import { batched } from '@integration-host/shared/batching/batched'
 import type postgres from 'postgres'
 import type { Transition } from '../../process/progress.ts'
 import { MAX_CONTENT_BYTES, type NewDeadLetter } from '../../transaction/dead-letter.ts'
+import { EXPORT_LAG_MS } from '../../transaction/run-export.ts'
 import type { ClaimedRun, Run } from '../../transaction/run.ts'
 import {
   type ClaimRequest,
@@ -40,6 +41,7 @@ import {
 } from './statements/dead-letters.ts'
 import { enqueueRuns } from './statements/enqueue-runs.ts'
 import { countUnerasable, eraseRuns } from './statements/erase-runs.ts'
+import { exportEnd, exportPage } from './statements/export-runs.ts'
 import { failRun } from './statements/fail-run.ts'
 import { getRun } from './statements/get-run.ts'
 import { listReplays } from './statements/list-replays.ts'
@@ -84,6 +86,8 @@ export interface PostgresSourceOptions {
   /** Milliseconds after which a run that no worker has claimed is due for the sweeper. */
   readonly sweepMs?: number
   readonly leaseMs?: number
+  /** How long the end of an export lies in the past at least. */
+  readonly exportLagMs?: number
 }
 
 const QUEUE_BATCH = 1_000
@@ -97,7 +101,11 @@ const DUE_CHANNEL = 'Order_Header'
 
 export function createPostgresTransactionSource(
   connection: PostgresConnection,
-  { sweepMs = SWEEP_MS, leaseMs = LEASE_MS }: PostgresSourceOptions = {},
+  {
+    sweepMs = SWEEP_MS,
+    leaseMs = LEASE_MS,
+    exportLagMs = EXPORT_LAG_MS,
+  }: PostgresSourceOptions = {},
 ): TransactionSource {
   const { run } = connection
   const times = { sweepMs, leaseMs }
@@ -204,6 +212,8 @@ export function createPostgresTransactionSource(
     removeDeadLetter: (...what) => run((sql) => removeDeadLetter(sql, ...what)),
     removeDeadLetters: (process, act) => run((sql) => removeDeadLetters(sql, process, act)),
     processesWithRuns: () => run(processesWithRuns),
+    exportEnd: (wanted) => run((sql) => exportEnd(sql, wanted, { exportLagMs })),
+    exportPage: (range, after, limit) => run((sql) => exportPage(sql, range, after, limit)),
     keepsByDefault: () => run(keepsByDefault),
     beginPurge: (owner, everyMs) => run((sql) => beginPurge(sql, owner, everyMs, times)),
     continuePurge: (owner) => run((sql) => continuePurge(sql, owner, times)),

@@ -1,0 +1,139 @@
+import { z } from 'zod'
+import { type Command, expectNone, parse } from '../../command.ts'
+import { CommandFailed, exitCodes, UsageError } from '../../exit-code.ts'
+import { createLinesFile } from '../../export-file.ts'
+import { openCoordinator, type ServiceApi } from '../../service-api.ts'
+import { counted, createProgress, notify, plain, print } from '../../terminal.ts'
+
+/** The line after every 1,000 runs, and the last one, in which `next_cursor` is null. */
+const CursorLine = z.object({ next_cursor: z.string().nullable(), Until: z.string() })
+/** A run as it was received, with only its key checked: what an archive stores must not depend on this version. */
+const Run = z.looseObject({ Process: z.string(), TransactionID: z.string(), ReplayID: z.int() })
+const Line = z.union([CursorLine, Run])
+
+/** How often in a row an export that broke off is continued before any run is received. */
+const MAX_TRIES = 5
+
+export const exportTransactions: Command = {
+  summary: 'export finished runs with their results, for an archive',
+  usage:
+    '[--since TIME] [--until TIME] [--process NAME] [--file FILE] [--cursor CURSOR] [--ndjson]',
+  help: `Writes a JSON line for each finished run with its items and attempts, in the order in which the runs of a process
+ended. Runs of the last minute are left out. The time that the command prints at its end is --since of the next export. A run
+that is resumed later is exported again when it ends again. A connection that breaks is continued.
+
+  --since TIME        only runs that ended at this time or later: 2026-01-31T08:00:00Z
+  --until TIME        only runs that ended before this time
+  --process NAME      only runs of this process (default: all processes)
+  --file FILE         a new file, readable by its owner only (default: standard output)
+  --cursor CURSOR     continue an export that failed, with its other options unchanged
+  --ndjson            the format, which is the only one
+
+Examples:
+  integration-host transactions export --since 2026-01-01T00:00:00Z --until 2026-02-01T00:00:00Z --ndjson --file january.ndjson
+  integration-host transactions export --process OrderProcess | gzip > orders.ndjson.gz`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {
+      since: { type: 'string' },
+      until: { type: 'string' },
+      process: { type: 'string' },
+      file: { type: 'string' },
+      cursor: { type: 'string' },
+      ndjson: { type: 'boolean' },
+    })
+    expectNone(positionals)
+    const query = new URLSearchParams()
+    for (const name of ['since', 'until'] as const)
+      if (values[name] !== undefined) query.set(name, timeOf(`--${name}`, values[name]))
+    for (const name of ['process', 'cursor'] as const)
+      if (values[name] !== undefined) query.set(name, values[name])
+    const service = openCoordinator(values.url, terminal)
+    const file = values.file === undefined ? null : await createLinesFile(values.file)
+    const progress = createProgress(terminal)
+    let count = 0
+    let until = ''
+    const state = { cursor: values.cursor ?? null }
+    try {
+      for await (const line of linesOf(service, query, state)) {
+        if (isCursor(line)) {
+          until = line.Until
+          continue
+        }
+        const text = JSON.stringify(line)
+        await (file === null ? print(terminal, text) : file.append(text))
+        count += 1
+        progress.update(counted(count, 'run'))
+      }
+    } catch (error) {
+      progress.end()
+      await file?.discard()
+      if (!(error instanceof CommandFailed)) throw error
+      const next =
+        state.cursor === null
+          ? 'Repeat the command.'
+          : `Continue with --cursor ${plain(state.cursor)}`
+      const hint = file === null ? next : 'The file is removed. Repeat the command.'
+      throw new CommandFailed(
+        error.exitCode,
+        `${error.message}\nThe export is not complete after ${counted(count, 'run')}. ${hint}`,
+      )
+    }
+    progress.end()
+    await file?.finish()
+    notify(
+      terminal,
+      `${counted(count, 'run')}. The next export begins with --since ${plain(until)}`,
+    )
+    return exitCodes.ok
+  },
+}
+
+type Line = z.output<typeof Line>
+const isCursor = (line: Line): line is z.output<typeof CursorLine> => 'next_cursor' in line
+
+/**
+ * Yields the lines of an export until the last one. A connection that breaks is continued behind the last cursor, which
+ * is kept in `state`; runs that were received behind it are left out the second time.
+ */
+async function* linesOf(
+  service: ServiceApi,
+  query: URLSearchParams,
+  state: { cursor: string | null },
+): AsyncGenerator<Line> {
+  let received = new Set<string>()
+  for (let tries = 1; ;) {
+    if (state.cursor !== null) query.set('cursor', state.cursor)
+    try {
+      for await (const line of service.getForLines(
+        `/transactions/export?${query.toString()}`,
+        Line,
+      )) {
+        tries = 1
+        if (isCursor(line)) {
+          state.cursor = line.next_cursor
+          received = new Set()
+          yield line
+          if (line.next_cursor === null) return
+          continue
+        }
+        const { Process, TransactionID, ReplayID } = line
+        const key = JSON.stringify([Process, TransactionID, ReplayID])
+        if (received.has(key)) continue
+        received.add(key)
+        yield line
+      }
+      throw new CommandFailed(exitCodes.unreachable, 'The response ended before its last line.')
+    } catch (error) {
+      if (!(error instanceof CommandFailed) || error.exitCode !== exitCodes.unreachable) throw error
+      if (tries >= MAX_TRIES || (state.cursor === null && received.size === 0)) throw error
+      tries += 1
+    }
+  }
+}
+
+/** Returns the text if it is a time with an offset. @throws {UsageError} the text is not such a time. */
+function timeOf(option: string, text: string): string {
+  if (!z.iso.datetime({ offset: true }).safeParse(text).success)
+    throw new UsageError(`${option} must be a time such as 2026-01-31T08:00:00Z`)
+  return text
+}

@@ -1,0 +1,38 @@
+/**
+ * The export of finished runs, in the order in which the runs of a process ended. A run that is resumed after it was
+ * exported is exported again when it ends again.
+ */
+import type { Attempt, Item } from './item.ts'
+import type { EndPosition } from './retention.ts'
+import type { Run } from './run.ts'
+
+export interface RunExports {
+  /**
+   * Returns the end of an export: `wanted`, but never the last minute. A run gets the time of its end before its
+   * transaction is committed, so a run of the last moments may appear later than one that ended after it.
+   */
+  exportEnd(wanted: string | null): Promise<string>
+  /** Reads at most `limit` runs after a position. Runs that are purged are left out. */
+  exportPage(range: ExportRange, after: EndPosition, limit: number): Promise<ExportPage>
+}
+
+/** The runs of a process that ended at `since` or later, and before `until`; ISO 8601. */
+export interface ExportRange {
+  readonly process: string
+  readonly since: string | null
+  readonly until: string
+}
+
+export interface ExportedRun {
+  readonly run: Run
+  readonly items: readonly Item[]
+  readonly attempts: readonly Attempt[]
+}
+
+export interface ExportPage {
+  readonly runs: readonly ExportedRun[]
+  /** The position of the last run; `null` if no run follows. */
+  readonly next: EndPosition | null
+}
+
+export const EXPORT_LAG_MS = 60_000
