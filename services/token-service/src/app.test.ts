@@ -114,7 +114,7 @@ describe('the authorization code flow', () => {
     expect([finished.status, finished.headers.get('Location')]).toEqual([302, RETURN_TO])
   })
 
-  it('a callback that names another company than the one being reconnected is rejected, and its code is not sent to the provider', async () => {
+  it('a callback that names another company than the authorization is rejected, and its code is not sent to the provider', async () => {
     const { body } = await service.ask('/authorizations', json({ realm: '77' }))
     const code = provider.authorize(new URL(String(body['url'])))
     expect(
@@ -373,7 +373,7 @@ describe('a code that another application received and posts to /callback', () =
     expect((await service.ask('/credentials/ACC-2')).status).toBe(404)
   })
 
-  it('a code that is posted to /callback and rejected by the provider is not sent again, and no credential is stored', async () => {
+  it('a code that is posted to /callback is sent only once if the provider rejects it, and no credential is stored', async () => {
     const refused = await post('no-such-code')
     expect([refused.status, refused.body['code'], refused.body['detail']]).toEqual([
       502,
@@ -388,7 +388,7 @@ describe('a code that another application received and posts to /callback', () =
     expect((await service.ask('/credentials')).body['items']).toEqual([])
   })
 
-  it('a code that is posted to /callback is sent to the provider three times at most, one after the other, if no response is usable', async () => {
+  it('a code that is posted to /callback is sent to the provider at most three times if no response is usable', async () => {
     provider.script({ cuts: 'before' }, { status: 500, body: 'x' })
     expect((await post(provider.authorize())).status).toBe(201)
     expect(exchanges()).toHaveLength(3)
@@ -689,7 +689,7 @@ describe('the credential routes', () => {
     ['rejects the revocation', 400, 'unconfirmed'],
     ['is unavailable', 503, 'unconfirmed'],
   ])(
-    'a credential is removed if the provider %s, and the header Revocation reports the result of the revocation',
+    'removing a credential succeeds if the provider %s, and the header Revocation reports the result of the revocation',
     async (_, status, revocation) => {
       await service.connect('1')
       provider.knobs.revocationStatus = status

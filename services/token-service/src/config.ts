@@ -111,10 +111,7 @@ const Config = EmbeddedConfig.extend({
 /** All settings of the service, from which docs/settings.md is generated. */
 export const reference = Config
 
-/**
- * The settings of an embedded service: all except those of Redis and RabbitMQ, which an embedded service does not
- * use.
- */
+/** The settings of an embedded service. It does not use Redis and RabbitMQ, so their settings are left out. */
 export type TokenServiceConfig = z.output<typeof EmbeddedConfig>
 export type Config = z.output<typeof Config>
 

@@ -13,8 +13,7 @@ import type { AuthorizationRequest, RequestSeal } from './sealed-request.ts'
 export const AUTHORIZATION_TTL_MS = 10 * 60_000
 
 /**
- * How long the store keeps the entries of a state beyond the expiry of the state, because the clocks of two replicas
- * may differ.
+ * How long the store keeps the entries of a state after the state has expired. The clocks of two replicas may differ.
  */
 export const CLOCK_TOLERANCE_MS = 60_000
 
@@ -58,10 +57,9 @@ export interface AuthorizationDeps {
 
 export interface Authorization {
   /**
-   * Starts an authorization. The state contains the whole request except for `label` and `tags`, which the company's
-   * credential gets when it is stored. (If one of them is absent or empty, the credential keeps its stored value.) They
-   * are kept in the store until the state expires; without them nothing is stored. Only holders of a service key may
-   * set them.
+   * Starts an authorization. The state contains the whole request except for `label` and `tags`. These are kept in the
+   * store until the state expires, and the company's credential gets them when it is stored. If one of them is absent
+   * or empty, the credential keeps its stored value. Only holders of a service key may set them.
    *
    * @throws {IntegrationError} `invalid_request` if `returnTo` is not allowed; `provider_unavailable` if the discovery
    * document or the signing keys have not been fetched yet; `store_unavailable` if there is a label or tags.
@@ -83,7 +81,7 @@ export interface Authorization {
    */
   requestOf(callback: Callback): AuthorizationRequest
   /**
-   * Resolves with the decision in a callback, checked against its authorization request.
+   * Compares a callback with its authorization request, and resolves with the decision of the company's owner.
    *
    * @throws {IntegrationError} `authorization_invalid` if the callback comes from another provider or is incomplete;
    * `realm_mismatch` if another company was chosen; `provider_unavailable` if the issuer is not known yet.

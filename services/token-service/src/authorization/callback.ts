@@ -49,8 +49,8 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
   const { authorization, authorizations, admission, exchanges, now, sleep } = deps
 
   /**
-   * Resolves with the claim of a code; `null` if there is none. The claim is read several times, because of two equal
-   * callbacks the first may have used the state without having claimed the code yet.
+   * Resolves with the claim of a code; `null` if there is none. The claim is read several times: another callback with
+   * the same state may have used the state, but not claimed the code yet.
    */
   async function claimOf(code: string): Promise<CodeClaim | null> {
     for (let reads = 1; ; reads += 1) {
@@ -104,8 +104,8 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
     const permit = await admission.admit(request.browser === null ? 'key' : 'browser')
     let isFirst = false
     try {
-      // The labels are read before the state counts as used, so that the callback can be repeated if the store is
-      // unavailable. If the store has lost the labels, the company is connected without them.
+      // The labels are read before the state is marked as used. If the store is unavailable, the callback can therefore
+      // be repeated. If the store has lost the labels, the company is connected without them.
       const labels = request.hasLabels ? await authorizations.readLabels(state) : null
       const ttlMs = Math.max(0, request.expiresAt - now()) + CLOCK_TOLERANCE_MS
       isFirst = await authorizations.useState(state, ttlMs) // `true` only once per state (C2)
@@ -143,7 +143,7 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
 const MAX_WAITING = 100
 /**
  * How often a callback reads the claim of a code before it gives up. The callback that has used the state claims its
- * code a few milliseconds later, or later still on a busy machine.
+ * code a few milliseconds later; on a busy machine it takes longer.
  */
 const CLAIM_READS = 5
 const CLAIM_READ_PAUSE_MS = 100

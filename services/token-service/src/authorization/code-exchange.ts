@@ -1,9 +1,9 @@
 /**
  * The exchange of an authorization code for a stored credential.
  *
- * E1  A code is sent to the provider only by the caller that has claimed it, across all replicas, because providers
- *     revoke the tokens of a code that is presented a second time (RFC 6749 §4.1.2). The other callers get the
- *     claimant's result.
+ * E1  Over all replicas, only the caller that has claimed a code sends it to the provider. If a code is presented a
+ *     second time, providers revoke its tokens (RFC 6749 §4.1.2). Other callers with the code get the result of the
+ *     claimant.
  * E2  For a holder of a service key, a request that was not sent or whose outcome is unknown is retried at most
  *     twice. After a usable response no request is retried. For a browser no request is ever retried, because any
  *     client can send a callback with a made-up code and must not cause more than one request for each configured
@@ -89,7 +89,7 @@ export interface CodeExchanges extends AsyncDisposable {
   /**
    * Waits for the caller that has claimed the code, and resolves with the result of that caller.
    *
-   * @throws {IntegrationError} the error that `exchange` throws for that caller.
+   * @throws {IntegrationError} if `exchange` fails for that caller, with the same error.
    */
   resultOf(code: string, claim: CodeClaim): Promise<CredentialView>
 }
@@ -177,8 +177,8 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
       const detail = 'the provider issued tokens of another company than the callback names'
       return { kind: 'failed', code: 'realm_mismatch', detail }
     }
-    // If the id token names no realm, the realm in the callback may belong to another company, whose working grant must
-    // not be replaced (E4). A company whose grant has ended has nothing to lose.
+    // If the id token names no realm, the realm in the callback may be false. The working grant of another company must
+    // not be replaced because of it (E4). A company whose grant has ended has nothing to lose.
     if (isByVisitor && tokens.realm === null && (await isConnected(credentialName(realm)))) {
       const detail =
         'the company is connected already, and the provider does not confirm that it was chosen; nothing was changed'
@@ -203,9 +203,8 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
   }
 
   async function auditFailure(name: string, who: string, outcome: string): Promise<void> {
-    // Any client can cause failed exchanges under realms of its choice. The failures are counted without the name of
-    // the realm, because one audit entry per failure would displace all other entries from the audit log, whose
-    // length is limited.
+    // Any client can cause failed exchanges under realms of its choice. So the failures are counted without the realm.
+    // One audit entry per failure would displace all other entries from the audit log, whose length is limited.
     if (who === 'browser')
       return deps.auditCounter.count({ name: '', version: 0 }, FAILED_IN_BROWSER)
     const context = { at: now(), who, what: 'granted', outcome } as const

@@ -1,7 +1,7 @@
 /**
- * Limits how many code exchanges run at the same time. Any client can cause a code exchange without a service key, by
- * starting an authorization and sending a callback with a made-up code. Each exchange is a request with our client
- * id, and too many of them would make the provider throttle the refreshes as well.
+ * Limits how many code exchanges run at the same time. Without a service key, any client can cause a code exchange: it
+ * starts an authorization and sends a callback with a made-up code. Each exchange is a request with our client id. Too
+ * many exchanges would make the provider throttle the refreshes as well.
  *
  * Holders of a service key have separate permits, so that callers without a key cannot delay the holders of a key.
  */

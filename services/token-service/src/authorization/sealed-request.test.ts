@@ -32,7 +32,7 @@ describe('a sealed authorization request', () => {
     ['smallest', smallest, 160],
     ['largest', largest, 1_032],
   ])(
-    'another replica decrypts the state of the %s authorization request, and the state has at most the expected length',
+    'another replica decrypts the state of the %s authorization request, and the state is not longer than expected',
     (_, request, size) => {
       const state = createRequestSeal(ring(fresh)).seal(request)
       expect(createRequestSeal(ring(fresh)).open(state)).toEqual(request)
@@ -75,7 +75,7 @@ describe('a sealed authorization request', () => {
       expect(seal.open(other), other).toBeNull()
   })
 
-  it('an OAuth state is rejected if it was encrypted with a key of CREDENTIAL_KEYS itself instead of the derived key', () => {
+  it('a state is rejected if it was encrypted with a key of CREDENTIAL_KEYS itself instead of the derived key', () => {
     const keys = ring(fresh)
     const place = { name: 'authorization', field: 'state', version: 1 }
     const text = JSON.stringify([smallest.expiresAt, 'n', null, null, null, null])

@@ -135,7 +135,7 @@ function refreshed(name: string, result: RefreshResult): Credential {
 export const notFound = (name: string): IntegrationError =>
   new IntegrationError('credential_not_found', `there is no credential ${name}`)
 
-/** The error for a caller that requires another version of the credential than the stored one. */
+/** The error if the caller requires a version of the credential that is not the stored version. */
 export const versionMoved = ({ name, version }: Pick<Credential, 'name' | 'version'>) =>
   new IntegrationError('version_moved', `the version of ${name} is ${version} now`, {
     members: { Version: version },

@@ -6,8 +6,8 @@
  *
  * A1  A usable credential is never replaced, and nothing is sent for its company. A credential whose grant was rejected
  *     or exported is replaced, under its lease. So a refresh and an adoption of the same company never overlap.
- * A2  No token is sent before its claim is stored. Until the request can no longer be in flight, the claim excludes
- *     other replicas. Storing the claim also proves that the store accepts writes (I3 and I5 of refresh.ts).
+ * A2  No token is sent before its claim is stored. The claim excludes other replicas for as long as the request may be
+ *     in flight. Storing the claim also proves that the store accepts writes (I3 and I5 of refresh.ts).
  * A3  The token is sent again once if the request was not sent or its outcome is unknown, and never after a response
  *     (I4). The file of grants still has the token, so the same line can be sent again after a crash.
  * A4  A received pair stays in memory until it is stored. During shutdown this is retried for `commitDeadlineMs`, and
@@ -98,9 +98,9 @@ export interface Adoptions extends AsyncDisposable {
   adopt(grant: ForeignGrant, who: string, signal: AbortSignal): Promise<Adoption>
 }
 
-/** How many grants one process adopts at the same time. */
+/** The number of grants that one process adopts at the same time. */
 const CONCURRENCY = 4
-/** The shortest time between two token requests for adoptions of one process, in milliseconds. */
+/** The shortest time between two token requests that adoptions of one process send, in milliseconds. */
 const SPACING_MS = 50
 const PUT_RETRY = { baseMs: 100, capMs: 1_000, random: 1 } as const
 

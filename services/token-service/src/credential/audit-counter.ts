@@ -1,7 +1,7 @@
 /**
  * Audits events that are too frequent for one audit entry per event: issued access tokens, and failed code exchanges of
- * browsers. Each second, the events with the same caller, credential, version and outcome become one audit entry with
- * their number.
+ * browsers. Each second, one audit entry is written for all events with the same caller, credential, version and
+ * outcome. It contains the number of these events.
  *
  * A response does not wait until its audit entry is stored, so a process that is killed loses the entries of at most
  * one second. All other audit entries are stored together with the write that they describe.
@@ -21,8 +21,8 @@ export interface AuditCounter extends AsyncDisposable {
 
 const FLUSH_INTERVAL_MS = 1_000
 /**
- * The limit on audit entries that are buffered while the store is unavailable. Beyond it, events are counted in one
- * entry per action, without credential and caller.
+ * The limit on audit entries that are buffered while the store is unavailable. At the limit, further events are only
+ * counted per action, without credential and caller.
  */
 const MAX_BUFFERED = 10_000
 
@@ -34,8 +34,8 @@ export function createAuditCounter(deps: {
   const { store, now, notifyOutbox } = deps
   let buffered = new Map<string, { readonly fact: AuditFact; count: number }>()
   /**
-   * The audit entries that are being written. If the write is retried, the same entries are sent with the same id, so
-   * that the store adds them only once.
+   * The audit entries that are being written. A retried write sends the same entries with the same id, so that the
+   * store adds them only once.
    */
   let batch: { readonly id: string; readonly facts: readonly AuditFact[] } | null = null
   let writing: Promise<void> = Promise.resolve()

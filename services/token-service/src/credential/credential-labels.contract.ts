@@ -105,7 +105,7 @@ export function credentialLabelsContract(
       expect((await store.readAudit(0, 100)).items.map(({ What }) => What)).toEqual(['granted'])
     })
 
-    it('no label is changed if the caller names another version than the stored one, or if there is no credential', async () => {
+    it('labels stay unchanged if the caller names another version than the stored one, or if there is no credential', async () => {
       expect(await store.label('ACC-1', labels, labelled)).toBe('absent')
       await connect('one')
       await connect('two')

@@ -139,14 +139,14 @@ describe('credential record of this release', () => {
     expect(opened.accessToken?.reveal()).toBe('access one')
   })
 
-  it('a list shows a record that cannot be decrypted with the fault record_rejected and without its texts', () => {
+  it('a list shows the fault record_rejected and none of the texts for a record that cannot be decrypted', () => {
     const listed = openForList(keys, NAME, { ...faulted, Environment: 'phishing' })
     expect(listed).toMatchObject({ name: NAME, version: 2, fault: { Code: 'record_rejected' } })
     expect(JSON.stringify(listed)).not.toContain('phishing')
     expect(openForList(keys, NAME, faulted).fault).toEqual(fault)
   })
 
-  it('the fields and the fault of a credential record are authenticated after re-encryption with a new key', () => {
+  it('re-encryption with a new key still authenticates the fields and the fault of a credential record', () => {
     const both = parseKeyRing(new Secret(`${keyText('k2', 'new')},${keyText('k1', 'a fixed key')}`))
     const only = parseKeyRing(new Secret(keyText('k2', 'new')))
     const renewed = { ...faulted, ...resealed(both, NAME, faulted) }
@@ -195,7 +195,7 @@ describe('credential record of release 0.1.0', () => {
     )
   })
 
-  it('the fields and the fault of a record of release 0.1.0 are authenticated after re-encryption with a new key', () => {
+  it('re-encryption with a new key authenticates the fields and the fault of a record of release 0.1.0', () => {
     const both = parseKeyRing(new Secret(`${keyText('k2', 'new')},${keyText('k1', 'a fixed key')}`))
     const renewed = { ...earlierRecord, ...resealed(both, NAME, earlierRecord) }
     expect(openCredential(both, NAME, renewed).fault?.Message).toContain('invalid_grant')
@@ -218,7 +218,7 @@ describe('credential record of release 0.1.0', () => {
     expect(opened.fault).toMatchObject({ Code: 'provider_unavailable', Attempts: 1 })
   })
 
-  it('a record is accepted if release 0.1.0 replaced the token pair and left the seal of an earlier fault', () => {
+  it('a record is accepted if release 0.1.0 replaced the token pair and kept the seal of an earlier fault', () => {
     const { FaultSeal } = sealFault(keys, NAME, 2, fault)
     expect(openCredential(keys, NAME, { ...earlierRecord, FaultSeal }).fault?.Message).toContain(
       'invalid_grant',

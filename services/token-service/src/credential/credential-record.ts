@@ -59,8 +59,8 @@ const pairFields = [
 ] as const
 
 /**
- * Returns the labels of one envelope of a record, which are the plain fields that the envelope authenticates. Name and
- * version are not among them, because each envelope is already bound to the two.
+ * Returns the labels of one envelope of a record: the plain fields that the envelope authenticates. Name and version
+ * are not labels, because every envelope is bound to them anyway.
  */
 const labelsOf = (fields: StoredFields, field: string): string =>
   JSON.stringify(
@@ -139,8 +139,8 @@ export function summaryOf(fields: StoredFields): CredentialSummary {
 /**
  * Reads the record of `name` and decrypts its access token.
  *
- * @throws {DecryptionError} The record was changed by another program, is that of another name, or was encrypted with a
- * key that the ring does not have.
+ * @throws {DecryptionError} if another program has changed the record, if it is the record of another name, or if it
+ * was encrypted with a key that the ring does not have.
  */
 export const openCredential = (keys: KeyRing, name: string, fields: StoredFields): Credential =>
   openRecord(keys, name, fields).credential

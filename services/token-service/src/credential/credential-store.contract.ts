@@ -16,7 +16,7 @@ import {
 import { auditFactOf } from './outbox.ts'
 
 /**
- * The duration of a test lease. It is longer than a few commands take on a busy machine, and short because tests wait
+ * The duration of a test lease. It is long enough for a few commands on a busy machine. It is short, because tests wait
  * until the lease expires.
  */
 const LONG_MS = 2_000
@@ -118,7 +118,7 @@ export function credentialStoreContract(
         return acquired.leased
       })
 
-    it('the credential store lets one process at a time claim the adoption of a company', async () => {
+    it('the credential store lets only one process at a time claim the adoption of a company', async () => {
       const first = { id: 'adopted-one', owner: 'a' }
       const other = { id: 'adopted-one', owner: 'b' }
       const claim = (by: AdoptionClaim, holdMs = 60_000) => store.claimAdoption('ACC-1', by, holdMs)
@@ -240,7 +240,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
     })
 
-    it('the credential store knows, even after a restart, whether the refresh token was sent since the provider issued it', async () => {
+    it('the credential store knows, even after a restart, whether a refresh token was already sent to the provider', async () => {
       const unused = { isUnused: true }
       await store.put(grantOf('ACC-1', 'one', unused), START, auditContextOf('granted'))
       await store.put(grantOf('ACC-2', 'imported'), START, auditContextOf('imported'))
@@ -277,7 +277,7 @@ export function credentialStoreContract(
       expect(await store.get('ACC-1')).toMatchObject({ version: 1, fault: null })
     })
 
-    it('the credential store accepts the commit of a lease holder whose lease expired if no other process acquired it', async () => {
+    it('the credential store accepts the commit of an expired lease if no other process acquired the lease', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1', 'a', 20)
       await new Promise((done) => setTimeout(done, 60))
@@ -303,7 +303,7 @@ export function credentialStoreContract(
       expect((await held('ACC-1')).intent).toBeNull()
     })
 
-    it('the credential store keeps a fault beside the tokens of a credential, until a new grant removes the fault', async () => {
+    it('the credential store keeps a fault beside the tokens, until a new grant removes the fault', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       await store.settle((await held('ACC-1')).lease, settlement(), auditContextOf('faulted'))
       const faulted = await store.get('ACC-1')
@@ -318,7 +318,7 @@ export function credentialStoreContract(
       expect(await store.counts()).toMatchObject({ stored: 1, faulted: 0 })
     })
 
-    it('the credential store returns as nextExpiryAt the earliest access token expiry of the credentials that are still refreshed', async () => {
+    it('nextExpiryAt is the earliest access token expiry of the credentials that are still refreshed', async () => {
       const nearest = async () => (await store.counts()).nextExpiryAt
       const at = (expiresAt: number) => ({ expiresAt })
       expect(await nearest()).toBeNull()
@@ -337,7 +337,7 @@ export function credentialStoreContract(
       expect(await nearest()).toBe(START + 20_000)
     })
 
-    it('if a refresh fails without a fault, the credential store keeps the time of the next attempt and, if requested, the intent', async () => {
+    it('after a failed refresh without a fault, the credential store keeps the time of the next attempt and, if requested, the intent', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease)
@@ -409,7 +409,7 @@ export function credentialStoreContract(
       expect(JSON.stringify([first, rest])).not.toMatch(/access|refresh [ab]|1\.k/)
     })
 
-    it('the credential store returns each due name once, earliest first, and later again if no refresh follows', async () => {
+    it('the credential store returns each due name once, earliest first, and returns it again later if it was not refreshed', async () => {
       await store.put(grantOf('ACC-late', 'x'), START + 30, auditContextOf('granted'))
       await store.put(grantOf('ACC-soon', 'x'), START + 10, auditContextOf('granted'))
       await store.put(grantOf('ACC-next', 'x'), START + 20, auditContextOf('granted'))
@@ -514,7 +514,7 @@ export function credentialStoreContract(
       ])
     })
 
-    it('the credential store reports whether the secrets of a credential can be decrypted, and absent for an unknown name', async () => {
+    it('the credential store reports whether the secrets of a credential can be decrypted, and reports absent for an unknown name', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       expect([await store.checkDecryption('ACC-1'), await store.checkDecryption('ACC-2')]).toEqual([
         'decryptable',
@@ -563,7 +563,7 @@ export function credentialStoreContract(
       expect(changed?.Message).toContain('not authenticated')
     })
 
-    it('a credential that is imported with a greater version number than the stored one continues from that number', async () => {
+    it('after the import of a credential with a greater version number, the versions continue from that number', async () => {
       const put = (atLeast: number) =>
         store.put(grantOf('ACC-1', 'x'), START, auditContextOf('imported'), { atLeast })
       expect((await put(7)).version).toBe(8)

@@ -2,7 +2,7 @@
  * The port to the credential store. Deployments use the Redis adapter, and the embedded host uses the file adapter. One
  * contract suite (credential-store.contract.ts) runs against both.
  *
- * Every write is atomic. It compares the credential's version first, and appends an entry to the outbox in the same
+ * Every write is atomic. It compares the credential's version first. It appends an entry to the outbox in the same
  * step, so a change is audited and published if and only if it is stored. The audit entries of an outbox entry are
  * moved into the audit log first, and then its events are published to the broker.
  *
@@ -89,9 +89,8 @@ export interface CredentialStore {
    * Replaces the token pair of `lease.version` by the next pair, and clears intent, fault and lease. A repeated call
    * returns `committed` again, unless the pair has been replaced since.
    *
-   * `fenced`: another process has acquired the lease in the meantime and may be using the same refresh token, or the
-   * store has lost the version of the lease and has an older version. `superseded`: a newer version is stored, or the
-   * credential was removed.
+   * `fenced`: another process has acquired the lease and may be using the same refresh token, or the store has lost the
+   * version of the lease. `superseded`: a newer version is stored, or the credential was removed.
    */
   commit(
     lease: Lease,
@@ -131,9 +130,9 @@ export interface CredentialStore {
   ): Promise<'removed' | 'changed' | 'absent'>
 
   /**
-   * Claims the right to send the refresh token of a grant that is not stored yet (adoption.ts). Resolves with `busy`
-   * while a claim of another process, or of another token of the same company, is younger than `holdMs`. The claim
-   * stays stored for a day unless it is ended.
+   * Claims the right to send the refresh token of a grant that is not stored yet (adoption.ts). Resolves with `busy` if
+   * another process has claimed the company, or if another token of the company was claimed, less than `holdMs` ago. A
+   * claim stays stored for a day unless it is ended.
    */
   claimAdoption(name: string, claim: AdoptionClaim, holdMs: number): Promise<AdoptionClaimed>
 
@@ -169,7 +168,10 @@ export interface CredentialStore {
     limit: number,
   ): Promise<{ readonly items: readonly AuditEntry[]; readonly head: AuditHead }>
 
-  /** Returns `limit` audit entries with a number below `before`, the newest first, and the newest number with its hash. */
+  /**
+   * Returns `limit` audit entries with a number below `before`, the newest first. Also returns the number and the hash
+   * of the newest audit entry.
+   */
   readAuditBackwards(
     before: number,
     limit: number,
@@ -204,7 +206,7 @@ export interface CredentialStore {
    */
   checkDecryption(name: string): Promise<'decryptable' | 'refused' | 'absent'>
 
-  /** Deletes the key check values of all keys but the active one, and resolves with the ids of those keys. */
+  /** Deletes the key check values of all keys except the active key. Resolves with the ids of the deleted keys. */
   retireKeys(): Promise<readonly string[]>
 }
 
@@ -213,8 +215,8 @@ export interface StoreConnection {
   /** Calls `listener` with `true` when the connection was established, and with `false` when it was lost. */
   watch(listener: (isEstablished: boolean) => void): Disposable
   /**
-   * When the connection was last seen to lead to another Redis server than before, or to a restarted one, in epoch ms;
-   * `null` if never. Writes from before that time may have been lost.
+   * When the connection was last seen to lead to another or a restarted Redis server, in epoch ms; `null` if never.
+   * Writes before this time may have been lost.
    */
   serverChangedAt(): number | null
 }
@@ -263,9 +265,9 @@ export class VersionConflict extends Error {
 }
 
 export interface AdoptionClaim {
-  /** Identifies the refresh token, without revealing it. */
+  /** An id of the claimed refresh token that does not reveal the token. */
   readonly id: string
-  /** Identifies the process. */
+  /** The id of the process that claims. */
   readonly owner: string
 }
 
@@ -277,7 +279,7 @@ export type AdoptionClaimed =
   | { readonly kind: 'claimed'; readonly wasClaimedBefore: boolean }
   | { readonly kind: 'busy'; readonly retryAfterMs: number }
 
-/** The right to use the refresh token of one version of a credential. */
+/** The right to use the refresh token of one version of a credential. A process has it until the lease ends. */
 export interface Lease {
   readonly name: string
   readonly owner: string

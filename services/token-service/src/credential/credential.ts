@@ -83,8 +83,8 @@ export interface Grant
 export type Freshness = 'fresh' | 'due' | 'expired'
 
 /**
- * Returns `due` if the access token is valid and its proactive refresh should start, `fresh` if it is valid and not
- * due, and `expired` if there is no valid access token.
+ * Returns the freshness of the access token. `due`: the token is valid, and its proactive refresh should start.
+ * `fresh`: the token is valid and not due. `expired`: there is no valid access token.
  */
 export function freshness(
   credential: Pick<

@@ -4,8 +4,8 @@
  *
  * D1  A hint alone changes nothing. It causes a refresh, and only the provider's rejection of the refresh token makes
  *     the fault `disconnected`.
- * D2  Over all replicas, at most one hint per company and minute causes a refresh. In each process, at most
- *     `REFRESHES.count` hints a minute do. Further hints are dropped.
+ * D2  At most one hint per company and minute causes a refresh, over all replicas. Hints cause at most
+ *     `REFRESHES.count` refreshes a minute in each process. Further hints are dropped.
  * D3  The sender of a hint learns nothing about the company, because the response does not wait for the refresh.
  */
 import { createRateLimit } from '@integration-host/shared/process/rate-limit'
@@ -27,9 +27,9 @@ export interface DisconnectHintsDeps {
   readonly routine: Pick<RefreshRoutine, 'refresh'>
   /** Resolves with `false` if a hint about the credential was admitted less than `intervalMs` ago, at any replica. */
   readonly admit: (name: string, intervalMs: number) => Promise<boolean>
-  /** A monotonic clock in milliseconds. */
+  /** Returns the time of a monotonic clock, in milliseconds. */
   readonly now: () => number
-  /** Receives errors, for which no caller waits. */
+  /** Receives errors of background work, because no caller waits for it. */
   readonly onError: (error: unknown) => void
 }
 

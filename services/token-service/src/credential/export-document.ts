@@ -30,8 +30,8 @@ export const ExportedCredential = z.object({
   // Documents of earlier releases contain neither label nor tags. The import of such a document keeps the stored ones.
   label: Label.nullable().optional(),
   tags: Tags.optional(),
-  // The version of the credential. Each later token pair increments the version, so it must be small enough to remain
-  // an exact integer in Redis and in JSON.
+  // The version of the credential. Each later token pair increments it. The limit ensures that the version stays an
+  // exact integer in Redis and in JSON.
   version: z
     .int()
     .positive()
@@ -63,8 +63,8 @@ const derive = promisify(scrypt) as (
 let deriving: Promise<unknown> = Promise.resolve()
 
 /**
- * Derives the key of a document. Only one derivation runs at a time, because each needs 128 MiB and one of the four
- * threads that file system and DNS calls use as well.
+ * Derives the key of a document. Only one derivation runs at a time. Each needs 128 MiB and occupies one of the four
+ * threads that file system and DNS calls also use.
  */
 function keyOf(sealedWith: DocumentSecret, salt: Buffer): Promise<Buffer> {
   if (sealedWith.kind === 'key') return Promise.resolve(sealedWith.key)
@@ -75,7 +75,10 @@ function keyOf(sealedWith: DocumentSecret, salt: Buffer): Promise<Buffer> {
   return derived
 }
 
-/** Encodes the members of the document that are authenticated but not encrypted, in one canonical form. */
+/**
+ * Encodes those members of the document that are authenticated but not encrypted. Equal members always give the same
+ * text.
+ */
 const additionalData = ({
   Format,
   ExportedAt,

@@ -1,6 +1,6 @@
 /**
- * Failovers of Redis between the writes of a refresh. The provider rotates the refresh token at every refresh and
- * accepts only the newest one, so a company whose newest pair is lost is locked out.
+ * Tests failovers of Redis between the writes of a refresh. The provider rotates the refresh token at every refresh and
+ * accepts only the newest refresh token. So a company is locked out if its newest token pair is lost.
  */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
@@ -71,7 +71,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
   const realms = Array.from({ length: 20 }, (_, index) => String(index + 1))
 
   /**
-   * Refreshes every company at a primary that is cut off from its replica, promotes the replica, and then refreshes
+   * Refreshes every company at a primary that is cut off from its replica. Then promotes the replica, and refreshes
    * every company again.
    */
   async function failOver(service: TestService, connections: 'cut' | 'kept') {
@@ -102,7 +102,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     }
   }
 
-  it('a failover locks out every company refreshed since the last replicated write, if no write waits for replicas and no process keeps the token pairs', async () => {
+  it('if writes do not wait for replicas and no process keeps the token pairs, a failover locks out every company that was just refreshed', async () => {
     const { store, authorizations } = await open(0)
     const service = cleanup.use(
       await startTestService({
@@ -128,7 +128,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     },
   )
 
-  it('with REDIS_REPLICAS=0, a failover locks out no company while the process with the token pairs lives, and no used token is sent', async () => {
+  it('with REDIS_REPLICAS=0, a failover locks out no company while the process that has the token pairs lives', async () => {
     const metrics = createMetrics('token-service')
     const service = await start(await open(0), { metrics })
     const { usedBefore, lockedOut, tokens } = await failOver(service, 'cut')
@@ -155,7 +155,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     expect(new Set(sentTokens()).size).toBe(3)
   })
 
-  it('a token pair that is still in memory is committed, even if the new Redis primary also lacks the previous pair', async () => {
+  it('a token pair in memory is committed even if the new Redis primary also lacks the previous pair', async () => {
     let refreshCount = 0
     const lost = Promise.withResolvers<void>()
     const service = await start(await open(0), {
@@ -191,7 +191,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     ['one warning', 0, 1],
     ['no warning', 1, 0],
   ])(
-    'the log has %s about a possible loss of rotations with REDIS_REPLICAS=%i, however often the process reconnects',
+    'the log has %s about possibly lost rotations with REDIS_REPLICAS=%i, however often the process reconnects',
     async (_, replicas, count) => {
       const warnings: string[] = []
       const warn = (_data: object, message = '') => warnings.push(message)
@@ -204,7 +204,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     },
   )
 
-  it('a refresh token that is rejected after a failover gets a remedy that names both causes: a lost pair and an ended grant', async () => {
+  it('the remedy of a refresh token that is rejected after a failover names a lost pair and an ended grant as possible causes', async () => {
     const redis = await open(0)
     const service = await start(redis, { timing: { rejectedGrantRetryDelaysMs: [] } })
     await service.connect('1')
@@ -238,9 +238,8 @@ describe('a failover to a replica that lacks the newest writes', () => {
 })
 
 describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () => {
-  it('a refresh withdraws its intent if the Redis primary has lost its replica, so that the next refresh does not wait for a response', async () => {
-    // If the next refresh waited for a response to a request under this intent, it would exceed the time that a caller
-    // waits.
+  it('a refresh withdraws its intent if the Redis primary has lost its replica, so that the next refresh need not wait', async () => {
+    // If the next refresh found this intent, it would wait for a response, longer than a caller waits.
     const redis = await open(1)
     const service = await start(redis, { timing: { foreignIntentMaxAgeMs: 60_000 } })
     await service.connect('1')
@@ -255,7 +254,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('an intent of another process, which may have sent the refresh token, is kept if the Redis primary has lost its replica', async () => {
+  it('the intent of another process is kept if the Redis primary has lost its replica, because that process may have sent the token', async () => {
     const adapters = await open(1)
     const { store, redis } = adapters
     await (await start(adapters)).connect('1')

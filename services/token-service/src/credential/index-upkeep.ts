@@ -11,7 +11,10 @@ export interface IndexUpkeepDeps {
 /** The pauses before another attempt, if the store was unavailable or another process was building the index. */
 const RETRY = { baseMs: 200, capMs: 10_000 } as const
 
-/** Starts to build the index. Repeats attempts until one has completed the index or the returned object is disposed. */
+/**
+ * Builds the index in the background. Repeats failed attempts until the index is complete or the returned object is
+ * disposed.
+ */
 export function startIndexUpkeep({ store, sleep, onError }: IndexUpkeepDeps): AsyncDisposable {
   const shutdown = new AbortController()
 

@@ -17,8 +17,8 @@ export type RotateKeys = (who: string, signal: AbortSignal) => AsyncGenerator<Ke
 const PAGE = 500
 const MAX_NAMED = 10
 /**
- * The largest number of passes over all records. If the last pass still finds records with an old key, a replica of
- * token-service keeps encrypting with that key, so the key cannot be retired.
+ * The maximum number of passes over all records. If the last pass still finds records with an old key, some replica of
+ * token-service keeps encrypting with that key. The key can then not be retired.
  */
 const MAX_PASSES = 5
 /** The number of credentials that are re-encrypted concurrently. */

@@ -177,7 +177,7 @@ describe('the labels of a credential after a change of the encryption key', () =
   })
 })
 
-/** Returns a store that calls, for each method, the store that `current` returns at that moment. */
+/** Returns a credential store that forwards each method call to the store that `current` returns. */
 function following(current: () => CredentialStore): CredentialStore {
   const methods = Object.keys(current()) as (keyof CredentialStore)[]
   const calls = methods.map((method) => [

@@ -25,7 +25,7 @@ export interface LabelsChange {
 
 export const noLabels: Labels = { label: null, tags: {} }
 
-/** The stored fields of label and tags. */
+/** The names of the fields in which label and tags are stored. */
 export const labelFields = ['Labels', 'LabelsSeal'] as const
 
 const StoredLabels = z.object({
@@ -58,8 +58,8 @@ export interface Relabelled {
   /** The fields to store. Empty if the change sets no member. */
   readonly fields: StoredFields
   /**
-   * The stored text that `fields` replace; `undefined` if the change sets no member. The store checks that it is still
-   * stored, so that a concurrent change of another member is not lost.
+   * The stored text that `fields` replace; `undefined` if the change sets no member. The store applies the change only
+   * if this text is still stored, so that a concurrent change of another member is not lost.
    */
   readonly replaces: string | undefined
 }

@@ -48,8 +48,8 @@ type EventSource = Pick<
 >
 
 /**
- * Returns the outbox entry of a write. It has one audit entry and, unless `kind` is `null`, one event. With
- * `isNoticeNew`, the expiry notice of the grant is audited and published as well.
+ * Returns the outbox entry of a write. The entry has one audit entry and, unless `kind` is `null`, one event. If
+ * `isNoticeNew` is true, the expiry notice of the grant is audited and published as well.
  */
 export function outboxEntryOf(
   credential: EventSource,

@@ -41,7 +41,7 @@ const provisional = {
 }
 
 describe('settlement of a failed refresh', () => {
-  it('a failed refresh is retried with back-off and recorded as a fault if the provider is unavailable while a token is needed', () => {
+  it('if the provider is unavailable while a token is needed, the failure is recorded as a fault and retried with back-off', () => {
     expect(settlementOf(healthy, failureOf('provider_unavailable'), context)).toEqual({
       attempts: 1,
       nextTryAt: START + 1_000,
@@ -51,7 +51,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('the planned time of the next attempt with a rejected refresh token stays the same after a failure unrelated to the grant', () => {
+  it('a failure unrelated to the grant does not change when a rejected refresh token is sent again', () => {
     const inHours = START + 17 * 3_600_000
     const lastTry = {
       ...provisional,
@@ -91,7 +91,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('rejected client credentials do not count as an attempt, and the retry comes exactly at the next probe of these credentials', () => {
+  it('rejected client credentials do not count as an attempt, and the retry comes at the next probe of the client credentials', () => {
     const failure = failureOf('client_refused', { retryAfterMs: 1_000 })
     expect(settlementOf(healthy, failure, { ...context, random: 0.999 })).toEqual({
       attempts: 0,
@@ -102,7 +102,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('of several failures that do not end the grant only the first is published, but a later failure that ends the grant is published as well', () => {
+  it('only the first of several failures is published, but a later failure that ends the grant is published as well', () => {
     const fault = faultOf('ACC-1', 'provider_unavailable', response, { at: START, attempts: 1 })
     const failing = { ...healthy, attempts: 1, fault }
     const again = settlementOf(failing, failureOf('provider_bad_response'), context)
@@ -153,7 +153,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('a provisional fault, whose refresh token will be tried again, is kept after a failure unrelated to the grant', () => {
+  it('a failure unrelated to the grant does not replace a provisional fault', () => {
     const settlement = settlementOf(provisional, failureOf('provider_unavailable'), context)
     expect(settlement).toMatchObject({
       attempts: 2,
@@ -187,7 +187,7 @@ describe('settlement of a failed refresh', () => {
     ['after', healthy.refreshedAt + 1, true],
     ['before', healthy.refreshedAt, false],
   ])(
-    'a lost newer token pair is named as a possible cause of invalid_grant only if the store changed its server %s the pair was stored',
+    'the remedy of invalid_grant names a lost newer token pair only if the store changed its server %s the pair was stored',
     (_, storeChangedAt, isNamed) => {
       for (const rejectedGrantRetryDelaysMs of [[], [300_000]]) {
         const { fault } = settlementOf(healthy, failureOf('invalid_grant'), {
@@ -219,7 +219,7 @@ describe('the class of a rejected refresh token', () => {
       { ...cause, ...overrides },
     )
 
-  it('a refresh token that is rejected within its lifetime although it was never sent was used by another program', () => {
+  it('an unused refresh token that is rejected within its lifetime gets the fault class used_elsewhere', () => {
     expect(classOf({})).toBe('used_elsewhere')
   })
 
@@ -248,7 +248,7 @@ describe('the class of a rejected refresh token', () => {
     expect(actual).toBe(expected)
   })
 
-  it('a rejected token of a company that was reported as disconnected is tried again, and the remedy names the ways to reconnect', () => {
+  it('the token of a company that was reported as disconnected is tried again, and the remedy names the ways to reconnect', () => {
     const first = settlementOf(healthy, failureOf('disconnected'), context)
     expect(first).toMatchObject({ nextTryAt: START + 300_000, fault: { Final: false } })
     const second = settlementOf(
@@ -263,7 +263,7 @@ describe('the class of a rejected refresh token', () => {
     }
   })
 
-  it('a reported disconnect during an outage of the provider does not bring the end of a grant closer', () => {
+  it('during an outage of the provider, a reported disconnect does not end the grant earlier', () => {
     const rejected = settlementOf(healthy, failureOf('invalid_grant'), context)
     const reported = settlementOf(
       { ...healthy, fault: rejected.fault },

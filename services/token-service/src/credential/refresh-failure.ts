@@ -77,7 +77,7 @@ export function settlementOf(
 
   let nextTryAt: number | null = null
   if (!isFinal) {
-    // The time of the next probe of the client credentials gets no jitter, because jitter would only delay the recovery
+    // The time of the next probe of the client credentials is used without jitter. Jitter would only delay the recovery
     // of all credentials.
     const probeDelayMs = isClientRejected ? failure.retryAfterMs : null
     const delayMs =
@@ -155,7 +155,7 @@ const isFaultClass = (failureClass: RefreshFailureClass): failureClass is FaultC
   failureClass in faultClasses
 
 /**
- * Returns whether a fault is published. These faults are published: the first fault, the first rejection of the grant,
+ * Returns whether a fault is published as an event. Published are the first fault, the first rejection of the grant,
  * the first final fault, and the first fault that says that the company has disconnected the application.
  */
 const isPublishedOver = (standing: Fault | null, fault: Fault): boolean =>

@@ -110,7 +110,7 @@ describe('single flight (I1)', () => {
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('many concurrent refresh requests that name the same version cause one refresh, and a later request with this version causes none', async () => {
+  it('many concurrent refresh requests with the same version cause one refresh, and a later request with this version causes none', async () => {
     const service = await start()
     await service.connect('1')
     const refresh = () => service.ask(`/credentials/${NAME}/refresh`, json({ Version: 1 }))
@@ -253,7 +253,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
     },
   )
 
-  it('if a used refresh token is invalid at once, a process that is killed before the commit causes one fault rotation_lost', async () => {
+  it('if the provider ends a refresh token at its first use, killing a process before the commit causes one fault rotation_lost', async () => {
     const doomed = killable(redis.store)
     const first = await start({
       store: doomed.store,
@@ -281,7 +281,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
     readOutbox: async () => null,
   })
 
-  it('another replica repeats the request of a killed process only when that request can no longer be in flight', async () => {
+  it('the request of a killed process is repeated only when it can no longer be in flight', async () => {
     const doomed = killable(redis.store)
     const response = Promise.withResolvers<void>()
     const first = await start({ store: doomed.store })
@@ -372,7 +372,7 @@ describe('a lease holder that was paused until its lease expired (I7)', () => {
 })
 
 describe('the lease of a refresh', () => {
-  it('the lease of a refresh is renewed while the provider responds slowly, and is no longer renewed when the refresh has ended', async () => {
+  it('the lease of a refresh is renewed while the provider responds slowly, but not after the refresh has ended', async () => {
     const renewals = new Map<number, number>()
     const renewed = (fence: number): number => renewals.get(fence) ?? 0
     const store: CredentialStore = {
@@ -426,7 +426,7 @@ describe('a token endpoint that fails', () => {
     },
   )
 
-  it('a failing token endpoint causes a fault with the documented message when the access token has expired, and retries with back-off', async () => {
+  it('when the access token has expired, a failing token endpoint causes a fault with the documented message and retries with back-off', async () => {
     const service = await start()
     await service.connect('1')
     await expire()
@@ -493,7 +493,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     JSON.parse((await redis.redis.hget(NAME, 'Fault')) ?? '{}') as Record<string, unknown>
   const sentTokens = () => refreshes().map(({ form }) => form.get('refresh_token'))
 
-  it('a rejected refresh token causes a fault at once, and is sent again only by the schedule, not for further callers', async () => {
+  it('a rejected refresh token causes a fault at once, and only the schedule sends the token again', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [1_500, 60_000] } })
     await service.connect('1')
     await expire()
@@ -516,7 +516,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect((await service.ask(`/credentials/${NAME}/token`)).status).toBe(200)
   })
 
-  it('a rejected refresh token is tried again as often as the provider profile says, and then the fault is final', async () => {
+  it('a rejected refresh token is sent again as often as the provider profile says, and then the fault is final', async () => {
     const published: CredentialEvent[] = []
     const ids: string[] = []
     const bus = cleanup.use(createInProcessBus(silent))
@@ -553,7 +553,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(ids).toEqual([`${NAME}/1/faulted`, `${NAME}/1/faulted/final`])
   })
 
-  it('a provisional fault, whose refresh token will be sent again, is kept after a failure unrelated to the grant', async () => {
+  it('a failure unrelated to the grant does not replace the provisional fault of a rejected refresh token', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000, 60_000] } })
     await service.connect('1')
     await expire()
@@ -602,7 +602,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
 const FIRST_REJECTION_IS_FINAL = { rejectedGrantRetryDelaysMs: [] }
 
 describe('a grant that has ended (I9)', () => {
-  it('an ended grant gets a final fault after one request with the previous token, keeps all tokens, and causes no further request', async () => {
+  it('an ended grant gets a final fault after one request with the previous token, and no further request is sent', async () => {
     const service = await start({ timing: FIRST_REJECTION_IS_FINAL })
     await service.connect('1')
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
@@ -685,13 +685,13 @@ describe('a grant that has ended (I9)', () => {
 })
 
 describe('a provider that rejects the client credentials', () => {
-  it('after the provider rejects the client credentials, no realm gets a fault, and no other realm sends a request until a client secret is accepted', async () => {
+  it('while the provider rejects the client credentials, no realm gets a fault, and only probes are sent', async () => {
     const service = await start()
     for (const realm of ['1', '2', '3']) await service.connect(realm)
     provider.knobs.secrets = ['rotated at the provider']
     for (const realm of ['1', '2', '3']) await expire(`ACC-${realm}`)
     // The breaker lets a probe through after one second. On a machine under load the three requests may take longer. So
-    // the clock runs at a hundredth of its speed meanwhile.
+    // the clock runs at a hundredth of its speed during these requests.
     const clock = performance.now.bind(performance)
     const from = clock()
     const slowClock = vi
@@ -747,7 +747,7 @@ describe('the service while Redis is unavailable', () => {
     await usable(far)
   })
 
-  it('while Redis is unavailable, no refresh token is sent, and valid access tokens are issued but no expired ones', async () => {
+  it('while Redis is unavailable, valid access tokens are issued, expired ones are not, and no refresh token is sent', async () => {
     service = await start({ store: far.store, authorizations: far.authorizations })
     await service.connect('1')
     await service.connect('2')
@@ -777,7 +777,7 @@ describe('the service while Redis is unavailable', () => {
     ['unreachable', 'away'],
     ['unresponsive', 'stall'],
   ] as const)(
-    'an access token of a rotated pair is issued from memory while Redis is %s, and the pair is stored afterwards',
+    'while Redis is %s, the access token of a rotated pair is issued from memory, and the pair is stored later',
     async (_, trouble) => {
       service = await start({
         store: far.store,
@@ -804,7 +804,7 @@ describe('the service while Redis is unavailable', () => {
 })
 
 describe('a replica whose clock is ahead', () => {
-  it('a replica whose clock is ahead cannot delay a refresh beyond the longest back-off by storing a late NextTryAt', async () => {
+  it('a replica whose clock is ahead cannot delay a refresh for longer than the longest back-off', async () => {
     const service = await start()
     await service.connect('1')
     await expire()

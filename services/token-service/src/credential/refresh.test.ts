@@ -122,7 +122,7 @@ describe('shutdown with a rotated token pair that is not stored (I6)', () => {
     expect(reports).toEqual([{ name: NAME, outcome: 'rotation_dropped', calls: 1, traceId: null }])
   })
 
-  it('at the commit deadline of the shutdown, the token pair is handed over for a rescue file and rotation_rescued is reported', async () => {
+  it('at the commit deadline of the shutdown, the token pair is passed to the rescue function and rotation_rescued is reported', async () => {
     const rescued: string[] = []
     const { routine, reports } = startRoutine(storeOf(unavailable), {
       rescue: async ({ name, version, grantId, grant }) => {
@@ -178,7 +178,7 @@ describe('a provider that rejects the client credentials', () => {
     expect(await routine.refresh(NAME, goal, 'routine')).toMatchObject({ kind: 'refreshed' })
   })
 
-  it('a credential whose refresh failed because of rejected client credentials is due exactly at the next probe of these credentials', async () => {
+  it('after rejected client credentials, a credential is due exactly at the next probe of the client credentials', async () => {
     const store = storeOf(async () => 'committed')
     const settle = vi.spyOn(store, 'settle')
     const { routine } = startRoutine(store, {

@@ -371,7 +371,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       if (hasCode(error, 'store_unavailable')) await store.release(lease).catch(() => {})
       throw error
     } finally {
-      // The lease is renewed until the token pair is committed. The commit itself then stops the renewal.
+      // The lease is renewed until the commit of the token pair begins. The commit stops the renewal.
       if (!uncommittedRotations.has(lease.name)) renewal.stop()
     }
   }
@@ -410,8 +410,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       // No request is sent before the intent is stored (I3).
       if ((await store.recordIntent(lease)) === 'lost') return null
       await failpoint('after intent', name)
-      // This process was suspended for so long after it stored the intent that another process may consider the
-      // intent expired and send the refresh token (I5). So the intent is stored again first.
+      // This process was suspended for a long time after it stored the intent. Another process may consider the intent
+      // expired and send the refresh token (I5). So the intent is stored again first.
       if (performance.now() - requestedAt >= timing.ambiguousRetryDelayMs) {
         calls -= 1
         continue
@@ -660,7 +660,7 @@ function renewedGrant(
     name: credential.name,
     environment: credential.environment,
     // The lifetime of the access token is counted from the start of the request, because the provider may have issued
-    // the token that early.
+    // the token at any time since then.
     expiresAt: startedAt + Math.floor(tokens.lifetimeSeconds * 1_000),
     refreshedAt: startedAt,
     idleExpiresAt: limits.idleExpiresAt,

@@ -78,7 +78,7 @@ describe('storing a token pair again', () => {
     expect(await stored()).toEqual({ version: 2, token: 'access two' })
   })
 
-  it('a restoration does not replace another grant that was stored in the meantime under a lower version', async () => {
+  it('a restoration does not replace another grant that was stored in the meantime, even under a lower version', async () => {
     await put('one', 'another grant', START + 2)
     expect(await restorations.restore(keptPair(3))).toBe('superseded')
     expect(await restorations.restore(keptPair(3, { isNewGrant: true }))).toBe('superseded')
@@ -132,7 +132,7 @@ describe('storing a token pair again', () => {
     expect(await store.get(NAME)).toMatchObject({ fault: { Code: 'transferred' } })
   })
 
-  it('a restoration waits for a refresh by another process, and the newer token pair of that refresh is kept', async () => {
+  it('a restoration waits for a refresh by another process, and keeps the newer token pair of that refresh', async () => {
     await put('one', 'grant one')
     const acquired = await store.acquire(NAME, 'another process', 60_000)
     if (acquired.kind !== 'acquired') throw new Error(acquired.kind)
@@ -158,7 +158,7 @@ describe('storing a token pair again', () => {
     expect(commits).toEqual(['committed', 'committed'])
   })
 
-  it('the only copy of a token pair is deleted only when the store confirms that its newer pair is replicated', async () => {
+  it('the only copy of a token pair is deleted only after the store confirms that a newer pair is replicated', async () => {
     await put('one', 'grant one')
     await put('two', 'grant two')
     const commits: string[] = []

@@ -3,8 +3,8 @@
  * been committed, or was saved in a file by a process that shut down. A provider that rotates refresh tokens accepts
  * only the newest pair, so the older pair in the store is of no use.
  *
- * - The rules are those of a refresh: the pair is committed under a lease, version and fence are compared (I7 of
- *   refresh.ts), and a newer pair or another grant takes precedence (I8). The pair keeps its version.
+ * - As in a refresh, the pair is committed under a lease, version and fence are compared (I7 of refresh.ts), and a
+ *   newer pair or another grant takes precedence (I8). The pair keeps its version.
  * - While a restoration runs, this process does not acquire the lease of that credential for anything else. A refresh
  *   would send a refresh token that the provider has already rotated.
  * - A restoration ends only when the store has acknowledged the pair or does not need it, or when the process shuts
@@ -62,8 +62,8 @@ export interface RestorationDeps {
 
 export interface Restorations extends AsyncDisposable {
   /**
-   * Stores a pair again if the store does not have it. Restorations of one credential run one after the other. With
-   * `isOnlyCopy`, the caller deletes the pair if it is superseded, so the restoration waits until the newer pair is
+   * Stores a pair again if the store does not have it. Restorations of one credential run one after the other. If
+   * `isOnlyCopy` is true, the caller deletes a superseded pair. The restoration then waits until the newer pair is
    * replicated.
    */
   restore(pair: KeptPair, options?: { readonly isOnlyCopy: boolean }): Promise<RestorationOutcome>
@@ -192,9 +192,8 @@ export function createRestorations(deps: RestorationDeps): Restorations {
 }
 
 /**
- * Returns a lease that was never acquired. A commit with this lease stores nothing. Its result is `superseded`, which
- * the store returns only after the newer pair was replicated, or `fenced` if the store has lost the newer pair in the
- * meantime.
+ * Returns a lease that was never acquired. A commit with this lease stores nothing. Its result is `superseded` after
+ * the newer pair was replicated, or `fenced` if the store has lost the newer pair.
  */
 const neverHeld = ({ name, version, grantId }: KeptPair, owner: string): Lease => ({
   name,
@@ -204,12 +203,12 @@ const neverHeld = ({ name, version, grantId }: KeptPair, owner: string): Lease =
   grantId,
 })
 
-/** Returns whether the stored pair is an earlier one than `pair`, so that `pair` may replace it. */
+/** Returns whether the stored pair is older than `pair`, so that `pair` may replace it. */
 function isOlder(stored: Credential, lease: Lease, pair: KeptPair): boolean {
   if (lease.version >= pair.version) return false
   // Another installation has custody of this grant, so no token pair of the grant may be stored here.
   if (stored.fault?.Code === 'transferred' && lease.grantId === pair.grantId) return false
-  // Two grants may have got the same version, so the times of their token requests decide which one is newer.
+  // Two grants may have got the same version. The times of their token requests decide which grant is newer.
   return (
     lease.grantId === pair.grantId ||
     (pair.isNewGrant && stored.refreshedAt < pair.grant.refreshedAt)

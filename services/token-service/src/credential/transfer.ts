@@ -34,9 +34,11 @@ export interface TransferDeps extends LeaseDeps {
 
 export interface Transfers {
   /**
-   * Marks credentials as transferred and returns them encrypted. Throws the errors of {@link acquireLease}, and also
-   * `provider_unavailable` while the provider may have rotated a refresh token without a response. Credentials that
-   * were marked before an error can be exported again.
+   * Marks credentials as transferred and returns them encrypted. Credentials that were marked before an error can be
+   * exported again.
+   *
+   * @throws the errors of {@link acquireLease}; also `provider_unavailable` while it is unknown whether the provider
+   * has rotated a refresh token
    */
   exportCredentials(
     names: readonly string[],
@@ -44,9 +46,9 @@ export interface Transfers {
     who: string,
   ): Promise<ExportDocument>
   /**
-   * Stores the credentials of a document.
+   * Stores the credentials of an export document.
    *
-   * @throws {IntegrationError} `invalid_request`: the document cannot be decrypted. `store_unavailable`.
+   * @throws {IntegrationError} `invalid_request` if the document cannot be decrypted; `store_unavailable`.
    */
   importCredentials(
     document: ExportDocument,
@@ -143,8 +145,8 @@ export function createTransfers(deps: TransferDeps): Transfers {
   return {
     async exportCredentials(names, sealedWith, who) {
       const wanted = [...new Set(names)]
-      // All names are checked before the first credential is marked as transferred. This installation no longer
-      // refreshes a marked credential, so an export that fails because of a wrong name must not mark any.
+      // All names are checked before the first credential is marked as transferred, because this installation no longer
+      // refreshes a marked credential. An export that fails because of a wrong name therefore marks none.
       for (const name of wanted) if ((await store.get(name)) === null) throw notFound(name)
       const exported: ExportedCredential[] = []
       try {

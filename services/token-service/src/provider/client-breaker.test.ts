@@ -85,7 +85,7 @@ describe('the circuit breaker for rejected client credentials', () => {
     expect([calls, provider.heldBackMs()]).toEqual([32, 1_000])
   })
 
-  it('the breaker allows one probe at a time, and returns retryAfterMs 1,000 to other callers', async () => {
+  it('the breaker allows one probe at a time, and returns retryAfterMs 1,000 to callers during the probe', async () => {
     for (const delayMs of [1_000, 2_000, 4_000, 8_000]) {
       await refresh()
       clock += delayMs
@@ -109,7 +109,7 @@ describe('the circuit breaker for rejected client credentials', () => {
     expect(changes).toEqual([true])
   })
 
-  it('the probe delay starts at 1 s if the client credentials are rejected again after they were accepted', async () => {
+  it('if the client credentials are rejected again after they were accepted, the probe delay starts at 1 s', async () => {
     for (const delayMs of [1_000, 2_000, 4_000]) {
       await refresh()
       clock += delayMs

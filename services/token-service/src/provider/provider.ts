@@ -13,8 +13,8 @@ export interface Provider {
   usesPkce(): Promise<boolean>
 
   /**
-   * Returns the authorization URL for the operator's browser (RFC 6749 §4.1.1), with the PKCE challenge of
-   * `codeVerifier` unless that is `null`.
+   * Returns the authorization URL for the operator's browser (RFC 6749 §4.1.1). If `codeVerifier` is not `null`, the
+   * URL has its PKCE challenge.
    *
    * @throws {IntegrationError} `provider_unavailable` until the discovery document was fetched once.
    */
@@ -27,10 +27,16 @@ export interface Provider {
   /** Returns the provider's issuer identifier, and whether its callbacks always have it as `iss` (RFC 9207 §3). */
   issuer(): Promise<{ readonly identifier: string; readonly isAlwaysSent: boolean }>
 
-  /** Sends one POST per client secret until the provider accepts a secret. Does not retry for any other reason. */
+  /**
+   * Exchanges a code. Sends one POST per client secret until the provider accepts a secret. Does not retry for any
+   * other reason.
+   */
   exchangeCode(exchange: CodeExchange): Promise<ExchangeOutcome>
 
-  /** Sends one POST per client secret until the provider accepts a secret. Does not retry for any other reason. */
+  /**
+   * Refreshes a token pair. Sends one POST per client secret until the provider accepts a secret. Does not retry for
+   * any other reason.
+   */
   refresh(refreshToken: Secret): Promise<TokenOutcome>
 
   /**

@@ -1,8 +1,8 @@
 /**
  * Redacts secrets in a text from another system, even if the text contains them in an escaped form. The text is decoded
- * and searched as plain text. The alternative, a regular expression for all escaped spellings of a secret, would need
- * time proportional to the product of both lengths: 7 s for an echoed code of 2,048 `&`, during which the process could
- * not serve any other request.
+ * and searched as plain text. A regular expression for all escaped spellings of a secret would be too slow: its time is
+ * proportional to the product of both lengths. For an echoed code of 2,048 `&` it took 7 s, during which the process
+ * could not serve any other request.
  */
 
 export const REDACTED = '[redacted]'
@@ -37,8 +37,8 @@ const NAMED: Readonly<Record<string, string>> = {
 }
 
 /**
- * The limit on the rounds of decoding. A text can be escaped several times, for example JSON within a form, but more
- * often than this is not expected.
+ * The maximum number of decoding rounds. A text can be escaped several times, for example JSON within a form, but
+ * hardly more often than this.
  */
 const MAX_ROUNDS = 4
 
@@ -124,8 +124,8 @@ export function redactSecrets(text: string, secrets: readonly string[]): string 
 }
 
 /**
- * The secret, and its UTF-8 bytes read as one character each, which is what decoding `%C3%BC` returns. For an ASCII
- * secret both are equal.
+ * The two forms of a secret that are searched: the secret itself, and its UTF-8 bytes read as one character each, which
+ * is what decoding `%C3%BC` returns. For an ASCII secret both forms are equal.
  */
 const spellingsOf = (secret: string): string[] => [
   ...new Set([secret, Buffer.from(secret, 'utf8').toString('latin1')]),

@@ -51,7 +51,7 @@ describe('the newest audit entries', () => {
   }
   const numbers = ({ items }: Page): number[] => items.map(({ Seq }) => Seq)
 
-  it('token-service returns the newest audit entries first, page by page, also those of one credential', async () => {
+  it('token-service returns the newest audit entries first, page by page, of all credentials or of one', async () => {
     const here = await install()
     const page = async (query: string): Promise<Page> =>
       (await here.service.ask(`/audit?${query}`)).body as unknown as Page
@@ -96,7 +96,7 @@ describe('the newest audit entries', () => {
     ])
   })
 
-  it('a key that is bound to realms sees only their audit entries, and may not read the whole audit log', async () => {
+  it('a key that is bound to realms sees only the audit entries of these realms, and may not read the whole audit log', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'audit-'))
     const path = join(folder, 'keys.json')
     const key = 'bounded-key-0123456789-0123456789-0123'

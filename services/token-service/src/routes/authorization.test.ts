@@ -100,7 +100,7 @@ describe('the state parameter of an authorization request', () => {
     ['that is a key of the store', () => `authorization:${'0'.repeat(43)}`],
     ['that is __proto__', () => '__proto__'],
   ])(
-    'a callback with a state %s is rejected, and the state that was issued is still accepted',
+    'a callback with a state %s is rejected, and the original state is still accepted',
     async (_, bend) => {
       const started = await startInBrowser()
       await expectRefused(await callBackFor(started, { state: bend(started.state) }))
@@ -108,7 +108,7 @@ describe('the state parameter of an authorization request', () => {
     },
   )
 
-  it('two simultaneous callbacks of one state get the same result in any interleaving', async () => {
+  it('two simultaneous callbacks of one state get the same result, whichever comes first', async () => {
     for (let pair = 0; pair < 10; pair += 1) {
       const started = await startInBrowser()
       const code = provider.authorize(started.consent)
@@ -213,7 +213,7 @@ describe('the state parameter of an authorization request', () => {
 })
 
 describe('concurrent code exchanges of browsers', () => {
-  it('at most 8 code exchanges of browsers run at a time, 32 more wait, and any further one gets a busy page', async () => {
+  it('at most 8 code exchanges of browsers run at a time, 32 more wait, and any further exchange gets a busy page', async () => {
     const gate = Promise.withResolvers<void>()
     provider.script(...Array.from({ length: 8 }, () => ({ until: gate.promise })))
     const started = await Promise.all(Array.from({ length: 41 }, () => startInBrowser()))
@@ -241,7 +241,7 @@ describe('concurrent code exchanges of browsers', () => {
     expect(provider.mostAtOnce).toBeLessThanOrEqual(9)
   })
 
-  it('the authorization code in the callback of a browser is sent to the provider only once, even if the provider gives no usable response', async () => {
+  it('the code in the callback of a browser is sent to the provider only once, even if the provider gives no usable response', async () => {
     provider.script({ status: 500, body: 'x' })
     expect((await callBackFor(await startInBrowser())).status).toBe(502)
     expect(exchanges()).toHaveLength(1)
@@ -356,7 +356,7 @@ describe('a parameter of a callback', () => {
 })
 
 describe('failed code exchanges of browsers', () => {
-  it('failed code exchanges of browsers write one audit entry a second, with a count instead of names', async () => {
+  it('failed code exchanges of browsers write one audit entry a second, with their number instead of the realms', async () => {
     await service.connect('77')
     const failures = Array.from({ length: 6 }, async (_, index) => {
       const started = await startInBrowser()
@@ -383,7 +383,7 @@ describe('failed code exchanges of browsers', () => {
 })
 
 describe('the pages of the flow', () => {
-  it('each page of the authorization flow forbids frames, caches and referrers, and redirects do not contain code or state', async () => {
+  it('each page of the authorization flow forbids frames, caches and referrers, and no redirect contains code or state', async () => {
     const started = await startInBrowser()
     const redirect = await callBackFor(started)
     const page = await fetch(new URL(redirect.headers.get('Location') ?? '', service.url))
@@ -410,7 +410,7 @@ describe('the pages of the flow', () => {
 })
 
 describe('a callback without a company', () => {
-  it('the response names the missing scope if a callback names no company because SCOPE lacks that scope', async () => {
+  it('if a callback names no company because SCOPE lacks a scope, the response names this scope', async () => {
     const file = await openTestFile(testKeys())
     closing.defer(() => file.remove())
     const identityOnly = closing.use(
@@ -434,7 +434,7 @@ describe('a callback without a company', () => {
     expect(exchanges()).toHaveLength(0)
   })
 
-  it('the response asks the user to choose a company if a callback names none although SCOPE is correct', async () => {
+  it('if a callback names no company although SCOPE is correct, the response asks the user to choose a company', async () => {
     const started = await startInBrowser()
     const code = provider.authorize(started.consent)
     const response = await callBack(service.url, { code, state: started.state }, started.cookie)
@@ -443,7 +443,7 @@ describe('a callback without a company', () => {
 })
 
 describe('a denied authorization', () => {
-  it('the response to a denied authorization names the error of the provider if the error is not access_denied', async () => {
+  it('if the provider denies an authorization with an error other than access_denied, the response names this error', async () => {
     const started = await startInBrowser()
     const query = { error: 'invalid_scope', state: started.state }
     const response = await callBack(service.url, query, started.cookie)

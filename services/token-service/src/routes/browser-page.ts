@@ -5,7 +5,7 @@ import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { problemOf, problemResponse } from '@integration-host/shared/http/problem'
 
-/** Responds to an error with an HTML page if the client accepts one, else with a problem document. */
+/** Responds to an error with an HTML page if the client accepts HTML, else with a problem document. */
 export async function forBrowser(c: Context, work: () => Promise<Response>): Promise<Response> {
   c.header('Cache-Control', 'no-store')
   try {
@@ -26,8 +26,8 @@ type PageContent = ReturnType<typeof html>
  * Returns an HTML page with a heading and one paragraph, and with `content` below it. Both texts are escaped.
  *
  * The page replaces the header `Referrer-Policy: no-referrer`. Under that policy, browsers send `Origin: null` with a
- * form (Fetch, section 3.2), but {@link requireSameOrigin} needs the origin from browsers without Fetch Metadata. Other
- * origins get no referrer.
+ * form (Fetch, section 3.2). But {@link requireSameOrigin} needs the origin if a browser does not support Fetch
+ * Metadata. The policy of this page sends no referrer to other origins.
  */
 export const page = (title: string, text: string, content?: PageContent) =>
   html`<!doctype html>

@@ -18,8 +18,8 @@ export interface BrowserCookie {
   /** Returns the value of the cookie in a request; `null` if there is none. */
   read(c: Context): string | null
   /**
-   * Starts an authorization that is bound to the browser of the request, sets the cookie for as long as the
-   * authorization takes, and redirects the browser to the provider.
+   * Starts an authorization that is bound to the browser of the request, and redirects the browser to the provider. The
+   * cookie is valid for as long as the authorization.
    */
   authorize(
     c: Context,
@@ -58,7 +58,7 @@ export function createBrowserCookie(redirectUri: URL): BrowserCookie {
 }
 
 /**
- * Returns the `responses` entries of routes for browsers: an HTML page if the client accepts one, else a problem
+ * Returns the `responses` entries of routes for browsers: an HTML page if the client accepts HTML, else a problem
  * document.
  */
 export const browserProblems = (statuses: Readonly<Record<number, string>>) =>
@@ -107,10 +107,9 @@ export function requireSameOrigin(c: Context): void {
 }
 
 /**
- * Returns the URL of the request with the origin of `REDIRECT`, if the request names this service by another loopback
- * name than `REDIRECT` does; else `null`.
+ * Returns the URL of the request with the origin of `REDIRECT`, if the two have different loopback names; else `null`.
  *
- * The authorization must start at the origin of `REDIRECT`: a browser does not send a cookie of `127.0.0.1` to
+ * The authorization must start at the origin of `REDIRECT`. A browser does not send a cookie of `127.0.0.1` to
  * `localhost`, and Intuit accepts only `localhost` as a loopback name. A URL is returned only if the ports are equal,
  * because behind a proxy that rewrites `Host` the redirect would loop.
  */

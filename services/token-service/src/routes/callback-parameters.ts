@@ -40,10 +40,10 @@ export function readCallback(c: Context, browser: string | null): Callback {
 }
 
 /**
- * Returns a query parameter that may occur under one of several names; `null` if it is absent or empty.
+ * Returns a query parameter that may have one of several names; `null` if it is absent or empty.
  *
- * @throws {IntegrationError} `invalid_request` if the parameter occurs more than once under all names together, or does
- * not match the schema.
+ * @throws {IntegrationError} `invalid_request` if the parameter occurs more than once, counting all its names, or if it
+ * does not match the schema.
  */
 export function single(
   c: Context,

@@ -116,7 +116,7 @@ describe('the audit log', () => {
     expect(head).toEqual({ Seq: items.at(-1)?.Seq, Hash: items.at(-1)?.Hash })
   })
 
-  it('the audit log has each entry once, in one hash chain, while replicas of token-service write concurrently', async () => {
+  it('while several replicas write concurrently, the audit log has each entry once in one hash chain', async () => {
     const keys = testKeys()
     const first = await install({ keys })
     const replicas = [
@@ -185,7 +185,7 @@ describe('the transfer of a credential', () => {
     more: object = { Passphrase: PASSPHRASE },
   ) => post(to, '/imports', { Document: document, ...more }) as Promise<Answer<ImportReport>>
 
-  it('export and import move a credential: the target installation refreshes it, and the source no longer does', async () => {
+  it('export and import move a credential: the target installation refreshes it, and the source stops refreshing it', async () => {
     const source = await install()
     const target = await install()
     await source.service.connect('1')
@@ -214,7 +214,7 @@ describe('the transfer of a credential', () => {
     expect(await credential(source, 'ACC-1')).toMatchObject({ Status: 'faulted', Version: 2 })
   })
 
-  it('an export that is encrypted with a key can be imported back into the source after a refresh at the target', async () => {
+  it('an export can be imported back into the source installation after a refresh at the target', async () => {
     const [source, target] = [await install(), await install()]
     const Key = Buffer.alloc(32, 7).toString('base64')
     await source.service.connect('1')
@@ -425,7 +425,7 @@ describe('a rotation of the encryption keys', () => {
     expect((await alone.service.ask('/credentials/ACC-0/refresh', json({}))).status).toBe(200)
   })
 
-  it('a key rotation reports a record that cannot be decrypted, keeps it unchanged, and does not retire the old key', async () => {
+  it('a key rotation reports a record that cannot be decrypted, and then does not retire the old key', async () => {
     const before = await installOld()
     const { prefix, redis } = before.redis
     await redis.hset('ACC-3', 'StoreA', (await redis.hget('ACC-4', 'StoreA')) ?? '')

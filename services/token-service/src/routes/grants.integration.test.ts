@@ -278,7 +278,7 @@ describe('POST /imports/grants', () => {
     },
   )
 
-  it("POST /imports/grants rejects the whole request before a token is sent if the caller's key is bound to other realms", async () => {
+  it("POST /imports/grants rejects the whole request if the caller's key is bound to other realms, before a token is sent", async () => {
     const folder = await mkdtemp(join(tmpdir(), 'grants-'))
     const path = join(folder, 'keys.json')
     const key = 'bounded-key-0123456789-0123456789-0123'
@@ -407,7 +407,7 @@ describe('POST /imports/grants', () => {
     expect((await service.ask('/credentials/ACC-1/refresh', json({}))).status).toBe(200)
   })
 
-  it('a process that shuts down while the store is unavailable saves an adopted token pair in a file, and the next process stores it', async () => {
+  it('a process that shuts down while the store is unavailable saves an adopted token pair in a file for the next process', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'rescue-'))
     const rescue = await openRescueFolder(folder, { keys, logger: silent })
     const line = { Realm: '1', RefreshToken: await foreignToken() }

@@ -161,7 +161,7 @@ describe('GET /reconnect', () => {
 })
 
 describe('GET /disconnected', () => {
-  it('GET /disconnected for a disconnected company causes the fault disconnected and its event, and ends token issuance', async () => {
+  it('GET /disconnected for a disconnected company causes the fault disconnected, publishes its event, and ends token issuance', async () => {
     await service.connect(REALM)
     provider.revokeAll()
     const page = await disconnected()

@@ -30,8 +30,8 @@ export interface ReconnectRoutesDeps {
 }
 
 /**
- * The pages for the Reconnect URL and the Disconnect URL, which operators enter at the provider in the settings of the
- * application.
+ * The pages behind the Reconnect URL and the Disconnect URL. Operators enter these URLs at the provider, in the
+ * settings of the application.
  */
 export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
   const { authorization, disconnectHints, isKnown, redirectUri } = deps

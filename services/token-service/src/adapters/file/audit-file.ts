@@ -1,7 +1,7 @@
 /**
  * The audit log of the file store: a file beside the credential file, with one entry per line. The credential file
- * stores how many bytes of the audit file are valid. If a crash interrupts an append, the next process therefore
- * appends the same lines again at the same offset.
+ * stores how many bytes of the audit file are valid. After a crash during an append, the next process appends the same
+ * lines again at the same offset.
  */
 import { constants, createReadStream } from 'node:fs'
 import { open, stat, writeFile } from 'node:fs/promises'

@@ -17,7 +17,7 @@ afterEach(() => rm(join(folder, '..'), { recursive: true }))
 connectLinkStoreContract('file', () => createFileConnectLinkStore(folder))
 
 describe('connect links in files', () => {
-  it('connect links in files and their use survive a restart, and deleted links do not come back', async () => {
+  it('connect links in files survive a restart together with the record of their use, and deleted links do not come back', async () => {
     const store = await createFileConnectLinkStore(folder)
     const [kept, used, deleted] = [linkOf(), linkOf(), linkOf()]
     for (const link of [kept, used, deleted]) await store.add(link, Date.now())

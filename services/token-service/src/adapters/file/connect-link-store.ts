@@ -57,8 +57,9 @@ export async function createFileConnectLinkStore(
       return true
     },
     async use(link, at) {
-      // Of several callers that use the same link at once, the copy in memory lets only one succeed. If the write to
-      // the file fails, the link counts as used until the next start, although no authorization was started for it.
+      // If several callers use the same link at once, the copy in memory lets only one of them succeed. If the write to
+      // the file then fails, the link counts as used until the next start, although no authorization was started for
+      // it.
       if (!(await memory.use(link, at))) return false
       await write({ ...link, usedAt: at })
       return true

@@ -55,10 +55,10 @@ export interface Change<T> {
 export interface CredentialFile {
   readonly state: () => FileState
   /**
-   * Runs one change at a time: calls `decide` with the current state, writes the next state to the file, and then
-   * resolves with the result that `decide` returned.
+   * Runs one change at a time. Calls `decide` with the current state, writes the next state to the file, and then
+   * resolves with the result that `decide` returned. An error of `decide` is passed on.
    *
-   * @throws {IntegrationError} `store_unavailable` if the file cannot be written. An error of `decide` is passed on.
+   * @throws {IntegrationError} `store_unavailable` if the file cannot be written.
    */
   readonly change: <T>(decide: (current: FileState) => Change<T> | Promise<Change<T>>) => Promise<T>
   /**
@@ -143,7 +143,7 @@ async function load(path: string, keys: KeyRing): Promise<FileState> {
   return state
 }
 
-/** Returns the result of a change that leaves the state as it is, so that nothing is written to the file. */
+/** Returns the result of a change after which nothing has to be written, because the state stays as it is. */
 export const unchanged = <T>(result: T): Change<T> => ({ next: null, result })
 
 /** Returns the error for a file that cannot be written. */

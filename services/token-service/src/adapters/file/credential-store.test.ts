@@ -115,7 +115,7 @@ describe('credential file', () => {
     expect(await readFile(path, 'utf8')).toBe(before)
   })
 
-  it('after a failed write, the file store throws store_unavailable and keeps its file and its state in memory unchanged', async () => {
+  it('after a failed write, the file store throws store_unavailable, and its file and its state in memory are unchanged', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     // A folder at the path of the temporary file makes every write fail, even for root.
@@ -135,7 +135,7 @@ describe('credential file', () => {
     expect(await store.get('ACC-2')).not.toBeNull()
   })
 
-  it('the file store sets a credential file that other users could read to mode 0600 when it opens the file', async () => {
+  it('the file store changes the mode of a credential file that other users could read to 0600 when it opens the file', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()

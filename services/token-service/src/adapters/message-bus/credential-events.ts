@@ -92,8 +92,8 @@ export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEve
         failures += 1
         if (!(error instanceof IntegrationError)) deps.onError(error)
       }
-      // Releases the lease after a failure and at shutdown, so that another replica that can reach the broker relays
-      // at once.
+      // The lease is released after a failure and at shutdown, so that another replica can relay at once if it reaches
+      // the broker.
       if (failures > 0 || isLast) await store.releaseOutbox(owner).catch(() => {})
       if (isLast) return
       if (hasMore) continue

@@ -2,9 +2,9 @@ import type { ClientAuth } from 'openid-client'
 
 /**
  * Authenticates the client by HTTP Basic with the form-encoded client id and secret (RFC 6749 §2.3.1). openid-client's
- * own ClientSecretBasic also percent-encodes `-`, `_` and `.`, although form encoding leaves these characters
- * unchanged. Intuit seems to compare the header without decoding it, as its SDKs do not encode these characters. Such a
- * provider would reject a secret that contains a percent-encoded hyphen.
+ * own ClientSecretBasic also percent-encodes `-`, `_` and `.`, which form encoding leaves unchanged. Intuit's SDKs do
+ * not encode these characters. If Intuit compares the header without decoding it, it would reject a secret with a
+ * percent-encoded hyphen.
  */
 export const clientSecretBasic =
   (secret: string): ClientAuth =>

@@ -1,6 +1,6 @@
 /**
- * Adapts openid-client to the HTTP client of this service (send-request.ts): creates the configuration of a request,
- * and converts the requests and responses of openid-client to those of the HTTP client and back.
+ * Connects openid-client with the HTTP client of this service (send-request.ts). Creates the openid-client
+ * configuration of a request. Converts requests and responses between the two libraries.
  */
 import {
   allowInsecureRequests,
@@ -25,7 +25,10 @@ export type LibraryRequest = Parameters<LibraryFetch>[1]
  */
 const REFETCH_AFTER_SECONDS = 60
 
-/** Returns the openid-client configuration for one request, whose HTTP requests go through `fetch`. */
+/**
+ * Returns the openid-client configuration for one request. All HTTP requests of openid-client for it go through
+ * `fetch`.
+ */
 export function configure(
   { metadata, jwks }: DiscoveredProvider,
   clientId: string,
@@ -40,10 +43,10 @@ export function configure(
   configuration[customFetch] = fetch
   if (metadata.jwks_uri !== undefined) {
     enableNonRepudiationChecks(configuration)
-    // The signing keys are fetched before the code exchange. If openid-client fetched them after it while the JWKS was
-    // unavailable, the code would be lost. openid-client fetches the JWKS again if a key is missing in its copy, which
-    // finds keys that the provider has added, but only if the copy is at least a minute old. The fetch time is
-    // therefore set in the past.
+    // The signing keys are fetched before the code exchange. If they were fetched after it and the JWKS was
+    // unavailable, the code would be lost. openid-client fetches the JWKS again if a key is missing in its copy, but
+    // only if the copy is at least a minute old. The fetch time is therefore set in the past, so that openid-client can
+    // find a key that the provider has just added.
     if (jwks !== null)
       setJwksCache(configuration, {
         jwks: { keys: [...jwks.keys] },

@@ -148,7 +148,7 @@ describe('the provider over HTTP', () => {
     },
   )
 
-  it('all attempts of a token request, one per client secret, share one deadline', async () => {
+  it('a token request has one deadline for the attempts with all client secrets', async () => {
     await reopen(['wrong', 'wrong as well'], 1_500)
     scripted.knobs.secrets = ['another']
     scripted.knobs.latencyMs = 1_000
@@ -189,7 +189,7 @@ describe('the provider over HTTP', () => {
     expect(scripted.revocations).toEqual([form, form])
   })
 
-  it('a revocation is confirmed by a 204, and is sent again with the next client secret only after a 401', async () => {
+  it('a 204 confirms a revocation, and only a 401 makes the service send it again with the next client secret', async () => {
     await reopen([CLIENT_SECRET, 'another'])
     const { refreshToken } = await granted()
     scripted.knobs.revocationStatus = 204
@@ -847,7 +847,7 @@ describe('the signing keys of the provider', () => {
     ['an HTML page', { jwks: '<html>' }],
     ['a set without a usable key', { jwks: { keys: [{ use: 'sig' }, 7, null] } }],
   ])(
-    'no code exchange is sent if the JWKS is %s, because the id token could not be verified',
+    'no code exchange is sent if the JWKS is %s, because its id token could not be verified',
     async (_, knobs) => {
       Object.assign(scripted.knobs, knobs)
       await reopen()
@@ -937,7 +937,7 @@ describe('a discovery document', () => {
     })
   })
 
-  it('a discovery document with unknown members and without the optional ones is accepted', async () => {
+  it('a discovery document is accepted if it has unknown members or lacks optional members', async () => {
     scripted.knobs.metadata = {
       subject_types_supported: undefined,
       response_types_supported: undefined,

@@ -93,12 +93,12 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
     (Array.isArray(metadata['claims_supported']) && metadata['claims_supported'].includes('nonce'))
 
   /**
-   * Returns the nonce that openid-client must require of the id token in `response`. With `undefined`, openid-client
+   * Returns the nonce that openid-client must require in the id token of `response`. With `undefined`, openid-client
    * accepts only an id token without a nonce.
    *
-   * If this service sent the authorization request, that is the nonce of the request. If another application sent it,
-   * only that application knows the nonce and can compare it. In this case the nonce of the id token itself is
-   * returned, so that openid-client accepts the token.
+   * If this service sent the authorization request, the result is the nonce of that request. If another application
+   * sent the request, only that application can compare the nonce. The result is then the nonce of the id token itself,
+   * so that openid-client accepts the token.
    */
   function expectedNonce(
     provider: DiscoveredProvider,

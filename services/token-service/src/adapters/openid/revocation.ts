@@ -34,9 +34,8 @@ export async function revoke(
       const response = await sendLibraryRequest(inProfile(outgoing, profile), url, deadlineMs)
       isClientRejected = response.status === 401
       const isDone = response.status === 204 || profile.revocation.isAlreadyRevoked(response)
-      // The provider has confirmed the revocation, but openid-client accepts only a response with status 200. So
-      // another confirming response is replaced by one with this status. RFC 7009 §2.2 also treats the revocation of an
-      // invalid token as a success.
+      // openid-client accepts only status 200. Other responses that confirm a revocation are therefore replaced by a
+      // response with this status. RFC 7009 §2.2 also treats the revocation of an invalid token as a success.
       return isDone ? new Response(null, { status: 200 }) : toLibraryResponse(response)
     })
     try {

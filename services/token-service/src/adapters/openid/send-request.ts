@@ -73,9 +73,9 @@ function send(url: URL, request: ProviderHttpRequest): Promise<ProviderHttpRespo
     }
     const fail = (reason: string, cause?: unknown): void =>
       settle(() => reject(new NoResponse(reason, wasSent, cause === undefined ? {} : { cause })))
-    // If this process was suspended, the response may have arrived in time without having been read, because the event
-    // loop runs timers before it reads sockets. The response may have the only copy of a new refresh token, so the
-    // socket is read before the request is aborted.
+    // Node runs timers before it reads sockets. If this process was suspended, a response that arrived in time may
+    // therefore still be unread. It may have the only copy of a new refresh token, so the socket is read before the
+    // request is aborted.
     const deadline = setTimeout(() => setImmediate(() => fail('deadline')), request.deadlineMs)
 
     outgoing.once('error', (error) => fail(reasonOf(error), error))

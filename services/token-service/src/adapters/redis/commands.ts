@@ -19,8 +19,7 @@ export interface StoreCommands {
   readonly script: RunScript
   /**
    * Runs a script, and resolves once enough replicas have acknowledged its writes (replicated-writes.ts). If too few
-   * replicas acknowledge, `undo` is called with the reply and a function that runs scripts, and then the promise is
-   * rejected.
+   * replicas acknowledge, calls `undo` with the reply and with a function that runs scripts, and then rejects.
    */
   readonly replicated: <Name extends ScriptName>(
     name: Name,

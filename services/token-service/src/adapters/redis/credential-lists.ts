@@ -1,10 +1,9 @@
 /**
  * Lists and counts credentials with the sorted sets of list-index.ts.
  *
- * A list reads the smallest set that contains all credentials of the list. It reads the set in pieces, until the page
- * is full or `SCAN_MS` have passed. A script checks the remaining conditions, and they are checked again on the
- * decrypted record. So a credential is never listed because of an outdated set entry that another release or another
- * program has left behind.
+ * A list reads the smallest set that contains all its credentials, in pieces, until the page is full or `SCAN_MS` have
+ * passed. A script checks the remaining conditions. Then all conditions are checked again on the decrypted record,
+ * because an entry of a set may be outdated: another release or another program may have written it.
  */
 import {
   type CredentialState,
@@ -61,7 +60,7 @@ export function createRedisLists(
   const isBuilt = async (): Promise<boolean> =>
     (await using(() => redis.exists(KEYS.indexBuilt))) === 1
 
-  /** Returns groups of sets. A credential of the list is in at least one set of each group. */
+  /** Returns groups of sets. Every credential of the list is in at least one set of each group. */
   function groupsOf({ states, classes, tags }: CredentialFilter, hasStates: boolean): string[][] {
     return [
       ...(hasStates && states.length > 0 && !states.includes('active')
@@ -73,8 +72,8 @@ export function createRedisLists(
   }
 
   /**
-   * Chooses the sets that are read, which are those with the fewest members, and the conditions that their members
-   * still have to fulfil.
+   * Chooses which sets are read: those with the fewest members. Also returns the conditions that their members still
+   * have to fulfil.
    */
   async function planOf(
     text: string,

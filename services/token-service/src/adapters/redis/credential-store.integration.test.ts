@@ -206,7 +206,7 @@ describe('unexpected data in Redis', () => {
     return { items, head }
   }
 
-  it('a list page of the Redis store has the requested size even if a name of the index has no record', async () => {
+  it('a list page of the Redis store is full even if a name in the index has no record', async () => {
     const opened = await openUsable()
     for (const realm of ['1', '2', '3', '4'])
       await opened.store.put(grantOf(`ACC-${realm}`, 'x'), 1, auditContextOf('granted'))
@@ -235,7 +235,7 @@ describe('unexpected data in Redis', () => {
     expect(await fence()).toBeGreaterThan(before)
   })
 
-  it('an outbox entry that cannot be parsed gets one audit entry with What "unreadable", and the next entries are audited', async () => {
+  it('an outbox entry that cannot be parsed gets one audit entry with What "unreadable", and later outbox entries are audited as usual', async () => {
     const opened = await openUsable()
     await opened.redis.xadd('credentials:outbox', '*', 'entry', 'not json')
     await opened.redis.xadd('credentials:outbox', '*', 'another', '{}')

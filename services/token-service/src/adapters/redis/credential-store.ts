@@ -68,7 +68,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     return toFields(fields, values)
   }
 
-  /** Reads the records of names, without those of removed credentials. */
+  /** Reads the records of `names`. Removed credentials are left out. */
   async function readSummaries(names: readonly string[]): Promise<CredentialSummary[]> {
     const batch = redis.pipeline()
     for (const name of names) batch.hmget(name, ...CREDENTIAL_FIELDS)
@@ -88,8 +88,8 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
 
     async list({ after, limit }) {
       const found: CredentialSummary[] = []
-      // A credential that is removed between the two reads has a name but no record. The page is then filled with the
-      // next names, because callers treat a page with fewer than `limit` entries as the last page.
+      // If a credential is removed between the two reads, its name was read but it has no record. The page is then
+      // filled with the next names, because callers treat a page with fewer than `limit` entries as the last page.
       for (let from = after === '' ? '-' : `(${after}`; found.length < limit;) {
         const names = await using(() =>
           redis.zrangebylex(KEYS.names, from, '+', 'LIMIT', 0, limit - found.length),

@@ -1,7 +1,7 @@
 /**
- * Verifies that the configured encryption keys are those with which the records in this Redis were encrypted, before a
- * record is read or written. For each key that ever encrypted a record, Redis stores a key check value, which is a
- * known text that was encrypted with this key. The first process that uses a key stores its key check value.
+ * Verifies that the configured encryption keys match the records in this Redis, before a record is read or written. For
+ * each key that ever encrypted a record, Redis stores a key check value: a known text that was encrypted with this key.
+ * The first process that uses a key stores its key check value.
  */
 import type { Redis } from 'ioredis'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
@@ -73,8 +73,8 @@ export function watchKeys(options: {
 
 /** Returns why the configured keys do not match the store; `null` if they match. */
 async function mismatchOf(redis: Redis, keys: KeyRing): Promise<string | null> {
-  // A check value is stored only if Redis has none for this key, so that a wrong key cannot overwrite the check value
-  // of the right key.
+  // A check value is stored only if Redis has none for this key id. So a wrong key cannot overwrite the check value of
+  // the right key.
   const ownValue = keys.seal(CHECK_VALUE, placeOf(keys.activeKeyId))
   const checkValues = await redis.hgetall(CHECK_VALUES)
   for (const [keyId, sealed] of Object.entries(checkValues)) {
@@ -102,7 +102,7 @@ function keyMismatch(keys: KeyRing, keyId: string, sealed: string): string | nul
   }
 }
 
-/** Deletes the check values of all keys but the active one; resolves with the ids of those keys. */
+/** Deletes the check values of all keys except the active key. Resolves with the ids of the deleted keys. */
 export async function retireKeyCheckValues(
   redis: Redis,
   keys: KeyRing,

@@ -1,9 +1,9 @@
 /**
- * Completes the index of states and classes (list-index.ts) once after each start. The index lacks credentials of
- * earlier releases. It may also be outdated: during an upgrade, a replica of an earlier release changes records without
- * changing the index. The upgraded replica that replaces it starts later, and corrects the index then.
+ * Completes the index of states and classes (list-index.ts) once after each start. After an upgrade, the index lacks
+ * credentials of earlier releases. It may also be outdated, because a replica of an earlier release changed records
+ * without changing the index. Upgraded replicas start later than such changes, so they find and correct them.
  *
- * One replica does this work at a time. Its progress is not stored: if the process dies, the next start examines all
+ * One replica does this work at a time. Its progress is not stored. If the process dies, the next start examines all
  * credentials again and skips those whose index entries are correct.
  */
 import { randomUUID } from 'node:crypto'

@@ -54,7 +54,7 @@ describe('the index of lists after an upgrade', () => {
     expect((await store.summary([allNames])).states).toMatchObject({ active: 2, must_reconnect: 1 })
   })
 
-  it('the index is completed for more credentials than fit into one page', async () => {
+  it('the index is completed even if the credentials do not fit into one page', async () => {
     const test = await openUsable()
     const { store } = test
     const realms = Array.from({ length: 501 }, (_, index) => String(1_000 + index))
@@ -85,7 +85,7 @@ describe('the index of lists after an upgrade', () => {
     })
   })
 
-  it('only one replica at a time completes the index, and another one continues when it stops', async () => {
+  it('only one replica at a time completes the index, and another replica takes over when the first one stops', async () => {
     const { store, redis } = await openUsable()
     await connect(store, '1')
     await redis.set('lease:credentials:index', 'another replica', 'PX', 60_000)
@@ -98,7 +98,7 @@ describe('the index of lists after an upgrade', () => {
 })
 
 describe('a search in Redis', () => {
-  it('a search ends a page after 20 ms and continues there in the next page, so that every credential is found', async () => {
+  it('a search ends a page after 20 ms, and the next page continues there, so that every credential is found', async () => {
     const { store, redis } = await openUsable()
     // Names without a record are examined but never listed, so the search has to continue behind them.
     const names = Array.from({ length: 60_000 }, (_, index) => `ACC-${100_000 + index}`)

@@ -1,6 +1,7 @@
 /**
- * The sorted sets that lists of credentials read (`credentials:index:<set>`). All members have score 0, so they are in
- * the order of the credential names. The scripts that write a record also write its entries in these sets.
+ * The sorted sets that lists of credentials read (`credentials:index:<set>`). All members have score 0, so they are
+ * sorted by their text, which begins with the credential name. The scripts that write a record also write its entries
+ * in these sets.
  *
  * - `state:<state>` and `class:<class>`: names. There is no set for the state `active`, which nearly all credentials
  *   have; a credential is active if it is in no other set of a state. The field `Listed` of a record names the sets

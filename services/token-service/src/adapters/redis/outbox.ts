@@ -16,8 +16,8 @@ import type { StoreCommands } from './commands.ts'
 import { KEYS } from './key-names.ts'
 
 /**
- * The number of audit entries after which one script call ends its batch. The outbox entry that reaches this number is
- * still included, because an outbox entry is audited either as a whole or not at all.
+ * The number of audit entries after which a script call ends its batch. The last outbox entry may exceed this number,
+ * because all audit entries of an outbox entry are written in the same call.
  */
 const FACTS_PER_CALL = 10_000
 /**
@@ -87,8 +87,8 @@ export function createRedisOutbox(commands: StoreCommands, auditEntries: number)
       const unaudited = await using(() => redis.xrange(KEYS.outbox, after, '+', 'COUNT', limit))
       const batch: StreamEntry[] = []
       const facts: AuditFact[] = []
-      // The batch is limited by the number of its audit entries, because a single outbox entry for token issuances
-      // can contain thousands of audit entries, and the arguments of a script are limited in size.
+      // The batch is limited by the number of its audit entries. A single outbox entry for token issuances can contain
+      // thousands of audit entries, and the arguments of a script are limited in size.
       for (const entry of unaudited) {
         if (facts.length >= FACTS_PER_CALL) break
         batch.push(entry)

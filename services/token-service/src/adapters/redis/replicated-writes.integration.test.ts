@@ -80,7 +80,7 @@ describe('writes that replicas must acknowledge', () => {
     expect(await pair.replica.get('key 99')).toBe('1')
   })
 
-  it('replicated writes use a connection of their own, which is not opened if no replica is required', async () => {
+  it('replicated writes use a separate connection, which is not opened if no replica is required', async () => {
     const replicated = await open(1)
     await replicated.writes.run((redis) => redis.set('any', '1'))
     expect(await replicated.connections()).toBe(2)
@@ -89,7 +89,7 @@ describe('writes that replicas must acknowledge', () => {
     expect(await direct.connections()).toBe(1)
   })
 
-  it('if the server rejects some of several replicated writes, only those writes fail', async () => {
+  it('if Redis rejects some writes of a batch, only these writes fail', async () => {
     const { writes } = await open(1)
     await pair.primary.set('text', 'text')
     const results = await Promise.allSettled([

@@ -18,10 +18,10 @@
  * script would leave its writes incomplete. So the first write of both scripts is HDEL, which needs no memory and is
  * never rejected. HDEL must stay the first write; out-of-memory.integration.test.ts fails otherwise.
  *
- * The scripts that are run by `replicated` (commands.ts) execute a write command on every path whose outcome is final
- * for the caller, because WAIT is about the writes of its own connection (replicated-writes.ts). If nothing has to
- * change, the script writes a stored value once more with HSET. `commit` does this also when it reports a newer version
- * or no credential, because at a primary that was cut off this state may be lost in the failover.
+ * WAIT covers only writes of its own connection (replicated-writes.ts). So the scripts that `replicated` runs
+ * (commands.ts) execute a write command on every path whose outcome is final for the caller. If nothing has to change,
+ * the script writes a stored value once more with HSET. `commit` does this also when it reports a newer version or no
+ * credential, because at a primary that was cut off this state may be lost in the failover.
  */
 import type { Redis } from 'ioredis'
 import { define } from './define-script.ts'
@@ -40,8 +40,8 @@ local ms = time[1] * 1000 + math.floor(time[2] / 1000)
 
 /**
  * Lua: sets `fence` to the next fencing token, which is greater than every earlier token of this credential. The token
- * is also at least the server's time: a failover may lose the newest tokens together with their leases, and the next
- * lease holder must not get the same token as the holder of a lost lease.
+ * is also at least the server's time. A failover may lose the newest tokens together with their leases, and a new lease
+ * must not get the token of a lost lease.
  */
 const NEXT_FENCE = `${NOW_MS}
 local last = tonumber(redis.call('HGET', K.credential, 'Fence') or '0')
@@ -56,16 +56,14 @@ if redis.call('GET', K.lease) == a.holder then redis.call('DEL', K.lease) end
 
 /**
  * Lua: removes fault, intent and retry time of the previous token pair, and stores the new pair. HDEL must be the first
- * write of the script, for the reason that the comment at the top of this file gives.
+ * write of the script; the comment at the top of this file gives the reason.
  */
 const REPLACE_PAIR = `
 redis.call('HDEL', K.credential, unpack(a.overlayFields))
 redis.call('HSET', K.credential, unpack(a.fields))
 `
 
-/**
- * Lua: a condition that is true if the stored labels differ from those that the caller has read and wants to replace.
- */
+/** Lua: a condition that is true if the stored labels are no longer those that the caller has read. */
 const HAS_OTHER_LABELS = `
 if a.lastLabels and (redis.call('HGET', K.credential, 'Labels') or '') ~= a.lastLabels`
 
@@ -131,10 +129,10 @@ ${RELEASE_OWN_LEASE}
 )
 
 /**
- * `CommitFence` is the fence of the lease whose commit stored the version. A caller repeats its commit if no replica
- * has acknowledged the pair, and must recognize that the stored pair is its own. `Fence` cannot show this, because
- * another process may have acquired and released the lease since the first call. If the caller mistook its own pair for
- * a newer one, it would drop the only copy that survives a failover.
+ * `CommitFence` is the fence of the lease whose commit stored the version. If no replica acknowledged a commit, the
+ * caller repeats it, and must recognize its own pair in the store. `Fence` cannot show this, because another process
+ * may have acquired and released the lease in between. A caller that mistook its own pair for a newer pair would drop
+ * the only copy that survives a failover.
  */
 const commit = define(
   ['credential', 'lease', 'due', 'faulted', 'outbox', 'expiry', 'index'],
@@ -300,7 +298,7 @@ return redis.call('XRANGE', K.outbox, '-', audited, 'COUNT', a.limit)
 `,
 )
 
-// Appends entries to the audit log. First compares the hash of the newest audit entry, so that two replicas that append
+// Appends entries to the audit log after comparing the hash of the newest audit entry. So two replicas that append
 // concurrently build a single hash chain.
 const appendAudit = define(
   ['auditHead', 'auditLog'],

@@ -1,8 +1,8 @@
 /**
- * Detects that the connection leads to another Redis server than before, or to a server that was restarted. Such a
- * server may lack the newest writes: after a failover, or after a restart from an append-only file that is flushed once
- * a second. The time of the last change is stored in Redis, so that every replica of token-service knows it, even one
- * that starts later.
+ * Detects that the connection leads to another Redis server than before, or to a restarted server. Such a server may
+ * lack the newest writes, after a failover or after a restart from an append-only file that is flushed once a second.
+ * The time of the last change is stored in Redis. So every replica of token-service knows it, even one that starts
+ * later.
  */
 import type { Redis } from 'ioredis'
 import type { Logger } from '@integration-host/shared/observability/logger'

@@ -1,8 +1,8 @@
 /**
  * Checks every few seconds whether Redis accepts writes, by writing a small key. An open connection does not prove
- * that writes succeed: at `maxmemory` with `noeviction` (OOM), after a failed save (MISCONF) or on a replica
- * (READONLY) Redis still responds to reads and PING, but no credential can be refreshed or connected. The same holds
- * while too few replicas acknowledge writes, if they are required (`REDIS_REPLICAS`).
+ * this. Redis responds to reads and PING, but rejects writes, if its memory is full (OOM), after a failed save
+ * (MISCONF), or on a replica (READONLY). No credential can then be refreshed or connected. The check also fails while
+ * fewer replicas acknowledge writes than required (`REDIS_REPLICAS`).
  */
 import type { Redis } from 'ioredis'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
