@@ -379,7 +379,7 @@ describe('the files of the in-memory transaction source', () => {
       for (let n = 0; n < 60; n += 1)
         await source.queue(outline, [{ TransactionID: 'id-' + n, InitialData: 'x'.repeat(n < 50 ? 400 : 1) }], { keyId: 'ops', person: null })
           .then(() => acknowledged.push('id-' + n), (error) => refused.push(error.code))
-      const { runs } = await source.search(aSearch('OrderProcess'))
+      const { runs } = await source.search(${JSON.stringify(aSearch('OrderProcess'))})
       const listed = runs.map((run) => run.TransactionID)
       const recorded = (await source.actions({ limit: 500 })).map((action) => action.TransactionID)
       console.log(JSON.stringify({ acknowledged, refused, listed, recorded }))
