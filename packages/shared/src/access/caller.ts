@@ -1,16 +1,16 @@
 import { IntegrationError } from '../errors.ts'
 import type { Scope } from './scope.ts'
 
-/** What a service key grants to its callers. */
+/** The permissions of a service key. */
 export interface Grants {
   /** The name of the key. It is logged and stored, and reveals nothing about the key itself. */
   readonly keyId: string
-  /** Whether this is a key of `SERVICE_API_KEY(S)`, with which the services of an installation call one another. */
+  /** Whether this key is one of `SERVICE_API_KEY(S)`, with which the services of an installation call one another. */
   readonly isService: boolean
   readonly scopes: ReadonlySet<Scope>
-  /** Realms that the key may use: `*`, exact names, and prefixes that end in `*`. */
+  /** The realms that the key may use: `*`, exact names, and prefixes that end in `*`. */
   readonly realms: readonly string[]
-  /** Names of processes that the key may use, in the same form as `realms`. */
+  /** The names of processes that the key may use: `*`, exact names, and prefixes that end in `*`. */
   readonly processes: readonly string[]
   /** The time after which the key is rejected, in epoch ms; `null` if it does not expire. */
   readonly expiresAt: number | null
@@ -29,7 +29,7 @@ export class Caller {
     this.#grants = grants
   }
 
-  /** The caller as logs of actions name it, such as `key erp` or `key console for ada@example.com`. */
+  /** The caller as the logs of actions name it, such as `key erp` or `key console for ada@example.com`. */
   get name(): string {
     return this.person === null ? `key ${this.keyId}` : `key ${this.keyId} for ${this.person}`
   }
@@ -38,7 +38,7 @@ export class Caller {
     return this.#grants.isService
   }
 
-  /** Returns this caller, acting for `person`. */
+  /** Returns the same caller, acting for `person`. */
   actingFor(person: string): Caller {
     return new Caller(this.#grants, person)
   }
@@ -47,7 +47,7 @@ export class Caller {
     return this.#grants.scopes.has(scope)
   }
 
-  /** The realms that the key may use: `*`, exact names, and prefixes that end in `*`. For lists. */
+  /** The realms that the key may use: `*`, exact names, and prefixes that end in `*`. Lists use them as a filter. */
   get realms(): readonly string[] {
     return this.#grants.realms
   }
@@ -65,12 +65,15 @@ export class Caller {
     return isCovered(process, this.#grants.processes)
   }
 
-  /** Returns whether the key may use what belongs to `realm`; `null` and `undefined` stand for no realm. */
+  /**
+   * Returns whether the key may use something that belongs to `realm`. `null` and `undefined` mean that it belongs to
+   * no realm, so every key may use it.
+   */
   mayUse(realm: string | null | undefined): boolean {
     return realm === null || realm === undefined || this.mayUseRealm(realm)
   }
 
-  /** False if the key may use every realm, also those that are connected later. */
+  /** False if the key may use every realm, including realms that are connected later. */
   get isBoundToRealms(): boolean {
     return !this.#grants.realms.includes('*')
   }
@@ -79,7 +82,7 @@ export class Caller {
     return this.#grants.expiresAt !== null && this.#grants.expiresAt <= now
   }
 
-  /** @throws {IntegrationError} `forbidden`, which names the scope, if the key does not have it. */
+  /** Throws `forbidden` if the key does not have the scope. The error names the scope. */
   requireScope(scope: Scope): void {
     if (this.has(scope)) return
     throw new IntegrationError(
@@ -91,24 +94,24 @@ export class Caller {
     )
   }
 
-  /** @throws {IntegrationError} `forbidden` if the key may not use the realm. */
+  /** Throws `forbidden` if the key may not use the realm. */
   requireRealm(realm: string): void {
     if (this.mayUseRealm(realm)) return
     throw new IntegrationError('forbidden', `the service key ${this.keyId} may not use this realm`)
   }
 
-  /** @throws {IntegrationError} `forbidden` if `item` belongs to a realm that the key may not use. */
+  /** Throws `forbidden` if `item` belongs to a realm that the key may not use. */
   requireRealmOf({ Realm }: { readonly Realm?: string | null | undefined }): void {
     if (Realm !== null && Realm !== undefined) this.requireRealm(Realm)
   }
 
-  /** @throws {IntegrationError} `forbidden` unless the key may use every realm. For what concerns all companies. */
+  /** Throws `forbidden` unless the key may use every realm. Called by operations that affect all companies. */
   requireEveryRealm(): void {
     if (!this.isBoundToRealms) return
     throw new IntegrationError('forbidden', `the service key ${this.keyId} is bound to realms`)
   }
 
-  /** @throws {IntegrationError} `forbidden` if the key may not use the process. */
+  /** Throws `forbidden` if the key may not use the process. */
   requireProcess(process: string): void {
     if (this.mayUseProcess(process)) return
     throw new IntegrationError(
@@ -117,7 +120,7 @@ export class Caller {
     )
   }
 
-  /** @throws {IntegrationError} `forbidden` unless the key may use every process. */
+  /** Throws `forbidden` unless the key may use every process. */
   requireEveryProcess(): void {
     if (this.#grants.processes.includes('*')) return
     throw new IntegrationError('forbidden', `the service key ${this.keyId} is bound to processes`)

@@ -10,7 +10,8 @@ export const ActionView = z.object({
     .string()
     .nullable()
     .meta({ description: 'the person for whom the caller acted (header Acting-For)' }),
-  // A string instead of an enum: during a rolling upgrade a replica may read what a newer one has written.
+  // The type is a string instead of an enum: during a rolling upgrade, a replica may read a value that only a newer
+  // release knows.
   Action: z.string().meta({
     description:
       'queue, replay, resume, cancel, retry, settle, erase or pause; resume and pause without a TransactionID are those of the process; start_operation, stop_operation and continue_operation are those of a bulk operation; purge and forget are those of the retention',

@@ -19,8 +19,8 @@ export class ConfigError extends Error {
 
 /**
  * Reads settings from the environment. An empty variable counts as unset. `X_FILE` names a file whose content becomes
- * the value of `X`; one trailing newline is removed. A setting whose own name ends in `_FILE` is a path, so its
- * content is not read this way. The files of the TLS settings in the schema are checked as well.
+ * the value of `X`; one trailing newline is removed. If the name of a setting itself ends in `_FILE`, its value is a
+ * path, and the content of the file is not read here. The files of the TLS settings in the schema are checked as well.
  *
  * @throws {ConfigError} if a setting is wrong or missing; the message names all such settings.
  */
