@@ -49,6 +49,11 @@ export const errorCodes = {
     remedy: 'reauthorize',
   },
   provider_unavailable: { status: 503, title: 'The provider is not available', remedy: 'retry' },
+  provider_client_rejected: {
+    status: 503,
+    title: 'The provider rejects this application',
+    remedy: 'retry',
+  },
   busy: { status: 503, title: 'Too many authorizations at the same time', remedy: 'retry' },
 
   // Errors of accounting-gateway.

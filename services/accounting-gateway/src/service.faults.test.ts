@@ -477,17 +477,18 @@ describe('an unavailable token-service', () => {
     },
   )
 
-  it('the gateway forwards the error provider_unavailable of token-service together with Retry-After', async () => {
-    tokens.handle = (_request, response) => {
-      response.writeHead(503, { 'Content-Type': 'application/problem+json', 'Retry-After': '17' })
-      response.end(
-        JSON.stringify({ type: 'x', title: 'x', status: 503, code: 'provider_unavailable' }),
-      )
-    }
-    const answer = await call(await open(), 'GET')
-    expect(answer.headers.get('retry-after')).toBe('17')
-    expect(await problem(answer)).toMatchObject({ status: 503, code: 'provider_unavailable' })
-  })
+  it.each(['provider_unavailable', 'provider_client_rejected'])(
+    'the gateway forwards the error %s of token-service together with Retry-After',
+    async (code) => {
+      tokens.handle = (_request, response) => {
+        response.writeHead(503, { 'Content-Type': 'application/problem+json', 'Retry-After': '17' })
+        response.end(JSON.stringify({ type: 'x', title: 'x', status: 503, code }))
+      }
+      const answer = await call(await open(), 'GET')
+      expect(answer.headers.get('retry-after')).toBe('17')
+      expect(await problem(answer)).toMatchObject({ status: 503, code })
+    },
+  )
 })
 
 describe('a credential event', () => {

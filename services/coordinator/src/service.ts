@@ -7,6 +7,7 @@ import type { Logger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
 import { createFileRemover } from './adapters/files/remove-files.ts'
+import { watchDataFolder } from './adapters/files/data-folder.ts'
 import { createThreadedFiles } from './adapters/files/threaded-files.ts'
 import { loadProcesses } from './adapters/folder/processes.ts'
 import { openReceivers } from './adapters/files/webhooks-file.ts'
@@ -84,6 +85,7 @@ export async function startCoordinator(
     random,
     ...(timing.webhooks !== undefined && { timing: timing.webhooks }),
   })
+  stack.use(watchDataFolder(config.DATA_DIR, health.dependency('data-folder', 'optional')))
   const caller = stack.use(createHttpCaller())
   const files = stack.use(createThreadedFiles())
   const feed = createTransitionFeed()

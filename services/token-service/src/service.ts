@@ -112,6 +112,10 @@ export async function startTokenService(
       needsKeys: requestsIdToken,
     }),
   )
+  // Optional, because valid access tokens are issued while the client is rejected. It counts as accepted until a refresh
+  // shows otherwise: token-service sends no request only to find out.
+  const clientDependency = health.dependency('provider-client', 'optional')
+  clientDependency.up()
   const provider = breakOnRejectedClient(
     createOpenIdProvider({
       discovery,
@@ -138,6 +142,8 @@ export async function startTokenService(
       now: () => performance.now(),
       onChange(isRejected) {
         counted.setClientRejected(isRejected)
+        if (isRejected) clientDependency.down('the provider rejects CLIENT_ID and CLIENT_SECRET')
+        else clientDependency.up()
         if (isRejected)
           logger.error(
             'provider rejects CLIENT_ID and CLIENT_SECRET: only probes are sent to the token endpoint',
@@ -209,7 +215,14 @@ export async function startTokenService(
   )
   const routine = tracedPort(refreshRoutine, { refresh: { name: 'refresh', kind: 'internal' } })
   const auditCounter = opened.use(createAuditCounter({ store, now, notifyOutbox }))
-  const accessTokens = createAccessTokens({ store, routine, refreshAheadMs, auditCounter, now })
+  const accessTokens = createAccessTokens({
+    store,
+    routine,
+    refreshAheadMs,
+    auditCounter,
+    isClientRejected: provider.isClientRejected,
+    now,
+  })
   const exchanges = opened.use(
     createCodeExchanges({
       authorizations,

@@ -27,7 +27,7 @@ export interface TokenSource {
    * Returns the realm's current token.
    *
    * @throws {IntegrationError} `credential_not_found`, `credential_faulted`, `token_service_unavailable`,
-   * `provider_unavailable`
+   * `provider_unavailable`, `provider_client_rejected`
    */
   token(realm: string): Promise<AccessToken>
   /**

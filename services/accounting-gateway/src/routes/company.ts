@@ -44,7 +44,7 @@ export function companyRoutes(): Hono {
             429: 'throttled: no permit of the realm is possible before the deadline',
             501: 'transfer_coding_unsupported: Transfer-Encoding has another value than chunked',
             502: 'upstream_unreachable',
-            503: 'token_service_unavailable, provider_unavailable or shutting_down',
+            503: 'token_service_unavailable, provider_unavailable, provider_client_rejected or shutting_down',
             504: 'upstream_timeout',
           }),
         },

@@ -11,7 +11,7 @@ export interface AccessTokens {
    * Returns the credential with a valid access token, after a refresh if the stored access token has expired.
    *
    * @throws {IntegrationError} `credential_not_found`, `credential_faulted`, `provider_unavailable`,
-   * `store_unavailable`.
+   * `provider_client_rejected`, `store_unavailable`.
    */
   usable(name: string, who: string): Promise<Credential & { readonly accessToken: Secret }>
   /**
@@ -35,6 +35,8 @@ export function createAccessTokens(deps: {
   readonly routine: Pick<RefreshRoutine, 'refresh' | 'uncommitted'>
   readonly refreshAheadMs: number
   readonly auditCounter: Pick<AuditCounter, 'count'>
+  /** Whether the provider rejects CLIENT_ID and CLIENT_SECRET. */
+  readonly isClientRejected: () => boolean
   readonly now: () => number
 }): AccessTokens {
   const { store, routine, now, refreshAheadMs } = deps
@@ -91,7 +93,11 @@ export function createAccessTokens(deps: {
         return issue(credential, who)
       }
       return issue(
-        refreshed(name, blocked ?? (await routine.refresh(name, { kind: 'fresh' }, who))),
+        refreshed(
+          name,
+          blocked ?? (await routine.refresh(name, { kind: 'fresh' }, who)),
+          deps.isClientRejected,
+        ),
         who,
       )
     },
@@ -104,14 +110,19 @@ export function createAccessTokens(deps: {
       // otherwise every request with it would rotate the token.
       const base = Math.min(version ?? stored.version, stored.version)
       const goal = { kind: 'newer', version: base, force: version === null } as const
-      const credential = refreshed(name, await routine.refresh(name, goal, who))
+      const result = await routine.refresh(name, goal, who)
+      const credential = refreshed(name, result, deps.isClientRejected)
       cache(credential)
       return credential
     },
   }
 }
 
-function refreshed(name: string, result: RefreshResult): Credential {
+function refreshed(
+  name: string,
+  result: RefreshResult,
+  isClientRejected: () => boolean,
+): Credential {
   switch (result.kind) {
     case 'refreshed':
       return result.credential
@@ -121,10 +132,17 @@ function refreshed(name: string, result: RefreshResult): Credential {
       })
     case 'deferred': {
       const fault = result.credential?.fault ?? null
-      throw new IntegrationError('provider_unavailable', `${name} cannot be refreshed now`, {
+      const details = {
         retryAfterSeconds: result.retryAfterMs / 1_000,
         ...(fault !== null && { members: { Fault: fault } }),
-      })
+      }
+      throw isClientRejected()
+        ? new IntegrationError(
+            'provider_client_rejected',
+            `${name} cannot be refreshed: the provider rejects CLIENT_ID and CLIENT_SECRET of token-service`,
+            details,
+          )
+        : new IntegrationError('provider_unavailable', `${name} cannot be refreshed now`, details)
     }
     case 'absent':
       throw notFound(name)

@@ -700,7 +700,7 @@ describe('a provider that rejects the client credentials', () => {
     cleanup.defer(() => slowClock.mockRestore())
     for (const realm of ['1', '2', '3']) {
       const { status, body } = await service.ask(`/credentials/ACC-${realm}/token`)
-      expect([status, body['code']]).toEqual([503, 'provider_unavailable'])
+      expect([status, body['code']]).toEqual([503, 'provider_client_rejected'])
       expect((await service.ask(`/credentials/ACC-${realm}`)).body).toMatchObject({
         Status: 'active',
         Version: 1,
@@ -708,6 +708,18 @@ describe('a provider that rejects the client credentials', () => {
     }
     slowClock.mockRestore()
     expect(refreshes()).toHaveLength(1)
+    // Valid access tokens can still be issued, so the service stays ready.
+    expect(await service.ask('/health/ready')).toMatchObject({
+      status: 200,
+      body: {
+        dependencies: {
+          'provider-client': {
+            status: 'down',
+            reason: 'the provider rejects CLIENT_ID and CLIENT_SECRET',
+          },
+        },
+      },
+    })
     // After a restart with the new client secret first, every realm is refreshed.
     const next = await start({ env: { CLIENT_SECRET: `rotated at the provider,${CLIENT_SECRET}` } })
     for (const realm of ['1', '2', '3']) {
@@ -729,6 +741,9 @@ describe('a provider that rejects the client credentials', () => {
     const startedAt = performance.now()
     for (const realm of ['2', '3', '1'])
       await eventually(async () => expect((await token(realm)).status).toBe(200))
+    expect((await service.ask('/health/ready')).body).toMatchObject({
+      dependencies: { 'provider-client': { status: 'up' } },
+    })
     // The first probe is sent after 1 s. The limit here is higher, because refreshes take seconds on a machine under
     // load. It is below 60 s, which is the longest interval between two probes.
     expect(performance.now() - startedAt).toBeLessThan(30_000)

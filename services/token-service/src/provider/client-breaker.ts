@@ -42,6 +42,8 @@ export interface BreakerOptions {
 export interface GuardedProvider extends Provider {
   /** Milliseconds until the next call is let through; 0 if the provider accepts the client or a probe is due. */
   readonly heldBackMs: () => number
+  /** Whether the provider has rejected the client and not accepted it since. */
+  readonly isClientRejected: () => boolean
 }
 
 export function breakOnRejectedClient(
@@ -100,6 +102,7 @@ export function breakOnRejectedClient(
   return {
     ...provider,
     heldBackMs,
+    isClientRejected: () => rejection !== null,
     refresh: (refreshToken) => guarded(() => provider.refresh(refreshToken)),
   }
 }

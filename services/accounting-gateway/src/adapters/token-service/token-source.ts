@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { AccessTokenView } from '@integration-host/shared/contracts/credential'
 import { Problem } from '@integration-host/shared/contracts/problem'
 import { credentialName } from '@integration-host/shared/contracts/realm'
-import { type ErrorCode, IntegrationError } from '@integration-host/shared/errors'
+import { type ErrorCode, errorCodes, IntegrationError } from '@integration-host/shared/errors'
 import { requestText, type TextResponse } from '@integration-host/shared/http/client/request-text'
 import { parseJson, parseJsonAs } from '@integration-host/shared/json'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
@@ -37,6 +37,7 @@ const FORWARDED_CODES: readonly ErrorCode[] = [
   'credential_not_found',
   'credential_faulted',
   'provider_unavailable',
+  'provider_client_rejected',
 ]
 /**
  * Accepts an access token of visible ASCII characters, which are safe in a header value. The syntax of RFC 6750 §2.1 is
@@ -146,7 +147,7 @@ function errorOf(response: TextResponse): IntegrationError {
   const { type: _type, title, status: _status, code: _code, detail, ...members } = problem
   return new IntegrationError(code, detail ?? title, {
     members,
-    ...(code === 'provider_unavailable' && { retryAfterSeconds: retryAfterSecondsOf(response) }),
+    ...(errorCodes[code].status === 503 && { retryAfterSeconds: retryAfterSecondsOf(response) }),
   })
 }
 
