@@ -1,9 +1,12 @@
+import { connect } from 'amqplib'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { sandboxClient } from '../support/clients/sandbox.ts'
 import { tokenServiceClient } from '../support/clients/token-service.ts'
-import { connectCompany } from '../support/clients/user-actions.ts'
+import { connectCompany, waitForRun } from '../support/clients/user-actions.ts'
 import { parseJsonLines, runCli } from '../support/processes/cli.ts'
-import { startSystem, type System } from '../support/system.ts'
+import { backend, startSystem, type System } from '../support/system.ts'
 
 interface CheckResult {
   readonly Subject: string
@@ -13,13 +16,18 @@ interface CheckResult {
   readonly Mend: string | null
 }
 
-describe('the doctor command while work is not completed', () => {
+describe('the doctor command while work does not get done', () => {
   let system: System
+  let sql: postgres.Sql
   beforeAll(async () => {
     system = await startSystem()
     for (const realm of ['1', '2']) await connectCompany(system, realm)
+    sql = postgres(system.databaseUrl, { max: 1, onnotice: () => {} })
   })
-  afterAll(() => system[Symbol.asyncDispose]())
+  afterAll(async () => {
+    await sql.end()
+    await system[Symbol.asyncDispose]()
+  })
 
   const cli = (...args: string[]) =>
     runCli(args, {
@@ -29,7 +37,7 @@ describe('the doctor command while work is not completed', () => {
         SERVICE_API_KEY: system.serviceKey,
       },
     })
-  /** Runs doctor for one service. Returns the results that are not `ok`, except for clock differences. */
+  /** Runs doctor for one service. Returns the results that are not `ok`, but no differences of clocks. */
   async function doctor(only: 'token-service' | 'coordinator') {
     const { code, stdout } = await cli('doctor', '--json', '--only', only)
     const results = parseJsonLines<CheckResult>(stdout)
@@ -38,8 +46,90 @@ describe('the doctor command while work is not completed', () => {
       results: results.filter(({ Verdict, Check }) => Verdict !== 'ok' && Check !== 'disk'),
     }
   }
-  it('doctor exits with 0 while all work is completed', async () => {
-    expect(await doctor('token-service')).toEqual({ code: 0, results: [] })
+  /** Inserts a run as another program may do, or as an earlier one has left it. */
+  const insert = (id: string, row: Readonly<Record<string, string | boolean | null>>) =>
+    sql`insert into "Order_Header" ${sql({ Process: 'OrderProcess', TransactionID: id, InitialData: id, StepName: 'order', ...row })}`
+
+  it('doctor exits with 0 while all work gets done', async () => {
+    for (const service of ['coordinator', 'token-service'] as const)
+      expect(await doctor(service)).toEqual({ code: 0, results: [] })
+  })
+
+  it('doctor reports a problem if a run has failed in the last day, with its class and step', async () => {
+    // The run fails at once, because the steps before this one have never run.
+    await insert('f1', { StepName: 'csv' })
+    await waitForRun(system, 'f1', 0, 'Failed')
+    expect(await doctor('coordinator')).toMatchObject({
+      code: 1,
+      results: [
+        {
+          Check: 'failed runs',
+          Verdict: 'problem',
+          Found: '1 in the last day: 1 step_before_missing at OrderProcess csv',
+          Mend: expect.stringContaining('transactions show f1 --process OrderProcess'),
+        },
+      ],
+    })
+    await sql`update "Order_Header" set "CompletedAt" = now() - interval '25 hours',
+      "UpdatedAt" = now() - interval '25 hours' where "TransactionID" = 'f1'`
+    expect(await doctor('coordinator')).toEqual({ code: 0, results: [] })
+  })
+
+  it('doctor reports a problem if runs wait for a credential, and names the credential', async () => {
+    for (const id of ['w1', 'w2'])
+      await insert(id, {
+        Status: 'Waiting',
+        WaitingFor: 'ACC-77',
+        NextAttemptAt: new Date(Date.now() + 3_600_000).toISOString(),
+        NextSweepAt: new Date(Date.now() + 3_600_000).toISOString(),
+      })
+    expect(await doctor('coordinator')).toMatchObject({
+      code: 1,
+      results: [
+        {
+          Check: 'waiting runs',
+          Verdict: 'problem',
+          Found: '2 for a credential: 2 ACC-77',
+          Mend: expect.stringContaining('credentials show ACC-77'),
+        },
+      ],
+    })
+    await sql`delete from "Order_Header" where "WaitingFor" = 'ACC-77'`
+  })
+
+  it('doctor reports a problem if a run has failed in doubt, however long ago', async () => {
+    const old = new Date(Date.now() - 30 * 86_400_000).toISOString()
+    await insert('d1', {
+      Status: 'Failed',
+      ErrorClass: 'no_answer',
+      InDoubt: true,
+      NextAttemptAt: null,
+      CreatedAt: old,
+      UpdatedAt: old,
+      CompletedAt: old,
+    })
+    expect(await doctor('coordinator')).toMatchObject({
+      code: 1,
+      results: [{ Check: 'in doubt', Verdict: 'problem', Found: expect.stringMatching(/^1 /) }],
+    })
+    await sql`delete from "Order_Header" where "TransactionID" = 'd1'`
+  })
+
+  it('doctor reports a problem if a run belongs to a process that is not loaded, and names the process', async () => {
+    await insert('o1', { Process: 'GoneProcess' })
+    const { code, results } = await doctor('coordinator')
+    expect([code, results]).toMatchObject([
+      1,
+      [
+        {
+          Check: 'not loaded',
+          Verdict: 'problem',
+          Found: 'GoneProcess: 1 unfinished run of this process, which is not loaded',
+          Mend: expect.stringContaining('transactions list --process GoneProcess'),
+        },
+      ],
+    ])
+    await sql`delete from "Order_Header" where "TransactionID" = 'o1'`
   })
 
   it('doctor reports a problem if a faulted company has to be connected again or cannot be refreshed', async () => {
@@ -92,5 +182,26 @@ describe('the doctor command while work is not completed', () => {
       Found: expect.stringMatching(/^since .*: the provider rejects CLIENT_ID and CLIENT_SECRET$/),
       Mend: expect.stringContaining('CLIENT_SECRET to new,old'),
     })
+  })
+
+  it('doctor reports a problem if there are dead letters', async () => {
+    const broker = await connect(backend('TEST_AMQP_URL'))
+    const channel = await broker.createConfirmChannel()
+    channel.sendToQueue(`${system.amqpPrefix}steps.OrderProcess.order`, Buffer.from('unreadable'))
+    await channel.waitForConfirms()
+    await broker.close()
+    await eventually(async () =>
+      expect(await doctor('coordinator')).toMatchObject({
+        code: 1,
+        results: [
+          {
+            Check: 'dead letters',
+            Verdict: 'problem',
+            Found: 'OrderProcess: 1',
+            Mend: expect.stringContaining('dead-letters list --process OrderProcess'),
+          },
+        ],
+      }),
+    )
   })
 })

@@ -82,7 +82,9 @@ describe('the transactions command against a coordinator', () => {
     await system.service('demo-api').stop('SIGKILL')
     await cli('queue', '67')
     await waitForRun(system, '67', 0, 'Retrying')
-    expect((await cli('list', '--status', 'retrying')).stdout).toMatch(/^67 +0 +Retrying +order /m)
+    expect((await cli('list', '--status', 'retrying')).stdout).toMatch(
+      /^67 +OrderProcess +0 +Retrying +order /m,
+    )
     expect(await cli('replay', '67')).toMatchObject({
       code: 1,
       stderr: expect.stringContaining('(transaction_active)'),

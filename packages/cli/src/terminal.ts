@@ -9,8 +9,9 @@ import { CommandFailed, exitCodes } from './exit-code.ts'
 type Input = NodeJS.ReadableStream & { readonly isTTY?: boolean }
 type Output = NodeJS.WritableStream & {
   readonly isTTY?: boolean
-  /** The number of columns of a terminal. */
+  /** The numbers of columns and rows of a terminal. */
   readonly columns?: number
+  readonly rows?: number
 }
 
 /** The environment of a command: settings, streams, clock and signals. Tests replace it. */
@@ -20,6 +21,8 @@ export interface Terminal {
   readonly stdout: Output
   readonly stderr: Output
   readonly now: () => number
+  /** Replaces the wait between two looks of `--watch`. */
+  readonly sleep?: (ms: number) => Promise<void>
   /** Aborted if the process receives a signal; the reason is a {@link CommandFailed}. */
   readonly signal: AbortSignal
 }
@@ -61,6 +64,8 @@ const MIN_COLUMN = 6
 export function createTable(
   header: readonly string[],
   width?: number,
+  /** Colours the text of a cell, which has the width of its column already. */
+  paintCell: (text: string, column: number) => string = (text) => text,
 ): (rows: readonly (readonly string[])[]) => string[] {
   const widths = header.map(() => 0)
   let isStarted = false
@@ -73,7 +78,7 @@ export function createTable(
     const shown = width === undefined ? widths : fitted(widths, width)
     return all.map((row) =>
       row
-        .map((text, column) => padded(text, shown[column] ?? 0))
+        .map((text, column) => paintCell(padded(text, shown[column] ?? 0), column))
         .join(GAP)
         .trimEnd(),
     )

@@ -18,6 +18,8 @@ export interface Surroundings {
   readonly typed?: readonly (string | (() => string))[]
   /** The width of the terminal, if standard output is one. */
   readonly columns?: number
+  /** Replaces the wait between two looks of `--watch`. */
+  readonly sleep?: (ms: number) => Promise<void>
   /** The content of standard input, which is then not a terminal. */
   readonly input?: string | Buffer
   /** The clock, in milliseconds. By default the time does not pass. */
@@ -30,7 +32,7 @@ export interface Surroundings {
 /** Runs the command line in this process. */
 export async function run(
   args: readonly string[],
-  { url, env = {}, typed, columns, input, now = () => 0, stop, onErr }: Surroundings = {},
+  { url, env = {}, typed, columns, sleep, input, now = () => 0, stop, onErr }: Surroundings = {},
 ): Promise<Run> {
   const answers = [...(typed ?? [])]
   const stdin = Object.assign(new PassThrough(), { isTTY: typed !== undefined })
@@ -66,6 +68,7 @@ export async function run(
     stdout: out.stream,
     stderr: err.stream,
     now,
+    ...(sleep !== undefined && { sleep }),
     signal: stop ?? new AbortController().signal,
   })
   const text = out.chunks.join('')

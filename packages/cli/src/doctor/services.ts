@@ -9,6 +9,7 @@ import { checkClock, httpClock } from '@integration-host/shared/observability/ch
 import { KeyCheckPage } from '@integration-host/shared/contracts/custody'
 import { z } from 'zod'
 import { addressOf } from '../settings.ts'
+import { counted } from '../terminal.ts'
 import type { ProcessOutline } from './broker-topology.ts'
 import { query, type Service } from './query.ts'
 import { reached, unreachable } from './reach.ts'
@@ -29,9 +30,9 @@ const Processes = z.object({
   items: z.array(
     z.object({ Process: z.string(), Steps: z.array(z.string()), Paused: z.boolean() }),
   ),
+  not_loaded: z.array(z.object({ Process: z.string(), Unfinished: z.int() })).default([]),
 })
 const Integrity = z.object({
-  ok: z.boolean(),
   violations: z.record(z.string(), z.number()),
   deadLetters: z.record(z.string(), z.number().nullable()),
 })
@@ -117,7 +118,8 @@ export async function examineCoordinator(
 }> {
   const response = await query(service, '/processes', Processes, signal)
   if (!('data' in response)) return { results: [response.result], processes: null }
-  const { items } = response.data
+  const { items, not_loaded: notLoaded } = response.data
+  const orphaned = notLoaded.filter(({ Unfinished }) => Unfinished > 0)
   const paused = items.filter(({ Paused }) => Paused).map(({ Process }) => Process)
   const integrity = await query(service, '/integrity', Integrity, signal)
   return {
@@ -133,21 +135,31 @@ export async function examineCoordinator(
             ),
           ]
         : []),
-      ...('data' in integrity ? checkIntegrity(integrity.data) : [integrity.result]),
+      ...orphaned.map(({ Process, Unfinished }) =>
+        problem(
+          'not loaded',
+          `${Process}: ${counted(Unfinished, 'unfinished run')} of this process, which is not loaded`,
+          `Load it again, or cancel them: integration-host transactions list --process ${Process} (docs/runbook.md#booksoutofbalance)`,
+        ),
+      ),
+      ...('data' in integrity
+        ? checkIntegrity(integrity.data, { areOrphansNamed: orphaned.length > 0 })
+        : [integrity.result]),
       ...(await examineRuns(service, signal)),
     ],
   }
 }
 
-function checkIntegrity({
-  ok: isOk,
-  violations,
-  deadLetters,
-}: z.output<typeof Integrity>): CheckResult[] {
-  const off = Object.entries(violations).filter(([, count]) => count > 0)
+function checkIntegrity(
+  { violations, deadLetters }: z.output<typeof Integrity>,
+  { areOrphansNamed }: { readonly areOrphansNamed: boolean },
+): CheckResult[] {
+  const off = Object.entries(violations).filter(
+    ([kind, count]) => count > 0 && !(areOrphansNamed && kind === 'unknownProcess'),
+  )
   const dead = Object.entries(deadLetters).filter(([, count]) => (count ?? 0) > 0)
   return [
-    isOk
+    off.length === 0
       ? ok('integrity', 'rows, items and queues agree')
       : problem(
           'integrity',

@@ -1,76 +1,192 @@
-import { headerStatuses } from '@integration-host/shared/contracts/transaction'
+import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
 import { type Command, expectNone, parse, wholeNumber } from '../../command.ts'
 import { exitCodes, UsageError } from '../../exit-code.ts'
-import { openCoordinator } from '../../service-api.ts'
-import { createTable, notify, plain, print, widthOf } from '../../terminal.ts'
-import { Header, pathOf, PROCESS_HELP, processOption } from './arguments.ts'
+import { openCoordinator, type ServiceApi } from '../../service-api.ts'
+import {
+  type Colour,
+  counted,
+  createTable,
+  notify,
+  painter,
+  plain,
+  print,
+  type Terminal,
+  widthOf,
+} from '../../terminal.ts'
+import { createScreen, intervalOf, repeat, WATCH_HELP, watchOptions } from '../../watch.ts'
+import { Header, processOption } from './arguments.ts'
+import { FILTER_HELP, filterOf, filterOptions, queryOf } from './filter-options.ts'
 
 const Page = z.object({ items: z.array(Header), next_cursor: z.string().nullable() })
 const MOST_PER_PAGE = 500
 const DEFAULT_LIMIT = 50
+const orders = ['created', 'updated'] as const
 
 export const listTransactions: Command = {
-  summary: 'list transactions, the newest first',
-  usage: '[--status STATUS] [--since TIME] [--limit N | --all] [--cursor CURSOR]',
-  help: `Lists transactions, the newest first. With --json one on each line.
+  summary: 'find transactions, the newest first',
+  usage: '[--process NAME] [filter options] [--order ORDER] [--limit N | --all] [--watch]',
+  help: `Lists the runs that fulfil all conditions, the newest first. With --json one on each line.
 
-${PROCESS_HELP}
-  --status STATUS     ${headerStatuses.join(', ')}
-  --since TIME        only transactions changed since this time: 2026-01-31T08:00:00Z
+  --process NAME      the process, loaded or not (default: all processes)
+${FILTER_HELP}
+  --order ORDER       created or updated: by which time the newest is first (default created)
   --limit N           the maximum number (default ${DEFAULT_LIMIT}); the cursor of the next page is printed on standard error
-  --all               all transactions
-  --cursor CURSOR     continue from this cursor
+  --all               all of them
+  --cursor CURSOR     continue from this cursor, with the same conditions and order
+${WATCH_HELP}
 
 Examples:
-  integration-host transactions list --status Failed
+  integration-host transactions list --status failed --class http_503 --since 2h
+  integration-host transactions list --realm 9341453908059889 --since 1d --order updated
+  integration-host transactions list --status retrying,waiting --watch
   integration-host transactions list --all --json | jq -r 'select(.WaitingFor == "ACC-1") | .TransactionID'`,
   async run(args, terminal) {
     const { values, positionals } = parse(args, {
       ...processOption,
-      status: { type: 'string' },
-      since: { type: 'string' },
+      ...filterOptions,
+      ...watchOptions,
+      order: { type: 'string' },
       limit: { type: 'string' },
       all: { type: 'boolean' },
       cursor: { type: 'string' },
     })
     expectNone(positionals)
-    const filter = new URLSearchParams()
-    if (values.status !== undefined) filter.set('status', statusOf(values.status))
-    if (values.since !== undefined) filter.set('since', timeOf(values.since))
+    const order = orders.find((known) => known === (values.order ?? 'created'))
+    if (order === undefined) throw new UsageError(`--order must be ${orders.join(' or ')}`)
     if (values.all && values.limit !== undefined)
       throw new UsageError('Either --limit or --all, not both')
-    let left = values.all
+    if (values.watch && (values.all || values.cursor !== undefined))
+      throw new UsageError('--watch cannot be combined with --all or --cursor')
+    const limit = values.all
       ? Number.POSITIVE_INFINITY
       : wholeNumber('--limit', values.limit ?? String(DEFAULT_LIMIT))
-    if (left < 1) throw new UsageError('--limit must be at least 1')
+    if (limit < 1) throw new UsageError('--limit must be at least 1')
+    if (values.interval !== undefined && !values.watch)
+      throw new UsageError('--interval needs --watch')
+    const intervalMs = intervalOf(values.interval)
+    /** The filter is made for each look, because `--since 2h` moves with the time. */
+    const read = (service: ServiceApi) =>
+      pages(service, values.process, queryOf(filterOf(values)), {
+        order,
+        limit,
+        cursor: values.cursor ?? null,
+      })
+    filterOf(values)
     const service = openCoordinator(values.url, terminal)
-    const path = await pathOf(service, values.process)
-    const table = createTable(COLUMNS, widthOf(terminal))
-    for (let cursor: string | null = values.cursor ?? ''; cursor !== null && left > 0;) {
-      filter.set('limit', String(Math.min(left, MOST_PER_PAGE)))
-      if (cursor !== '') filter.set('cursor', cursor)
-      const page: z.output<typeof Page> = await service.get(`${path}?${filter.toString()}`, Page)
-      await print(
-        terminal,
-        ...(values.json
-          ? page.items.map((header) => JSON.stringify(header))
-          : table(page.items.map(rowOf))),
-      )
-      left -= page.items.length
-      cursor = page.next_cursor
-      if (cursor !== null && left <= 0)
-        notify(terminal, `There are more: --cursor ${plain(cursor)}, or --all.`)
-    }
+    const isJson = values.json === true
+    if (values.watch) await watch(() => read(service), { intervalMs, isJson }, terminal)
+    else await printPages(read(service), isJson, terminal)
     return exitCodes.ok
   },
 }
 
-const COLUMNS = ['ID', 'REPLAY', 'STATUS', 'STEP', 'ATTEMPT', 'UPDATED', 'WAITS FOR', 'ERROR']
+/** Yields pages until there are no more, or as many runs as `limit` allows. A page may be empty although others follow. */
+async function* pages(
+  service: ServiceApi,
+  process: string | undefined,
+  query: URLSearchParams,
+  from: { readonly order: string; readonly limit: number; readonly cursor: string | null },
+): AsyncGenerator<z.output<typeof Page>> {
+  const path =
+    process === undefined
+      ? '/transactions'
+      : `/processes/${encodeURIComponent(process)}/transactions`
+  if (from.order !== 'created') query.set('order', from.order)
+  let left = from.limit
+  for (let cursor: string | null = from.cursor ?? ''; cursor !== null && left > 0;) {
+    query.set('limit', String(Math.min(left, MOST_PER_PAGE)))
+    if (cursor !== '') query.set('cursor', cursor)
+    const page: z.output<typeof Page> = await service.get(`${path}?${query.toString()}`, Page)
+    yield page
+    left -= page.items.length
+    cursor = page.next_cursor
+  }
+}
+
+async function printPages(
+  found: AsyncIterable<z.output<typeof Page>>,
+  isJson: boolean,
+  terminal: Terminal,
+): Promise<void> {
+  const table = tableFor(terminal)
+  let cursor: string | null = null
+  for await (const { items, next_cursor: next } of found) {
+    await print(
+      terminal,
+      ...(isJson ? items.map((header) => JSON.stringify(header)) : table(items.map(rowOf))),
+    )
+    cursor = next
+  }
+  if (cursor !== null) notify(terminal, `There are more: --cursor ${plain(cursor)}, or --all.`)
+}
+
+/** Shows the list again and again. Without a terminal, or with `--json`, a run is printed when its version has changed. */
+async function watch(
+  read: () => AsyncIterable<z.output<typeof Page>>,
+  { intervalMs, isJson }: { readonly intervalMs: number; readonly isJson: boolean },
+  terminal: Terminal,
+): Promise<void> {
+  const isRedrawn = terminal.stdout.isTTY === true && !isJson
+  const draw = createScreen(terminal)
+  const table = tableFor(terminal)
+  let versions = new Map<string, number>()
+  await repeat(intervalMs, terminal, async () => {
+    const runs: Header[] = []
+    for await (const page of read()) runs.push(...page.items)
+    if (isRedrawn) {
+      const time = new Date().toISOString().slice(11, 19)
+      const title = `${counted(runs.length, 'run')} at ${time} UTC, every ${intervalMs / 1_000} s`
+      await draw([title, ...tableFor(terminal)(runs.map(rowOf))])
+      return true
+    }
+    const changed = runs.filter((run) => versions.get(keyOf(run)) !== run.Version)
+    versions = new Map(runs.map((run) => [keyOf(run), run.Version]))
+    await print(
+      terminal,
+      ...(isJson ? changed.map((run) => JSON.stringify(run)) : table(changed.map(rowOf))),
+    )
+    return true
+  })
+}
+
+const keyOf = ({ Process, TransactionID, ReplayID }: Header): string =>
+  JSON.stringify([Process, TransactionID, ReplayID])
+
+const COLUMNS = [
+  'ID',
+  'PROCESS',
+  'REPLAY',
+  'STATUS',
+  'STEP',
+  'ATTEMPT',
+  'UPDATED',
+  'WAITS FOR',
+  'ERROR',
+]
+const STATUS_COLUMN = COLUMNS.indexOf('STATUS')
 const SHORT = 60
+
+const colours: Readonly<Partial<Record<HeaderStatus, Colour>>> = {
+  Completed: 'green',
+  Failed: 'red',
+  Retrying: 'yellow',
+  Waiting: 'yellow',
+  Cancelled: 'dim',
+}
+
+/** Returns a table that fits the terminal, with the statuses in colour. */
+function tableFor(terminal: Terminal): (rows: readonly (readonly string[])[]) => string[] {
+  const paint = painter(terminal)
+  return createTable(COLUMNS, widthOf(terminal), (text, column) => {
+    const colour = column === STATUS_COLUMN ? colours[text.trimEnd() as HeaderStatus] : undefined
+    return colour === undefined ? text : paint(colour, text)
+  })
+}
 
 const rowOf = (header: Header): string[] => [
   header.TransactionID,
+  header.Process,
   String(header.ReplayID),
   header.Status,
   header.StepName,
@@ -83,19 +199,4 @@ const rowOf = (header: Header): string[] => [
 const shortened = (text: string): string => {
   const line = plain(text)
   return line.length <= SHORT ? line : `${line.slice(0, SHORT).toWellFormed()}…`
-}
-
-/** Returns the status in the service's spelling. @throws {UsageError} the status is unknown. */
-function statusOf(text: string): string {
-  const status = headerStatuses.find((known) => known.toLowerCase() === text.toLowerCase())
-  if (status === undefined)
-    throw new UsageError(`--status must be one of ${headerStatuses.join(', ')}`)
-  return status
-}
-
-/** Returns the text if it is a time with an offset. @throws {UsageError} the text is not such a time. */
-function timeOf(text: string): string {
-  if (!z.iso.datetime({ offset: true }).safeParse(text).success)
-    throw new UsageError('--since must be a time such as 2026-01-31T08:00:00Z')
-  return text
 }

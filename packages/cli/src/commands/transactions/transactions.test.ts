@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type FakeService, problem, startFakeService } from '../../../test-support/fake-service.ts'
-import { run } from '../../../test-support/run.ts'
+import { run, type Surroundings } from '../../../test-support/run.ts'
+import { CommandFailed } from '../../exit-code.ts'
 
 const AT = '2026-11-21T08:00:00.000Z'
 const header = (id: string, members: object = {}) => ({
@@ -47,8 +48,12 @@ beforeEach(async () => {
         items: processes.map((Process) => ({ Process, BuiltIn: Process === 'Webhook' })),
       },
     }),
-    // Each page has two transactions, regardless of the requested limit, so that a list has several pages.
-    [`GET ${AT_PATH}`]: ({ query }) => {
+    [`GET ${AT_PATH}`]: () => ({ body: { items: [], next_cursor: null } }),
+    // Each page has two transactions, regardless of the requested limit, so that a list has several pages. The second
+    // page is empty, as a page of a search may be.
+    'GET /transactions': ({ query }) => {
+      if (query.get('cursor') === '4') return { body: { items: [], next_cursor: 'empty' } }
+      if (query.get('cursor') === 'empty') query.set('cursor', '4')
       const start = all.findIndex(({ TransactionID }) => TransactionID === query.get('cursor')) + 1
       const items = all.slice(start, start + Math.min(2, Number(query.get('limit'))))
       const isLast = start + items.length >= all.length
@@ -73,41 +78,135 @@ describe('transactions list', () => {
     const { code, out, err } = await cli('list', '--limit', '3')
     expect([code, err]).toEqual([0, 'There are more: --cursor 3, or --all.\n'])
     expect(out.split('\n').map((line) => line.split(/ +/)[0])).toEqual(['ID', '5', '4', '3', ''])
-    expect(
-      service.requests.slice(1).map(({ query }) => [query.get('limit'), query.get('cursor')]),
-    ).toEqual([
-      ['3', null],
-      ['1', '4'],
-    ])
+    expect(service.requests.map(({ route }) => route)).toEqual(Array(3).fill('GET /transactions'))
+    expect(service.requests.map(({ query }) => query.get('limit'))).toEqual(['3', '1', '1'])
   })
 
   it('`transactions list` shows what a run waits for and prints each error on one line', async () => {
     const { out, err } = await cli('list', '--all')
     expect(err).toBe('')
     expect(out).toMatch(/^5 .*Waiting .*ACC-1$/m)
-    expect(out).toMatch(new RegExp(`^3 .*Retrying +order +2 +${AT} +${AT}$`, 'm'))
+    expect(out).toMatch(new RegExp(`^3 +OrderProcess +0 +Retrying +order +2 +${AT} +${AT}$`, 'm'))
     expect(out).toMatch(/^4 .*the response was �\[31m404 x+…$/m)
     expect(out.trimEnd().split('\n')).toHaveLength(6)
   })
 
   it('`transactions list` sends its filters to the coordinator', async () => {
-    await cli(
-      'list',
-      '--status',
-      'failed',
-      '--since',
-      AT,
-      '--cursor',
-      '3',
-      '--process',
-      'OrderProcess',
-    )
+    const args = [
+      ...['--process', 'OrderProcess', '--status', 'failed,waiting', '--class', 'http_503'],
+      ...['--class', 'http_429', '--step', 'csv', '--realm', '77', '--waiting-for', 'ACC-1'],
+      ...['--tag', 'order=A:7', '--id-prefix', 'inv-', '--in-doubt', '--since', AT],
+      ...['--from', AT, '--until', AT, '--order', 'updated', '--cursor', '3'],
+    ]
+    expect((await cli('list', ...args)).code).toBe(0)
     expect(routes()).toEqual([`GET ${AT_PATH}`])
-    expect(Object.fromEntries(service.requests[0]?.query ?? [])).toEqual({
-      status: 'Failed',
-      since: AT,
-      limit: '50',
-      cursor: '3',
+    expect([...(service.requests[0]?.query ?? [])].toSorted()).toEqual(
+      [
+        ['status', 'Failed'],
+        ['status', 'Waiting'],
+        ['class', 'http_503'],
+        ['class', 'http_429'],
+        ['step', 'csv'],
+        ['realm', '77'],
+        ['waitingFor', 'ACC-1'],
+        ['tag', 'order:A:7'],
+        ['idPrefix', 'inv-'],
+        ['inDoubt', 'true'],
+        ['since', AT],
+        ['from', AT],
+        ['until', AT],
+        ['order', 'updated'],
+        ['limit', '50'],
+        ['cursor', '3'],
+      ].toSorted(),
+    )
+  })
+
+  it.each([
+    ['30m', 30 * 60_000],
+    ['2h', 2 * 3_600_000],
+    ['3d', 3 * 86_400_000],
+  ])('`transactions list --since %s` finds runs of that time until now', async (since, ms) => {
+    const before = Date.now() - ms
+    await cli('list', '--since', since)
+    const sent = Date.parse(service.requests[0]?.query.get('since') ?? '')
+    expect(sent).toBeGreaterThanOrEqual(before)
+    expect(sent).toBeLessThanOrEqual(Date.now() - ms)
+  })
+
+  it('on a terminal `transactions list` colours the statuses and fits the width, and not with NO_COLOR', async () => {
+    const list = (env: Readonly<Record<string, string>>) =>
+      run(['transactions', 'list', '--all'], {
+        env: { COORDINATOR_URL: service.url, ...env },
+        typed: [],
+        columns: 80,
+      })
+    const coloured = (await list({})).out
+    expect(coloured).toContain('\u001b[31mFailed')
+    const { out } = await list({ NO_COLOR: '1' })
+    expect(out).not.toContain('\u001b')
+    for (const line of out.split('\n')) expect(line.length).toBeLessThanOrEqual(80)
+  })
+
+  describe('with --watch', () => {
+    const stopped = new CommandFailed(130, 'Stopped by SIGINT.')
+
+    /** Runs `list --watch`, and changes the run with the id 1 after the first look. Ends after the third. */
+    async function watched(args: readonly string[], surroundings: Surroundings = {}) {
+      const stop = new AbortController()
+      const changed = all.findIndex(({ TransactionID }) => TransactionID === '1')
+      const original = all[changed]
+      let looks = 0
+      try {
+        return await run(['transactions', 'list', '--watch', ...args], {
+          env: { COORDINATOR_URL: service.url, NO_COLOR: '1' },
+          stop: stop.signal,
+          async sleep() {
+            looks += 1
+            all[changed] = header('1', { Status: 'Completed', Version: 2 })
+            if (looks === 3) stop.abort(stopped)
+          },
+          ...surroundings,
+        })
+      } finally {
+        if (original !== undefined) all[changed] = original
+      }
+    }
+
+    it('without a terminal `transactions list --watch` prints a run again only when it has changed', async () => {
+      const { code, out } = await watched([])
+      expect(code).toBe(130)
+      const ids = out.split('\n').map((line) => line.split(/ +/).slice(0, 4).join(' '))
+      expect(ids.filter((line) => line.startsWith('1 '))).toEqual([
+        '1 OrderProcess 0 Queued',
+        '1 OrderProcess 0 Completed',
+      ])
+      expect(ids.filter((line) => line.startsWith('2 '))).toHaveLength(1)
+    })
+
+    it('on a terminal `transactions list --watch` redraws the list', async () => {
+      const { out } = await watched([], { typed: [], columns: 100 })
+      const screens = out.split(/\u001b\[\d+A\u001b\[J/)
+      expect(screens).toHaveLength(3)
+      expect(screens[0]).toContain('5 runs at ')
+      expect(screens[2]).toMatch(/^1 .*Completed/m)
+    })
+
+    it('`transactions list --watch` goes on while the coordinator restarts', async () => {
+      const { url } = service
+      let looks = 0
+      const stop = new AbortController()
+      const { code, err } = await run(['transactions', 'list', '--watch'], {
+        env: { COORDINATOR_URL: url },
+        stop: stop.signal,
+        async sleep() {
+          looks += 1
+          if (looks === 1) await service[Symbol.asyncDispose]()
+          else stop.abort(stopped)
+        },
+      })
+      expect([code, err]).toEqual([130, expect.stringContaining('cannot be reached')])
+      service = await startFakeService({})
     })
   })
 
@@ -131,8 +230,8 @@ describe('the option --process of commands on transactions', () => {
 
   it('the built-in process of webhooks does not count as a process of its own', async () => {
     processes = ['Webhook', 'OrderProcess']
-    expect((await cli('list', '--limit', '1')).code).toBe(0)
-    expect(routes()).toContain(`GET ${AT_PATH}`)
+    expect((await cli('queue', '9')).code).toBe(0)
+    expect(routes()).toContain(`POST ${AT_PATH}`)
   })
 })
 
@@ -202,7 +301,13 @@ describe('commands that change a transaction', () => {
     [['queue', '9', '--reason', 'a\nb'], '--reason must not contain control characters'],
     [['queue', '--file', 'x', '--reason', 'why'], '--file cannot be combined'],
     [['list', '--status', 'Lost'], '--status must be one of Queued'],
-    [['list', '--since', 'yesterday'], '--since must be a time'],
+    [['list', '--since', 'yesterday'], '--since must be a duration such as'],
+    [['list', '--tag', 'x'], '--tag must be NAME=VALUE'],
+    [['list', '--realm', 'a b'], '--realm must be'],
+    [['list', '--order', 'id'], '--order must be created or updated'],
+    [['list', '--watch', '--interval', '0'], '--interval must be 1 to 3600'],
+    [['list', '--interval', '5'], '--interval needs --watch'],
+    [['list', '--watch', '--all'], '--watch cannot be combined'],
     [['list', '--limit', '0'], '--limit must be at least 1'],
     [['list', '--limit', '5', '--all'], 'Either --limit or --all'],
   ])(
