@@ -14,6 +14,7 @@ import {
 } from '@integration-host/shared/process/config'
 import { postgresUrl } from '@integration-host/shared/postgres/address'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
+import { keyRing } from '@integration-host/shared/secrets/key-ring'
 import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { z } from 'zod'
 import { allowedHosts, webhookFaults } from './adapters/files/webhooks-file.ts'
@@ -63,6 +64,7 @@ const Embedded = z.object({
   RETENTION_COMPLETED_DAYS: days().optional(),
   RETENTION_FAILED_DAYS: days().optional(),
   DEDUPE_DAYS: days().default(365),
+  PAYLOAD_KEYS: keyRing().optional(),
 })
 /** The settings of `startCoordinator`, which do not depend on the backends. */
 export type EmbeddedConfig = z.output<typeof Embedded>

@@ -1,7 +1,9 @@
 import { headerStatuses } from '@integration-host/shared/contracts/transaction'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { ProcessDefinition } from './process/definition.ts'
+import { type KeyRing, watchDecryptionFailures } from '@integration-host/shared/secrets/envelope'
 import type { CutReason } from './routes/event-streams.ts'
+import type { ResealingProgress } from './transaction/payload.ts'
 import type { Audit, WebhookBacklog } from './transaction/transaction-source.ts'
 import type { RetentionAges } from './worker/retention.ts'
 import type { StepQueue } from './worker/step-queue.ts'
@@ -23,6 +25,7 @@ export interface CoordinatorMetrics {
   readonly countForgotten: (count: number) => void
   /** Sets how long ago the oldest finished run of each process ended, and the last pass of the purge was completed. */
   readonly setRetention: (ages: RetentionAges) => void
+  readonly setResealing: (progress: ResealingProgress | null) => void
   readonly setAudit: (audit: Audit) => Promise<void>
 }
 
@@ -111,6 +114,11 @@ export function createCoordinatorMetrics(
     'Runs of bulk operations by outcome, dry runs excluded',
     ['action', 'outcome'],
   )
+  const outdatedPayloads = metrics.gauge(
+    'coordinator_payloads_outdated',
+    'Payloads in plain text or sealed with another key than this one, as far as the last pass over the tables has come',
+    ['key'],
+  )
   const online = metrics.gauge('coordinator_online', '1 while a probe reaches the internet')
 
   return {
@@ -143,6 +151,11 @@ export function createCoordinatorMetrics(
         oldestRun.set({ process }, (oldestMs.get(process) ?? 0) / 1_000)
       lastPass.set(lastPassMs / 1_000)
     },
+    setResealing(progress) {
+      outdatedPayloads.reset()
+      if (typeof progress?.outdated === 'number')
+        outdatedPayloads.set({ key: progress.keyId }, progress.outdated)
+    },
     async setAudit(audit) {
       for (const [kind, count] of Object.entries(audit.violations)) violations.set({ kind }, count)
       for (const status of headerStatuses)
@@ -165,4 +178,17 @@ export function createCoordinatorMetrics(
       }
     },
   }
+}
+
+/**
+ * Returns the keys of payloads, which also count each payload that cannot be opened. They are derived from the keys of
+ * the setting, so that they differ from all other keys, even if the operator uses `CREDENTIAL_KEYS` a second time.
+ */
+export function payloadKeysOf(keys: KeyRing | undefined, metrics: Metrics): KeyRing | null {
+  if (keys === undefined) return null
+  const failures = metrics.counter(
+    'coordinator_payloads_unreadable_total',
+    'Reads of payloads that could not be decrypted: changed, moved, or sealed with a missing key',
+  )
+  return watchDecryptionFailures(keys.derive('payload'), () => failures.inc())
 }

@@ -19,8 +19,10 @@ import { createStepQueue } from './adapters/message-bus/step-queue.ts'
 import { joinTransactionEvents } from './adapters/message-bus/transaction-events.ts'
 import { createApp } from './app.ts'
 import { type EmbeddedConfig, probesOf } from './config.ts'
-import { createCoordinatorMetrics } from './metrics.ts'
+import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
 import { outlineOf, type ProcessDefinition } from './process/definition.ts'
+import { createPayloads } from './transaction/payload.ts'
+import { createSealedSource } from './transaction/sealed-source.ts'
 import type { TransactionSource } from './transaction/transaction-source.ts'
 import { createConnectivity } from './worker/connectivity.ts'
 import { startLeaseRecovery } from './worker/lease-recovery.ts'
@@ -30,6 +32,7 @@ import { startOperationRunner } from './worker/run-operations.ts'
 import { createStepsInFlight } from './worker/steps-in-flight.ts'
 import { createRemoveFilesOfRuns } from './worker/run-files.ts'
 import { startRetention } from './worker/retention.ts'
+import { startResealing } from './worker/resealing.ts'
 import { startSweeper } from './worker/sweeper.ts'
 import { createTraceparents } from './worker/traceparent.ts'
 import { createEventStreams } from './routes/event-streams.ts'
@@ -64,9 +67,11 @@ export async function startCoordinator(
   config: EmbeddedConfig,
   adapters: CoordinatorAdapters,
 ): Promise<RunningService> {
-  const { logger: log, health, source, bus, now = Date.now, timing = {} } = adapters
+  const { logger: log, health, bus, now = Date.now, timing = {} } = adapters
   const { PREFETCH: prefetch } = config
   const serviceMetrics = adapters.metrics ?? createMetrics('coordinator')
+  const payloadKeys = payloadKeysOf(config.PAYLOAD_KEYS, serviceMetrics)
+  const source = createSealedSource(adapters.source, createPayloads(payloadKeys))
   const owner = `${hostname()}:${process.pid}:${crypto.randomUUID().slice(0, 8)}`
   const random = Math.random
   const loaded =
@@ -241,6 +246,18 @@ export async function startCoordinator(
       onAges: metrics.setRetention,
     }),
   )
+  if (payloadKeys !== null)
+    stack.use(
+      startResealing({
+        source: adapters.source,
+        keys: payloadKeys,
+        owner,
+        log,
+        random,
+        intervalMs: config.REMOTE_PULL_SECONDS * 1_000,
+        onProgress: metrics.setResealing,
+      }),
+    )
   const streams = createEventStreams({
     feed,
     now: () => performance.now(),

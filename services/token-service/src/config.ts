@@ -10,7 +10,7 @@ import {
   secret,
   serviceKeys,
 } from '@integration-host/shared/process/config'
-import { parseKeyRing } from '@integration-host/shared/secrets/envelope'
+import { keyRing } from '@integration-host/shared/secrets/key-ring'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { redisUrl } from '@integration-host/shared/redis/address'
 import { Secret } from '@integration-host/shared/secrets/secret'
@@ -60,17 +60,6 @@ const clientSecrets = () =>
     }
     context.addIssue({ code: 'custom', message: 'must not have an empty entry' })
     return z.NEVER
-  })
-
-const keyRing = () =>
-  secret().transform((list, context) => {
-    try {
-      return parseKeyRing(list)
-    } catch (error) {
-      const why = error instanceof TypeError ? error.message : 'is not a key ring'
-      context.addIssue({ code: 'custom', message: why })
-      return z.NEVER
-    }
   })
 
 const settings = {

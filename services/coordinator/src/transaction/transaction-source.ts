@@ -4,6 +4,7 @@ import type { OperationStore } from './bulk-operation.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
 import type { Act, Action, ActionFilter, Actor, RejectedAction } from './action.ts'
 import type { Erasures } from './erasure.ts'
+import type { PayloadStore } from './payload.ts'
 import type { ClaimedRun, Run, RunKey } from './run.ts'
 import type { FinishedItem } from './item.ts'
 import type { PauseStore } from './pause.ts'
@@ -34,6 +35,7 @@ export interface TransactionSource
     OperationStore,
     OperatorActions,
     PauseStore,
+    PayloadStore,
     Retention,
     RunExports,
     RunReader,
@@ -192,9 +194,11 @@ export interface StepRef {
   readonly isFirst: boolean
 }
 
-export type QueueResult =
-  | { readonly outcome: 'queued' | 'exists'; readonly run: Run }
-  | { readonly outcome: 'conflict' }
+/** `run`: the run that was queued or that exists. */
+export interface QueueResult {
+  readonly outcome: 'queued' | 'exists' | 'conflict'
+  readonly run: Run
+}
 
 export interface ClaimRequest extends RunKey {
   readonly step: string
@@ -222,6 +226,8 @@ export interface Claim {
   readonly run: ClaimedRun
   /** The items of the steps that are completed or copied. */
   readonly items: readonly FinishedItem[]
+  /** Whether initial data or an item cannot be decrypted. The step must not run then. */
+  readonly isUnreadable?: true
 }
 
 export type ClaimResult =

@@ -143,6 +143,14 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
         ...failure('attempts_used_up', 'workers were lost in every attempt of this step'),
         isInDoubt,
       }
+    if (claim.isUnreadable === true)
+      return {
+        ...failure(
+          'payload_unreadable',
+          'initial data or a recorded result cannot be decrypted; correct PAYLOAD_KEYS, then resume',
+        ),
+        isInDoubt,
+      }
     const abort = new StepAbort()
     const step: StepInFlight = {
       claim,

@@ -14,6 +14,8 @@ import { runDetailContract } from '../../transaction/run-detail.contract.ts'
 import { retentionContract } from '../../transaction/retention.contract.ts'
 import { runSearchContract } from '../../transaction/run-search.contract.ts'
 import { runExportContract } from '../../transaction/run-export.contract.ts'
+import { payloadContract } from '../../transaction/payload.contract.ts'
+import { sealed } from '../../../test-support/payload-keys.ts'
 import {
   contractTimes,
   transactionSourceContract,
@@ -70,6 +72,14 @@ webhooksContract('ITSourceMemory.json', async () =>
 )
 runSearchContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+
+payloadContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+
+transactionSourceContract('ITSourceMemory.json with payload keys', async () =>
+  sealed(await createMemoryTransactionSource(await newFolder(), contractTimes)),
 )
 
 erasureContract('ITSourceMemory.json', async () =>

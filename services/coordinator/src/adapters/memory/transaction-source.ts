@@ -37,6 +37,7 @@ import type { JournalOptions } from './journal.ts'
 import { runReader } from './run-reader.ts'
 import { createMemoryRetention } from './retention.ts'
 import { countUnfinished, searchRuns, storedProcesses } from './search-runs.ts'
+import { createMemoryPayloads } from './payloads.ts'
 import { type Entry, openMemoryStore } from './store.ts'
 import { type StoredWebhook, webhookRunKey } from './webhook-queue.ts'
 
@@ -138,9 +139,10 @@ export async function createMemoryTransactionSource(
         const key = { Process: process.name, TransactionID, ReplayID: 0 }
         const known = table.get(key)
         if (known !== undefined)
-          return isRepeated(known.header, transaction)
-            ? { outcome: 'exists', run: known.header }
-            : { outcome: 'conflict' }
+          return {
+            outcome: isRepeated(known.header, transaction) ? 'exists' : 'conflict',
+            run: known.header,
+          }
         const run = transitions.queued(key, process.steps[0], { InitialData, Realm, Tags }, times())
         table.put(run) // so that a second transaction of the same id in this call is recognised
         added.push(run)
@@ -189,7 +191,10 @@ export async function createMemoryTransactionSource(
       const stored = table.get(lease)
       if (stored === undefined) return null
       const run = transitions.recorded(stored, lease, transition, times())
-      return run === null ? null : commitRun(run)
+      if (run === null) return null
+      // The other members would replace those of the claim, in which payloads are decrypted.
+      const { InitialData: _data, Realm: _realm, CreatedAt: _at, ...state } = await commitRun(run)
+      return state
     },
 
     async renew(leases) {
@@ -293,6 +298,7 @@ export async function createMemoryTransactionSource(
 
     ...createMemoryErasures(store, now),
     ...createMemoryOperations(store, { now, leaseMs }),
+    ...createMemoryPayloads(store, now),
     paused: async () => store.paused(),
     async setPaused(process, isPaused, act) {
       const pauses = new Map(store.paused())

@@ -16,6 +16,8 @@ import { operatorActionsContract } from '../../transaction/operator-actions.cont
 import { retentionContract } from '../../transaction/retention.contract.ts'
 import { runSearchContract } from '../../transaction/run-search.contract.ts'
 import { runExportContract } from '../../transaction/run-export.contract.ts'
+import { payloadContract } from '../../transaction/payload.contract.ts'
+import { sealed } from '../../../test-support/payload-keys.ts'
 import {
   contractTimes,
   transactionSourceContract,
@@ -63,6 +65,8 @@ retentionContract('Postgres', open)
 webhooksContract('Postgres', open)
 runSearchContract('Postgres', open)
 erasureContract('Postgres', open)
+payloadContract('Postgres', open)
+transactionSourceContract('Postgres with payload keys', async () => sealed(await open()))
 
 describe('the tables of the PostgreSQL source', () => {
   it('three coordinator replicas that start together on an empty database apply the migrations once', async () => {

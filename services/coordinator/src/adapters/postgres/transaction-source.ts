@@ -56,6 +56,14 @@ import {
   startOperation,
   stopOperation,
 } from './statements/operations.ts'
+import {
+  beginResealing,
+  countOutdatedPayloads,
+  outdatedPayloads,
+  readResealing,
+  replacePayloads,
+  saveResealing,
+} from './statements/payloads.ts'
 import { pausedProcesses, setPaused } from './statements/paused-processes.ts'
 import { countUnfinished, processNames } from './statements/process-names.ts'
 import { readResponse } from './statements/read-response.ts'
@@ -182,6 +190,13 @@ export function createPostgresTransactionSource(
       announcing((tx) => settleRun(tx, process, transactionId, replayId, settlement, act, times)),
     wake: (credential, limit) => run((sql) => wakeRuns(sql, credential, limit, times)),
     erase: (scope, page, act) => run((sql) => eraseRuns(sql, scope, page, act)),
+    outdatedPayloads: (keyId, page) => run((sql) => outdatedPayloads(sql, keyId, page)),
+    countOutdatedPayloads: (keyId, page) => run((sql) => countOutdatedPayloads(sql, keyId, page)),
+    replacePayloads: (payloads) => run((sql) => sql.begin((tx) => replacePayloads(tx, payloads))),
+    beginResealing: (owner, keyId, everyMs) =>
+      run((sql) => beginResealing(sql, owner, keyId, { everyMs, leaseMs })),
+    saveResealing: (owner, progress) => run((sql) => saveResealing(sql, owner, progress, leaseMs)),
+    resealing: () => run(readResealing),
     unerasable: (scope) => run((sql) => countUnerasable(sql, scope)),
     startOperation: (id, request, act) => run((sql) => startOperation(sql, id, request, act)),
     operation: (id) => run((sql) => getOperation(sql, id)),

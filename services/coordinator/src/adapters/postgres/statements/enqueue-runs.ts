@@ -52,7 +52,7 @@ export async function enqueueRuns(
     const run = known.get(transaction.TransactionID)
     if (run === undefined) return again.next().value as QueueResult
     if (isNew.delete(transaction.TransactionID)) return { outcome: 'queued', run }
-    return isRepeated(run, transaction) ? { outcome: 'exists', run } : { outcome: 'conflict' }
+    return { outcome: isRepeated(run, transaction) ? 'exists' : 'conflict', run }
   })
 }
 

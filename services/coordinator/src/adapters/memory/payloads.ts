@@ -1,0 +1,90 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { Json } from '../../process/json-normalization.ts'
+import {
+  type OutdatedPayloads,
+  type PayloadPage,
+  type PayloadStore,
+  type ResealingProgress,
+  sealedWith,
+  type StoredPayload,
+} from '../../transaction/payload.ts'
+import { keyText, type Run, runKey } from '../../transaction/run.ts'
+import type { StoredRun } from '../../transaction/transitions.ts'
+import type { MemoryStore } from './store.ts'
+
+/** The payloads of the memory source. It has one owner, so the right to seal them anew needs no lease. */
+export function createMemoryPayloads(
+  { table, commit, compact }: Pick<MemoryStore, 'table' | 'commit' | 'compact'>,
+  now: () => number,
+): PayloadStore {
+  let pass: ResealingProgress | null = null
+  let savedAt = 0
+  function outdated(keyId: string, { after, limit }: PayloadPage): OutdatedPayloads {
+    const runs = table
+      .all()
+      .map((stored) => ({ stored, key: keyText(stored.header) }))
+      .filter(({ key }) => after === null || key > keyText(after))
+      .toSorted((a, b) => (a.key < b.key ? -1 : 1))
+      .slice(0, limit)
+    const last = runs.at(-1)?.stored
+    const payloads = runs.flatMap(({ stored }) => payloadsOf(stored))
+    return {
+      payloads: payloads.filter((payload) => sealedWith(payload) !== keyId),
+      next: last === undefined || runs.length < limit ? null : runKey(last.header),
+    }
+  }
+  return {
+    outdatedPayloads: async (keyId, page) => outdated(keyId, page),
+    async countOutdatedPayloads(keyId, page) {
+      const { payloads, next } = outdated(keyId, page)
+      return { count: payloads.length, next }
+    },
+    async replacePayloads(payloads) {
+      let replaced = 0
+      const changed = new Map<string, StoredRun>()
+      for (const { by, ...payload } of payloads) {
+        const key = keyText(payload)
+        const before = changed.get(key) ?? table.get(payload)
+        const isSame = (other: StoredPayload): boolean => isDeepStrictEqual(other, payload)
+        if (before === undefined || !payloadsOf(before).some(isSame)) continue
+        changed.set(key, withPayload(before, payload, by))
+        replaced += 1
+      }
+      await commit(...[...changed.values()].map((run) => ({ run })))
+      return replaced
+    },
+    async beginResealing(_owner, keyId, everyMs) {
+      if (pass?.keyId === keyId && pass.isDone && now() - savedAt < everyMs) return null
+      if (pass === null || pass.keyId !== keyId || pass.isDone)
+        pass = { keyId, after: null, outdated: null, isDone: false }
+      return pass
+    },
+    async saveResealing(_owner, progress) {
+      // The journal and the snapshot contain the replaced payloads until they are written again.
+      if (progress.isDone) await compact()
+      pass = progress
+      savedAt = now()
+      return true
+    },
+    resealing: async () => pass,
+  }
+}
+
+function payloadsOf({ header, items }: StoredRun): StoredPayload[] {
+  const key = runKey(header)
+  const all = [
+    { ...key, column: 'InitialData' as const, step: null, stored: header.InitialData as Json },
+    ...items.flatMap(({ StepName: step, ResponseBody, Data }) => [
+      { ...key, column: 'ResponseBody' as const, step, stored: ResponseBody },
+      { ...key, column: 'Data' as const, step, stored: Data as Json },
+    ]),
+  ]
+  return all.filter(({ stored }) => stored !== null)
+}
+
+function withPayload(run: StoredRun, { column, step }: StoredPayload, by: Json): StoredRun {
+  if (column === 'InitialData')
+    return { ...run, header: { ...run.header, InitialData: by as Run['InitialData'] } }
+  const items = run.items.map((item) => (item.StepName === step ? { ...item, [column]: by } : item))
+  return { ...run, items }
+}

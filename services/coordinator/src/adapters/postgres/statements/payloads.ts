@@ -1,0 +1,155 @@
+import type postgres from 'postgres'
+import type {
+  OutdatedPayloads,
+  PayloadPage,
+  PayloadStore,
+  ResealingProgress,
+  StoredPayload,
+} from '../../../transaction/payload.ts'
+import { runKey, type RunKey } from '../../../transaction/run.ts'
+
+/** The outdated payloads of the run `h`. */
+const outdatedOf = (sql: postgres.Sql, keyId: string) => sql`
+  select 'InitialData' as column, null as step, h."InitialData" as stored
+  where h."InitialData" <> 'null'
+    and split_part(h."InitialData" ->> '$sealed', '.', 2) is distinct from ${keyId}
+  union all
+  select 'Data', i."StepName", i."Data" from "Order_Item" i
+  where (i."Process", i."TransactionID", i."ReplayID")
+      = (h."Process", h."TransactionID", h."ReplayID")
+    and i."Data" <> 'null' and split_part(i."Data" ->> '$sealed', '.', 2) is distinct from ${keyId}
+  union all
+  select 'ResponseBody', i."StepName", to_jsonb(i."ResponseBody") from "Order_Item" i
+  where (i."Process", i."TransactionID", i."ReplayID")
+      = (h."Process", h."TransactionID", h."ReplayID")
+    and i."ResponseBody" is not null
+    and not (i."ResponseBody" like '$sealed:%' and split_part(i."ResponseBody", '.', 2) = ${keyId})`
+
+/** The next runs in the order of the primary key. */
+const nextRuns = (sql: postgres.Sql, { after, limit }: PayloadPage) => sql`
+  from "Order_Header" h
+  ${
+    after === null
+      ? sql``
+      : sql`where (h."Process", h."TransactionID", h."ReplayID")
+          > (${after.Process}, ${after.TransactionID}, ${after.ReplayID}::int)`
+  }
+  order by h."Process", h."TransactionID", h."ReplayID" limit ${limit}`
+
+/** Reads the outdated payloads of the next runs. Payloads that are up to date do not leave the database. */
+export async function outdatedPayloads(
+  sql: postgres.Sql,
+  keyId: string,
+  page: PayloadPage,
+): Promise<OutdatedPayloads> {
+  const rows = await sql<(RunKey & { payloads: PayloadRow[] | null })[]>`
+    select h."Process", h."TransactionID", h."ReplayID",
+      (select jsonb_agg(p) from (${outdatedOf(sql, keyId)}) p) as payloads
+    ${nextRuns(sql, page)}`
+  return {
+    payloads: rows.flatMap(({ payloads, ...key }) =>
+      (payloads ?? []).map((payload): StoredPayload => ({ ...runKey(key), ...payload })),
+    ),
+    next: nextOf(rows, page),
+  }
+}
+
+export async function countOutdatedPayloads(
+  sql: postgres.Sql,
+  keyId: string,
+  page: PayloadPage,
+): ReturnType<PayloadStore['countOutdatedPayloads']> {
+  const rows = await sql<(RunKey & { count: number })[]>`
+    select h."Process", h."TransactionID", h."ReplayID",
+      (select count(*)::int from (${outdatedOf(sql, keyId)}) p) as count
+    ${nextRuns(sql, page)}`
+  return { count: rows.reduce((sum, { count }) => sum + count, 0), next: nextOf(rows, page) }
+}
+
+const nextOf = (rows: readonly RunKey[], { limit }: PayloadPage): RunKey | null => {
+  const last = rows.at(-1)
+  return last === undefined || rows.length < limit ? null : runKey(last)
+}
+
+type PayloadRow = Pick<StoredPayload, 'column' | 'step' | 'stored'>
+
+/** Replaces payloads that have not changed since they were read. The rows are locked in the order of their keys. */
+export async function replacePayloads(
+  tx: postgres.TransactionSql,
+  payloads: readonly (StoredPayload & { readonly by: StoredPayload['stored'] })[],
+): Promise<number> {
+  const given = (of: StoredPayload['column']) =>
+    JSON.stringify(payloads.filter(({ column }) => column === of))
+  const columns = tx`"Process" text, "TransactionID" text, "ReplayID" int, step text`
+  const isItem = tx`i."Process" = p."Process" and i."TransactionID" = p."TransactionID"
+    and i."ReplayID" = p."ReplayID" and i."StepName" = p.step`
+  const headers = await tx`
+    update "Order_Header" h set "InitialData" = p.by
+    from json_to_recordset(${given('InitialData')}::text::json)
+      as p(${columns}, stored jsonb, by jsonb)
+    where h."Process" = p."Process" and h."TransactionID" = p."TransactionID"
+      and h."ReplayID" = p."ReplayID" and h."InitialData" = p.stored`
+  const data = await tx`
+    update "Order_Item" i set "Data" = p.by
+    from json_to_recordset(${given('Data')}::text::json) as p(${columns}, stored jsonb, by jsonb)
+    where ${isItem} and i."Data" = p.stored`
+  const bodies = await tx`
+    update "Order_Item" i set "ResponseBody" = p.by
+    from json_to_recordset(${given('ResponseBody')}::text::json) as p(${columns}, stored text, by text)
+    where ${isItem} and i."ResponseBody" = p.stored`
+  return headers.count + data.count + bodies.count
+}
+
+interface ResealingRow {
+  readonly Value: ResealingProgress
+}
+
+/** Acquires the right to seal payloads anew, in the row `Resealing`. */
+export async function beginResealing(
+  sql: postgres.Sql,
+  owner: string,
+  keyId: string,
+  { everyMs, leaseMs }: { readonly everyMs: number; readonly leaseMs: number },
+): Promise<ResealingProgress | null> {
+  const fresh: ResealingProgress = { keyId, after: null, outdated: null, isDone: false }
+  const [row] = await sql<ResealingRow[]>`
+    insert into "Order_Installation" as r ("Name", "Value")
+    values ('Resealing', ${JSON.stringify(fresh)}::text::jsonb || ${rightOf(sql, owner, leaseMs)})
+    on conflict ("Name") do update set "Value" =
+      case when r."Value" ->> 'keyId' = ${keyId} and r."Value" ->> 'isDone' = 'false'
+        then r."Value" || ${rightOf(sql, owner, leaseMs)} else excluded."Value" end
+    where (r."Value" ->> 'owner' = ${owner} or (r."Value" ->> 'until')::timestamptz <= now())
+      and (r."Value" ->> 'keyId' <> ${keyId} or r."Value" ->> 'isDone' = 'false'
+        or (r."Value" ->> 'savedAt')::timestamptz <= now() - ${everyMs} * interval '1 ms')
+    returning "Value"`
+  return row === undefined ? null : progressOf(row)
+}
+
+export async function saveResealing(
+  sql: postgres.Sql,
+  owner: string,
+  progress: ResealingProgress,
+  leaseMs: number,
+): Promise<boolean> {
+  const { count } = await sql`
+    update "Order_Installation" r
+    set "Value" = ${JSON.stringify(progress)}::text::jsonb || ${rightOf(sql, owner, leaseMs)}
+    where "Name" = 'Resealing' and r."Value" ->> 'owner' = ${owner}`
+  return count > 0
+}
+
+export async function readResealing(sql: postgres.Sql): Promise<ResealingProgress | null> {
+  const [row] = await sql<ResealingRow[]>`
+    select "Value" from "Order_Installation" where "Name" = 'Resealing'`
+  return row === undefined ? null : progressOf(row)
+}
+
+const rightOf = (sql: postgres.Sql, owner: string, leaseMs: number) => sql`jsonb_build_object(
+  'owner', ${owner}::text, 'until', now() + ${leaseMs} * interval '1 ms', 'savedAt', now())`
+
+const progressOf = ({ Value }: ResealingRow): ResealingProgress => ({
+  keyId: Value.keyId,
+  after: Value.after,
+  outdated: Value.outdated,
+  isDone: Value.isDone,
+})

@@ -1,0 +1,236 @@
+import { randomBytes } from 'node:crypto'
+import { parseKeyRing } from '@integration-host/shared/secrets/envelope'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { Secret } from '@integration-host/shared/secrets/secret'
+import { until } from '@integration-host/shared/test-support/eventually'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { anAct } from '../../test-support/act.ts'
+import { aSearch } from '../../test-support/search.ts'
+import { advance, type StepOutcome } from '../process/progress.ts'
+import { defaultRetryPolicy } from '../process/retry-policy.ts'
+import { startResealing } from '../worker/resealing.ts'
+import { createPayloads, type ResealingProgress } from './payload.ts'
+import { createSealedSource } from './sealed-source.ts'
+import type { Claim, TransactionSource } from './transaction-source.ts'
+
+const steps = ['order', 'report'] as [string, ...string[]]
+const process = { name: 'OrderProcess', steps }
+const MARKER = 'business data'
+const [k1, k2] = ['k1', 'k2'].map((id) => `${id}:${randomBytes(32).toString('base64')}`)
+const ring = (...keys: (string | undefined)[]) => parseKeyRing(new Secret(keys.join(',')))
+const completed: StepOutcome = {
+  kind: 'completed',
+  response: { status: 200, body: `{"note":"${MARKER}"}` },
+  data: { note: MARKER },
+  endsRun: false,
+}
+const log = createLogger('test', 'silent')
+
+/** How payloads are sealed is a part of the contract of the port `TransactionSource`. */
+export function payloadContract(name: string, open: () => Promise<TransactionSource>): void {
+  describe(`${name} as a store of sealed payloads`, () => {
+    let plain: TransactionSource
+    let sealed: TransactionSource
+    beforeEach(async () => {
+      plain = await open()
+      sealed = createSealedSource(plain, createPayloads(ring(k1)))
+    })
+    afterEach(() => plain[Symbol.asyncDispose]())
+
+    const queue = async (id: string, source = sealed) =>
+      (await source.queue(process, [{ TransactionID: id, InitialData: { note: MARKER } }]))[0]
+    const claim = async (id: string, source = sealed): Promise<Claim> => {
+      const { run } = (await source.get(process.name, id, null)) ?? {}
+      if (run === undefined) throw new Error(`${id} is unknown`)
+      const { Version: version, StepName: step } = run
+      const isFirst = step === 'order'
+      const result = await source.claim({ ...run, version, step, isFirst, owner: 'worker' })
+      if (result.kind !== 'claimed') throw new Error(`not claimed: ${result.kind}`)
+      return result.claim
+    }
+    const runStep = async (id: string, source = sealed): Promise<void> => {
+      const { lease, run } = await claim(id, source)
+      const options = { steps, policy: defaultRetryPolicy, random: 0 }
+      await source.record(lease, advance(run, completed, options))
+    }
+    const stored = async (id: string, replay: number | null = null) =>
+      JSON.stringify(await plain.get(process.name, id, replay))
+    const outdated = async (keyId: string): Promise<number> =>
+      (await plain.countOutdatedPayloads(keyId, { after: null, limit: 100 })).count
+
+    /** Runs the pass until it is done. */
+    async function reseal(...keys: (string | undefined)[]): Promise<readonly ResealingProgress[]> {
+      const seen: ResealingProgress[] = []
+      const resealing = startResealing({
+        source: plain,
+        keys: ring(...keys),
+        owner: 'replica',
+        log,
+        random: () => 0,
+        intervalMs: 10,
+        onProgress: (progress) => progress !== null && seen.push(progress),
+      })
+      await until(() => seen.at(-1)?.isDone === true)
+      await resealing[Symbol.asyncDispose]()
+      return seen
+    }
+
+    it('no payload is stored in plain text, and every read returns it', async () => {
+      expect(await queue('1')).toMatchObject({
+        outcome: 'queued',
+        run: { InitialData: { note: MARKER } },
+      })
+      await runStep('1')
+      expect(await stored('1')).not.toContain(MARKER)
+      expect(await claim('1')).toMatchObject({
+        run: { InitialData: { note: MARKER } },
+        items: [{ ResponseBody: `{"note":"${MARKER}"}`, Data: { note: MARKER } }],
+      })
+      expect(await sealed.get(process.name, '1', null)).toMatchObject({
+        run: { InitialData: { note: MARKER } },
+        items: [{ ResponseBody: `{"note":"${MARKER}"}`, Data: { note: MARKER } }],
+      })
+      const { runs } = await sealed.search(aSearch(process.name))
+      expect(runs).toMatchObject([{ InitialData: { note: MARKER } }])
+      expect(await outdated('k1')).toBe(0)
+    })
+
+    it('queueing an id again compares the data, whichever key sealed it', async () => {
+      await queue('1')
+      await queue('2', plain)
+      const rotated = createSealedSource(plain, createPayloads(ring(k2, k1)))
+      for (const source of [sealed, rotated])
+        for (const id of ['1', '2']) {
+          expect((await queue(id, source))?.outcome).toBe('exists')
+          const other = { TransactionID: id, InitialData: { note: 'other' } }
+          expect((await source.queue(process, [other]))[0]?.outcome).toBe('conflict')
+        }
+    })
+
+    it('a replay contains the sealed data of the run before it', async () => {
+      await queue('1')
+      await runStep('1')
+      await sealed.cancel(process.name, '1', null, anAct)
+      const run = await sealed.replay(process, '1', { fromStep: 'report', latest: null }, anAct)
+      expect(run).toMatchObject({ ReplayID: 1, InitialData: { note: MARKER } })
+      expect(await stored('1', 1)).not.toContain(MARKER)
+      expect(await claim('1')).toMatchObject({
+        run: { InitialData: { note: MARKER } },
+        items: [{ Data: { note: MARKER } }],
+      })
+    })
+
+    it('a replay with other initial data and a settled step store sealed data', async () => {
+      await queue('1')
+      await sealed.cancel(process.name, '1', null, anAct)
+      const request = { fromStep: null, latest: null, initialData: { note: `new ${MARKER}` } }
+      const replayed = await sealed.replay(process, '1', request, anAct)
+      expect(replayed).toMatchObject({ InputChanged: true, InitialData: request.initialData })
+      const { lease } = await claim('1')
+      const lost = {
+        ...advance(replayed, completed, { steps, policy: defaultRetryPolicy, random: 0 }),
+      }
+      await sealed.record(lease, {
+        ...lost,
+        status: 'Failed',
+        stepName: 'order',
+        isInDoubt: true,
+        item: null,
+      })
+      const data = { note: MARKER }
+      await sealed.settle(process, '1', null, { outcome: 'done', data }, anAct)
+      expect(await stored('1')).not.toContain(MARKER)
+      expect(await claim('1')).toMatchObject({
+        run: { InitialData: request.initialData },
+        items: [{ StepName: 'order', Data: data }],
+      })
+    })
+
+    it('a replay with equal initial data shows no change, also if it is sealed', async () => {
+      await queue('1')
+      await sealed.cancel(process.name, '1', null, anAct)
+      const request = { fromStep: null, latest: null, initialData: { note: MARKER } }
+      expect(await sealed.replay(process, '1', request, anAct)).toMatchObject({
+        InputChanged: false,
+        InitialData: { note: MARKER },
+      })
+    })
+
+    it('the stored response of a step is read decrypted', async () => {
+      await queue('1')
+      await runStep('1')
+      for (const replay of [0, null])
+        expect(await sealed.responseOf(process.name, '1', replay, 'order')).toMatchObject({
+          body: `{"note":"${MARKER}"}`,
+        })
+    })
+
+    it('a claim with a payload of another run or without its key is marked, and reads show what is stored', async () => {
+      await queue('1')
+      const { run } = (await plain.get(process.name, '1', null)) ?? {}
+      await plain.queue(process, [{ TransactionID: '2', InitialData: run?.InitialData ?? null }])
+      const other = createSealedSource(plain, createPayloads(ring(k2)))
+      expect((await claim('2')).isUnreadable).toBe(true)
+      expect((await claim('1', other)).isUnreadable).toBe(true)
+      expect((await other.get(process.name, '1', null))?.run.InitialData).toEqual(run?.InitialData)
+      expect((await queue('1', other))?.outcome).toBe('conflict')
+    })
+
+    it('a pass seals what is in plain text and what an old key has sealed, and counts what is left', async () => {
+      const unsealed = createSealedSource(plain, createPayloads(null))
+      for (const [id, source] of [
+        ['plain', unsealed],
+        ['old', sealed],
+      ] as const) {
+        await queue(id, source)
+        await runStep(id, source)
+      }
+      expect(await outdated('k2')).toBe(6)
+      const seen = await reseal(k2, k1)
+      expect(seen.map((progress) => progress.outdated)).toContain(0)
+      expect(await outdated('k2')).toBe(0)
+      const rotated = createSealedSource(plain, createPayloads(ring(k2)))
+      for (const id of ['plain', 'old']) {
+        expect(await stored(id)).not.toContain(MARKER)
+        expect(await claim(id, rotated)).toMatchObject({
+          run: { InitialData: { note: MARKER } },
+          items: [{ ResponseBody: `{"note":"${MARKER}"}`, Data: { note: MARKER } }],
+        })
+      }
+      expect(await plain.resealing()).toMatchObject({ keyId: 'k2', outdated: 0, isDone: true })
+      expect(await plain.beginResealing('other', 'k2', 60_000)).toBeNull()
+    })
+
+    it('a pass leaves payloads that it cannot open, and counts them', async () => {
+      await queue('1')
+      const before = await stored('1')
+      const seen = await reseal(k2)
+      expect(seen.at(-1)).toMatchObject({ keyId: 'k2', outdated: 1, isDone: true })
+      expect(await stored('1')).toBe(before)
+    })
+
+    it('a payload that has changed since a pass read it is not replaced', async () => {
+      await queue('1', plain)
+      const { payloads } = await plain.outdatedPayloads('k1', { after: null, limit: 10 })
+      await plain.cancel(process.name, '1', null, anAct)
+      const scope = { Process: process.name, Ids: ['1'] }
+      await plain.erase(scope, { after: null, limit: 10 }, anAct)
+      const replacements = payloads.map((payload) => ({ ...payload, by: 'sealed' }))
+      expect(replacements).toHaveLength(1)
+      expect(await plain.replacePayloads(replacements)).toBe(0)
+      expect((await plain.get(process.name, '1', null))?.run.InitialData).toBeNull()
+    })
+
+    it('outdated payloads are read page by page', async () => {
+      for (const id of ['1', '2', '3']) await queue(id)
+      const ids: string[] = []
+      let after = null
+      do {
+        const page = await plain.outdatedPayloads('k2', { after, limit: 2 })
+        ids.push(...page.payloads.map(({ TransactionID }) => TransactionID))
+        after = page.next
+      } while (after !== null)
+      expect(ids).toEqual(['1', '2', '3'])
+    })
+  })
+}

@@ -1,0 +1,107 @@
+import { randomBytes } from 'node:crypto'
+import { DecryptionError, parseKeyRing } from '@integration-host/shared/secrets/envelope'
+import { Secret } from '@integration-host/shared/secrets/secret'
+import { describe, expect, it } from 'vitest'
+import type { Json } from '../process/json-normalization.ts'
+import { createPayloads, type PayloadPlace, sealedWith } from './payload.ts'
+
+const key = (id: string): string => `${id}:${randomBytes(32).toString('base64')}`
+const ring = (...keys: string[]) => parseKeyRing(new Secret(keys.join(',')))
+const sealed = createPayloads(ring(key('k1')))
+const plain = createPayloads(null)
+const data: PayloadPlace = {
+  Process: 'OrderProcess',
+  TransactionID: '66',
+  ReplayID: 1,
+  column: 'Data',
+  step: 'order',
+}
+const initial: PayloadPlace = { ...data, column: 'InitialData', step: null }
+const body: PayloadPlace = { ...data, column: 'ResponseBody' }
+const values: Json[] = ['', 'x', 66, true, [], {}, { $sealed: 'x' }, { a: [{ b: 'ä\u{1F600}' }] }]
+
+describe('a sealed payload', () => {
+  it.each(values)('contains nothing of the value %j, and opens to it', (value) => {
+    const stored = sealed.sealJson(value, initial)
+    expect(Object.keys(stored as object)).toEqual(['$sealed'])
+    expect(sealed.openJson(stored, initial)).toEqual(value)
+    expect(sealedWith({ ...initial, stored })).toBe('k1')
+  })
+
+  it('of a response body is a text, which opens to the body', () => {
+    const stored = sealed.sealText('a body', body)
+    expect(stored).toMatch(/^\$sealed:1:/)
+    expect(stored).not.toContain('a body')
+    expect(sealed.openText(stored, body)).toBe('a body')
+  })
+
+  it('opens only for its process, transaction, column and step, and for later runs of the transaction', () => {
+    const stored = sealed.sealJson({ a: 1 }, data)
+    for (const other of [
+      { Process: 'Other' },
+      { TransactionID: '67' },
+      { ReplayID: 0 },
+      { column: 'InitialData' as const },
+      { step: 'report' },
+    ])
+      expect(() => sealed.openJson(stored, { ...data, ...other })).toThrow(DecryptionError)
+    expect(sealed.openJson(stored, { ...data, ReplayID: 2 })).toEqual({ a: 1 })
+  })
+
+  it('does not open if any of its characters was changed, or for the run of a changed number', () => {
+    const { $sealed: text } = sealed.sealJson('a secret', data) as { $sealed: string }
+    expect(() => sealed.openJson({ $sealed: text.replace(/^1/, '0') }, data)).toThrow(
+      DecryptionError,
+    )
+    for (const at of [text.length - 1, text.length - 20, 10]) {
+      const other = text[at] === 'A' ? 'Q' : 'A'
+      const changed = text.slice(0, at) + other + text.slice(at + 1)
+      expect(() => sealed.openJson({ $sealed: changed }, data)).toThrow(DecryptionError)
+    }
+  })
+
+  it('does not open without its key', () => {
+    const stored = sealed.sealJson('a secret', data)
+    expect(() => plain.openJson(stored, data)).toThrow(DecryptionError)
+    expect(() => createPayloads(ring(key('k2'))).openJson(stored, data)).toThrow('no key k1')
+  })
+})
+
+describe('a payload in plain text', () => {
+  it('is read as it is, with and without keys', () => {
+    for (const payloads of [plain, sealed]) {
+      for (const value of values) expect(payloads.openJson(value, data)).toBe(value)
+      expect(payloads.openText('$sealed:0:1.k1.x', body)).toBe('$sealed:0:1.k1.x')
+    }
+  })
+
+  it('is stored as it is without keys', () => {
+    for (const value of values) expect(plain.sealJson(value, data)).toBe(value)
+    expect(plain.sealText('a body', body)).toBe('a body')
+  })
+
+  it('of a client that looks like a sealed value is never mistaken for one', () => {
+    const looks = sealed.sealJson('x', data)
+    const text = sealed.sealText('x', body)
+    for (let depth = 0, value = looks, line = text; depth < 3; depth += 1) {
+      const stored = plain.sealJson(value, data)
+      expect(stored).not.toEqual(value)
+      const storedLine = plain.sealText(line, body)
+      for (const payloads of [plain, sealed]) {
+        expect(payloads.openJson(stored, data)).toEqual(value)
+        expect(payloads.openText(storedLine, body)).toBe(line)
+      }
+      expect(sealed.openJson(sealed.sealJson(value, data), data)).toEqual(value)
+      ;[value, line] = [stored, storedLine]
+    }
+  })
+
+  it('is missing where nothing is stored', () => {
+    for (const payloads of [plain, sealed]) {
+      expect(payloads.sealJson(null, data)).toBeNull()
+      expect(payloads.openJson(null, data)).toBeNull()
+      expect(payloads.sealText(null, body)).toBeNull()
+      expect(payloads.openText(null, body)).toBeNull()
+    }
+  })
+})

@@ -1,0 +1,202 @@
+import { isDeepStrictEqual } from 'node:util'
+import { hasCode } from '@integration-host/shared/errors'
+import { DecryptionError } from '@integration-host/shared/secrets/envelope'
+import { notFound } from './errors.ts'
+import type { Item } from './item.ts'
+import type { PayloadColumn, PayloadPlace, Payloads } from './payload.ts'
+import { isRepeated, type Run, type RunKey } from './run.ts'
+import type { RunDetail } from './run-detail.ts'
+import type { Claim, QueueResult, ReplayRequest, TransactionSource } from './transaction-source.ts'
+
+/**
+ * Returns a transaction source that seals payloads on their way into `source` and opens them on their way out. The
+ * webhooks that `source` stores by itself are not sealed: they name runs, and contain no payload.
+ *
+ * A payload that cannot be opened is returned as it is stored, and a claim that contains one is marked: its step must
+ * not run.
+ */
+export function createSealedSource(
+  source: TransactionSource,
+  payloads: Payloads,
+): TransactionSource {
+  const place = (
+    { Process, TransactionID, ReplayID }: RunKey,
+    column: PayloadColumn,
+    step: string | null = null,
+  ): PayloadPlace => ({ Process, TransactionID, ReplayID, column, step })
+
+  /** Opens the initial data of a run. Throws like `Payloads.openJson`. */
+  const openRun = <R extends Pick<Run, keyof RunKey | 'InitialData'>>(run: R): R => {
+    const opened = payloads.openJson(run.InitialData, place(run, 'InitialData'))
+    return opened === run.InitialData ? run : { ...run, InitialData: opened }
+  }
+  const openItem = <I extends Pick<Item, 'StepName' | 'ResponseBody' | 'Data'>>(
+    run: RunKey,
+    item: I,
+  ): I => ({
+    ...item,
+    ResponseBody: payloads.openText(item.ResponseBody, place(run, 'ResponseBody', item.StepName)),
+    Data: payloads.openJson(item.Data, place(run, 'Data', item.StepName)),
+  })
+  const readable = (run: Run): Run => unlessUnreadable(() => openRun(run)) ?? run
+  const readableDetail = ({ run, items, ...rest }: RunDetail): RunDetail => ({
+    ...rest,
+    run: readable(run),
+    items: items.map((item) => unlessUnreadable(() => openItem(run, item)) ?? item),
+  })
+  const openClaim = (claim: Claim): Claim =>
+    unlessUnreadable(() => ({
+      ...claim,
+      run: openRun(claim.run),
+      items: claim.items.map((item) => openItem(claim.run, item)),
+    })) ?? { ...claim, isUnreadable: true }
+
+  return {
+    ...source,
+    async queue(process, transactions, by) {
+      const stored = transactions.map((transaction) => {
+        const key = { Process: process.name, TransactionID: transaction.TransactionID, ReplayID: 0 }
+        const { InitialData } = transaction
+        const sealed = payloads.sealJson(InitialData, place(key, 'InitialData'))
+        // The cast changes only which members are readonly.
+        return { ...transaction, InitialData: sealed as typeof InitialData }
+      })
+      const results = await source.queue(process, stored, by)
+      // The source compares sealed values, which differ even for equal data. So its comparison is made again.
+      return results.map((result, n): QueueResult => {
+        const transaction = transactions[n]
+        if (transaction === undefined) return result
+        const run = readable(result.run)
+        if (result.outcome === 'queued') return { outcome: 'queued', run }
+        return { outcome: isRepeated(run, transaction) ? 'exists' : 'conflict', run }
+      })
+    },
+    async claim(request) {
+      const result = await source.claim(request)
+      return result.kind === 'claimed'
+        ? { kind: 'claimed', claim: openClaim(result.claim) }
+        : result
+    },
+    record(lease, transition) {
+      const { item } = transition
+      if (item === null) return source.record(lease, transition)
+      const { response, data } = item
+      const body = place(lease, 'ResponseBody', lease.step)
+      return source.record(lease, {
+        ...transition,
+        item: {
+          ...item,
+          response: response && { ...response, body: payloads.sealText(response.body, body) ?? '' },
+          data: payloads.sealJson(data, place(lease, 'Data', lease.step)),
+        },
+      })
+    },
+    async get(...args) {
+      const found = await source.get(...args)
+      return found === null ? null : readableDetail(found)
+    },
+    async responseOf(process, transactionId, replayId, step) {
+      const found = await source.responseOf(process, transactionId, replayId, step)
+      if (found === null) return null
+      // Which run is the latest is not known here. The envelope is bound to the run for which it was sealed anyway.
+      const key = { Process: process, TransactionID: transactionId, ReplayID: replayId ?? Infinity }
+      const open = () => payloads.openText(found.body, place(key, 'ResponseBody', step))
+      return { ...found, body: unlessUnreadable(open) ?? found.body }
+    },
+    async search(request) {
+      const page = await source.search(request)
+      return { ...page, runs: page.runs.map(readable) }
+    },
+    due: async (...args) => (await source.due(...args)).map(readable),
+    recoverExpiredLeases: async (...args) =>
+      (await source.recoverExpiredLeases(...args)).map(readable),
+    runsAtUnknownStep: async (...args) => (await source.runsAtUnknownStep(...args)).map(readable),
+    async failRun(...args) {
+      const failed = await source.failRun(...args)
+      return failed && readable(failed)
+    },
+    wake: async (...args) => (await source.wake(...args)).map(readable),
+    async replay(process, transactionId, request, act) {
+      const { initialData, latest } = request
+      const replay = async (changed: Partial<ReplayRequest>) =>
+        readable(await source.replay(process, transactionId, { ...request, ...changed }, act))
+      if (initialData === undefined) return replay({})
+      return forCurrentRun(
+        {
+          process: process.name,
+          transactionId,
+          replayId: null,
+          isFixed: latest !== null || act.ifVersion !== null,
+        },
+        ({ run }) => {
+          const next = { ...run, ReplayID: run.ReplayID + 1 }
+          const isSame = isDeepStrictEqual(readable(run).InitialData, initialData)
+          const sealed = payloads.sealJson(initialData, place(next, 'InitialData'))
+          return replay({
+            latest: latest ?? run.ReplayID,
+            initialData: isSame ? undefined : (sealed as typeof initialData),
+          })
+        },
+      )
+    },
+    async settle(process, transactionId, replayId, settlement, act) {
+      if (settlement.outcome !== 'done')
+        return readable(await source.settle(process, transactionId, replayId, settlement, act))
+      const isFixed = act.ifVersion !== null
+      return forCurrentRun(
+        { process: process.name, transactionId, replayId, isFixed },
+        async ({ run }) => {
+          const step = run.StepName || process.steps[0]
+          const data = payloads.sealJson(settlement.data, place(run, 'Data', step))
+          const ofVersion = { ...act, ifVersion: act.ifVersion ?? run.Version }
+          const { ReplayID } = run
+          const sealed = { ...settlement, data }
+          return readable(await source.settle(process, transactionId, ReplayID, sealed, ofVersion))
+        },
+      )
+    },
+    retry: async (...args) => readable(await source.retry(...args)),
+    resume: async (...args) => readable(await source.resume(...args)),
+    cancel: async (...args) => readable(await source.cancel(...args)),
+  }
+
+  /**
+   * Calls `work` with the run to whose step or number a payload is sealed. `work` names this run, so that it is rejected
+   * with `version_moved` if the run has changed meanwhile. It is then called again, unless the client named the run.
+   */
+  async function forCurrentRun(
+    { process, transactionId, replayId, isFixed }: RunReference,
+    work: (found: RunDetail) => Promise<Run>,
+  ): Promise<Run> {
+    for (let tries = 1; ; tries += 1) {
+      const parts = { attempts: 0, bodies: false }
+      const found = await source.get(process, transactionId, replayId, parts)
+      if (found === null) throw notFound()
+      try {
+        return await work(found)
+      } catch (error) {
+        if (isFixed || tries === MAX_TRIES || !hasCode(error, 'version_moved')) throw error
+      }
+    }
+  }
+}
+
+interface RunReference {
+  readonly process: string
+  readonly transactionId: string
+  readonly replayId: number | null
+  /** Whether the client has named the run or its version. */
+  readonly isFixed: boolean
+}
+
+const MAX_TRIES = 5
+
+/** Returns the result of `open`; `null` if a payload cannot be opened. */
+function unlessUnreadable<T>(open: () => T): T | null {
+  try {
+    return open()
+  } catch (error) {
+    if (error instanceof DecryptionError) return null
+    throw error
+  }
+}

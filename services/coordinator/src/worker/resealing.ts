@@ -1,0 +1,120 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Json } from '../process/json-normalization.ts'
+import {
+  createPayloads,
+  type PayloadStore,
+  type ResealingProgress,
+  type StoredPayload,
+} from '../transaction/payload.ts'
+import { startPolling } from './polling.ts'
+
+export interface ResealingDeps {
+  readonly source: PayloadStore
+  readonly keys: KeyRing
+  readonly owner: string
+  readonly log: Logger
+  readonly random: () => number
+  readonly intervalMs: number
+  /** Called with the progress of the last pass, which may be another replica's. */
+  readonly onProgress: (progress: ResealingProgress | null) => void
+}
+
+/** Runs of one batch. Each of their payloads may be large. */
+const BATCH = 50
+const COUNT_BATCH = 1_000
+/** Milliseconds between two batches, so that a pass does not slow down the runs. */
+const PAUSE_MS = 20
+/** The time between two passes with one key. They seal rows that other programs have inserted in plain text. */
+const EVERY_MS = 86_400_000
+
+/**
+ * Seals all payloads with the active key that are in plain text or sealed with another one, in small batches, by one
+ * replica at a time. A pass that replaced payloads is followed by another one, because a replica that still has the old
+ * keys may have written meanwhile. A payload that cannot be opened stays, and is counted as outdated.
+ */
+export function startResealing(deps: ResealingDeps): AsyncDisposable {
+  const { source, keys, owner, log, random, intervalMs, onProgress } = deps
+  const payloads = createPayloads(keys)
+  const keyId = keys.activeKeyId
+  let isClosed = false
+
+  async function poll(): Promise<boolean> {
+    let progress = await source.beginResealing(owner, keyId, EVERY_MS)
+    if (progress === null) {
+      onProgress(await source.resealing())
+      return true
+    }
+    if (progress.outdated === null) {
+      const outdated = await count(progress)
+      if (outdated === null) return true
+      progress = { ...progress, outdated }
+    }
+    if (progress.outdated !== null && progress.outdated > 0)
+      log.info({ keyId, outdated: progress.outdated }, 'sealing payloads with the active key')
+    let replaced = 0
+    let unreadable = 0
+    while (!isClosed) {
+      const page = { after: progress.after, limit: BATCH }
+      const { payloads: found, next } = await source.outdatedPayloads(keyId, page)
+      const sealed = found.flatMap(reseal)
+      const done = sealed.length === 0 ? 0 : await source.replacePayloads(sealed)
+      replaced += done
+      unreadable += found.length - sealed.length
+      const outdated = Math.max(0, (progress.outdated ?? 0) - done)
+      progress = { ...progress, after: next, outdated }
+      if (next === null) break
+      if (!(await save(progress))) return true
+      await sleep(PAUSE_MS)
+    }
+    if (isClosed) return true
+    const isDone = replaced === 0
+    progress = { keyId, after: null, outdated: isDone ? unreadable : null, isDone }
+    await save(progress)
+    if (unreadable > 0)
+      log.error({ keyId, unreadable }, 'payloads cannot be decrypted; correct PAYLOAD_KEYS')
+    else if (isDone) log.info({ keyId }, 'all payloads are sealed with the active key')
+    return true
+  }
+
+  async function save(progress: ResealingProgress): Promise<boolean> {
+    onProgress(progress)
+    return source.saveResealing(owner, progress)
+  }
+
+  /** Counts the outdated payloads; `null` at shutdown, or if another replica has begun the pass. */
+  async function count(progress: ResealingProgress): Promise<number | null> {
+    let outdated = 0
+    let after: ResealingProgress['after'] = null
+    do {
+      const page = await source.countOutdatedPayloads(keyId, { after, limit: COUNT_BATCH })
+      outdated += page.count
+      after = page.next
+      if (isClosed || !(await source.saveResealing(owner, progress))) return null
+    } while (after !== null)
+    return outdated
+  }
+
+  function reseal(payload: StoredPayload): (StoredPayload & { readonly by: Json })[] {
+    const { column, stored } = payload
+    try {
+      const by =
+        column === 'ResponseBody'
+          ? payloads.sealText(payloads.openText(stored as string, payload), payload)
+          : payloads.sealJson(payloads.openJson(stored, payload), payload)
+      return [{ ...payload, by }]
+    } catch (error) {
+      if (error instanceof DecryptionError) return []
+      throw error
+    }
+  }
+
+  const polling = startPolling({ task: 'sealing of payloads', intervalMs, log, random, poll })
+  return {
+    [Symbol.asyncDispose]() {
+      isClosed = true
+      return polling[Symbol.asyncDispose]()
+    },
+  }
+}

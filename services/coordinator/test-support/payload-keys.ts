@@ -1,0 +1,8 @@
+import { generateKeyRing, parseKeyRing } from '@integration-host/shared/secrets/envelope'
+import { createPayloads } from '../src/transaction/payload.ts'
+import { createSealedSource } from '../src/transaction/sealed-source.ts'
+import type { TransactionSource } from '../src/transaction/transaction-source.ts'
+
+/** Returns the source with payloads that are sealed with a key of their own. */
+export const sealed = (source: TransactionSource): TransactionSource =>
+  createSealedSource(source, createPayloads(parseKeyRing(generateKeyRing())))
