@@ -11,8 +11,7 @@ import { quantile } from './support/statistics.ts'
 const REALMS = Number(process.env['REALMS'] ?? 1_000_000)
 const LIMIT = 100
 /**
- * The number of pages that are measured for each filter, one after the other, both from the beginning and from the
- * middle of the names.
+ * The number of pages that are measured for each filter, from the first name on and from the middle of the names on.
  */
 const PAGES = 20
 const DAY_SECONDS = 86_400

@@ -128,8 +128,8 @@ console.table(Object.fromEntries(Object.keys(pacedSides).map((name) => [name, ro
 async function gateway(checkout?: string): Promise<Proxy> {
   const keyFile = checkout === undefined && Number(values.keys) > 0 ? await writeKeyFile() : null
   const system = opened.use(await startSystem([], checkout === undefined ? {} : { checkout }))
-  // The rate limits are enabled but far above the number of calls, so that each call is counted and none is
-  // rejected. The gateway logs no line per call, because the other proxies log none either.
+  // The rate limits are enabled but far above the number of calls. So each call is counted and no call is rejected. The
+  // gateway does not log calls, because the other proxies do not log them either.
   const started = await system.replica('accounting-gateway', {
     LOG_LEVEL: 'warn',
     REDIS_URL: redisUrl,
@@ -146,8 +146,8 @@ async function gateway(checkout?: string): Promise<Proxy> {
 }
 
 /**
- * Writes a key file with as many keys as `--keys` says. Returns the path of the file, and one of the keys, which may
- * use all realms that begin with a prefix.
+ * Writes a key file with as many keys as `--keys` says. Returns the path of the file, and one of the keys. This key may
+ * use all realms that begin with a certain prefix.
  */
 async function writeKeyFile(): Promise<{ readonly path: string; readonly key: string }> {
   const folder = await mkdtemp(join(tmpdir(), 'bench-keys-'))

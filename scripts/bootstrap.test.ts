@@ -217,7 +217,7 @@ describe('the bootstrap in two terminals at the same time', () => {
     expect(installs()).toHaveLength(2)
   })
 
-  it('a bootstrap that times out while it waits for the install lock reports which process holds the lock', async () => {
+  it('a bootstrap that waits too long for the install lock reports which process holds the lock', async () => {
     const lock = join(root, 'lock')
     const onWait = (): void => {}
     const release = await acquireLock(lock, { onWait, waitMs: 0 })
@@ -289,7 +289,7 @@ describe('the bootstrap while its program runs', () => {
     expect(installs()).toHaveLength(2)
   })
 
-  it('the bootstrap reports that Node is too old if no newer Node could be installed, and installs again on the next run', async () => {
+  it('if no newer Node could be installed, the bootstrap reports that Node is too old, and installs again on the next run', async () => {
     needNode('>=999.0')
     const result = await bootstrapWith({ NO_NODE: '1' }, 'app/entry.mjs')
     expect(result).toMatchObject({ code: 1, started: undefined })
@@ -300,7 +300,7 @@ describe('the bootstrap while its program runs', () => {
     expect(await bootstrap('app/entry.mjs')).toMatchObject({ code: 0, started: [] })
   })
 
-  it('the bootstrap starts the program of a package with a PATH that begins with the folder of the installed Node executable', async () => {
+  it('the PATH of a started program begins with the folder of the installed Node executable', async () => {
     needNode('>=999.0')
     const result = await bootstrap('--bin', 'tool', 'run', '--fast')
     expect(result.out).toBe(`tool run --fast with ${join(root, 'node_modules/node/bin/node')}\n`)

@@ -2,7 +2,7 @@ import { mkdirSync, readdirSync, renameSync, rmSync, rmdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 
-/*
+/**
  * A lock between OS processes. The lock is a folder that contains one empty folder, whose name is the process id of
  * the lock's holder.
  *
@@ -12,8 +12,8 @@ import { setTimeout as delay } from 'node:timers/promises'
  * process that cleans up late, after a new holder has acquired the lock, therefore cannot remove the new holder's
  * folder.
  *
- * A process on another machine or in another container that shares the checkout cannot be recognised as alive, so the
- * lock does not exclude it.
+ * The lock does not exclude a process on another machine or in another container that shares the checkout, because such
+ * a process cannot be recognized as alive.
  */
 
 /**

@@ -116,9 +116,9 @@ const deployments = ofKind<Workload>('Deployment')
 const names = deployments.map(({ metadata }) => metadata.name)
 
 /**
- * Returns the violations of a manifest against the schema of its kind. The validators ignore unknown members. To find
- * them, the manifest is wrapped in proxies that record which members a validator reads. A member that no validator
- * reads is not in the schema.
+ * Returns the violations of a manifest against the schema of its kind. The validators do not report unknown members. To
+ * find these, the manifest is wrapped in proxies, which record the members that a validator reads. A member that no
+ * validator reads is not in the schema.
  */
 function faultsOf(manifest: Manifest): string[] {
   const Model = kinds[`${manifest.apiVersion} ${manifest.kind}` as keyof typeof kinds] as

@@ -3,7 +3,7 @@
  * with. A driver process (`driver.ts`) runs one engine and receives its tasks over IPC.
  */
 
-/** Names of the modules in `engines/`. */
+/** The names of the engines, each of which is a module in `engines/`. */
 export type EngineName =
   | 'bullmq'
   | 'coordinator'

@@ -1,6 +1,6 @@
 /**
- * The two roles of nginx in the proxy benchmark: one nginx is the accounting API, the other one is a proxy that is
- * compared with the gateway.
+ * The two roles of nginx in the proxy benchmark: one nginx process is the accounting API, and another is a proxy that
+ * is compared with the gateway.
  */
 import { type Nginx, startNginx } from '../support/nginx.ts'
 import { tokenOf } from './peer.ts'

@@ -5,8 +5,8 @@ const BATCH = 1_000
 const HOUR_MS = 3_600_000
 
 /**
- * The fields that a copy has in addition to those of the first realm, and the members that it adds to sorted sets with
- * score 0.
+ * The differences between a copy and the first realm: fields that only the copy has, and its additional entries in
+ * sorted sets (with score 0).
  */
 export interface Variation {
   readonly fields: Readonly<Record<string, string>>

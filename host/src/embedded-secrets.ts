@@ -70,7 +70,7 @@ function createKeyList(folder: string): void {
   if (existsSync(list)) return
   const path = join(folder, APPLICATION_KEY)
   create(path, () => newKey(installationKeys.application).key.reveal())
-  // The key is read from its file, because an earlier start may have made the key and ended before it wrote the list.
+  // The key is read from its file. An earlier start may have made the key and ended before it wrote the list.
   const key = new Secret(readFileSync(path, 'utf8').trim())
   create(list, () => JSON.stringify([entryOf(key, installationKeys.application)], null, 2))
 }

@@ -104,7 +104,7 @@ describe('the embedded host', () => {
     expect([answer.status, await answer.text()]).toEqual([200, 'Replay started for 66'])
   })
 
-  it('the embedded host logs neither token nor key, stores no plain token, and gives only the owner access to the files with secrets', async () => {
+  it('the embedded host logs neither token nor key, stores no plain token, and makes its secret files readable by the owner only', async () => {
     await using host = await start()
     await tellStory(host, silent)
     const token = (await (
@@ -206,7 +206,7 @@ describe('the embedded host', () => {
     expect(await readFile(join(dataDir, 'credentials.json'))).toEqual(before)
   })
 
-  it('the embedded host makes a key for applications that may not export, reuses it, and does not list it again after its revocation', async () => {
+  it('the embedded host makes a key for applications that may not export, and does not list it again after its revocation', async () => {
     const list = join(dataDir, 'secrets/service_keys.json')
     const statusOf = async (method: string, url: string): Promise<number> => {
       const key = await readFile(join(dataDir, 'secrets/application_key'), 'utf8')

@@ -79,7 +79,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
   const at = (name: ServiceName): string => `http://127.0.0.1:${ports[name]}`
   const isSandbox = !options.env['DISCOVERY_URL']
   // If the sandbox provider (a simulated OAuth provider and accounting API) is used, the settings of a real provider
-  // are ignored, so that no service combines the two providers. An empty DISCOVERY_URL counts as unset.
+  // are ignored. Otherwise a service could combine the two providers. An empty DISCOVERY_URL counts as unset.
   const sandbox: Environment = {
     CLIENT_ID: 'integration-host',
     DISCOVERY_URL: `${at('sandboxProvider')}/.well-known/openid_configuration`,

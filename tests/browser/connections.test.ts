@@ -87,7 +87,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     return ((await response.json()) as { Fault?: { Code: string } }).Fault?.Code
   }
 
-  it('after a disconnect the runs of the company wait within 60 s, and continue when the owner reconnects with a link', async ({
+  it('after a disconnect the runs of the company wait, and they continue when the owner reconnects with a link', async ({
     annotate,
   }) => {
     await connectByLink()
@@ -118,7 +118,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     expect(await page.textContent('p')).toContain(`company ${REALM}`)
   })
 
-  it('the form of a connect link sends its origin, by which browsers without Fetch Metadata are recognized', async () => {
+  it('the browser sends an Origin header with the form of a connect link', async () => {
     await page.goto(await createLink())
     const sent = page.waitForRequest((request) => request.method() === 'POST')
     await page.getByRole('button', { name: 'Connect' }).click()

@@ -18,9 +18,9 @@ export interface Fault {
   /** Whether the fault runs if the command line names no faults. */
   readonly isDefault?: true
   /**
-   * How long the provider accepts a refresh token after its rotation; 0 by default. The value is above 0 only if the
-   * fault stops a token-service. If a token-service is lost between the provider's response and the commit, the only
-   * copy of the new token is lost as well. The grant then survives only because of this grace period.
+   * How long the provider accepts a refresh token after its rotation; 0 by default. A fault that stops a token-service
+   * needs a grace period: if the process is lost between the provider's response and the commit, the only copy of the
+   * new token is lost as well.
    */
   readonly graceSeconds?: number
   /** The release that the services run when the load starts; the current release by default. */

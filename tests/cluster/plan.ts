@@ -7,8 +7,8 @@ import type { PlannedRound } from './run.ts'
 const MAX_SEEDS = 100
 
 /**
- * Returns the seeds of `--seed`: one number, or the first and the last of a range such as `1-5`; `null` if the text is
- * neither.
+ * Returns the seeds of the argument `--seed`, which is one number or a range such as `1-5`; `null` if the text has
+ * another form.
  */
 export function parseSeeds(text: string): readonly number[] | null {
   const { first = '', last = first } =

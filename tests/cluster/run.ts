@@ -60,8 +60,8 @@ export async function runFaults(
       companies,
       rates: RATES,
       prefix: `r${index}`,
-      // The length of the warm-up is random, so that the time from the start of the fault to the expiry of the tokens
-      // depends on the seed.
+      // The length of the warm-up is random. So the seed also decides how soon after the start of the fault the tokens
+      // expire.
       warmUpMs: WARM_UP_MS + random() * ACCESS_TOKEN_SECONDS * 500,
       recoveryMs: RECOVERY_MS,
       disturb: async () => {

@@ -25,8 +25,8 @@ const RUN_ONCE = ['doctor', 'cli']
 const READ_KEY_FILE = ['token-service', 'accounting-gateway', 'coordinator', 'cli']
 
 /**
- * Checks that each container has the secrets that its service needs, and no other secrets; that the other containers
- * have none of them; and that only `cli` can change the key file.
+ * Checks that each container has exactly the secrets that its service needs, and that only `cli` can change the key
+ * file.
  */
 export async function holdsOwnSecretsOnly(stack: Stack): Promise<void> {
   const script = `ls -A /secrets; echo --; ls -A /keys 2>/dev/null | grep -v lock; echo --

@@ -164,7 +164,7 @@ describe('the doctor command while work does not get done', () => {
     ])
   })
 
-  it('doctor reports a problem if the provider rejects the client, and `credentials refresh` prints a code of its own', async () => {
+  it('doctor reports a problem if the provider rejects the client, and `credentials refresh` prints the code provider_client_rejected', async () => {
     await system.service('token-service').stop('SIGTERM')
     system.start('token-service', { CLIENT_SECRET: 'a-wrong-secret' })
     await system.ready('token-service')

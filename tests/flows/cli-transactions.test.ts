@@ -132,7 +132,7 @@ describe('the transactions command against a coordinator', () => {
     ])
   })
 
-  it('"transactions queue --file" reports the rejected lines of a large file, and queues no transaction twice if it is run again', async () => {
+  it('"transactions queue --file" reports the rejected lines of a file, and queues no transaction twice if it is run again', async () => {
     const lines = Array.from({ length: 700 }, (_, n) =>
       JSON.stringify({ TransactionID: `f${n}`, InitialData: n }),
     )

@@ -8,8 +8,8 @@ export interface ExchangeOptions {
   readonly quietMs?: number
   /**
    * Sends a request to the server on another connection and waits for its response. If this function is given,
-   * `quietMs` is ignored, and this side ends the connection when the server has sent nothing during two calls of the
-   * function. This suits a server under load, which can send nothing for longer than any fixed time.
+   * `quietMs` is ignored. This side then ends the connection when the server has sent nothing during two calls of the
+   * function. This suits a server under load, which can be silent for longer than any fixed time.
    */
   readonly roundTrip?: () => Promise<unknown>
   /**

@@ -95,7 +95,7 @@ describe('GET /authorize', () => {
 })
 
 describe('GET /callback', () => {
-  it('GET /callback writes nothing to Redis for a forged state or a request from another browser, and the valid state stays usable', async () => {
+  it('GET /callback writes nothing to Redis for a forged state or another browser, and the valid state stays usable', async () => {
     const realm = '4620816365001'
     const { callback, follow } = await consentInBrowser(system, realm)
     const before = await keys('')

@@ -40,7 +40,7 @@ let routes: readonly Route[]
 
 const keyOf = (id: string): string => `key-of-${id}-`.padEnd(48, 'k')
 
-/** The keys that the tests use. For each scope, one key has only this scope. */
+/** The keys of the tests: for each scope a key that has only this scope, and further keys. */
 const ENTRIES: readonly Entry[] = [
   ...SCOPES.map((scope) => ({ id: `only.${scope.replace(':', '-')}`, scopes: [scope] })),
   { id: 'all', scopes: SCOPES },

@@ -358,8 +358,8 @@ describe('the search for leaked secrets in a running system', () => {
 
   async function exerciseProviderFailures(): Promise<void> {
     for (const [index, [what, response]] of leakyResponses.entries()) {
-      // Each response uses another company, because after a call with an unknown outcome the next call of the same
-      // company is delayed.
+      // Each response uses another company: after a call with an unknown outcome, the next call of the same company is
+      // delayed.
       const realm = String(4_620_816_365_000 + index)
       const code = await connectForApplication(realm)
       await expire(`ACC-${realm}`) // a failed refresh is recorded as a fault only after the access token has expired
@@ -448,7 +448,7 @@ describe('the search for leaked secrets in a running system', () => {
     await recordRedis()
   }
 
-  /** Uses the keys of a key file, both valid and misplaced, and connect links. */
+  /** Uses a key of a key file, a key file that contains a key in the place of its digest, and connect links. */
   async function exerciseKeysAndLinks(): Promise<void> {
     const key = register('key of the key file', random('ihk'))
     const misplaced = register('key in place of its digest', random('ihk'))

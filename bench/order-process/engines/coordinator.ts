@@ -8,9 +8,9 @@ const MAX_LINES = 10_000
 const LOOK_MS = 20
 
 /**
- * A client of a coordinator that runs in another process. For many transactions it queues them with `POST …/bulk`
- * and polls the table until all are completed, because an event for each transition would be extra work. For a
- * single transaction it waits for the completion event.
+ * A client of a coordinator that runs in another process. Many transactions are queued with `POST …/bulk`, and the
+ * table is polled until all are completed, because an event for each transition would be extra work. After a single
+ * transaction, the client waits for its completion event.
  */
 export const start: StartEngine = async (settings) => {
   const transactions = `${settings.coordinator.url}/processes/OrderProcess/transactions`

@@ -22,7 +22,7 @@ export function openBus(url: string, tls?: TlsFiles): TestBus {
   const logger = createLogger('test', 'info', { write })
   const dependency = createHealth(logger).dependency('rabbitmq')
   const bus = connectRabbitMq(new Secret(url), { name: 'test', dependency, logger, tls })
-  // Every broker has this exchange.
+  // The exchange amq.direct exists on every broker.
   const binding = { exchange: 'amq.direct', routingKey: `test-${crypto.randomUUID()}` }
   void bus.declare({
     exchanges: [],

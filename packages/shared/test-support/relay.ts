@@ -15,8 +15,8 @@ export interface Relay extends AsyncDisposable {
    */
   away(how?: 'reset' | 'end'): void
   /**
-   * Closes every connection, and continues to accept new ones. With `reset`, the client receives an RST. With `half`,
-   * only the client's side is closed, so that the backend does not notice.
+   * Closes every connection, and continues to accept new connections. With `reset`, the client receives an RST. With
+   * `half`, only the client's side is closed, so that the backend does not notice.
    */
   cut(how?: 'end' | 'reset' | 'half'): void
   /** Stops forwarding on existing connections. New connections are forwarded. */
@@ -105,8 +105,8 @@ export async function startRelay(backendUrl: string, defaultPort: number): Promi
 }
 
 /**
- * Replaces a text in a reply; for use in {@link Relay.edit}. In a length-prefixed protocol the replacement must have
- * the same length.
+ * Returns a function for {@link Relay.edit} that replaces a text in a reply. In a length-prefixed protocol, the
+ * replacement must have the same length.
  */
 export const edited = (
   reply: Buffer,

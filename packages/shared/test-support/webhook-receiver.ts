@@ -29,7 +29,7 @@ export interface WebhookReceiver extends AsyncDisposable {
   /** Refuses connections until `open` is called. */
   close(): Promise<void>
   open(): Promise<void>
-  /** The entry of `WEBHOOKS_FILE`. */
+  /** Returns the entry of `WEBHOOKS_FILE` for this receiver. */
   entry(events?: readonly WebhookType[]): object
 }
 

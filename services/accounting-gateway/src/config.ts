@@ -92,8 +92,8 @@ export const readConfig = (env: Environment): z.output<typeof MainConfig> =>
 export const readEmbeddedConfig = (env: Environment): Config => parseConfig(EmbeddedConfig, env)
 
 /**
- * Returns the limits for calls to the accounting API: those of the provider profile, except where a setting overrides
- * one.
+ * Returns the limits for calls to the accounting API. A limit comes from the provider profile unless a setting
+ * overrides it.
  */
 export function limitsOf(config: Config): ProviderLimits {
   const { calls, batchesPerMinute, coolDownSeconds } = config.PROVIDER_PROFILE.accounting.limits

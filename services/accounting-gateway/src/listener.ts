@@ -62,8 +62,9 @@ const REJECTED_METHODS = new Set(['CONNECT', 'TRACE', 'TRACK'])
 
 export function createListener(deps: ListenerDeps): Listener {
   const { app, proxy, keys, logger, metrics } = deps
-  // The running calls are in an array, not in a Set. After many additions and deletions V8 keeps the outgrown tables of
-  // a Set linked to each other, which kept every finished call in memory until the next full garbage collection.
+  // The running calls are in an array and not in a Set. After many additions and deletions, V8 keeps the outgrown
+  // tables of a Set linked to each other. Every finished call then stayed in memory until the next full garbage
+  // collection.
   const calls: ProxyCall[] = []
   /**
    * Connections that close after the response to a rejected request. Later requests on these connections are ignored.

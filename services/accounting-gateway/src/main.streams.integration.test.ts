@@ -60,9 +60,9 @@ function sink(onProgress: (length: number) => void) {
 }
 
 /**
- * Samples the resident memory of a process while a stream is running. `grownMb` is the difference between the highest
- * sample of the last three quarters and the highest sample of the first quarter, in which the heap grows to its normal
- * size.
+ * Samples the resident memory of a process while a stream is running. In the first quarter of the samples, the heap
+ * grows to its normal size. `grownMb` is the difference between the highest sample after this quarter and the highest
+ * sample in it.
  */
 function memory(pid: number) {
   const residentMb = (): number =>

@@ -76,8 +76,8 @@ function sharedLimits(
       dependency: health.dependency('redis', 'optional'),
       tls,
       keyPrefix: REDIS_KEY_PREFIX,
-      // Timeout of a Redis command. It is short because calls wait for the reply, and because after a timeout this
-      // process can still count its own calls without Redis.
+      // Timeout of a Redis command. It is short, because calls wait for the reply. After a timeout, this process can
+      // still count its own calls without Redis.
       commandTimeoutMs: 250,
     }),
   )

@@ -164,7 +164,7 @@ describe('a request that tries to select another host', () => {
       'Host: x\r\nProxy-Connection: keep-alive\r\nProxy-Authorization: Basic eDp5',
     ],
   ])(
-    'the gateway sends a request with %s only to the configured address and the realm of its path, and only if the key is valid',
+    'the gateway sends a request with %s only to the configured address, and only with a valid key',
     async (_what, headers) => {
       const lines = `GET /v3/company/1/x HTTP/1.1\r\n${headers}\r\nConnection: close\r\n`
       expect((await attack(`${lines}\r\n`)).status).toBe(401)
@@ -225,7 +225,7 @@ describe('a hostile response of upstream', () => {
     },
   )
 
-  it("the gateway removes these headers of a response: cookies, headers that a caller would apply to the gateway's origin, and headers that contain the token", async () => {
+  it("the gateway removes cookies from a response, headers that a caller would apply to the gateway's origin, and headers with the token", async () => {
     const before = upstream.handle
     upstream.handle = (request, response) =>
       response
@@ -380,7 +380,7 @@ describe('resolution of host names (DNS rebinding)', () => {
   })
 })
 
-it('the gateway opens no connection to the hosts that the hostile targets, headers and redirects of this test file name', () => {
+it('the gateway opens no connection to any host that the hostile targets, headers and redirects of this test file name', () => {
   expect(evil.connections()).toBe(0)
 })
 

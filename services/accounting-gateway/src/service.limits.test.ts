@@ -43,7 +43,7 @@ async function sendAndAwaitClose(
 
 const CALL = `GET ${PATH} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`
 
-/** Opens `count` connections and makes one call on each. The connections stay open. */
+/** Opens `count` connections, makes one call on each, and leaves the connections open. */
 async function idleConnections(count: number): Promise<readonly Socket[]> {
   const idle: Socket[] = []
   while (idle.length < count) {
@@ -57,7 +57,7 @@ async function idleConnections(count: number): Promise<readonly Socket[]> {
 }
 
 describe('a request body beyond the limit', () => {
-  it('the gateway responds 413 to a Content-Length beyond LONGEST_BODY_MB, and sends neither 100 Continue nor an upstream request', async () => {
+  it('the gateway responds 413 to a Content-Length beyond LONGEST_BODY_MB, without 100 Continue and without an upstream request', async () => {
     await open({ LONGEST_BODY_MB: '2' })
     const answer = await raw(
       proxy.port,
@@ -181,10 +181,10 @@ it('the gateway disconnects a caller that reads nothing of its response for a mi
   }
 })
 
-it('for each connection beyond 4,096, the gateway closes the connection that has been idle longest, and serves all others', async () => {
+it('if more than 4,096 connections are open, the gateway closes those that have been idle longest', async () => {
   await open()
   const held = await idleConnections(4_096)
-  // A connection with an earlier call is closed in favour of a new one only after it has been idle for a second.
+  // If a call was made on a connection, the connection is closed in favour of a new one only after an idle second.
   await eventually(async () => expect((await raw(proxy.port, CALL)).status).toBe(200))
   const [first, last] = [held.slice(0, 100), held.at(-1) as Socket]
   await eventually(() => expect(first.some(({ destroyed }) => destroyed)).toBe(true))

@@ -49,7 +49,7 @@ describe('a call through the gateway', () => {
     })
   })
 
-  it('the gateway forwards a query byte for byte even if client libraries would encode it, and rejects non-ASCII bytes in a target', async () => {
+  it('the gateway forwards a query byte for byte, even if client libraries would encode it', async () => {
     const get = (path: string) =>
       raw(
         proxy.port,
@@ -321,7 +321,7 @@ describe('a call through the gateway', () => {
     rejected.request.destroy()
   })
 
-  it('the gateway relays a response that arrives before the end of an upload, and reads the rest of the upload', async () => {
+  it('the gateway relays a response that arrives before the end of an upload, and still reads the rest of the upload', async () => {
     upstream.handle = (request, response) => {
       request.once('data', () => response.writeHead(413).end('too much'))
     }

@@ -78,8 +78,8 @@ export async function gatewayRequests(): Promise<Target> {
         for (const gateway of gateways.all) forwarded.push(await forwardedBy(gateway, input))
         const [fast, plain] = forwarded.map((requests) => requests.join('\n'))
         if (fast === plain) break
-        // On a slow machine, the caller may end its connection before a gateway has a token, and this gateway then
-        // forwards nothing. Only a difference that persists therefore counts as a violation.
+        // On a slow machine, the caller may end its connection before one of the gateways has a token. This gateway
+        // then forwards nothing. So a difference counts as a violation only if it persists.
         if (performance.now() - startedAt >= DIFFERENCE_MS) {
           violations.push(`with the fast path:\n${fast}\nand without it:\n${plain}`)
           break

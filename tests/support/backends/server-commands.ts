@@ -104,8 +104,8 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
       port: String(port),
       unix_socket_directories: '',
       max_connections: '300',
-      // fsync is disabled. Data that was written to a file survives the death of the process, and the tests need no
-      // more than that.
+      // fsync is disabled. Data that was written to a file survives the death of the process, which is enough for the
+      // tests.
       fsync: 'off',
     }
     return {
@@ -213,8 +213,8 @@ const setups: Record<BackendKind, (files: ServerFiles) => Promise<ServerSetup>> 
 }
 
 /**
- * The account that runs PostgreSQL and PgBouncer: `postgres` if the tests run as root, because neither runs as root.
- * `undefined` for other users.
+ * The account that runs PostgreSQL and PgBouncer, which must not run as root. It is `postgres` if the tests run as
+ * root; otherwise `undefined`.
  */
 export async function serverAccount(): Promise<ServerCommand['user']> {
   if (process.getuid?.() !== 0) return undefined

@@ -3,9 +3,8 @@ import { createConnection, createServer, type AddressInfo, type Socket } from 'n
 import type { Relay } from '@integration-host/shared/test-support/relay'
 
 /**
- * The writes of a refresh in their order, with the number of keys of each Lua script. The first key is the name of
- * the credential. The proxy recognises the EVALSHA command of a write in the byte stream by the number of keys and
- * the first key.
+ * The writes of a refresh in their order, with the number of keys of each Lua script. The proxy recognizes a write in
+ * the byte stream by its command EVALSHA, the number of keys, and the first key, which is the name of the credential.
  */
 const scriptKeys = { acquire: 4, intent: 2, commit: 7 } as const
 export type StoreWrite = keyof typeof scriptKeys

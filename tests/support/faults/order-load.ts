@@ -44,9 +44,9 @@ interface FaultPhase {
 }
 
 /**
- * Queues orders through the demo API while one coordinator keeps running and other coordinators are killed with
- * SIGKILL, on average one every `killEveryMs`. Fails unless every order is completed within a minute after the last
- * fault, and unless the rows, calls and files are consistent.
+ * Queues orders through the demo API. One coordinator keeps running, while others are killed with SIGKILL, on average
+ * one every `killEveryMs`. Fails unless every order is completed within a minute after the last fault, and unless the
+ * rows, calls and files are consistent.
  */
 export async function runOrderLoad(
   system: System,

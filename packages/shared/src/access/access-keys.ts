@@ -70,8 +70,8 @@ export class AccessKeys {
 export const digestOf = (key: string): string => hash('sha256', key, 'hex')
 
 /**
- * A key of `SERVICE_API_KEY(S)` has no id, so the first 8 hex digits of its SHA-256 stand for it. They distinguish the
- * few keys of an installation and do not help to guess a key, which has at least 32 characters.
+ * A key of `SERVICE_API_KEY(S)` has no id, so logs show the first 8 hex digits of its SHA-256. These digits distinguish
+ * the few keys of an installation. They do not help to guess a key, because a key has at least 32 characters.
  */
 const serviceGrants = (digest: string): Grants => ({
   keyId: digest.slice(0, 8),

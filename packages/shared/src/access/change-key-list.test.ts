@@ -61,7 +61,7 @@ describe('changeKeyList', () => {
 })
 
 describe('the keys of a new installation', () => {
-  it('the key for applications calls the accounting API, queues and reads; the key for operators cannot read tokens or move credentials', () => {
+  it('the key for applications can call the accounting API, queue and read; the key for operators cannot read tokens', () => {
     expect(installationKeys.application.scopes).toEqual([
       'gateway:read',
       'gateway:write',

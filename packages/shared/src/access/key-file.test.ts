@@ -71,7 +71,7 @@ describe('the key file', () => {
     expect(opened.isAccepted('erp')).toBe(false)
   })
 
-  it('a key file that changes between the reading of the settings and the start of the watch takes effect', async () => {
+  it('a key file that changes after the settings were read and before the watch starts takes effect', async () => {
     await writeFile(file, listOf('erp'))
     const settings = read()
     await writeFile(file, listOf('console'))
@@ -100,7 +100,7 @@ describe('the key file', () => {
     expect(opened.isAccepted('erp')).toBe(false)
   })
 
-  it('while the changed key file is not valid, the last valid keys stay in force, and log, metric and health report the fault', async () => {
+  it('while a changed key file is not valid, the last valid keys stay in force, and log, metric and health report the fault', async () => {
     await writeFile(file, listOf('erp'))
     using opened = open()
     await writeFile(file, '[{"id":"console"}]')

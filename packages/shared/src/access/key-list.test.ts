@@ -40,7 +40,7 @@ describe('parseKeyList', () => {
     expect(faultsOf({ ...key, scopes: ['x'] }, key, { ...key, sha256: 'y' }, 7)).toHaveLength(3)
   })
 
-  it('a key file with two keys of the same id or the same digest is not valid', () => {
+  it('a key file is not valid if two of its keys have the same id or the same digest', () => {
     expect(faultsOf(key, key)).toEqual([
       'key 2 (erp): id is that of an earlier key',
       'key 2 (erp): sha256 is that of an earlier key',
@@ -57,7 +57,7 @@ describe('parseKeyList', () => {
     expect(parseKeyList(text).faults).toEqual([expect.stringContaining(fault)])
   })
 
-  it('the report of a fault contains no value of the key file except the id of a valid key', () => {
+  it('the report of a fault contains no value of the key file except the ids of keys', () => {
     const secret = 'ihk_a-key-that-was-entered-in-place-of-its-digest'
     const faults = faultsOf({
       ...key,

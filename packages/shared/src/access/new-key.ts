@@ -41,8 +41,8 @@ export const installationKeys = {
     ...everything,
   },
   /**
-   * The key for the command line. It can neither read tokens nor move grants nor act for another person. For such
-   * tasks, operators make a key that expires.
+   * The key for the command line. It cannot read tokens, move grants or act for another person. For such tasks,
+   * operators make a key that expires.
    */
   operator: {
     id: 'operator',

@@ -7,9 +7,9 @@ import type { Duplex } from 'node:stream'
 let queued: (() => void)[] = []
 
 /**
- * Runs `write` after the current turn of the event loop, directly after the other functions that were passed in the
- * same turn. Each write to a socket wakes the reading process, which costs the writer more than the write itself. If
- * several writes follow each other directly, the reader is still busy with the first write and need not be woken again.
+ * Runs `write` after the current turn of the event loop, directly after the other functions of the same turn. Each
+ * write to a socket wakes the reading process, which costs the writer more than the write itself. If several writes
+ * follow each other directly, the reader is still awake and need not be woken again.
  */
 export function afterThisTurn(write: () => void): void {
   if (queued.length === 0) setImmediate(flush)
@@ -23,9 +23,9 @@ function flush(): void {
 }
 
 /**
- * Makes a stream send all data that is written in one turn of the event loop with a single system call. Drivers write
- * each command or frame separately, and under load these system calls take a fifth of a service's processor time. The
- * function replaces the stream's `write`, because neither amqplib nor ioredis has an option to combine writes.
+ * Makes a stream send all data of one turn of the event loop with a single system call. Drivers write each command or
+ * frame separately. Under load, these system calls take a fifth of a service's processor time. The function replaces
+ * the stream's `write`, because neither amqplib nor ioredis has an option to combine writes.
  */
 export function coalesceWrites(stream: Duplex): void {
   const write = stream.write.bind(stream) as (...args: unknown[]) => boolean

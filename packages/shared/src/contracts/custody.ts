@@ -66,8 +66,8 @@ export const ImportReport = z.object({
 export type ImportReport = z.output<typeof ImportReport>
 
 /**
- * The response of `GET /key-check`: one page of credentials, ordered by name. The service has decrypted the secrets of
- * each credential on the page to verify that a key of the key ring opens them.
+ * The response of `GET /key-check`: one page of credentials, ordered by name. The service has decrypted all secrets of
+ * these credentials, to verify that the key ring still has their keys.
  */
 export const KeyCheckPage = z.object({
   Checked: z.int().nonnegative(),

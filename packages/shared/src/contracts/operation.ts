@@ -13,7 +13,7 @@ export type OperationStatus = (typeof operationStatuses)[number]
 
 export const MAX_OPERATION_IDS = 10_000
 export const MAX_PER_SECOND = 1_000
-/** The maximum numbers of runs that an operation lists by name, in addition to the counts. */
+/** An operation lists at most this many failed runs, in addition to counting them. */
 export const MAX_LISTED_FAILURES = 1_000
 export const MAX_LISTED_MATCHES = 100
 

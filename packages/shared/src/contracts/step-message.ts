@@ -51,5 +51,5 @@ export const delays = [
   { name: '15m', ms: 900_000 },
   { name: '1h', ms: 3_600_000 },
 ] as const
-/** Returns the name of both the fanout exchange and the queue for one delay. */
+/** Returns the name that the fanout exchange and the queue for one delay have in common. */
 export const delayName = (name: string): string => `integration.delay.${name}`

@@ -36,8 +36,8 @@ export const TransactionID = z
   .max(128, 'must have at most 128 characters')
   .refine((id) => !CONTROL_CHARACTERS.test(id), 'must not contain control characters')
   .refine((id) => id.isWellFormed(), 'must be well-formed Unicode')
-  // Clients resolve a URL whose last path segment is `.` or `..` to another path, so a transaction with such an
-  // identifier could never be requested.
+  // A transaction with the identifier `.` or `..` could never be requested, because clients remove such a segment at
+  // the end of a URL.
   .refine((id) => id !== '.' && id !== '..', 'must not be . or ..')
 
 /** The number of a run: 0 for the first run of a transaction, then 1, 2, … */

@@ -17,8 +17,8 @@ export class FileLocked extends Error {
 
 /**
  * Makes this OS process the only writer of a file or store until the process releases the lock or ends. Node has no API
- * for kernel file locks, so the function begins an exclusive SQLite transaction, for which SQLite acquires such a lock.
- * The kernel releases the lock when the process ends, even if it crashes, and keeps the lock while the process is
+ * for kernel file locks. So the function begins an exclusive SQLite transaction, for which SQLite acquires a kernel
+ * lock. The kernel releases the lock when the process ends, even if it crashes, and keeps the lock while the process is
  * suspended. Therefore no timeout has to be guessed.
  *
  * @param file the file to lock, which need not exist yet. The lock is held on an empty file `<file>.lock.sqlite` beside

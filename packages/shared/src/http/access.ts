@@ -66,8 +66,8 @@ export const requireRealm = (c: Context, realm: string): void => callerOf(c).req
 /**
  * Identifies the caller of a request by the headers `Authorization` and `Acting-For`; `null` without a valid key.
  *
- * @throws {IntegrationError} if the request names a person and the key lacks the scope `act-for`, or the name is not
- * acceptable.
+ * @throws {IntegrationError} if the request names a person, but the name is not acceptable or the key lacks the scope
+ * `act-for`
  */
 export function identify(c: Context, keys: AccessKeys): Caller | null {
   const caller = keys.identify(c.req.header('Authorization'))

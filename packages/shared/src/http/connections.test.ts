@@ -39,7 +39,7 @@ const openOnes = (sockets: readonly Socket[]): boolean[] =>
   sockets.map(({ destroyed }) => !destroyed)
 
 describe('accepting a connection at the connection limit', () => {
-  it('at the connection limit, a new connection replaces the unauthenticated one that has been idle longest', () => {
+  it('at the connection limit, a new connection replaces the unauthenticated connection that has been idle longest', () => {
     const sockets = [open({ served: true }), open(), open({ served: true })]
     wait(10)
     begin(sockets[0] as Socket)
@@ -49,14 +49,14 @@ describe('accepting a connection at the connection limit', () => {
     expect(closed).toEqual(['room'])
   })
 
-  it('at the connection limit, a new connection replaces an unauthenticated one rather than an authenticated one that has been idle longer', () => {
+  it('at the connection limit, a new connection replaces an unauthenticated connection, even if an authenticated connection has been idle longer', () => {
     const sockets = [open({ isKeyed: true }), open({ isKeyed: true })]
     wait(60_000)
     sockets.push(open(), open())
     expect(openOnes(sockets)).toEqual([true, true, false, true])
   })
 
-  it('at the connection limit, if no unauthenticated connection is open, a new connection replaces the authenticated one that has been idle longest', () => {
+  it('at the connection limit without unauthenticated connections, a new connection replaces the authenticated connection that has been idle longest', () => {
     const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
     begin(sockets[0] as Socket)
     wait(1_000)
@@ -64,7 +64,7 @@ describe('accepting a connection at the connection limit', () => {
     expect(openOnes(sockets)).toEqual([true, false, true, true])
   })
 
-  it('at the connection limit, a new connection replaces an unauthenticated one whose request body has not arrived', () => {
+  it('at the connection limit, a new connection replaces an unauthenticated connection whose request body has not arrived', () => {
     const sockets = [open({ isKeyed: true }), open(), open({ isKeyed: true })]
     begin(sockets[1] as Socket, { complete: false })
     wait(60_000)
@@ -80,7 +80,7 @@ describe('accepting a connection at the connection limit', () => {
       (socket) => void Object.defineProperty(socket, 'writableLength', { value: 1 }),
     ],
   ])(
-    'at the connection limit, a new connection is closed if all others are authenticated and have %s',
+    'at the connection limit, a new connection is closed if all other connections are authenticated and have %s',
     (_, occupy) => {
       const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
       sockets.forEach(occupy)
@@ -91,14 +91,14 @@ describe('accepting a connection at the connection limit', () => {
     },
   )
 
-  it('at the connection limit, a new connection is closed if all others are authenticated and have received a response within the last second', () => {
+  it('at the connection limit, a new connection is closed if all other connections are authenticated and got a response within the last second', () => {
     const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
     wait(999)
     sockets.push(open())
     expect(openOnes(sockets)).toEqual([true, true, true, false])
   })
 
-  it('at the connection limit, a new connection replaces an unauthenticated one whose request has been in flight for ten seconds, if no other connection can be closed', () => {
+  it('at the connection limit, a new connection can replace an unauthenticated connection whose request has been in flight for ten seconds', () => {
     const sockets = Array.from({ length: LIMIT }, () => open())
     for (const socket of sockets) begin(socket)
     wait(9_999)
@@ -110,7 +110,7 @@ describe('accepting a connection at the connection limit', () => {
   })
 })
 
-it('the server closes an unauthenticated connection five seconds after its last response, and keeps authenticated ones open', () => {
+it('the server closes an unauthenticated connection five seconds after its last response, and keeps authenticated connections open', () => {
   const idle = open({ served: true })
   const others = [open({ isKeyed: true }), open({ served: true })]
   begin(others[1] as Socket)
@@ -123,7 +123,7 @@ it('the server closes an unauthenticated connection five seconds after its last 
   expect(closed).toEqual(['idle'])
 })
 
-it('the server closes an unauthenticated connection on which no request begins within 30 seconds after it was opened', () => {
+it('the server closes an unauthenticated connection if no request begins within 30 seconds', () => {
   const silent = open()
   const others = [open({ isKeyed: true }), open()]
   begin(others[1] as Socket)

@@ -8,8 +8,8 @@
  *     keep-alive timeout.
  * C2  At the limit, each new connection replaces another connection. The first choice is the unauthenticated connection
  *     that has kept the server waiting longest. The second choice is the authenticated connection that has been idle
- *     longest. The third choice is the unauthenticated connection whose request has been in flight longest, if that is
- *     at least 10 s, for example because the client does not read the response.
+ *     longest. The third choice is the unauthenticated connection whose request has been in flight longest, but for at
+ *     least 10 s. An example is a client that does not read its response.
  * C3  Rule C2 never interrupts a request or a response on an authenticated connection. Such a connection is closed only
  *     if nothing is in flight or unsent on it, and only after one idle second, so that the client has received the last
  *     response.
@@ -20,10 +20,10 @@ import type { Socket } from 'node:net'
 /** How long an unauthenticated connection may be idle after a response. */
 export const UNAUTHENTICATED_IDLE_MS = 5_000
 /**
- * How long an unauthenticated connection may be open before its first request. The time is longer than `node:http` and
- * the gateway's fast path together wait for the head of a request. So it ends only connections that both of them leave
- * open: after the 400 to a malformed request, after the 417 to an unknown `Expect`, and after the response to CONNECT.
- * A client that does not close its side could otherwise keep such a connection open forever.
+ * How long an unauthenticated connection may be open before its first request. `node:http` and the gateway's fast path
+ * close a connection earlier if the head of a request does not arrive. But they leave a connection open after the 400
+ * to a malformed request, the 417 to an unknown `Expect`, and the response to CONNECT. Without this limit, a client
+ * could keep such a connection open forever.
  */
 const UNAUTHENTICATED_FIRST_REQUEST_MS = 30_000
 const AUTHENTICATED_MIN_IDLE_MS = 1_000
@@ -93,9 +93,9 @@ export class ConnectionState {
   }
 }
 
-// The base ranks of the three choices in rule C2. The waiting time in milliseconds is subtracted from the base rank, so
-// that the connection that has waited longest has the lowest rank within a choice. The base ranks are further apart than
-// any waiting time, so that an earlier choice always has the lower rank.
+// The base ranks of the three choices in rule C2. Within a choice, the connection that has waited longest gets the
+// lowest rank, because its waiting time in milliseconds is subtracted from the base rank. The base ranks are further
+// apart than any waiting time, so an earlier choice always has the lower rank.
 const UNAUTHENTICATED_WAITING = 0
 const AUTHENTICATED_IDLE = 1e12
 const UNAUTHENTICATED_BUSY = 2e12
@@ -116,8 +116,8 @@ export function trackRequest(request: IncomingMessage, response: ServerResponse)
 
 /**
  * The reason why a connection was closed. `idle`: an unauthenticated connection was idle for too long. `room`: the
- * connection made room for a new one. `full`: the new connection itself was closed, because no other one could be
- * closed.
+ * connection made room for a new connection. `full`: the new connection itself was closed, because no other connection
+ * could be closed.
  */
 export type ClosingReason = 'idle' | 'room' | 'full'
 

@@ -37,7 +37,7 @@ it('the HTTP server closes every connection after the drain time, including conn
   expect(theirs.destroyed).toBe(true)
 })
 
-it('the HTTP server sends the headers of all middleware before the body that a handler writes to the raw response', async () => {
+it('the HTTP server sends the headers of all middleware before the body of a raw response', async () => {
   const app = new Hono()
   app.use(async (c, next) => {
     await next()
@@ -78,7 +78,7 @@ it.each([
     417,
   ],
 ])(
-  'the HTTP server closes a connection after 30 s if the client does not close it after a %s',
+  'the HTTP server closes a connection 30 s after a %s if the client does not close it',
   async (_, text, status) => {
     vi.useFakeTimers({ toFake: ['performance', 'setInterval', 'clearInterval'] })
     try {

@@ -60,10 +60,11 @@ const MAX_CONNECTIONS = 4_096
 const CHECK_INTERVAL_MS = 1_000
 
 /**
- * Returns a 200 response whose body the handler writes directly to Node's response object. For many slow clients, a Web
- * stream per client would need several times the memory and processor time. `open` is called immediately. The function that `open` returns is
- * called after the head has been sent with the headers of all middleware. For HEAD neither function is called. Works
- * behind `honoListener` only.
+ * Returns a 200 response whose body the handler writes directly to Node's response object. A Web stream for each of
+ * many slow clients would need several times the memory and processor time.
+ *
+ * `open` is called immediately. When the head was sent with the headers of all middleware, the function that `open` has
+ * returned is called. For HEAD, neither of the two is called. The app must be served by `honoListener`.
  */
 export function rawResponse(
   c: Context,

@@ -42,6 +42,6 @@ it.each(['evil.example', '127.0.0.1.evil.example', 'demo-api.evil.example'])(
   async (host) => expect(await statusOf({ Host: host })).toBe(421),
 )
 
-it('the service rejects a request whose absolute-form target has a foreign host, regardless of the Host header', async () => {
+it('the service rejects a request whose absolute-form target has a foreign host, whatever the Host header is', async () => {
   expect(await statusOf({}, 'http://evil.example')).toBe(421)
 })

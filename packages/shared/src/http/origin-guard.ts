@@ -10,8 +10,8 @@ import { isLoopback } from './loopback.ts'
 const HOST = /^(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:\d{1,5})?$/
 
 /**
- * Rejects a request with 421 unless its `Host` is a loopback name or one of `further`, with or without a port. The
- * response names `setting`, the setting with which an operator can add host names.
+ * Rejects a request with 421 unless its `Host` is a loopback name or a name in `further`, with or without a port. The
+ * response names the setting `setting`, with which an operator can add host names.
  */
 export function allowOwnHosts(further: readonly string[], setting: string): MiddlewareHandler {
   const isServed = (host: string): boolean => isLoopback(host) || further.includes(host)

@@ -54,7 +54,7 @@ it.each(['/thing', '/health/live', '/nothing'])(
   },
 )
 
-it('a service keeps a connection open after one authenticated request, also for later requests without a service key', async () => {
+it('after one authenticated request, a service keeps the connection open for later requests without a service key', async () => {
   const get = await start(new AccessKeys([new Secret(KEY)]))
   const kept = { connection: 'keep-alive', 'keep-alive': 'timeout=65' }
   expect(await get('/thing', { Authorization: `Bearer ${KEY}` })).toMatchObject(kept)

@@ -62,7 +62,7 @@ function serve(lines?: string[]) {
 }
 
 describe('the HTTP app of a service', () => {
-  it('a fixed path beside a path with a parameter is served, logged and documented under its own name, by the fast router', async () => {
+  it('a fixed path beside a path with a parameter is served by the fast router, and logged and documented under its own name', async () => {
     const lines: string[] = []
     const { app, call } = serve(lines)
     expect(await (await call('/things/all?page=1')).text()).toBe('all of them')

@@ -188,8 +188,8 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
 }
 
 /**
- * Responds with 413 to a body larger than `maxBytes`. Hono's own middleware is not used: it copies the Request of a
- * chunked body, and this copy fails for the Request class of @hono/node-server unless that class replaces the global
+ * Responds with 413 to a body larger than `maxBytes`. Hono's own middleware is not used, because it copies the Request
+ * of a chunked body. The copy fails for the Request class of @hono/node-server unless this class replaces the global
  * Request (see `honoListener`).
  */
 function limitBody(maxBytesAt: (path: string) => number): MiddlewareHandler {

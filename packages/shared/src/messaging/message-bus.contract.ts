@@ -38,7 +38,9 @@ const order = (id: string, overrides: Partial<OutgoingMessage> = {}): OutgoingMe
   ...overrides,
 })
 
-/** Tests the behaviour that every message bus must have: the in-process one and the one over RabbitMQ. */
+/**
+ * Tests the behaviour that every message bus must have. Both implementations are tested: in process, and over RabbitMQ.
+ */
 export function messageBusContract(name: string, open: () => Promise<MessageBus>): void {
   describe(`${name} as a message bus`, () => {
     let bus: MessageBus
@@ -168,7 +170,7 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(deliveries[0]).toMatchObject({ messageId: '1', routingKey: 'order' })
     })
 
-    it('the message bus routes by topic pattern: * matches one word, # any number of words', async () => {
+    it('the message bus routes by topic pattern: * matches exactly one word, and # any number of words', async () => {
       const all = collect('all-news')
       const oneWord = collect('one-word')
       for (const routingKey of ['news', 'news.local', 'news.local.weather', 'other.local']) {

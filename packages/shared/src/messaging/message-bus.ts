@@ -62,8 +62,8 @@ export interface QueueSpec {
   /** The delivery limit: a message that is requeued more often than this number is dead-lettered. */
   readonly deliveryLimit?: number
   /**
-   * Whether only one consumer at a time gets messages, even if several replicas consume the queue. Together with a
-   * prefetch of 1 the messages are processed in their order.
+   * Whether only one consumer at a time gets messages, even if several replicas consume the queue. If the prefetch is 1
+   * as well, messages are processed in order.
    */
   readonly singleActiveConsumer?: boolean
   /**
@@ -113,8 +113,8 @@ export interface ConsumeOptions {
   readonly tag: string
   /**
    * Called if the broker rejects or ends this consumer, because the account may not read the queue or because the queue
-   * does not exist. The consumer is then cancelled. Without this function, the whole connection is opened again
-   * instead. That is right only for a consumer without which the service cannot work.
+   * does not exist. The consumer is then cancelled. If this function is absent, the connection is opened again instead.
+   * It must be absent if the service cannot work without the consumer.
    */
   readonly onRejected?: (reason: string) => void
 }

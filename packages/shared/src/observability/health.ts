@@ -11,7 +11,7 @@ const DownState = z.object({
 const DependencyState = z.discriminatedUnion('status', [UpState.readonly(), DownState.readonly()])
 export type DependencyState = z.output<typeof DependencyState>
 
-/** Each check result that is a warning or a problem, in one line. Absent if there is none. */
+/** The check results of the dependency that are warnings or problems, one line for each. Absent if there are none. */
 const notes = z.array(z.string()).optional()
 
 /** The body of `/health/ready`. */

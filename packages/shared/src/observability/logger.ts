@@ -44,8 +44,8 @@ export function describeError(error: unknown, depth = 0): Record<string, unknown
 }
 
 /**
- * Removes from a text of another library or process everything that is long enough to be a token, and the user
- * information of URLs.
+ * Returns a text of another library or process without possible secrets: without everything that is long enough to be a
+ * token, and without the user information of URLs.
  */
 export function scrub(text: string): string {
   return text

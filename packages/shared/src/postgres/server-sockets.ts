@@ -37,7 +37,7 @@ export interface ServerSocketsOptions {
   readonly limit: number
   /**
    * Called when a session was opened through a connection pooler. `isShared` is true if another open session has the
-   * same server process. In this case the pooler assigns a server process to a session for one transaction only.
+   * same server process. This shows that the pooler assigns a server process to a session only for one transaction.
    */
   readonly onPooled?: (isShared: boolean) => void
 }
@@ -78,7 +78,7 @@ export function createServerSockets(
   const encryption = encryptionOf(address, tls)
   const settings = { ...session, ...address.session }
   const created = new Set<ServerSocket>()
-  /** All sockets, including those that the driver no longer uses (I2). */
+  /** All sockets, even if the driver no longer uses them (I2). */
   const sockets = new Set<Socket>()
   const released = new Set<Socket>()
   let opening = 0
@@ -196,8 +196,8 @@ export function createServerSockets(
         const found = byPid.get(backend.pid)
         const activity =
           found?.startedAt === null || found?.startedAt === backend.startedAt ? found : undefined
-        // With a connection pooler, a statement may run in another server process than the one at the start of the
-        // session.
+        // A connection pooler may execute the statement in another server process than the one that the session had at
+        // its start.
         const isExecuting = isPooled
           ? isWaiting || isActive(activity)
           : activity !== undefined && isActive(activity)
@@ -228,7 +228,7 @@ const timedOut = (): Error =>
 const isTimeout = (error: unknown): boolean =>
   error instanceof DOMException && error.name === 'TimeoutError'
 
-/** Returns whether a failure concerns the whole server and not only one of its IP addresses. */
+/** Returns whether a failure concerns the whole server, and not only one of its IP addresses. */
 const isOfServer = (error: unknown): boolean =>
   error instanceof SessionRejected ||
   error instanceof NotWritable ||

@@ -18,14 +18,14 @@ export interface Session {
   readonly backend: Backend
   /** Whether a connection pooler such as PgBouncer is between client and server. */
   readonly isPooled: boolean
-  /** The ReadyForQuery message, which the driver is waiting for. */
+  /** The ReadyForQuery message of the server, which has not been passed to the driver yet. */
   readonly ready: Buffer
 }
 
 /** The error if the server has rejected the session. `response` is its ErrorResponse message. */
 export class SessionRejected extends Error {
   override readonly name = 'SessionRejected'
-  /** The SQLSTATE. */
+  /** The error code of the server (SQLSTATE). */
   readonly code: string
   readonly response: Buffer
 

@@ -39,8 +39,8 @@ export interface RunOptions {
 }
 
 /**
- * Runs a service process: starts the service, serves until SIGTERM or SIGINT, and shuts down. Invalid settings and a
- * port in use are reported in one line on standard error with exit code 1. `name` is the service's name in the log.
+ * Runs a service process: starts the service, serves until SIGTERM or SIGINT, and shuts down. Invalid settings or a
+ * port in use end the process with exit code 1 and one line on standard error. `name` is the service's name in the log.
  */
 export async function runService(
   name: string,

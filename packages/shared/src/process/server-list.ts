@@ -12,7 +12,7 @@ export interface Server {
 /** The parts of a URL with one or more servers. The parts of type `string` keep the percent-encoding of the URL. */
 export interface ServerList {
   readonly scheme: string
-  /** `user`, `user:password`, `:password`, or empty. */
+  /** The user information of the URL: `user`, `user:password`, `:password`, or empty. */
   readonly userInfo: string
   readonly servers: readonly [Server, ...Server[]]
   /** The path and the query; may be empty. */

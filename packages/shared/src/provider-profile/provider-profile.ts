@@ -21,8 +21,8 @@ export interface ProviderProfile {
      */
     readonly realmClaim: string
     /**
-     * The authorization callback names a company only if one of these scopes was requested; empty if every callback
-     * names a company.
+     * The scopes of which at least one must be requested for the authorization callback to name a company; empty if
+     * every callback names a company.
      */
     readonly realmScopes: readonly string[]
   }
@@ -47,8 +47,9 @@ export interface ProviderProfile {
      */
     readonly idleLimitDays: number
     /**
-     * For how many milliseconds after a rotation the previous refresh token is still tried, once, if the current
-     * refresh token is rejected. Correctness does not depend on the provider accepting the previous token.
+     * For how many milliseconds after a rotation the previous refresh token is still tried. It is tried once, if the
+     * current refresh token is rejected. Correctness does not depend on whether the provider accepts the previous
+     * token.
      */
     readonly previousTokenGraceMs: number
     /**
@@ -115,7 +116,7 @@ export interface RepeatablePost {
   readonly name: string
 }
 
-/** The limits of an accounting provider for the calls of one application for one company. */
+/** The limits that an accounting provider sets for the calls of one application to one company. */
 export interface ProviderLimits {
   readonly calls: {
     readonly perSecond: number

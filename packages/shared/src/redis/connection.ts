@@ -129,8 +129,8 @@ const CHECK_INTERVAL_MS = 1_000
 const RESPONSE_TIMEOUT_MS = 4_000
 const RECONNECT_INTERVAL_MS = 5_000
 /**
- * For how long after the announcement of a failover the announcement takes precedence over the replies of the
- * Sentinels, in milliseconds.
+ * After a Sentinel has announced a failover, its announcement counts more than the replies of other Sentinels for this
+ * time, in milliseconds.
  */
 const ANNOUNCEMENT_MS = 10_000
 
@@ -148,9 +148,9 @@ export const clientOptions = (
 })
 
 /**
- * The connection attempts of one client. A round is one attempt for each listed server; with Sentinels, or with one
- * server, every attempt is a round. Within a round the next attempt follows at once; a pause follows a round in which
- * every attempt failed.
+ * The connection attempts of one client. They are made in rounds. A round is one attempt for each listed server; with
+ * Sentinels, or with one server, it is a single attempt. Within a round, the next attempt follows at once. After a
+ * round in which every attempt failed, there is a pause.
  */
 function createAttempts(address: RedisAddress, tls: TlsFiles | undefined) {
   const servers = address.kind === 'servers' ? address.servers : []

@@ -17,8 +17,8 @@ export interface Primary extends Server {
 }
 
 /**
- * Queries all Sentinels for the address of the primary. If they disagree, the newest configuration is used,
- * because a Sentinel that is cut off from the others still names the previous primary.
+ * Queries all Sentinels for the address of the primary. If they disagree, the newest configuration is used. A Sentinel
+ * without contact to the others still names the previous primary.
  *
  * @throws {NoPrimary} if no Sentinel names a primary; the message has a reason for each Sentinel.
  */
@@ -84,8 +84,8 @@ export function watchFailovers(
       maxRetriesPerRequest: null,
       retryStrategy: () => RECONNECT_INTERVAL_MS,
     })
-    // If a Sentinel is unavailable, another one announces failovers, so nothing is reported. If all of them are
-    // unavailable, the next search for the primary reports it.
+    // An unavailable Sentinel is not reported, because the other Sentinels announce failovers. If all Sentinels are
+    // unavailable, the next search for the primary reports this.
     client.on('error', () => {})
     client.on('message', (_, text: string) => {
       // The message of the announcement: <name> <previous host> <previous port> <host> <port>

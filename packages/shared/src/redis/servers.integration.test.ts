@@ -106,7 +106,7 @@ describe('a list of Redis servers', () => {
 })
 
 describe('a Redis server that cannot be used', () => {
-  it('a Redis replica that is the only listed server is reported as a replica, serves reads, and is used once it is the primary', async () => {
+  it('if the only listed Redis server is a replica, it is reported as a replica, serves reads, and is used once it is the primary', async () => {
     const primary = await servers.start()
     const replica = await replicaOf(primary)
     await using connection = openRedis(listed(replica))
@@ -128,7 +128,7 @@ describe('a Redis server that cannot be used', () => {
     )
   })
 
-  it('if REDIS_URL names a Sentinel as a Redis server, the client reports this and the form of the address to set', async () => {
+  it('if REDIS_URL lists a Sentinel as a Redis server, the client reports this and the correct form of the address', async () => {
     const sentinel = await servers.startSentinel()
     await using connection = openRedis(listed(sentinel))
     await eventually(() =>
@@ -164,7 +164,7 @@ describe('an address that lists Sentinels', () => {
   const addressOf = (sentinels: readonly (RedisServer | string)[], name = 'main') =>
     `${listed(...sentinels).replace('redis:', 'redis+sentinel:')}/${name}?sentinel_password=${servers.password}`
 
-  it('the client uses the Redis primary that the Sentinels name, and when this primary dies, the replica that they promote', async () => {
+  it('the client uses the Redis primary that the Sentinels name, and after its death the promoted replica', async () => {
     const primary = await servers.start()
     const replicas = [await replicaOf(primary), await replicaOf(primary)]
     const sentinels = [
@@ -191,7 +191,7 @@ describe('an address that lists Sentinels', () => {
     await expectUp(connection)
   })
 
-  it('the client disconnects from a Redis primary that still accepts commands as soon as a Sentinel announces another primary', async () => {
+  it('as soon as a Sentinel announces another Redis primary, the client disconnects from the previous primary', async () => {
     const [previous, next] = [await servers.start(), await servers.start()]
     const sentinel = await sentinelOf(previous, 'sentinel config-epoch main 0')
     await using connection = openRedis(addressOf([sentinel]))
@@ -205,7 +205,7 @@ describe('an address that lists Sentinels', () => {
     expect(await run(previous, 'ROLE')).toContain('master')
   })
 
-  it('the client does not stay at a Redis primary that a Sentinel announced as replaced while the client was connecting', async () => {
+  it('the client leaves a Redis primary that a Sentinel announced as replaced while the client was connecting', async () => {
     const [previous, next] = [await servers.start(), await servers.start()]
     const sentinel = await sentinelOf(previous, 'sentinel config-epoch main 0')
     await run(previous, 'CLIENT', 'PAUSE', '1000', 'ALL')

@@ -33,7 +33,7 @@ describe('an envelope of a secret at rest', () => {
     },
   )
 
-  it('an envelope cannot be opened for another record name and field that concatenate to the same text', () => {
+  it('an envelope cannot be opened for another record name and field, even if both concatenate to the same text', () => {
     const envelope = ring.seal('RT-1', { name: 'ab', field: 'c', version: 1 })
     expect(() => ring.open(envelope, { name: 'a', field: 'bc', version: 1 })).toThrow(
       DecryptionError,
@@ -115,7 +115,7 @@ describe('an envelope that authenticates labels', () => {
     expect(ring.open(ring.sealWithLabels('RT-1', place, labels), place)).toBe('RT-1')
   })
 
-  it('an envelope that authenticates labels is distinguished from one without labels, which can be opened with any labels', () => {
+  it('an envelope without labels is recognized as such, and can be opened with any labels', () => {
     for (let count = 0; count < 1_000; count += 1) {
       const opened = ring.openWithLabels(ring.seal('RT-1', place), place, labels)
       expect(opened).toEqual({ plaintext: 'RT-1', hasLabels: false })

@@ -26,7 +26,7 @@ import { Secret } from './secret.ts'
  * AES-GCM authenticates the nonce. An attacker without the key can therefore neither remove the labels from an envelope
  * nor make it match other labels (the chance is 2^-56 per attempt). For different plaintexts or places, equal nonces
  * are as unlikely as with random nonces. Equal inputs give equal envelopes, which reveals only that the inputs are
- * equal. A random nonce is mistaken for that of an envelope with labels with a chance of 2^-40.
+ * equal. The chance that a random nonce looks like the nonce of an envelope with labels is 2^-40.
  */
 const FORMAT = '1'
 const NONCE_BYTES = 12
@@ -228,7 +228,8 @@ const placeText = ({ name, field, version }: Place, keyId: string): string =>
 const prefixed = (part: string): string => `${Buffer.byteLength(part)}:${part}`
 
 /**
- * Returns a key ring that also calls `onFailure` for each envelope that cannot be opened and for each call of `reject`.
+ * Returns a key ring that works like the given one. It also calls `onFailure` for each envelope that cannot be opened
+ * and for each call of `reject`.
  */
 export function watchDecryptionFailures(keys: KeyRing, onFailure: () => void): KeyRing {
   const watched = <T>(open: () => T): T => {

@@ -31,7 +31,7 @@ async function fileWith(content: string): Promise<string> {
 }
 
 describe('the settings of TLS files', () => {
-  it('parseConfig keeps the path in REDIS_CA_FILE as the value, and does not replace the path by the content of the file', () => {
+  it('parseConfig keeps the path in REDIS_CA_FILE as the value instead of the content of the file', () => {
     const config = parse({ REDIS_CA_FILE: authority.caFile })
     expect(config.REDIS_CA_FILE).toBe(authority.caFile)
     expect(tlsFiles('REDIS', config)?.read().ca).toContain('BEGIN CERTIFICATE')
@@ -106,7 +106,7 @@ describe('reading TLS files', () => {
     expect(after?.cert).not.toBe(before?.cert)
   })
 
-  it('reading the TLS files returns the last usable content while the certificate does not match the key, or while a file is missing', async () => {
+  it('reading the TLS files returns the last usable content while a file is missing or certificate and key do not match', async () => {
     const certFile = await fileWith('')
     await copyFile(client.certFile, certFile)
     const paths = { REDIS_CERT_FILE: certFile, REDIS_KEY_FILE: client.keyFile }

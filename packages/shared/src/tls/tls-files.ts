@@ -1,6 +1,6 @@
 /**
- * The PEM files for TLS to a backend: the certificates of the authorities that the backend's certificate may come from
- * (`X_CA_FILE`), and this client's certificate and private key (`X_CERT_FILE`, `X_KEY_FILE`).
+ * The PEM files for TLS to a backend. `X_CA_FILE` has the certificates of the authorities that may have issued the
+ * backend's certificate. `X_CERT_FILE` and `X_KEY_FILE` have the certificate and the private key of this client.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -28,9 +28,9 @@ export interface TlsFiles {
   /** Whether a client certificate is configured. */
   readonly hasCertificate: boolean
   /**
-   * Reads the files. Call this for each new connection, so that rotated files are used. While the files on the disk
-   * are unusable, for example because only one of certificate and key has been replaced yet, the last usable content
-   * is returned.
+   * Reads the files. Called for each new connection, so that rotated files are used. While the files on the disk are
+   * unusable, the last usable content is returned. An example is a rotation that has replaced the certificate but not
+   * yet the key.
    */
   read(): TlsContent
 }
@@ -65,8 +65,9 @@ export function tlsFiles<Name extends Prefix>(
 }
 
 /**
- * Returns a line for each problem with the TLS settings in `shape`: a file that is missing, empty or not PEM, a key
- * that does not belong to the certificate, and files for a URL without TLS. No line contains the value of a setting.
+ * Returns a line for each problem with the TLS settings in `shape`. A problem is a file that is missing, empty or not
+ * PEM, a key that does not belong to the certificate, or a file for a URL without TLS. No line contains the value of a
+ * setting.
  */
 export const tlsProblems = (shape: object, values: Values): readonly string[] =>
   prefixes

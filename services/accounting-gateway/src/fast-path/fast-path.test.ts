@@ -314,7 +314,7 @@ async function slowCaller(port: number) {
 }
 
 /**
- * The body is longer than the socket buffers of both sides together, so a caller that does not read causes
+ * The body is longer than the socket buffers of both sides together. So a caller that does not read causes
  * backpressure.
  */
 const LONG = Buffer.alloc(16_000_000, 'x')
@@ -325,7 +325,7 @@ const respondLong: Serve = (_request, response) => {
   return true
 }
 
-it('the fast path completes a response that the caller has not read yet before it closes the connection at shutdown', async () => {
+it('at shutdown, the fast path completes a response that the caller has not read yet before it closes the connection', async () => {
   const { fastPath, port, sockets } = await startFastPath(respondLong)
   const { socket, reads } = await slowCaller(port)
   socket.write(get())

@@ -7,8 +7,8 @@
  * the fast path is not created, and `node:http` serves every connection.
  *
  * The fast path accepts one HTTP/1.1 GET at a time. The request must arrive in one read of the socket, be at most 16
- * KiB long and contain a `Host` header, and `serve` must return true for it (a call to `/v3/company/…` with a valid
- * service key).
+ * KiB long and contain a `Host` header. It must also be a call to `/v3/company/…` with a valid service key; for such a
+ * request `serve` returns true.
  *
  * The fast path does not accept other methods or versions; requests with `Content-Length`, `Transfer-Encoding`,
  * `Expect`, `Upgrade` or `Connection: close`; a request that arrives in several reads; several requests in one read;

@@ -58,7 +58,7 @@ export class RequestReader implements MessageReceiver {
 
   /**
    * Parses the bytes of one read of the socket. Returns `null` unless the bytes are exactly one complete HTTP/1.1 GET
-   * request without a body and the request lets the connection stay open.
+   * request that has no body and lets the connection stay open.
    */
   read(bytes: Buffer): BodilessGet | null {
     if (bytes.length > MAX_HEAD_BYTES || !startsWithGet(bytes)) return null

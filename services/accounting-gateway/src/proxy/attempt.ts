@@ -54,8 +54,8 @@ const MAX_DISCARDED_BYTES = 65_536
 /** A caller that reads nothing of its response for this time is disconnected. */
 const STALL_TIMEOUT_MS = 60_000
 /**
- * After the call's deadline a response must deliver this many bytes of its body in each interval, that is, 1 KiB per
- * second. Legitimate large downloads are far faster, while a body of one byte per minute would never end.
+ * The body bytes that a response must deliver in each interval after the call's deadline, which is 1 KiB per second.
+ * Legitimate large downloads are far faster. Without this limit, a body of one byte per minute would never end.
  */
 const RATE_CHECK_MS = 60_000
 const MIN_BYTES_PER_CHECK = 61_440
@@ -82,8 +82,7 @@ export class Attempt implements Receiver {
   /** Number of body bytes received from upstream since the last rate check. */
   #receivedBytes = 0
   /**
-   * True if at some moment since the last rate check the caller did not read fast enough, so that reading from upstream
-   * was paused.
+   * True if reading from upstream was paused since the last rate check, because the caller did not read fast enough.
    */
   #wasPaused = false
   #rateCheck: NodeJS.Timeout | null = null

@@ -4,8 +4,8 @@ import type { HeaderList } from '@integration-host/shared/http/client/header-lis
 
 const at = (list: HeaderList, index: number): string => list[index] ?? ''
 
-// Hop-by-hop headers, which apply to a single connection (RFC 9110 §7.6.1), together with non-standard ones that older
-// clients send.
+// These are the hop-by-hop headers, which apply to a single connection (RFC 9110 §7.6.1), and non-standard headers of
+// the same kind that older clients send.
 const HOP_BY_HOP = [
   'connection',
   'keep-alive',
@@ -88,9 +88,9 @@ export function headerFault(raw: HeaderList): string | null {
 /**
  * Returns the reason for which the framing of a request body is rejected; `null` if the framing is acceptable.
  *
- * The gateway forwards a body with its own framing and without `Transfer-Encoding`. The gateway decodes no transfer
- * coding except `chunked`. With any other coding the accounting API would receive encoded bytes without being informed
- * of the coding.
+ * The gateway decodes only the transfer coding `chunked`, and forwards a body with its own framing and without
+ * `Transfer-Encoding`. With any other coding, the accounting API would receive encoded bytes without knowing the
+ * coding.
  */
 export function transferCodingFault(raw: HeaderList, httpVersion: string): IntegrationError | null {
   let codings: string | null = null

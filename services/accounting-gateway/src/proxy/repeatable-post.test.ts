@@ -41,7 +41,7 @@ describe('a POST with the provider profile intuit', () => {
     '/x?requestid=&requestid=x',
     '/x?requestid=a&requestId=b',
   ])(
-    'the gateway adds no requestid to a POST to %s and never repeats it, because Intuit does not document this form of a requestid',
+    'the gateway adds no requestid to a POST to %s and does not repeat it, because Intuit documents no requestid for this form',
     (path) => {
       expect(mark({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: false })
     },

@@ -118,7 +118,7 @@ describe('the access token of a realm', () => {
     expect(await late).toMatchObject({ code: 'token_service_unavailable' })
   })
 
-  it('the gateway evicts the token on a credential event, and does not cache the response to a token request that it sent before the event', async () => {
+  it('the gateway evicts the token on a credential event, and does not cache the response to an earlier token request', async () => {
     await got('1')
     tokens.evict('1', false)
     expect(tokens.cached('1')).toBeNull()
@@ -197,7 +197,7 @@ describe('the access token of a realm', () => {
       expect(service.refreshed).toEqual(['1/1'])
     })
 
-    it('a call that was rejected with an older token version waits for the forced refresh in flight instead of starting another one', async () => {
+    it('a call that was rejected with an older token version waits for a forced refresh in flight and starts no second one', async () => {
       service.versions.set('5', 2)
       const newer = tokens.refreshedAfter401('5', 2)
       const older = tokens.refreshedAfter401('5', 1)

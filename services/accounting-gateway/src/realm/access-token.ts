@@ -7,9 +7,9 @@
  *     This also holds if the response that contains the token was in flight at that time.
  * I4  A valid cached token is used at once. If the token is old, a new one is requested in the background. So
  *     token-service may be unavailable until the cached token expires.
- * I5  Even if the provider rejects every token, calls force a refresh at most once a minute: if upstream rejects the
- *     token of a forced refresh as well, the next forced refresh is permitted after the end of the minute, or when a
- *     new grant is stored.
+ * I5  Even if the provider rejects every token, calls force a refresh at most once a minute. If upstream rejects the
+ *     token of a forced refresh as well, the next forced refresh is permitted when the minute is over or a new grant
+ *     is stored.
  */
 import { hasCode } from '@integration-host/shared/errors'
 
@@ -69,8 +69,8 @@ interface Entry {
   /** The request to token-service that is in flight, at most one per realm (I2); `null` if no request is in flight. */
   pending: Promise<AccessToken> | null
   /**
-   * The last forced refresh. Its result, which can be a failure, is shared until `until` (epoch ms) by all calls that
-   * were rejected with the token of `version`. `until` is infinite while the refresh is in flight.
+   * The last forced refresh. All calls that were rejected with the token of `version` share its result, which can be a
+   * failure, until the time `until` (epoch ms). `until` is infinite while the refresh is in flight.
    */
   forcedRefresh: {
     readonly version: number
@@ -95,7 +95,7 @@ const REFRESH_MARGIN_MS = 60_000
  * can be lost while the message broker is unavailable.
  */
 const MAX_AGE_MS = 300_000
-/** Minimum time after a failed request or refresh until the next one starts. */
+/** Minimum time between the end of a failed request or refresh and the start of the next one, in ms. */
 const FAILURE_COOL_DOWN_MS = 5_000
 /** Minimum time between two forced refreshes if upstream rejects every token (I5). */
 const FORCED_REFRESH_COOL_DOWN_MS = 60_000
@@ -215,9 +215,9 @@ export function createAccessTokens({
       const { forcedRefresh } = entry
       if (forcedRefresh?.version === version && now() < forcedRefresh.until)
         return forcedRefresh.done
-      // A forced refresh of a newer version is in flight, so the token that it returns is newer than `version` as well.
-      // A second refresh at the same time could overwrite the first one in the cache, and return the token that
-      // upstream has just rejected.
+      // A forced refresh of a newer version is in flight, so its token is newer than `version` as well. A second
+      // refresh at the same time could overwrite the first in the cache. It could also return the token that upstream
+      // has just rejected.
       if (
         forcedRefresh !== null &&
         forcedRefresh.version > version &&

@@ -23,8 +23,8 @@ const SWEEP_AT = 1_000
 /** The calls that this process has sent for one realm. */
 interface RealmWindow {
   /**
-   * Ring buffer of the times at which the most recent calls were sent (epoch ms). The buffer grows until it holds the
-   * calls of the last minute, but never beyond the larger of the two rate limits.
+   * Ring buffer of the times at which the most recent calls were sent (epoch ms). It grows until it holds the calls of
+   * the last minute. Its size never exceeds the larger of the two rate limits.
    */
   sentAt: Float64Array
   /** Index of the newest entry in `sentAt`. */

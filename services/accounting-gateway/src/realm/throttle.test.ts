@@ -62,7 +62,7 @@ describe('the throttle of a realm', () => {
     expect(order).toEqual(order.toSorted((a, b) => a - b))
   })
 
-  it('the throttle never permits more calls in flight than the limit, and lets a waiting call start as soon as another one ends', async () => {
+  it('the throttle never permits more calls in flight than the limit, and starts a waiting call as soon as another call ends', async () => {
     const limits = createProcessLimits({ ...rates, perSecond: 1_000, perMinute: 1_000 }, Date.now)
     let open = 0
     let most = 0

@@ -131,7 +131,7 @@ describe('GET /report', () => {
     expect(performance.now() - startedAt).toBeLessThan(30_000)
   })
 
-  it('GET /report explains how to percent-encode the + of a time offset if the request contains a space instead', async () => {
+  it('GET /report explains how to percent-encode the + of a time offset if the time has a space in its place', async () => {
     const answer = await demo.send('/report?order=1&created=2026-11-20T10:00:00+00:00')
     expect(answer).toMatchObject({ status: 400, text: expect.stringContaining('%2B') })
   })
@@ -149,7 +149,7 @@ describe('a request with an Idempotency-Key', () => {
   const order = (key: string, value = 'O-1') =>
     demo.send(`/order?order=${value}`, { headers: { 'Idempotency-Key': key } })
 
-  it('the demo API returns the first response for a repeated Idempotency-Key, adds the header Idempotent-Replayed, and counts the call as repeated', async () => {
+  it('the demo API returns the first response for a repeated Idempotency-Key with the header Idempotent-Replayed', async () => {
     const key = 'OrderProcess/66/0/order'
     const first = await order(key)
     await serverTimeToPass(JSON.parse(first.text).CreatedAt)

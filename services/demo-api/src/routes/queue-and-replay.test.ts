@@ -24,7 +24,7 @@ afterAll(async () => {
 })
 
 describe.each(['GET', 'POST'])('%s requests to /queue', (method) => {
-  it('the demo API sends the number from the query to the coordinator as transaction id and initial data, and presents the service key', async () => {
+  it('the demo API queues the number from the query as transaction id and initial data, and presents the service key', async () => {
     const answer = await demo.send('/queue?number=66', { method })
     expect(answer).toMatchObject({ status: 200, text: 'Enqueued 66' })
     expect(answer.headers['content-type']).toMatch(/^text\/plain/)
@@ -48,7 +48,7 @@ describe.each(['GET', 'POST'])('%s requests to /queue', (method) => {
 })
 
 describe.each(['GET', 'POST'])('%s requests to /replay', (method) => {
-  it('the demo API sends the coordinator a replay request for the transaction whose id is the number from the query', async () => {
+  it('the demo API requests a replay of the transaction whose id is the number from the query', async () => {
     const answer = await demo.send('/replay?number=66', { method })
     expect(answer).toMatchObject({ status: 200, text: 'Replay started for 66' })
     expect(coordinator.calls).toEqual([
@@ -134,7 +134,7 @@ describe('the response of the coordinator', () => {
     ],
     ['/queue', { status: 302 }, 502, `Couldn't enqueue 66: the coordinator rejected the request`],
   ])(
-    'for a call of %s to which the coordinator responds %j, the demo API sends a plain-text response with status %i',
+    'a call of %s to which the coordinator responds %j gets a plain-text response with status %i',
     async (path, told, status, text) => {
       coordinator.response = told
       const answer = await demo.send(`${path}?number=66`)

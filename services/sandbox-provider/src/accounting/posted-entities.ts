@@ -20,7 +20,7 @@ export interface PostedEntities {
   /**
    * Creates an entity, or updates or deletes the entity that the body names by `Id` and `SyncToken`. If an earlier
    * request of the company with the same `requestId` succeeded, nothing is changed and the first response is returned.
-   * Intuit documents neither how long it remembers a `requestId` nor whether a client may reuse the `requestId` of a
+   * Intuit does not document how long it remembers a `requestId`, or whether a client may reuse the `requestId` of a
    * failed request. This sandbox accepts such a reuse.
    */
   post(request: PostRequest, body: Body, now: Date): Posted

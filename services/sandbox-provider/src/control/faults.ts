@@ -4,8 +4,8 @@ import { apiErrorCodes } from '../accounting/api-errors.ts'
 export const faultTargets = ['token', 'api', 'revoke', 'discovery'] as const
 export type FaultTarget = (typeof faultTargets)[number]
 
-// An injected fault that sets one of these headers is rejected, because it would produce an invalid HTTP message: the
-// headers describe how the response is sent on the connection.
+// These headers describe how a response is sent on the connection. An injected fault that sets one of them is rejected,
+// because it would produce an invalid HTTP message.
 const FRAMING = ['content-length', 'transfer-encoding', 'connection', 'content-type']
 const HeaderName = z
   .string()

@@ -50,7 +50,7 @@ describe('grants of the sandbox provider', () => {
       expect(grants.exchangeCode(code, proof)).toBeNull()
     })
 
-    it('the sandbox provider rejects a code with a wrong redirect URI and then accepts the same code with the right redirect URI', () => {
+    it('an authorization code that was rejected because of a wrong redirect URI is accepted with the right redirect URI', () => {
       const code = issueCode()
       expect(
         grants.exchangeCode(code, { ...proof, redirectUri: 'http://127.0.0.1/other' }),
@@ -122,7 +122,7 @@ describe('grants of the sandbox provider', () => {
       expect(refresh(first.refreshToken).refreshToken).toBe(first.refreshToken)
     })
 
-    it('the sandbox provider returns the current refresh token to a client that presents the superseded one within the grace period', () => {
+    it('within the grace period, a refresh with a superseded refresh token returns the current refresh token', () => {
       settings.change({ rotation: 'always', graceSeconds: 60 })
       const first = connect()
       const lost = refresh(first.refreshToken)
@@ -133,7 +133,7 @@ describe('grants of the sandbox provider', () => {
       expect(ofRealm()).toMatchObject({ refreshes: 2, tokenReuses: 1, refreshesRefused: 0 })
     })
 
-    it('the sandbox provider rejects a superseded refresh token after the grace period and keeps the current refresh token valid', () => {
+    it('after the grace period, a superseded refresh token is rejected, and the current refresh token stays valid', () => {
       settings.change({ rotation: 'always', graceSeconds: 60 })
       const first = connect()
       const second = refresh(first.refreshToken)
@@ -143,7 +143,7 @@ describe('grants of the sandbox provider', () => {
       expect(ofRealm()).toMatchObject({ tokenReuses: 1, refreshesRefused: 1 })
     })
 
-    it('the sandbox provider ends the grant if revokeOnReuse is set and a superseded refresh token is used after the grace period', () => {
+    it('if revokeOnReuse is set, a superseded refresh token that is used after the grace period ends the grant', () => {
       settings.change({ rotation: 'always', revokeOnReuse: true })
       const first = connect()
       const second = refresh(first.refreshToken)
@@ -154,7 +154,7 @@ describe('grants of the sandbox provider', () => {
   })
 
   describe('refresh token lifetime', () => {
-    it('the sandbox provider counts the lifetime of a refresh token from its rotation, even if later refreshes return the same token', () => {
+    it('the lifetime of a refresh token counts from its rotation, even if later refreshes return the same token', () => {
       const issued = connect()
       expect(issued.refreshTokenSeconds).toBe(101 * 86_400)
       now += 3_600 * SECOND
@@ -166,7 +166,7 @@ describe('grants of the sandbox provider', () => {
       expect(refresh(issued.refreshToken).refreshTokenSeconds).toBe(101 * 86_400)
     })
 
-    it('the sandbox provider counts the lifetime of a refresh token from its last use if rotation is set to never', () => {
+    it('the lifetime of a refresh token counts from its last use if rotation is set to never', () => {
       settings.change({ refreshTokenSeconds: 100, rotation: 'never' })
       const { refreshToken } = connect()
       now += 99 * SECOND
@@ -226,7 +226,7 @@ describe('grants of the sandbox provider', () => {
       },
     )
 
-    it('the sandbox provider keeps the grant if a client revokes a superseded refresh token or an expired access token', () => {
+    it('revoking a superseded refresh token or an expired access token does not end the grant', () => {
       settings.change({ rotation: 'always', accessTokenSeconds: 1 })
       const first = connect()
       const second = refresh(first.refreshToken)

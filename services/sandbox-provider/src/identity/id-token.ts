@@ -4,8 +4,8 @@ const ID_TOKEN_SECONDS = 3_600
 
 /**
  * Returns the claims of an id token (OpenID Connect Core §2) as in Intuit's samples: `aud` is an array, `realmid` is in
- * lower case, and `auth_time` is present although `claims_supported` does not list it. It is not documented whether
- * Intuit sends `realmid` to a client that did not request it by the parameter `claims`; this provider always does.
+ * lower case, and `auth_time` is present although `claims_supported` does not list it. Intuit does not document whether
+ * it sends `realmid` to a client that did not request it by the parameter `claims`. This provider always sends it.
  *
  * @param at `nowSeconds` is the time in epoch seconds
  */

@@ -9,8 +9,8 @@ import { mediaType } from './client-authentication.ts'
 const CHANGES = ['POST', 'PUT', 'DELETE']
 
 /**
- * Rejects requests that are addressed to a host name other than the provider's own, because an attacker can make such
- * a host name resolve to a loopback address (DNS rebinding).
+ * Rejects requests that are addressed to another host name than the provider's own. An attacker can make such a host
+ * name resolve to a loopback address (DNS rebinding).
  */
 export function hostGuard(addresses: () => Addresses) {
   return new Hono().use(

@@ -58,7 +58,7 @@ describe('the behaviour settings of the sandbox', () => {
     expect(await current()).toMatchObject({ accessTokenSeconds: 7 })
   })
 
-  it('a request that selects a personality sets every behaviour setting, and explicit values in the same or a later request take precedence', async () => {
+  it('a request that selects a personality sets every behaviour setting, and explicit values take precedence', async () => {
     await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
     const chosen = { personality: 'strict', rotation: 'daily' }
     expect(await (await provider.sandbox('PUT', 'settings', chosen)).json()).toEqual({

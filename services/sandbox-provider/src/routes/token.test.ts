@@ -353,7 +353,7 @@ describe('the token revocation endpoint', () => {
         },
       )
 
-      it('the revocation endpoint rejects a revocation whose body format the imitated provider does not accept, and keeps the grant', async () => {
+      it('the revocation endpoint rejects a body format that the imitated provider does not accept, and keeps the grant', async () => {
         const { refresh_token: token } = await provider.tokens()
         const response = await revoke(...expected.otherBody(token))
         expect([response.status, await response.json()]).toEqual([

@@ -71,8 +71,8 @@ class InFlightRequest implements Flow {
 
 /**
  * An HTTP/1.1 connection to an origin. It has at most one request in flight (no pipelining), so a broken connection
- * fails only one request. The class follows no redirects and decodes no content codings. Header names and values are
- * not checked: the caller must pass valid ones.
+ * fails only one request. The class follows no redirects and decodes no content codings. The caller must pass valid
+ * header names and values, because they are not checked.
  */
 export class Connection implements MessageReceiver {
   readonly #socket: Socket
@@ -201,8 +201,8 @@ export class Connection implements MessageReceiver {
         if (!hasRoom) await drained(socket)
       }
     } catch (cause) {
-      // The caller's body ended early. The connection is closed without the last chunk, or before the announced length
-      // is reached, so that the server recognises the request as incomplete (RFC 9112 §8).
+      // Reading the caller's body failed. The connection is closed without the last chunk, or before the announced
+      // length is reached. By this the server recognizes that the request is incomplete (RFC 9112 §8).
       if (this.#inFlight === inFlight) this.#fail('unreachable', cause)
       return
     }
@@ -243,11 +243,11 @@ export class Connection implements MessageReceiver {
   }
 
   /**
-   * Returns whether version and transfer coding of a response are supported: HTTP/1.0, and HTTP/1.1 with no other
-   * transfer coding than `chunked`. RFC 9112 §6.1 defines transfer codings only for HTTP/1.1.
+   * Returns whether the framing of a response is supported: HTTP/1.0 without a transfer coding, or HTTP/1.1 with no
+   * other transfer coding than `chunked` (RFC 9112 §6.1).
    *
-   * llhttp also accepts other versions, and other codings before `chunked`. The body of such a response would be passed
-   * on still encoded, but without the `Transfer-Encoding` field, which is hop-by-hop.
+   * llhttp accepts other versions, and other codings before `chunked`. A body with such a coding would be passed on
+   * encoded, but without its `Transfer-Encoding` field, which is hop-by-hop.
    */
   #isFramingValid(headers: HeaderList): boolean {
     const codings = headerValues(headers, 'transfer-encoding')

@@ -2,7 +2,7 @@ import type { HeaderList } from './header-list.ts'
 
 export interface HttpRequest {
   readonly method: string
-  /** Path and query, sent byte for byte. */
+  /** Path and query of the URL. They are sent byte for byte. */
   readonly path: string
   /**
    * Header fields, sent unchanged after `Host` and `Connection`. If a request with a body has neither `Content-Length`

@@ -135,7 +135,7 @@ describe('the HTTP/1.1 parser', () => {
     expect(parsed('request', Buffer.from(bytes))).toBeNull()
   })
 
-  it('after a reset, whether within a message or after an error, the HTTP parser parses a new message', () => {
+  it('after a reset within a message or after an error, the HTTP parser parses a new message', () => {
     const heads: string[] = []
     const parser = new HttpParser(
       'request',

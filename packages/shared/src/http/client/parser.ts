@@ -1,6 +1,6 @@
 /**
  * Parses HTTP/1.1 messages with llhttp, Node's own parser, in the WebAssembly build that undici ships and uses for its
- * responses. None of llhttp's lenient modes is switched on, so a message that violates RFC 9112 is an error.
+ * responses. The lenient modes of llhttp are off, so a message that violates RFC 9112 is an error.
  *
  * llhttp itself has no size limits, so this file enforces two. The caller sets the maximum size of the head and the
  * trailers of a message together. `MAX_UNREPORTED_BYTES` limits the bytes between two parts that llhttp reports: chunk
@@ -104,8 +104,8 @@ export class HttpParser {
   #parser: number
   #chunk: Buffer = Buffer.alloc(0)
   /**
-   * The parts of the head that are in the current chunk and not decoded yet. Each part takes three elements: its kind
-   * (TARGET, NAME or VALUE), its start and its end.
+   * The parts of the head in the current chunk that were not decoded yet. Each part is stored as three numbers: its
+   * kind (TARGET, NAME or VALUE), its start and its end.
    */
   #parts: number[] = []
   #headBytes = 0

@@ -149,7 +149,7 @@ describe('an HTTP client connection', () => {
     expect(server.connections()).toBe(2)
   })
 
-  it('the HTTP client does not reuse a connection that the server closes just before the next request', async () => {
+  it('the HTTP client does not use a connection that the server closes just before the next request', async () => {
     const ours = clientSocket()
     const server = await peer((_bytes, socket) => socket.write(OK))
     const upstream = client(server.url)
@@ -449,7 +449,7 @@ describe('sending a request body', () => {
     expect(body()).toBe('bytes')
   })
 
-  it('the HTTP client sends a request body of unknown length in chunks, and skips empty parts, which would end the body', async () => {
+  it('the HTTP client sends a request body of unknown length in chunks, and skips empty parts, because an empty chunk ends a body', async () => {
     const { server, body, head } = await collector('0\r\n\r\n')
     await get(client(server.url), { method: 'POST', body: pieces('ab', '', 'cde') })
     expect(head()).toContain('transfer-encoding: chunked\r\n')
@@ -479,7 +479,7 @@ describe('sending a request body', () => {
     },
   )
 
-  it('the HTTP client does not send the end of a chunked body if reading the request body fails', async () => {
+  it('if reading the request body fails, the HTTP client does not send the end of the chunked body', async () => {
     const { server, body } = await collector('never')
     async function* broken(): AsyncGenerator<Buffer> {
       yield Buffer.from('ab')

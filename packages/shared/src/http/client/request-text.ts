@@ -8,8 +8,8 @@ export interface TextResponse {
 }
 
 /**
- * The maximum size of a response. The services called with `requestText` send only small responses, so a larger one is
- * an error.
+ * The maximum size of a response. The services that are called with `requestText` send only small responses, so a
+ * larger response is an error.
  */
 const MAX_RESPONSE_BYTES = 1_048_576
 

@@ -4,8 +4,8 @@ import { reasonOf } from '../../observability/health.ts'
 import { tlsFailure } from '../../tls/tls-failure.ts'
 
 /**
- * A queue or exchange exists with a different argument than the declared one. The broker names only the first
- * difference.
+ * Describes that a queue or exchange exists with another argument than the declared one. The broker names only the
+ * first argument that differs.
  */
 export interface Inequivalence {
   readonly kind: 'queue' | 'exchange'
@@ -44,12 +44,12 @@ export function inequivalenceOf(error: unknown): Inequivalence | null {
   return { kind, name, setting, wanted: bare(wanted), found: bare(found) }
 }
 
-// Removes the words that the broker adds around a value, as in "the value '5000' of type 'signedint'", "'fanout'" and
+// Removes the text that the broker adds to a value, as in "the value '5000' of type 'signedint'", "'fanout'" and
 // "none".
 const bare = (text: string): string =>
   /^(?:the value )?'(?<value>.*?)'(?: of type '\w+')?$/s.exec(text)?.groups?.['value'] ?? text
 
-/** The messages of those amqplib errors that have no code, and what they mean. */
+/** Meanings of those amqplib errors that have a message but no code, by message. */
 const meanings: readonly (readonly [RegExp, string])[] = [
   [/^connect ETIMEDOUT$/, 'ETIMEDOUT'],
   [/^Socket closed abruptly during opening handshake$/, 'ended the handshake'],

@@ -111,7 +111,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('a consumer with onRejected that the broker rejects or ends is cancelled, and the connection stays open', async () => {
+  it('if the broker rejects or ends a consumer with onRejected, only the consumer is cancelled', async () => {
     await using bus = await open()
     await bus.declare(topology)
     const connection = await connect(url)
@@ -274,7 +274,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
   })
 })
 
-// The following constants are class and method ids as encoded in an AMQP 0-9-1 frame, and a whole frame from the
+// The following constants are class and method ids in the encoding of an AMQP 0-9-1 frame, and a whole frame of the
 // broker.
 const method = (classId: number, methodId: number) => Buffer.from([0, classId, 0, methodId])
 const CONSUME_OK = method(60, 21)

@@ -84,8 +84,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   const queueName = (name: string): string =>
     exclusiveQueues.has(name) ? `${named(name)}.${ownSuffix}` : named(name)
 
-  // Messages of an exclusive queue need no ack, because the queue is deleted with the connection, so that no message of
-  // it can be redelivered.
+  // An exclusive queue is deleted with the connection, so its messages are never redelivered. So they need no ack.
   const isUnacknowledged = (queue: string): boolean => exclusiveQueues.has(queue)
 
   // Closing the connection causes a reconnect, because `keepConnected` then opens the next connection.
@@ -130,8 +129,8 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
     model = current
     publisher = channel
     channel.on('close', () => restart(current, 'publishing channel closed'))
-    // The loop iterates over a copy. A consumer that is added during the loop is started by `consume`, and must not be
-    // started a second time here.
+    // The loop iterates over a copy of the consumers. A consumer that is added during the loop is started by `consume`,
+    // and must not be started a second time here.
     const known = [...consumers]
     for (const consumer of known)
       await startConsumer(current, consumer).catch((error: unknown) => {

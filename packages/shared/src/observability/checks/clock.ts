@@ -10,8 +10,8 @@ export interface ClockReading {
 
 const WARNING_MS = 2_000
 /**
- * The duration of a step's lease in milliseconds. If two clocks differ by more, one machine can regard a lease of the
- * other machine as expired.
+ * The duration of a step's lease in milliseconds. If the clocks of two machines differ by more, a machine can regard a
+ * valid lease of the other machine as expired.
  */
 const PROBLEM_MS = 30_000
 
@@ -31,8 +31,8 @@ export function checkClock({ remoteAt, requestedAt, respondedAt }: ClockReading)
 }
 
 /**
- * Returns a reading of a server's clock from the `Date` header of its response, which has a precision of one second;
- * `null` if there is no valid `Date` header.
+ * Returns the time that a server's clock shows, read from the `Date` header of a response, which has a precision of one
+ * second; `null` if there is no valid `Date` header.
  */
 export function httpClock(
   response: Response,

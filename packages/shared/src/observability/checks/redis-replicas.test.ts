@@ -51,13 +51,13 @@ describe('checking the replicas of a Redis primary', () => {
 })
 
 describe("comparing min-replicas-max-lag with Sentinel's down-after", () => {
-  it('the check of min-replicas-max-lag accepts a lag that is shorter than the time after which Sentinel replaces a primary', () => {
+  it('the check accepts a min-replicas-max-lag that is shorter than the time after which Sentinel replaces a primary', () => {
     expect(checkSentinelDownAfter({ minToWrite: 1, maxLagSeconds: 2 }, 5_000)).toMatchObject({
       verdict: 'ok',
     })
   })
 
-  it('the check of min-replicas-max-lag warns if a Redis primary without replicas accepts writes until Sentinel has replaced it', () => {
+  it('the check warns if, because of min-replicas-max-lag, an isolated Redis primary accepts writes until Sentinel has replaced it', () => {
     expect(checkSentinelDownAfter({ minToWrite: 1, maxLagSeconds: 10 }, 5_000)).toMatchObject({
       verdict: 'warning',
       found: '10 s, and Sentinel replaces a primary after 5 s',

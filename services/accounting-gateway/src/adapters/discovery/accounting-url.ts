@@ -50,8 +50,8 @@ export interface AccountingUrlDeps {
 /**
  * Finds the address of the accounting API. Uses `accounting_url` of the provider's discovery document; if the document
  * has none, uses the address that the provider profile defines for this document. Fetches the document with back-off
- * until one fetch succeeds, and then never again. No standard defines `accounting_url`, so for an unknown provider
- * whose document lacks it an operator has to set `ACCOUNTING_URL`.
+ * until one fetch succeeds, and then never again. No standard defines `accounting_url`. For an unknown provider without
+ * it, an operator has to set `ACCOUNTING_URL`.
  *
  * @throws {StartupError} if the document is fetched during the start and contains no usable address.
  */

@@ -13,7 +13,7 @@ import type {
   Settlement,
 } from '@integration-host/shared/messaging/message-bus'
 
-// Every gateway replica must receive every credential event, so each one has an exclusive queue of its own.
+// Each gateway replica has its own exclusive queue, because every replica must receive every credential event.
 const QUEUE = 'accounting-gateway.credentials'
 
 /** Subscribes this gateway replica to credential events and calls `onChange` for each of them. */

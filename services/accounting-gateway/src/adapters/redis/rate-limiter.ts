@@ -23,8 +23,8 @@ import { RESERVE_PERMITS, START_COOL_DOWN } from './rate-limiter-scripts.ts'
 
 type Verdict = 'granted' | Denial['reason']
 /**
- * The reply of the reservation script: `granted` is the number of permits for waiting calls, `prefetched` the number of
- * permits for later calls, and `slots` the number of concurrency slots of the gateway replica after the command.
+ * The reply of the reservation script. `granted`: the number of permits for waiting calls. `prefetched`: the number of
+ * permits for later calls. `slots`: the number of concurrency slots of the gateway replica after the command.
  */
 type Reply = [verdict: Verdict, waitMs: number, granted: number, prefetched: number, slots: number]
 
@@ -203,7 +203,7 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
 
   /**
    * Reserves permits for all waiting calls and reports the use of prefetched permits. Sends each command only after the
-   * reply to the previous one (I5), until no call waits and nothing is left to report.
+   * reply to the previous command (I5). Ends when no call waits and nothing is left to report.
    */
   async function request(realm: string, window: RealmWindow, prefetch: boolean): Promise<void> {
     if (window.isRequesting) return

@@ -52,8 +52,8 @@ export function openMemoryFile(path: string): MemoryFile {
 
 function read(path: string): SandboxMemory {
   try {
-    // V8's serialisation format restores Maps, and restores a grant in several Maps as one shared object. JSON does
-    // neither.
+    // V8's serialisation format restores Maps. It also restores a grant that several Maps refer to as one object. JSON
+    // supports neither.
     const { format, memory } = deserialize(readFileSync(path)) as {
       format: unknown
       memory: SandboxMemory
