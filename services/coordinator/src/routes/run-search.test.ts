@@ -129,6 +129,23 @@ describe('finding runs', () => {
   })
 })
 
+describe('the OpenAPI document', () => {
+  it('describes every parameter of a search, and which of them can be repeated', async () => {
+    const document = (await (await fetch(`${host.url}/openapi.json`)).json()) as {
+      paths: Record<string, { get: { parameters: { name: string; schema: { type?: string } }[] } }>
+    }
+    for (const path of ['/transactions', '/processes/{process}/transactions']) {
+      const { parameters = [] } = document.paths[path]?.get ?? {}
+      const types = Object.fromEntries(parameters.map(({ name, schema }) => [name, schema.type]))
+      const array = { status: 'array', step: 'array', class: 'array', realm: 'array', tag: 'array' }
+      const text = { idPrefix: 'string', from: 'string', until: 'string', since: 'string' }
+      const page = { order: 'string', limit: 'string', cursor: 'string' }
+      const rest = { waitingFor: 'array', inDoubt: 'boolean' }
+      expect(types).toMatchObject({ ...array, ...text, ...page, ...rest })
+    }
+  })
+})
+
 describe('the runs of a process that is not loaded', () => {
   it('are listed, shown and cancelled by the stored name of the process', async () => {
     expect(await find(ofGone)).toBe('de')

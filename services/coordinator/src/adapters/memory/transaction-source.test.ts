@@ -282,6 +282,19 @@ describe('the files of the in-memory transaction source', () => {
     await source[Symbol.asyncDispose]()
   })
 
+  it('the in-memory transaction source opens a snapshot of a version whose runs had no tags and were never purged', async () => {
+    await fill(['1'])
+    const { state, ...file } = JSON.parse(await readFile(snapshot, 'utf8'))
+    for (const { header } of state.runs)
+      for (const member of ['Tags', 'InputChanged', 'ErasedAt', 'PurgedAt']) delete header[member]
+    await writeFile(snapshot, JSON.stringify({ ...file, state }))
+    const source = await createMemoryTransactionSource(folder)
+    const { runs } = await source.search(aSearch(outline.name))
+    const members = { Tags: null, InputChanged: false, ErasedAt: null, PurgedAt: null }
+    expect(runs).toMatchObject([{ TransactionID: '1', ...members }])
+    await source[Symbol.asyncDispose]()
+  })
+
   it('the in-memory transaction source acknowledges a change only after the change was flushed to disk', async () => {
     const source = await createMemoryTransactionSource(folder)
     await source.queue(outline, [{ TransactionID: 'one', InitialData: 'x' }])
