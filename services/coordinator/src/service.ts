@@ -185,6 +185,7 @@ export async function startCoordinator(
       intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
       onCount: metrics.setOperations,
       onRun: metrics.countBulkRun,
+      ...(timing.renewMs !== undefined && { renewMs: timing.renewMs }),
     }),
   )
   const credentials = await onCredentialUsable(bus, `${owner} credentials`, async (name) => {

@@ -208,6 +208,18 @@ describe('POST /operations', () => {
     expect(JSON.stringify(problem)).toContain(member)
   })
 
+  it('runs of a process that is not loaded are cancelled, but not resumed', async () => {
+    await host.source.queue({ name: 'Removed', steps: ['only'] }, [
+      { TransactionID: 'o1', InitialData: 1 },
+    ])
+    const body = { ...cancelOf('o1'), Process: 'Removed' }
+    expect(await finished((await start(body)).ID)).toMatchObject({ Done: 1 })
+    expect((await host.source.get('Removed', 'o1', null))?.run.Status).toBe('Cancelled')
+    expect(
+      await codeOf(await call('/operations', { body: { ...body, Action: 'resume' } })),
+    ).toEqual([404, 'process_not_found'])
+  })
+
   it('a process that is not loaded is 404, and a step that it does not have 400', async () => {
     const nobody = { ...cancelOf('x'), Process: 'Nobody' }
     expect(await codeOf(await call('/operations', { body: nobody }))).toEqual([

@@ -111,8 +111,11 @@ export function operationRoutes({ source, operations, operationRunner }: Operati
         const { Action, Process, DryRun, Reason: reason, ...request } = c.req.valid('json')
         const caller = callerOf(c)
         caller.requireProcess(Process)
-        const { steps } = operations.process(Process)
-        if (request.FromStep !== undefined && !steps.has(request.FromStep))
+        // Runs of a process that is not loaded can be cancelled, but not continued.
+        if (Action === 'cancel') await operations.requireKnown(Process)
+        else operations.process(Process)
+        const { FromStep } = request
+        if (FromStep !== undefined && !operations.process(Process).steps.has(FromStep))
           throw new IntegrationError('step_not_found', 'FromStep is not a step of the process')
         for (const realm of request.Filter?.realm ?? []) caller.requireRealm(realm)
         const { Request, ...operation } = await source.startOperation(
@@ -162,7 +165,11 @@ export function operationRoutes({ source, operations, operationRunner }: Operati
         summary: 'How far a bulk operation has come, and which runs failed',
         responses: {
           200: jsonResponse('the operation', OperationDetail),
-          ...problemResponses({ 400: 'invalid', 404: 'no such operation' }),
+          ...problemResponses({
+            400: 'invalid',
+            404: 'no such operation',
+            503: 'the store is unavailable',
+          }),
         },
       }),
       validate('param', IdParam),
@@ -186,6 +193,7 @@ export function operationRoutes({ source, operations, operationRunner }: Operati
           ...problemResponses({
             400: 'invalid',
             404: 'no such operation',
+            503: 'the store is unavailable',
             409: 'the operation is over',
           }),
         },
@@ -209,6 +217,7 @@ export function operationRoutes({ source, operations, operationRunner }: Operati
           ...problemResponses({
             400: 'invalid',
             404: 'no such operation',
+            503: 'the store is unavailable',
             409: 'the operation is not paused',
           }),
         },

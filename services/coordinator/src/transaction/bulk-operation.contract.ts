@@ -21,14 +21,10 @@ const ada: OperationActor = {
   reason: 'the provider is back',
 }
 const processes = ['OrderProcess', 'Other']
-const progress: OperationProgress = withOutcomes(
-  noProgress,
-  [
-    { kind: 'done', TransactionID: '1', ReplayID: 0 },
-    { kind: 'failed', TransactionID: '2', ReplayID: null, code: 'forbidden', isServerError: false },
-  ],
-  2,
-)
+const progress: OperationProgress = withOutcomes({ ...noProgress, Position: 2 }, [
+  { kind: 'done', TransactionID: '1', ReplayID: 0 },
+  { kind: 'failed', TransactionID: '2', ReplayID: null, code: 'forbidden', isServerError: false },
+])
 
 /** The store of bulk operations is a part of the contract of the port `TransactionSource`. */
 export function operationsContract(name: string, open: () => Promise<TransactionSource>): void {
@@ -83,7 +79,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       expect(ids).toEqual([['e', 'd'], ['c', 'b'], ['a']])
     })
 
-    it('one replica at a time has the lease of an operation, the oldest first, and only of its own processes', async () => {
+    it('one replica at a time has the lease of an operation, the oldest first, and only of its own processes unless it cancels', async () => {
       await start('a')
       await sleep(2)
       await start('b', { Process: 'Other' })
@@ -91,6 +87,8 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       expect(await source.claimOperation(processes, 'one')).toMatchObject({ ID: 'a', ...request })
       expect(await source.claimOperation(processes, 'two')).toMatchObject({ ID: 'b' })
       expect(await source.claimOperation(processes, 'three')).toBeNull()
+      await start('d', { Process: 'Unknown', Action: 'cancel' })
+      expect(await source.claimOperation(processes, 'three')).toMatchObject({ ID: 'd' })
     })
 
     it('an expired lease passes to another replica, with the recorded progress; the first one can record nothing any more', async () => {

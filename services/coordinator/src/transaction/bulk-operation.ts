@@ -17,6 +17,7 @@ import {
   type OperationDetail,
   type OperationStatus,
 } from '@integration-host/shared/contracts/operation'
+import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
 import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import type { Act, Actor } from './action.ts'
 import type { RunPosition } from './run-search.ts'
@@ -39,13 +40,29 @@ export interface OperationRequest {
 
 /** How far an operation has come. */
 export interface OperationProgress {
-  /** The number of ids that are done, or the position in the list of runs; `null` before the first one. */
+  /**
+   * The runs of the batch in flight, which are not counted yet. They are recorded before the first of them is changed:
+   * a changed run may no longer match the filter, so a replica that continues could not find it again.
+   */
+  readonly Batch: readonly OperationTarget[]
+  /** The position behind the batch: a number of ids, or a position in the list of runs. `null`: at the beginning. */
   readonly Position: number | RunPosition | null
+  /** Whether nothing follows the batch. */
+  readonly IsLastBatch: boolean
   readonly Done: number
   readonly Skipped: number
   readonly FailedByCode: Readonly<Record<string, number>>
   readonly Failures: OperationDetail['Failures']
   readonly Matches: OperationDetail['Matches']
+}
+
+/** A run on which an operation acts. */
+export interface OperationTarget {
+  readonly TransactionID: string
+  /** `null`: the latest run. */
+  readonly ReplayID: number | null
+  /** The status with which a search has found the run; `null` for an id. */
+  readonly Status: HeaderStatus | null
 }
 
 export interface Operation extends OperationRequest {
@@ -102,7 +119,10 @@ export interface OperationStore {
   stopOperation(id: string, act: OperationActor): Promise<OperationSummary>
   /** @throws {IntegrationError} `operation_not_found` or `operation_not_paused`. */
   continueOperation(id: string, act: OperationActor): Promise<OperationSummary>
-  /** Acquires the lease of the oldest running operation of these processes that has no live lease. */
+  /**
+   * Acquires the lease of the oldest running operation of these processes that has no live lease. An operation that
+   * cancels can belong to any process, because cancelling needs no definition.
+   */
   claimOperation(processes: readonly string[], owner: string): Promise<Operation | null>
   /** Extends a lease. Returns whether the replica still has it. */
   renewOperation(lease: OperationLease): Promise<boolean>
@@ -123,7 +143,9 @@ export interface OperationStore {
 export type OperationActor = Pick<Act, 'reason'> & { readonly by: Actor }
 
 export const noProgress: OperationProgress = {
+  Batch: [],
   Position: null,
+  IsLastBatch: false,
   Done: 0,
   Skipped: 0,
   FailedByCode: {},
@@ -140,11 +162,10 @@ export type RunOutcome = { readonly TransactionID: string; readonly ReplayID: nu
   | { readonly kind: 'matched'; readonly status: OperationDetail['Matches'][number]['Status'] }
 )
 
-/** Returns the progress after these outcomes. */
+/** Returns the progress after the batch has had these outcomes. */
 export function withOutcomes(
   progress: OperationProgress,
   outcomes: readonly RunOutcome[],
-  position: OperationProgress['Position'],
 ): OperationProgress {
   const count = (...kinds: RunOutcome['kind'][]): number =>
     outcomes.filter(({ kind }) => kinds.includes(kind)).length
@@ -161,7 +182,8 @@ export function withOutcomes(
       matches.push({ TransactionID, ReplayID, Status: outcome.status })
   }
   return {
-    Position: position,
+    ...progress,
+    Batch: [],
     Done: progress.Done + count('done', 'matched'),
     Skipped: progress.Skipped + count('skipped'),
     FailedByCode,

@@ -13,6 +13,7 @@ import {
   type Operation,
   type OperationEnd,
   type OperationProgress,
+  type OperationTarget,
   type RunOutcome,
   withOutcomes,
 } from '../transaction/bulk-operation.ts'
@@ -59,19 +60,6 @@ const DRY_BATCH = 500
 /** After this many runs in a row that failed with the same 5xx, an operation pauses. */
 const MAX_STREAK = 20
 
-interface Target {
-  readonly TransactionID: string
-  /** `null`: the latest run. */
-  readonly ReplayID: number | null
-  readonly status: HeaderStatus | null
-}
-
-interface Batch {
-  readonly targets: readonly Target[]
-  readonly position: OperationProgress['Position']
-  readonly isLast: boolean
-}
-
 export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner {
   const { source, owner, log, random, intervalMs, renewMs = RENEW_MS } = deps
   const shutdown = new AbortController()
@@ -112,16 +100,21 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
       return status === 'Running'
     }
     let progress = operation.Progress
+    const pace = createPace(operation.Request.PerSecond, () => performance.now())
+    let streak = NO_STREAK
+    /** The progress before the first batch of the present streak of failures. */
+    let beforeStreak = progress
     try {
-      const pace = createPace(operation.Request.PerSecond, () => performance.now())
-      let streak = NO_STREAK
-      /** The progress before the first batch of the present streak of failures. */
-      let beforeStreak = progress
       for (;;) {
-        const batch = await retryStore(() => nextBatch(operation, progress.Position), signal)
-        if (batch === ABORTED) return
+        if (progress.Batch.length === 0 && !progress.IsLastBatch) {
+          const next = await retryStore(() => nextBatch(operation, progress.Position), signal)
+          if (next === ABORTED) return
+          progress = { ...progress, ...next }
+        }
+        const isOver = progress.Batch.length === 0 && progress.IsLastBatch
+        if (!(await record(progress, isOver ? { kind: 'completed' } : undefined))) return
         if (!operation.DryRun) {
-          const delayMs = pace.delayMs(batch.targets.length)
+          const delayMs = pace.delayMs(progress.Batch.length)
           await sleep(delayMs, null, { signal }).catch(() => {})
         }
         if (signal.aborted) {
@@ -129,13 +122,13 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
           return
         }
         if (streak.length === 0) beforeStreak = progress
-        const outcomes = await inLanes(batch.targets, (target) => {
+        const outcomes = await inLanes(progress.Batch, (target) => {
           pace.started()
           return actOn(operation, target)
         })
         if (!operation.DryRun) for (const { kind } of outcomes) deps.onRun(operation.Action, kind)
         streak = outcomes.reduce(longerStreak, streak)
-        progress = withOutcomes(progress, outcomes, batch.position)
+        progress = withOutcomes(progress, outcomes)
         if (streak.longest >= MAX_STREAK) {
           const reason = streak.code ?? 'internal_error'
           log.warn({ operationId: operation.ID, reason }, 'bulk operation is paused')
@@ -143,8 +136,6 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
           await record(beforeStreak, { kind: 'paused', reason })
           return
         }
-        const isLeft = await record(progress, batch.isLast ? { kind: 'completed' } : undefined)
-        if (!isLeft) return
       }
     } catch (error) {
       log.error({ err: error, operationId: operation.ID }, 'bulk operation is paused by an error')
@@ -157,18 +148,18 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
   async function nextBatch(
     { Request, Process, CreatedAt, DryRun }: Operation,
     position: OperationProgress['Position'],
-  ): Promise<Batch> {
+  ): Promise<Pick<OperationProgress, 'Batch' | 'Position' | 'IsLastBatch'>> {
     const { Filter = {}, Ids, PerSecond, Realms } = Request
     const paced = Math.min(MAX_BATCH, Math.ceil(PerSecond * BATCH_SECONDS))
     if (Ids !== undefined) {
       const start = typeof position === 'number' ? position : 0
       const end = start + (DryRun ? MAX_BATCH : paced)
-      const targets = Ids.slice(start, end).map((TransactionID) => ({
+      const Batch = Ids.slice(start, end).map((TransactionID) => ({
         TransactionID,
         ReplayID: null,
-        status: null,
+        Status: null,
       }))
-      return { targets, position: end, isLast: end >= Ids.length }
+      return { Batch, Position: end, IsLastBatch: end >= Ids.length }
     }
     // Runs that were created after the operation are not meant, even if they match.
     const startedAt = new Date(Date.parse(CreatedAt) + 1).toISOString()
@@ -181,15 +172,15 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
       after: position === null || typeof position === 'number' ? null : position,
       limit: DryRun ? DRY_BATCH : paced,
     })
-    const targets = runs.map(({ TransactionID, ReplayID, Status }) => ({
+    const Batch = runs.map(({ TransactionID, ReplayID, Status }) => ({
       TransactionID,
       ReplayID,
-      status: Status,
+      Status,
     }))
-    return { targets, position: next, isLast: next === null }
+    return { Batch, Position: next, IsLastBatch: next === null }
   }
 
-  async function actOn(operation: Operation, target: Target): Promise<RunOutcome> {
+  async function actOn(operation: Operation, target: OperationTarget): Promise<RunOutcome> {
     const { TransactionID, ReplayID } = target
     const run = { TransactionID, ReplayID }
     try {
@@ -217,19 +208,22 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
    */
   async function inspect(
     { Process, DryRun, Request }: Operation,
-    { TransactionID, ReplayID, status }: Target,
+    { TransactionID, ReplayID, Status: status }: OperationTarget,
   ): Promise<{ readonly ReplayID: number | null; readonly status: HeaderStatus } | null> {
     if (status !== null) return { ReplayID, status }
     if (!DryRun && Request.Realms.includes('*')) return null
     const found = await source.get(Process, TransactionID, null, { attempts: 0, bodies: false })
     if (found === null) throw notFound()
-    const { Realm, Status, ReplayID: latest } = found.run
+    const { Realm, ReplayID: latest } = found.run
     if (Realm !== null && !isCovered(Realm, Request.Realms))
       throw new IntegrationError('forbidden', 'the key of the operation may not use this realm')
-    return { ReplayID: latest, status: Status }
+    return { ReplayID: latest, status: found.run.Status }
   }
 
-  function execute(operation: Operation, { TransactionID, ReplayID }: Target): Promise<unknown> {
+  function execute(
+    operation: Operation,
+    { TransactionID, ReplayID }: OperationTarget,
+  ): Promise<unknown> {
     const { Process, Action, KeyID, Person, Reason, Request } = operation
     const act: Act = {
       by: { keyId: KeyID, person: Person },

@@ -127,9 +127,9 @@ export function createMemoryOperations(
       const free = operations
         .all()
         .find(
-          ({ ID, Status, Process }) =>
+          ({ ID, Action, Status, Process }) =>
             Status === 'Running' &&
-            processes.includes(Process) &&
+            (Action === 'cancel' || processes.includes(Process)) &&
             (leases.get(ID)?.until ?? 0) <= now(),
         )
       if (free !== undefined) extend(free.ID, owner)

@@ -138,7 +138,8 @@ export async function claimOperation(
   const [row] = await sql<Operation[]>`
     with free as (
       select "ID" from "Order_Operation"
-      where "FinishedAt" is null and "Status" = 'Running' and ${JSON.stringify(processes)}::text::jsonb ? "Process"
+      where "FinishedAt" is null and "Status" = 'Running'
+        and ("Action" = 'cancel' or ${JSON.stringify(processes)}::text::jsonb ? "Process")
         and ("LeaseUntil" is null or "LeaseUntil" <= now())
       order by "CreatedAt" limit 1 for update skip locked)
     update "Order_Operation" o set "LeaseOwner" = ${owner},
