@@ -251,6 +251,7 @@ describe('a key that is bound to realms', () => {
       ['POST', '/replays'],
       ['POST', '/resume'],
       ['POST', '/cancel'],
+      ['POST', '/retry'],
     ] as const)
       expect([
         path,

@@ -269,6 +269,50 @@ export function coordinatorContract(
         expect(keys).toEqual(Array(2).fill(`OrderProcess/${id}/0/report`))
       })
 
+      it('a run that waits for its next attempt is tried at once after a retry', async () => {
+        let isFixed = false
+        const first = (step: Step) => {
+          if (!isFixed) throw new Error('not yet')
+          step.complete()
+        }
+        const retry = { baseMs: 3_600_000, capMs: 3_600_000 }
+        const host = await start({ processes: trial(first, { retry }) })
+        const id = fresh()
+        await host.queue(id)
+        expect(await host.reached(id, 'Retrying')).toMatchObject({ Attempt: 1 })
+        isFixed = true
+        expect((await act(host, id, 'retry')).status).toBe(202)
+        const run = await host.reached(id, 'Completed')
+        expect(run.Attempts.map(({ Attempt }) => Attempt)).toEqual([1, 2, 1])
+      })
+
+      it('a call in doubt that an operator settles as done is not repeated, and the next step reads the data of the operator', async () => {
+        processName = 'Trial'
+        const first = (step: Step<string>) =>
+          step.execute({ url: `${step.initialData}/charges`, method: 'POST' })
+        const second = (step: Step<string, typeof first>) => void step.complete(step.previous.data)
+        const steps = { first, second } as const
+        const host = await start({
+          processes: [defineProcess('Trial', { retry: { maxAttempts: 1 }, steps })],
+        })
+        host.target.on('/charges', respondWith(500))
+        const id = fresh()
+        await host.queue(id, host.target.url)
+        expect(await host.reached(id, 'Failed')).toMatchObject({ InDoubt: true })
+        const Data = { charge: 'C-1' }
+        const settled = await act(host, id, 'settle', { Outcome: 'done', Data, Reason: 'seen' })
+        expect([settled.status, await settled.json()]).toMatchObject([
+          202,
+          { Status: 'Running', StepName: 'second', InDoubt: false, CompletedAt: null },
+        ])
+        const run = await host.reached(id, 'Completed')
+        expect(run.Items).toMatchObject([
+          { StepName: 'first', Status: 'Completed', Data, ResponseStatus: null },
+          { StepName: 'second', Status: 'Completed', Data },
+        ])
+        expect(host.target.callsTo('/charges')).toHaveLength(1)
+      })
+
       it('if a step cannot parse a response, its run fails and the response is stored', async () => {
         const host = await start()
         host.target.on('/order', respondWith(200, '<html>'))

@@ -10,6 +10,7 @@ import {
   openBackends,
   serviceKey,
   startFixture,
+  watchEvents,
 } from '../../test-support/fixture.ts'
 
 const scopes = ['transactions:read', 'transactions:operate', 'audit:read']
@@ -82,6 +83,7 @@ const finished = (id: string, status = 'Completed'): Promise<OperationDetail> =>
 describe('POST /operations', () => {
   it('acts on the runs in the background, with the actor and the reason in the action log and an event for each run', async () => {
     for (const id of ['a1', 'a2']) await host.queue(id, 'business data', '42')
+    const events = await watchEvents(host, 'a2')
     const started = await start(cancelOf('a1', 'a2', 'gone'), {
       key: 'console',
       headers: { 'Acting-For': 'ada@example.com' },
@@ -115,6 +117,8 @@ describe('POST /operations', () => {
     ])
     expect(JSON.stringify(items)).not.toContain('business data')
     for (const id of ['a1', 'a2']) expect(await host.run(id)).toMatchObject({ Status: 'Cancelled' })
+    await eventually(() => expect(events.seen).toMatchObject([{ Status: 'Cancelled' }]))
+    events.stop()
     const metrics = await (await host.call('/metrics')).text()
     expect(metrics).toMatch(
       /coordinator_operation_runs_total\{action="cancel",outcome="done".*\} 2/,

@@ -111,8 +111,8 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
           if (next === ABORTED) return
           progress = { ...progress, ...next }
         }
-        const isOver = progress.Batch.length === 0 && progress.IsLastBatch
-        if (!(await record(progress, isOver ? { kind: 'completed' } : undefined))) return
+        const isThrough = progress.Batch.length === 0 && progress.IsLastBatch
+        if (!(await record(progress, isThrough ? { kind: 'completed' } : undefined))) return
         if (!operation.DryRun) {
           const delayMs = pace.delayMs(progress.Batch.length)
           await sleep(delayMs, null, { signal }).catch(() => {})
