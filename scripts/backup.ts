@@ -167,8 +167,8 @@ async function drillPostgres(dump: string, there: NodeJS.ProcessEnv): Promise<vo
   }
 }
 
-// A Lua script that returns each credential's name, followed by the fields and values of its record. The script
-// blocks the Redis server while it runs. That is acceptable, because only the restore drill uses this server.
+// A Lua script that returns each credential's name, followed by the fields and values of its record. The script blocks
+// the Redis server while it runs. The restore drill is the only client of this server, so blocking it does no harm.
 const ALL_CREDENTIALS = `
   local found = {}
   for _, name in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do

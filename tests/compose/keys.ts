@@ -149,7 +149,9 @@ const watching = (port: number): string => `
     console.log('rejected ' + Math.round(Date.now() - statSync('/keys/service_keys.json').mtimeMs))
   })`
 
-/** Checks that a key that an operator creates works, and that the error of a command names a missing scope. */
+/**
+ * Checks that services accept a key that an operator creates, and that the error of a command names a missing scope.
+ */
 export async function operatorsMakeKeys(stack: Stack, realm: string): Promise<void> {
   const listed = await cli(stack, 'credentials', 'list')
   expect(listed.includes(`ACC-${realm}`), `credentials list prints ${listed}`)

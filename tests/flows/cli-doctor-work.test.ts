@@ -16,7 +16,7 @@ interface CheckResult {
   readonly Mend: string | null
 }
 
-describe('the doctor command while work does not get done', () => {
+describe('the doctor command while work is not completed', () => {
   let system: System
   let sql: postgres.Sql
   beforeAll(async () => {
@@ -37,7 +37,7 @@ describe('the doctor command while work does not get done', () => {
         SERVICE_API_KEY: system.serviceKey,
       },
     })
-  /** Runs doctor for one service. Returns the results that are not `ok`, but no differences of clocks. */
+  /** Runs doctor for one service. Returns the results that are not `ok`, except for clock differences. */
   async function doctor(only: 'token-service' | 'coordinator') {
     const { code, stdout } = await cli('doctor', '--json', '--only', only)
     const results = parseJsonLines<CheckResult>(stdout)
@@ -46,16 +46,16 @@ describe('the doctor command while work does not get done', () => {
       results: results.filter(({ Verdict, Check }) => Verdict !== 'ok' && Check !== 'disk'),
     }
   }
-  /** Inserts a run as another program may do, or as an earlier one has left it. */
+  /** Inserts a run into the database, as another program or an earlier release may have done. */
   const insert = (id: string, row: Readonly<Record<string, string | boolean | null>>) =>
     sql`insert into "Order_Header" ${sql({ Process: 'OrderProcess', TransactionID: id, InitialData: id, StepName: 'order', ...row })}`
 
-  it('doctor exits with 0 while all work gets done', async () => {
+  it('doctor exits with 0 while all work is completed', async () => {
     for (const service of ['coordinator', 'token-service'] as const)
       expect(await doctor(service)).toEqual({ code: 0, results: [] })
   })
 
-  it('doctor reports a problem if a run has failed in the last day, with its class and step', async () => {
+  it('doctor reports a run that has failed in the last day, with its error class and step', async () => {
     // The run fails at once, because the steps before this one have never run.
     await insert('f1', { StepName: 'csv' })
     await waitForRun(system, 'f1', 0, 'Failed')
@@ -75,7 +75,7 @@ describe('the doctor command while work does not get done', () => {
     expect(await doctor('coordinator')).toEqual({ code: 0, results: [] })
   })
 
-  it('doctor reports a problem if runs wait for a credential, and names the credential', async () => {
+  it('doctor reports runs that wait for a credential, and names the credential', async () => {
     for (const id of ['w1', 'w2'])
       await insert(id, {
         Status: 'Waiting',

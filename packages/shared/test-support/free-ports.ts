@@ -8,7 +8,7 @@ import { createServer } from 'node:net'
 const FIRST = 10_000
 const SLICE = 100
 const SLICES = 55
-/** Concurrent workers of a test run have different ids, so each worker uses its own slice of the ports. */
+/** The id of this worker of the test run. Each concurrent worker uses the range of ports that belongs to its id. */
 const worker = Number(process.env['VITEST_POOL_ID'] ?? process.pid) % SLICES
 const first = FIRST + worker * SLICE
 /**

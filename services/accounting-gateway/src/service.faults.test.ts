@@ -565,7 +565,7 @@ describe('the address of the accounting API', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('the gateway does not start if neither discovery document nor profile has an address, and names ACCOUNTING_URL in the error', async () => {
+  it('without an address of the accounting API, the gateway does not start, and its error names ACCOUNTING_URL', async () => {
     const provider = opened.use(
       await startFakeServer((_request, response) => response.end('{"issuer":"x"}')),
     )

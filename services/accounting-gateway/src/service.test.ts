@@ -372,7 +372,7 @@ describe('a call through the gateway', () => {
     ])
   })
 
-  it('the gateway sends each of 400 concurrent calls with the token of its own realm while 401 responses cause refreshes', async () => {
+  it('each of 400 concurrent calls gets the token of its own realm, even while 401 responses cause refreshes', async () => {
     upstream.handle = async (request, response) => {
       const realm = /company\/(\w+)\//.exec(request.url ?? '')?.[1] ?? ''
       const bearer = request.headers.authorization ?? ''

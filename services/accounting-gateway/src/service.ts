@@ -42,8 +42,8 @@ const REQUEST_TIMEOUT_MS = 120_000
 const DRAIN_MS = 8_000
 
 /**
- * Starts the gateway. The gateway listens at once, even if its dependencies are unavailable. Disposing rejects the
- * calls that have no request in flight upstream, completes the others, and then closes the server. The adapters stay
+ * Starts the gateway. The gateway listens at once, even if its dependencies are unavailable. Disposing it rejects the
+ * calls without a request in flight upstream, completes the other calls, and then closes the server. The adapters stay
  * open.
  *
  * @throws {StartupError} if neither the settings nor the discovery document contain the address of the accounting API.

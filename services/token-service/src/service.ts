@@ -112,8 +112,8 @@ export async function startTokenService(
       needsKeys: requestsIdToken,
     }),
   )
-  // Optional, because valid access tokens are issued while the client is rejected. It counts as accepted until a refresh
-  // shows otherwise: token-service sends no request only to find out.
+  // This dependency is optional, because valid access tokens are issued even while the provider rejects the client. The
+  // client counts as accepted until a refresh shows that it is not: token-service sends no request only to find out.
   const clientDependency = health.dependency('provider-client', 'optional')
   clientDependency.up()
   const provider = breakOnRejectedClient(

@@ -1,5 +1,5 @@
-// A module that is loaded before a service starts. It makes the clock of this service five minutes fast, because a
-// container cannot have a clock of its own.
+// This module is loaded before a service starts. It makes the clock of the service five minutes fast, because a
+// container cannot have its own clock.
 const AHEAD_MS = 5 * 60_000
 
 globalThis.Date = new Proxy(Date, {

@@ -8,8 +8,8 @@ import { z } from 'zod'
 const MAX_TAGS = 10
 
 /**
- * The characters that a label or tag must not contain. Besides control characters, line separators and unpaired
- * surrogates, these are the bidirectional control characters, which reorder the text that follows (Unicode TR9, "Trojan
+ * The characters that a label or tag must not contain: control characters, line and paragraph separators, unpaired
+ * surrogates, and bidirectional control characters. The latter reorder the text that follows (Unicode TR9, "Trojan
  * Source").
  */
 const REJECTED = /[\p{Cc}\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u

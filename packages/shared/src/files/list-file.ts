@@ -37,9 +37,9 @@ export const MAX_FAULTS = 50
 
 /**
  * Reads a file that contains a list, and reads it again within a second after each change. At the start, the file must
- * be valid. If it is not valid after a change, the last valid list stays in force. The log, `/health/ready` (a
- * dependency named after the setting, such as `service-keys-file`) and a metric (`service_keys_file_valid`) report
- * this.
+ * be valid. If it is not valid after a change, the last valid list stays in force. The fault is reported in the log, in
+ * `/health/ready` (as a dependency with the name of the setting, such as `service-keys-file`), and by a metric (such as
+ * `service_keys_file_valid`).
  */
 export function openListFile<Entry>(
   { path, text }: ReadFile,

@@ -34,7 +34,7 @@ export interface ListenOptions {
   readonly onSocket?: (socket: Socket, serve: () => void) => void
 }
 
-/** The value that `@hono/node-server` passes to a handler as `c.env`, with the member that `rawResponse` adds. */
+/** The value of `c.env` in a handler, which comes from `@hono/node-server`. `rawResponse` adds one member. */
 interface NodeEnv {
   readonly incoming: IncomingMessage
   readonly outgoing: ServerResponse
@@ -63,8 +63,8 @@ const CHECK_INTERVAL_MS = 1_000
  * Returns a 200 response whose body the handler writes directly to Node's response object. A Web stream for each of
  * many slow clients would need several times the memory and processor time.
  *
- * `open` is called immediately. When the head was sent with the headers of all middleware, the function that `open` has
- * returned is called. For HEAD, neither of the two is called. The app must be served by `honoListener`.
+ * `open` is called immediately. It returns a function, which is called when the head was sent with the headers of all
+ * middleware. For HEAD, neither function is called. The app must be served by `honoListener`.
  */
 export function rawResponse(
   c: Context,

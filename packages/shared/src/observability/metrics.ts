@@ -66,8 +66,8 @@ const BURST = 20
 const INTERVAL_MS = 250
 
 /**
- * Returns a function that calls `compute` at most once per 250 ms, after an initial burst of 20 calls. Callers in
- * between get the last result.
+ * Returns a function that calls `compute` at most once per 250 ms, except for the first 20 calls in quick succession.
+ * Other calls get the last result.
  */
 function limitRate(compute: () => Promise<string>): () => Promise<string> {
   let last: Promise<string> | undefined

@@ -105,7 +105,7 @@ function codesOfJson(text: string): string[] | null {
     .filter((code) => /^\d{1,9}$/.test(code))
 }
 
-/** Returns the member whose name in lower case is `name`; for `fault` this is `Fault` or `fault`. */
+/** Returns the member with the given name, compared in lower case: for `fault` the member `Fault` or `fault`. */
 function memberOf(value: unknown, name: string): unknown {
   if (typeof value !== 'object' || value === null) return undefined
   return Object.entries(value).find(([key]) => key.toLowerCase() === name)?.[1]

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { secret } from '../process/config.ts'
 import { parseKeyRing } from './envelope.ts'
 
-/** A setting that holds a key ring, such as `CREDENTIAL_KEYS`. A wrong entry is named without its key. */
+/** A setting that holds a key ring, such as `CREDENTIAL_KEYS`. The error for a wrong entry does not contain the key. */
 export const keyRing = () =>
   secret().transform((list, context) => {
     try {

@@ -1,9 +1,9 @@
 /**
  * Forwards one call from the caller to the accounting API, and relays the response to the caller.
  *
- * The attempt loop obtains a token, the caller's body and a permit, and sends one attempt. Then it either relays the
- * response or begins the next attempt. {@link Phase} is the current state of this loop. The phase determines what has
- * to be stopped when the call is interrupted by the deadline, by a caller that closes its connection, or by shutdown.
+ * The attempt loop obtains a token, the caller's body and a permit, and sends one attempt. Then it relays the response
+ * or begins the next attempt. {@link Phase} is the current state of this loop. The phase determines what has to be
+ * stopped when the call is interrupted by the deadline, by a caller that closes its connection, or by shutdown.
  *
  * I1  Every attempt is sent with a permit and a token of its own realm. The permit is released when the attempt ends,
  *     and at the deadline at the latest. A download that continues after the deadline has no permit and must keep a

@@ -46,7 +46,7 @@ export interface AccessTokens {
    */
   get(realm: string): Promise<AccessToken>
   /**
-   * Returns whether a call whose token of `version` was rejected may succeed with another token. This is true if a
+   * Returns whether a call that was rejected with the token of `version` may succeed with another token. It may if a
    * newer token is cached, or if a forced refresh is permitted (at most one per minute, I5).
    */
   isRefreshable(realm: string, version: number): boolean

@@ -38,8 +38,8 @@ interface RealmWindow {
 export interface ProcessRateLimiter extends RateLimiter {
   reserve(realm: string): Reservation
   /**
-   * Counts a call that the Redis rate limiter permitted. This count lets the process continue on its own when Redis
-   * becomes unavailable.
+   * Counts a call that the Redis rate limiter permitted. If Redis becomes unavailable, this limiter then knows the
+   * recent calls.
    */
   count(realm: string): void
   /** Returns the milliseconds until the realm's cool-down ends; 0 if the realm has no cool-down. */

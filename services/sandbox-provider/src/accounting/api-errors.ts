@@ -4,8 +4,8 @@
  * - The accounting service's own errors are `{"Fault": {"Error": […]}, "time": "…"}` in JSON if the request's `Accept`
  *   names `application/json`. Otherwise they are XML, the default format of Intuit's API.
  * - Intuit's API gateway, in front of the service, sends a JSON envelope with a lower-case `fault` in which every other
- *   member is `null`. For 401 and 403 users report both this envelope and XML, and Intuit does not document when the
- *   gateway sends which format. In this sandbox the `Accept` header of the request selects one of the two.
+ *   member is `null`. For 401 and 403, users report this envelope as well as XML, and Intuit does not document which
+ *   format the gateway sends. In this sandbox, the `Accept` header of the request selects the format.
  * - The error of a throttled call is always XML. Users report XML even for requests that accept JSON. This sandbox also
  *   sends XML for failures of the gateway itself (5xx), because XML is harder to handle for a client that expects JSON.
  *

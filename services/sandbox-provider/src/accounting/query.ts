@@ -11,8 +11,8 @@ const QUERY =
 const MAX_RESULTS = { usual: 100, most: 1_000 }
 
 /**
- * Parses a statement in the subset of Intuit's query language that the sandbox supports. The subset has neither
- * conditions (WHERE) nor sorting (ORDERBY). Returns `null` for any other statement.
+ * Parses a statement in a subset of Intuit's query language, without conditions (WHERE) and sorting (ORDERBY). Returns
+ * `null` for any other statement.
  */
 export function parseQuery(statement: string): Query | null {
   const words = statement.trim().split(/\s+/).join(' ')

@@ -4,10 +4,9 @@
  * E1  Over all replicas, only the caller that has claimed a code sends it to the provider. If a code is presented a
  *     second time, providers revoke its tokens (RFC 6749 §4.1.2). Other callers with the code get the result of the
  *     claimant.
- * E2  For a holder of a service key, a request that was not sent or whose outcome is unknown is retried at most
- *     twice. After a usable response no request is retried. For a browser no request is ever retried, because any
- *     client can send a callback with a made-up code and must not cause more than one request for each configured
- *     client secret.
+ * E2  For a holder of a service key, a request that was not sent or whose outcome is unknown is retried at most twice.
+ *     After a usable response no request is retried. For a browser, no request is ever retried. Any client can send a
+ *     callback with a made-up code, and must not cause more than one request for each configured client secret.
  * E3  A received grant is stored even if the store is unavailable for a while. Nothing is stored before a complete,
  *     valid response.
  * E4  The user of the browser can change the realm in a callback, but not the realm in the id token, which comes from
@@ -106,7 +105,10 @@ const FAILED_IN_BROWSER = {
 
 const KEY_RETRIES = 2
 const RETRY_PAUSE_MS = 500
-/** Milliseconds after which a code can be claimed again: a process that has not finished by then has died. */
+/**
+ * Milliseconds after which a code can be claimed again. A process that has claimed a code and has not finished after
+ * this time has died.
+ */
 const CLAIM_TTL_MS = 60_000
 const RESULT_TTL_MS = 10 * 60_000
 const STORE_WAIT_MS = 5_000

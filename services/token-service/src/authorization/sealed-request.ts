@@ -1,7 +1,7 @@
 /**
  * Seals an authorization request into its own `state` parameter (RFC 6749 §4.1.1), so that the service stores nothing
- * when an authorization starts. This matters because any client may start an authorization without a key. The
- * provider returns the state with the callback. See docs/adr/0018.
+ * when an authorization starts. Otherwise any client could fill the store, because it may start an authorization
+ * without a key. The provider returns the state with the callback. See docs/adr/0018.
  *
  * The state is an envelope `1.<key id>.<nonce>.<ciphertext and tag>` (AES-256-GCM) with a key that is derived from
  * CREDENTIAL_KEYS. Each replica can decrypt the state. After a key rotation this works as long as the key ring still

@@ -139,7 +139,7 @@ describe('credential record of this release', () => {
     expect(opened.accessToken?.reveal()).toBe('access one')
   })
 
-  it('a list shows the fault record_rejected and none of the texts for a record that cannot be decrypted', () => {
+  it('in a list, a record that cannot be decrypted has the fault record_rejected and no texts', () => {
     const listed = openForList(keys, NAME, { ...faulted, Environment: 'phishing' })
     expect(listed).toMatchObject({ name: NAME, version: 2, fault: { Code: 'record_rejected' } })
     expect(JSON.stringify(listed)).not.toContain('phishing')

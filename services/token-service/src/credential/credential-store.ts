@@ -140,9 +140,9 @@ export interface CredentialStore {
   endAdoption(name: string, claim: AdoptionClaim): Promise<void>
 
   /**
-   * Returns the names whose refresh is due by `now`, earliest first. Their due time becomes `now + postponeMs`. Until
-   * then no other replica gets the same names; if this process dies, another replica gets them afterwards. `nextAt` is
-   * the earliest due time after that, in epoch ms; `null` if the index is empty.
+   * Returns the names whose refresh is due by `now`, earliest first. Their due time becomes `now + postponeMs`. So no
+   * other replica gets these names before then, and if this process dies, another replica gets them later. `nextAt` is
+   * the next due time in the index, in epoch ms; `null` if the index is empty.
    */
   takeDue(
     now: number,

@@ -27,7 +27,8 @@ const time = z.number().min(0).max(253_402_300_799_999)
 export const ExportedCredential = z.object({
   name: CredentialName,
   environment: z.string(),
-  // Documents of earlier releases contain neither label nor tags. The import of such a document keeps the stored ones.
+  // Documents of earlier releases contain neither label nor tags. When such a document is imported, stored labels are
+  // kept.
   label: Label.nullable().optional(),
   tags: Tags.optional(),
   // The version of the credential. Each later token pair increments it. The limit ensures that the version stays an

@@ -88,7 +88,7 @@ describe('retryDelayMs', () => {
     expect(retryDelayMs(1_000, null, 0)).toBe(RETRY_CAP_MS / 2)
   })
 
-  it('retryDelayMs() returns at least Retry-After, but limits a Retry-After of years', () => {
+  it('retryDelayMs() returns at least the time in Retry-After, but not more than the limit', () => {
     for (const random of [0, 0.5, 0.999]) {
       expect(retryDelayMs(1, 30_000, random)).toBeGreaterThanOrEqual(30_000)
       expect(retryDelayMs(1, 1e12, random)).toBeLessThan(RETRY_CAP_MS * 1.3)

@@ -114,9 +114,7 @@ export interface FaultContext {
   readonly rejections?: number
   /** When a rejected refresh token is sent again, in epoch ms; `null` if it is not sent again. */
   readonly retryAt?: number | null
-  /**
-   * Whether the store may have lost a newer pair. In this case the rejected refresh token was replaced by that pair.
-   */
+  /** Whether the store may have lost a newer pair, by which the provider replaced the rejected refresh token. */
   readonly isPossiblySuperseded?: boolean
 }
 

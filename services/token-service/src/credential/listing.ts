@@ -94,7 +94,7 @@ export function isListed(
 
 export interface CredentialPage {
   readonly items: readonly CredentialSummary[]
-  /** The name after which the next page begins; `null` if this is the last page. */
+  /** The value of `after` for the next page; `null` if this is the last page. */
   readonly next: string | null
 }
 

@@ -337,8 +337,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
 
   /** Polls the record for 20 intervals; returns `null` if it does not satisfy the goal by then. */
   async function pollRecord(name: string, goal: RefreshGoal): Promise<RefreshResult | null> {
-    // After 20 reads, this process tries to acquire the lease again. This is frequent enough to replace a lease
-    // holder that has died, and causes little load while the lease holder is alive.
+    // After 20 reads, this process tries to acquire the lease again. This interval is short enough to replace a lease
+    // holder that has died. It causes little load while the lease holder is alive.
     const until = performance.now() + 20 * timing.pollMs
     while (performance.now() < until && !shutdown.signal.aborted) {
       const credential = await store.get(name)
@@ -520,8 +520,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         }
         await store.release(current)
         fenced = lease
-        // The store has an older version of another grant. Either the company was connected again, or the store has
-        // lost the grant of this pair. In the second case the grant is stored again (recent-pairs.ts).
+        // The store has an older version of another grant. If the company was connected again, the pair is superseded.
+        // If the store has lost the grant of the pair, recent-pairs.ts stores this grant again.
         const isReconnected = acquired.leased.credential.refreshedAt > grant.refreshedAt
         return current.version <= lease.version && isReconnected ? 'superseded' : null
       } catch (error) {

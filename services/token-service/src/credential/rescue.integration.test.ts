@@ -114,7 +114,7 @@ describe('a rotated token pair that could not be stored before the process shut 
     expect((await next.ask(`/credentials/${NAME}/token`)).body['Authenticator']).toBe(granted)
   })
 
-  it('a rescued token pair stays in its file while Redis is unavailable, also through another shutdown', async () => {
+  it('a rescued token pair stays in its file until Redis is available, even after another shutdown', async () => {
     await shutDownUncommitted()
     const next = await start()
     await next[Symbol.asyncDispose]()

@@ -22,7 +22,7 @@ const PAUSE_MS = { shortest: 50, longest: 1_000 } as const
 /** Milliseconds after which a credential is due again if the process died during its refresh. */
 const POSTPONE_MS = 30_000
 
-/** Starts due refreshes until it is disposed. Refreshes that it has started continue after that. */
+/** Starts due refreshes until it is disposed. Refreshes that were started before continue to their end. */
 export function startSchedule(deps: ScheduleDeps): AsyncDisposable {
   const { store, routine, now } = deps
   const shutdown = new AbortController()

@@ -129,7 +129,7 @@ describe('the circuit breaker for rejected client credentials', () => {
     expect(changes).toEqual([])
   })
 
-  it('code exchanges are not blocked while refreshes are, and neither use nor delay the probe', async () => {
+  it('while refreshes are blocked, code exchanges are sent, and they do not use or delay the probe', async () => {
     await refresh()
     clock += 1_000
     const gate = Promise.withResolvers<ExchangeOutcome>()

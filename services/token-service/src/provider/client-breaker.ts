@@ -4,9 +4,9 @@
  * refresh would be rejected too.
  *
  * One call at a time is let through as a probe: the first probe after 1 s, and each further probe after twice the
- * previous delay, but at most 60 s. A short period of rejections therefore delays refreshes by about a second. During a
- * long one, the provider gets one call a minute. The breaker sends no call of its own; the first call after the delay
- * is the probe. The first response that shows that the provider accepts the client closes the breaker.
+ * previous delay, but at most 60 s. If the provider soon accepts the client again, refreshes are delayed by about a
+ * second. If it does not, it gets one call a minute. The breaker sends no call of its own; the first call after the
+ * delay is the probe. The first response that shows that the provider accepts the client closes the breaker.
  *
  * Code exchanges bypass the breaker: their results neither open nor close it, and they are not used as probes. A
  * browser can call the callback with any text as code, and a provider may reject an unknown code with

@@ -30,8 +30,8 @@ export interface BrowserCookie {
 /** `redirectUri` is the setting `REDIRECT`, the URL of this service as browsers see it. */
 export function createBrowserCookie(redirectUri: URL): BrowserCookie {
   const isSecure = redirectUri.protocol === 'https:'
-  // A browser accepts a __Host- cookie only from this host and over https, so that neither a sibling domain nor an
-  // attacker in the network can set it.
+  // A browser accepts a __Host- cookie only from this host and over https. So a sibling domain or an attacker in the
+  // network cannot set it.
   const name = isSecure ? '__Host-authorization' : 'authorization'
   const read = (c: Context): string | null => {
     const cookie = getCookie(c, name)
@@ -70,8 +70,8 @@ export const browserProblems = (statuses: Readonly<Record<number, string>>) =>
   )
 
 /**
- * Rejects HEAD requests, which Hono would handle like GET. Browsers and mail scanners check links with HEAD requests,
- * which must neither start an authorization nor use up a state.
+ * Rejects HEAD requests, which Hono would handle like GET. Browsers and mail scanners check links with HEAD requests.
+ * These must not start an authorization or use up a state.
  */
 export function rejectHead(c: Context, allow: string): void {
   if (c.req.method !== 'HEAD') return

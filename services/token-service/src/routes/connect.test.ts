@@ -80,7 +80,7 @@ const shown = async () =>
   (await service.ask('/connect-links')).body['items'] as { id: string; used_at: string | null }[]
 
 describe('a connect link', () => {
-  it('a connect link is used with the button on its page, connects the company, and redirects to return_to', async () => {
+  it('the button on the page of a connect link starts an authorization that connects the company and ends at return_to', async () => {
     const { id, page } = await createLink({ realm: '7', return_to: 'http://localhost/done' })
     const opened = await open(page)
     expect(opened.status).toBe(200)

@@ -5,8 +5,8 @@ export interface HttpRequest {
   /** Path and query of the URL. They are sent byte for byte. */
   readonly path: string
   /**
-   * Header fields, sent unchanged after `Host` and `Connection`. If a request with a body has neither `Content-Length`
-   * nor `Transfer-Encoding`, one of the two is added.
+   * Header fields, sent unchanged after `Host` and `Connection`. If a request has a body but no field that announces
+   * it, `Content-Length` or `Transfer-Encoding` is added.
    */
   readonly headers: HeaderList
   readonly body: Buffer | AsyncIterable<Buffer> | null

@@ -10,7 +10,7 @@ export interface Settlements {
 
 /**
  * Acknowledges finished deliveries at the end of each turn of the event loop. One frame with `multiple` acknowledges
- * all deliveries before the oldest delivery in flight. This costs a quorum queue one log entry instead of one per
+ * all deliveries before the oldest delivery in flight. So a quorum queue writes one log entry instead of one per
  * delivery. Later deliveries are acknowledged one by one, so that a slow delivery does not delay them.
  */
 export function createSettlements(

@@ -18,8 +18,8 @@ const INDEX = 'authorization:links'
 const linkKey = (id: string): string => `authorization:link:${id}`
 
 /**
- * Lua: stores a link unless the limit is reached. KEYS: index, link. ARGV: lower bound of the positions that have not
- * expired, limit, position, link, deletion time.
+ * Lua: stores a link unless the limit is reached. KEYS: index, link. ARGV: the position from which links have not
+ * expired, the limit, the position of the link, the link, its deletion time.
  */
 const ADD = `
 redis.call('ZREMRANGEBYLEX', KEYS[1], '-', '(' .. ARGV[1])
@@ -29,7 +29,9 @@ redis.call('HSET', KEYS[2], 'Link', ARGV[4], 'Position', ARGV[3])
 redis.call('PEXPIREAT', KEYS[2], ARGV[5])
 return 1
 `
-/** Lua: marks a link as used. KEYS: index, link. ARGV: new position, used link, deletion time. */
+/**
+ * Lua: marks a link as used. KEYS: index, link. ARGV: the new position of the link, the used link, its deletion time.
+ */
 const USE = `
 local position = redis.call('HGET', KEYS[2], 'Position')
 if not position or redis.call('HSETNX', KEYS[2], 'Used', '1') == 0 then return 0 end

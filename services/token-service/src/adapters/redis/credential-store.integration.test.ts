@@ -246,7 +246,7 @@ describe('unexpected data in Redis', () => {
     expect(outbox.map(({ events }) => events.length)).toEqual([0, 0, 1])
   })
 
-  it('the audit log continues after its last entry if the stored head was deleted', async () => {
+  it('the audit log continues its hash chain even if the key with the newest number and hash was deleted', async () => {
     const opened = await openUsable()
     await opened.store.record(factsOf(3))
     await auditAll(opened)

@@ -88,8 +88,8 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
 
     async list({ after, limit }) {
       const found: CredentialSummary[] = []
-      // If a credential is removed between the two reads, its name was read but it has no record. The page is then
-      // filled with the next names, because callers treat a page with fewer than `limit` entries as the last page.
+      // A credential may be removed after its name was read and before its record is read. The page is then filled with
+      // the next names, because callers treat a page with fewer than `limit` entries as the last page.
       for (let from = after === '' ? '-' : `(${after}`; found.length < limit;) {
         const names = await using(() =>
           redis.zrangebylex(KEYS.names, from, '+', 'LIMIT', 0, limit - found.length),

@@ -2,8 +2,8 @@
 import { define } from './define-script.ts'
 
 /**
- * Lua: adds the credential to the sets of its state and its class, and removes it from the others (`a.listed`,
- * list-index.ts).
+ * Lua: moves the credential to the sets of its present state and class. `a.listed` is the new value of the field
+ * `Listed` (list-index.ts).
  */
 export const LIST_STATE = `
 local listed = redis.call('HGET', K.credential, 'Listed') or ''
@@ -23,8 +23,8 @@ for i = 1, #a.unindexed, 2 do redis.call('ZREM', K.index .. a.unindexed[i], a.un
 for i = 1, #a.indexed, 2 do redis.call('ZADD', K.index .. a.indexed[i], 0, a.indexed[i + 1]) end
 `
 
-// Examines the entries of a set in a range. Returns the names that fulfil the conditions, and the last name that was
-// examined; an empty text instead of that name if the range has no further entries.
+// Examines the entries of a set within a range. Returns the names that fulfil the conditions. Also returns the name
+// that was examined last; an empty text if the range has no further entries.
 const search = define(
   ['names', 'index'],
   `

@@ -1,8 +1,8 @@
 /**
- * Checks every few seconds whether Redis accepts writes, by writing a small key. An open connection does not prove
- * this. Redis responds to reads and PING, but rejects writes, if its memory is full (OOM), after a failed save
- * (MISCONF), or on a replica (READONLY). No credential can then be refreshed or connected. The check also fails while
- * fewer replicas acknowledge writes than required (`REDIS_REPLICAS`).
+ * Checks every few seconds whether Redis accepts writes, by writing a small key. An open connection does not prove that
+ * writes are accepted. If the memory of Redis is full (OOM), after a failed save (MISCONF), or on a replica (READONLY),
+ * Redis responds to reads and PING but rejects writes. No credential can then be refreshed or connected. The check also
+ * fails while fewer replicas acknowledge writes than required (`REDIS_REPLICAS`).
  */
 import type { Redis } from 'ioredis'
 import { type Dependency, reasonOf } from '@integration-host/shared/observability/health'
