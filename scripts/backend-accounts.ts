@@ -93,7 +93,7 @@ interface BrokerAccount {
 const COORDINATOR_QUEUES = [
   'steps\\..+',
   'integration\\.delay\\..+', // a queue and an exchange of the same name
-  'coordinator\\.(credentials|webhooks)',
+  'coordinator\\.(credentials|erasures|webhooks)',
   'coordinator\\.transactions\\..+', // one for each replica
 ]
 

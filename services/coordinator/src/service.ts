@@ -14,7 +14,7 @@ import { openReceivers } from './adapters/files/webhooks-file.ts'
 import { createHttpCaller } from './adapters/http/http-call.ts'
 import type { WebhookPostOptions } from './adapters/http/webhook-post.ts'
 import { createProbe } from './adapters/http/probe.ts'
-import { onCredentialUsable } from './adapters/message-bus/credential-events.ts'
+import { onCredentialUsable, onErasureRequested } from './adapters/message-bus/credential-events.ts'
 import { createStepQueue } from './adapters/message-bus/step-queue.ts'
 import { joinTransactionEvents } from './adapters/message-bus/transaction-events.ts'
 import { createApp } from './app.ts'
@@ -26,12 +26,14 @@ import { createSealedSource } from './transaction/sealed-source.ts'
 import type { TransactionSource } from './transaction/transaction-source.ts'
 import { createConnectivity } from './worker/connectivity.ts'
 import { startLeaseRecovery } from './worker/lease-recovery.ts'
+import { createRealmErasure } from './worker/erase-removed-realms.ts'
 import { createErasure } from './worker/erasure.ts'
 import { createOperations } from './worker/operations.ts'
 import { startOperationRunner } from './worker/run-operations.ts'
 import { createStepsInFlight } from './worker/steps-in-flight.ts'
 import { createRemoveFilesOfRuns } from './worker/run-files.ts'
 import { startRetention } from './worker/retention.ts'
+import { createStoreRetry } from './worker/store-retry.ts'
 import { startResealing } from './worker/resealing.ts'
 import { startSweeper } from './worker/sweeper.ts'
 import { createTraceparents } from './worker/traceparent.ts'
@@ -200,6 +202,18 @@ export async function startCoordinator(
     }
   })
   stack.defer(() => credentials.cancel())
+  const erase = createErasure({ source, removeFiles, log, now })
+  const shutdown = new AbortController()
+  const retryStore = createStoreRetry(random)
+  const erasures = await onErasureRequested(
+    bus,
+    `${owner} erasures`,
+    createRealmErasure({ erase, retryStore, shutdown: shutdown.signal, log }),
+  )
+  stack.defer(async () => {
+    shutdown.abort()
+    await erasures.cancel()
+  })
   stack.use(
     startSweeper({
       source,
@@ -266,7 +280,6 @@ export async function startCoordinator(
   })
   metrics.watchStreams(() => streams.size)
   const access = stack.use(openAccessKeys(config, { logger: log, health, metrics: serviceMetrics }))
-  const erase = createErasure({ source, removeFiles: (run) => removeFiles([run]), now })
   const exportsEnd = new AbortController()
   const app = createApp({
     logger: log,

@@ -701,6 +701,19 @@ describe('the credential routes', () => {
     },
   )
 
+  it('a removal accepts erase=true and erase=false, and rejects every other query', async () => {
+    for (const query of ['?erase=1', '?erase=', '?Erase=true', '?erase=true&other=1']) {
+      await service.connect('1')
+      const rejected = await service.ask(`/credentials/ACC-1${query}`, { method: 'DELETE' })
+      expect([query, rejected.status]).toEqual([query, 400])
+    }
+    for (const query of ['?erase=true', '?erase=false']) {
+      await service.connect('1')
+      const removed = await service.call(`/credentials/ACC-1${query}`, { method: 'DELETE' })
+      expect([query, removed.status]).toEqual([query, 204])
+    }
+  })
+
   it('the metrics expose no realm by default', async () => {
     await service.connect('4620816365291')
     await service.ask('/credentials/ACC-4620816365291/refresh', { method: 'POST' })

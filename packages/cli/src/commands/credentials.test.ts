@@ -256,6 +256,14 @@ describe('credentials remove', () => {
     expect(routes()).toEqual([])
   })
 
+  it('`credentials remove --erase` requests the erasure, and says so in its prompt', async () => {
+    const told = await run([...remove, '--erase'], { ...service, typed: ['y'] })
+    expect(told.err).toContain('and erase the data of its runs')
+    expect(told.err).toContain('The coordinators erase')
+    expect(routes()).toEqual(['DELETE /credentials/ACC-1'])
+    expect(service.requests[0]?.query.get('erase')).toBe('true')
+  })
+
   it('`credentials remove --yes` needs no terminal', async () => {
     const { code, json } = await run([...remove, '--yes', '--json'], service)
     expect([code, json]).toEqual([0, [{ Name: 'ACC-1' }]])

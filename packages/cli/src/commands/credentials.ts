@@ -205,16 +205,22 @@ Examples:
 
 export const remove: Command = {
   summary: 'revoke the grant and remove the credential',
-  usage: 'ACC-<realm> [--yes]',
+  usage: 'ACC-<realm> [--erase] [--yes]',
   help: `Revokes the grant at the provider and removes the credential. To undo this, the company must be connected again.
 
-  --yes   do not prompt; needed without a terminal
+  --erase   also erase the data of the company's runs that have ended; nothing restores it. The key needs
+            transactions:operate as well
+  --yes     do not prompt; needed without a terminal
 
 Examples:
   integration-host credentials remove ACC-9341453908059889
-  integration-host credentials remove ACC-9341453908059889 --yes`,
+  integration-host credentials remove ACC-9341453908059889 --erase --yes`,
   async run(args, terminal) {
-    const { values, positionals } = parse(args, { yes: { type: 'boolean', short: 'y' } })
+    const { values, positionals } = parse(args, {
+      yes: { type: 'boolean', short: 'y' },
+      erase: { type: 'boolean', default: false },
+    })
+    const { erase } = values
     const name = oneName(positionals)
     const service = openTokenService(values.url, terminal)
     if (!values.yes) {
@@ -222,19 +228,27 @@ Examples:
         throw new UsageError(
           'Without a terminal for the prompt, --yes is needed; nothing was removed',
         )
-      const question = `Revoke the grant of ${name} at the provider and remove it? [y/N] `
+      const more = erase ? ', and erase the data of its runs' : ''
+      const question = `Revoke the grant of ${name} at the provider and remove it${more}? [y/N] `
       if (!/^y(es)?$/i.test((await prompt(terminal, question)).trim())) {
         notify(terminal, 'Nothing was removed.')
         return exitCodes.failed
       }
     }
-    const revocation = (await service.delete(pathOf(name))).get('Revocation')
+    const revocation = (await service.delete(pathOf(name) + (erase ? '?erase=true' : ''))).get(
+      'Revocation',
+    )
     if (values.json) {
       const told = { Name: name, ...(revocation !== null && { Revocation: revocation }) }
       await print(terminal, JSON.stringify(told))
       return exitCodes.ok
     }
     await print(terminal, `${name} is removed.`)
+    if (erase)
+      notify(
+        terminal,
+        'The coordinators erase the data of its runs that have ended. integration-host actions shows each of them.',
+      )
     if (revocation === 'confirmed')
       notify(terminal, 'The provider confirmed that its grant has ended.')
     if (revocation === 'unconfirmed')

@@ -35,6 +35,10 @@ export const CredentialEvent = z.object({
     .boolean()
     .optional()
     .meta({ description: 'removed only: the provider confirmed the revocation' }),
+  erase: z
+    .boolean()
+    .optional()
+    .meta({ description: 'removed only: the data of the runs of the company is to be erased' }),
 })
 export type CredentialEvent = z.output<typeof CredentialEvent>
 

@@ -52,6 +52,12 @@ export const processTopology = (process: string, steps: readonly string[]): Topo
  */
 export const CREDENTIALS_QUEUE = 'coordinator.credentials'
 
+/**
+ * The queue of the removals of credentials, whose runs the coordinator may have to erase. It keeps them while no
+ * coordinator runs, and has no maximum length.
+ */
+export const ERASURES_QUEUE = 'coordinator.erasures'
+
 export const credentialsTopology: Topology = {
   exchanges: [{ name: CREDENTIALS_EXCHANGE, type: 'topic' }],
   queues: [
@@ -61,6 +67,10 @@ export const credentialsTopology: Topology = {
         exchange: CREDENTIALS_EXCHANGE,
         routingKey: credentialRoutingKey(kind),
       })),
+    },
+    {
+      name: ERASURES_QUEUE,
+      bindings: [{ exchange: CREDENTIALS_EXCHANGE, routingKey: credentialRoutingKey('removed') }],
     },
   ],
 }

@@ -56,7 +56,7 @@ describe('POST /erasures', () => {
   it('erases the ended runs of a company and counts those that have not ended', async () => {
     await cancelled('e1', '1')
     await host.queue('e2', 'data of e2', '1')
-    const done = { files: 0, more: false, notEnded: 1, unknown: 0 }
+    const done = { files: 0, filesLeft: 0, more: false, notEnded: 1, unknown: 0 }
     expect(await erase({ Realm: '1', Reason: 'case 7' })).toEqual({
       status: 200,
       body: { erased: 1, ...done },

@@ -22,6 +22,10 @@ const ErasureBody = ActBody.extend({
 const ErasureResponse = z.object({
   erased: z.int().meta({ description: 'runs whose data was blanked by this request' }),
   files: z.int().meta({ description: 'files of these runs that were removed' }),
+  filesLeft: z.int().meta({
+    description:
+      'runs of which a file could not be removed; the log says why. Send the request again',
+  }),
   more: z.boolean().meta({ description: 'runs are left: send the same request again' }),
   notEnded: z.int().meta({
     description:

@@ -10,6 +10,7 @@ import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
 import { startResealing } from '../worker/resealing.ts'
 import { createPayloads, type ResealingProgress } from './payload.ts'
+import { FIRST_END } from './retention.ts'
 import { createSealedSource } from './sealed-source.ts'
 import type { Claim, TransactionSource } from './transaction-source.ts'
 
@@ -154,6 +155,16 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
         InputChanged: false,
         InitialData: { note: MARKER },
       })
+    })
+
+    it('the export of ended runs is decrypted', async () => {
+      await queue('1')
+      await runStep('1')
+      await sealed.cancel(process.name, '1', null, anAct)
+      const range = { process: process.name, since: null, until: '9999-01-01T00:00:00.000Z' }
+      expect((await sealed.exportPage(range, FIRST_END, 10)).runs).toMatchObject([
+        { run: { InitialData: { note: MARKER } }, items: [{ Data: { note: MARKER } }] },
+      ])
     })
 
     it('the stored response of a step is read decrypted', async () => {

@@ -39,10 +39,10 @@ export function createSealedSource(
     Data: payloads.openJson(item.Data, place(run, 'Data', item.StepName)),
   })
   const readable = (run: Run): Run => unlessUnreadable(() => openRun(run)) ?? run
-  const readableDetail = ({ run, items, ...rest }: RunDetail): RunDetail => ({
-    ...rest,
-    run: readable(run),
-    items: items.map((item) => unlessUnreadable(() => openItem(run, item)) ?? item),
+  const readableDetail = <D extends Pick<RunDetail, 'run' | 'items'>>(detail: D): D => ({
+    ...detail,
+    run: readable(detail.run),
+    items: detail.items.map((item) => unlessUnreadable(() => openItem(detail.run, item)) ?? item),
   })
   const openClaim = (claim: Claim): Claim =>
     unlessUnreadable(() => ({
@@ -94,6 +94,10 @@ export function createSealedSource(
     async get(...args) {
       const found = await source.get(...args)
       return found === null ? null : readableDetail(found)
+    },
+    async exportPage(...args) {
+      const page = await source.exportPage(...args)
+      return { ...page, runs: page.runs.map(readableDetail) }
     },
     async responseOf(process, transactionId, replayId, step) {
       const found = await source.responseOf(process, transactionId, replayId, step)

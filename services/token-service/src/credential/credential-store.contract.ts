@@ -362,6 +362,17 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1'])
     })
 
+    it('the event of a removal contains the request to erase only if the removal has it', async () => {
+      for (const erase of [undefined, false, true]) {
+        await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+        const context = auditContextOf('removed')
+        await store.remove('ACC-1', true, erase === undefined ? context : { ...context, erase })
+      }
+      const published = (await outbox()).flatMap((entry) => entry.events)
+      const removals = published.filter(({ kind }) => kind === 'removed')
+      expect(removals.map(({ event }) => event.erase)).toEqual([undefined, undefined, true])
+    })
+
     it('the credential store removes a credential completely, and continues its version numbers with a later grant', async () => {
       expect(await store.remove('ACC-1', true, auditContextOf('removed'))).toBe('absent')
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))

@@ -23,6 +23,8 @@ export interface AuditContext {
   /** The default value is `ok`. */
   readonly outcome?: string
   readonly traceId?: string | null
+  /** For a removal: whether the coordinator erases the data of the runs of the company. */
+  readonly erase?: boolean
 }
 
 /** An outbox entry in its stored form. */
@@ -81,7 +83,14 @@ export const removalEntryOf = (
 ): OutboxEntry => ({
   facts: [auditFactOf(credential, context)],
   events: [
-    { kind: 'removed', event: { ...eventOf({ ...credential, fault: null }, context.at), revoked } },
+    {
+      kind: 'removed',
+      event: {
+        ...eventOf({ ...credential, fault: null }, context.at),
+        revoked,
+        ...(context.erase === true && { erase: true }),
+      },
+    },
   ],
 })
 

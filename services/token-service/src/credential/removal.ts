@@ -23,12 +23,18 @@ export interface Removed {
  *
  * The function throws the errors of {@link acquireLease}, except `DecryptionError`. It also throws `version_moved` if
  * `ifVersion` is a number and another version is stored; in this case no request was sent to the provider.
+ * With `erase`, the event of the removal makes the coordinator erase the data of the company's runs.
  */
 export function createRemoval(
   deps: RemovalDeps,
-): (name: string, who: string, ifVersion?: number | null) => Promise<Removed> {
+): (
+  name: string,
+  who: string,
+  ifVersion?: number | null,
+  options?: { readonly erase: boolean },
+) => Promise<Removed> {
   const { store, provider, now } = deps
-  return async (name, who, ifVersion = null) => {
+  return async (name, who, ifVersion = null, { erase } = { erase: false }) => {
     for (;;) {
       const leased = await acquireLease(name, deps).catch((error: unknown) => {
         if (error instanceof DecryptionError) return null
@@ -43,7 +49,7 @@ export function createRemoval(
       const token = leased?.refreshToken ?? leased?.credential.accessToken ?? null
       const revoked = token !== null && !isElsewhere && (await provider.revoke(token))
       const outcome = revoked ? 'ok' : 'not revoked'
-      const context = { at: now(), who, what: 'removed', outcome } as const
+      const context = { at: now(), who, what: 'removed', outcome, erase } as const
       const version = leased?.lease.version ?? ifVersion ?? undefined
       const removed = await store.remove(name, revoked, context, version)
       if (removed === 'absent') throw notFound(name)

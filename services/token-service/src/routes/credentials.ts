@@ -16,6 +16,7 @@ import type { Removed } from '../credential/removal.ts'
 import { requireJson } from './json-body.ts'
 
 const Params = z.object({ name: CredentialName })
+const RemoveQuery = z.object({ erase: z.enum(['true', 'false']).optional() })
 const RefreshBody = z.strictObject({
   Version: z.int().positive().max(Number.MAX_SAFE_INTEGER).optional(),
 })
@@ -29,7 +30,12 @@ export interface CredentialRoutesDeps {
   /** The setting `REFRESH_AHEAD_SECONDS` in milliseconds, from which the time of the next refresh is computed. */
   readonly refreshAheadMs: number
   readonly changeLabels: ChangeLabels
-  readonly remove: (name: string, who: string, ifVersion: number | null) => Promise<Removed>
+  readonly remove: (
+    name: string,
+    who: string,
+    ifVersion: number | null,
+    options: { readonly erase: boolean },
+  ) => Promise<Removed>
 }
 
 /**
@@ -161,6 +167,9 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
         tags,
         parameters: [IF_MATCH],
         summary: 'Revokes the grant at the provider and removes the credential',
+        description:
+          'With `erase=true` the coordinators erase the data of the ended runs of the company. The key needs ' +
+          'transactions:operate as well.',
         responses: {
           204: {
             description: 'removed',
@@ -172,16 +181,22 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
             },
           },
           ...problemResponses({
-            400: 'bad name or If-Match',
+            400: 'bad name, query parameter or If-Match',
             404: 'no such credential',
             412: 'another version is stored; nothing was changed',
             503: 'the store is not available',
           }),
         },
       }),
+      onlyKnownQuery('erase'),
       validate('param', Params),
+      validate('query', RemoveQuery),
       async (c) => {
-        const { isRevoked } = await remove(c.req.valid('param').name, callerOf(c).name, ifMatch(c))
+        const caller = callerOf(c)
+        const erase = c.req.valid('query').erase === 'true'
+        if (erase) caller.requireScope('transactions:operate')
+        const { name } = c.req.valid('param')
+        const { isRevoked } = await remove(name, caller.name, ifMatch(c), { erase })
         c.header('Revocation', isRevoked ? 'confirmed' : 'unconfirmed')
         return c.body(null, 204)
       },

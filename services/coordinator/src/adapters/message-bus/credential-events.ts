@@ -3,7 +3,11 @@ import {
   CredentialEvent,
   credentialEventKind,
 } from '@integration-host/shared/contracts/credential-event'
-import { CREDENTIALS_QUEUE, credentialsTopology } from '@integration-host/shared/contracts/topology'
+import {
+  CREDENTIALS_QUEUE,
+  credentialsTopology,
+  ERASURES_QUEUE,
+} from '@integration-host/shared/contracts/topology'
 import type { Consumer, MessageBus } from '@integration-host/shared/messaging/message-bus'
 
 /**
@@ -21,5 +25,22 @@ export async function onCredentialUsable(
     if (event === null || credentialEventKind(routingKey) === null) return 'ack'
     await onUsable(event.Name)
     return 'ack'
+  })
+}
+
+/**
+ * Calls `erase` for each credential that was removed with the request to erase its runs. If the call resolves with
+ * false, the event is delivered again.
+ */
+export async function onErasureRequested(
+  bus: MessageBus,
+  tag: string,
+  erase: (name: string) => Promise<boolean>,
+): Promise<Consumer> {
+  await bus.declare(credentialsTopology)
+  return bus.consume(ERASURES_QUEUE, { prefetch: 1, tag }, async ({ content }) => {
+    const event = parseJsonAs(CredentialEvent, content.toString('utf8'))
+    if (event?.erase !== true) return 'ack'
+    return (await erase(event.Name)) ? 'ack' : 'requeue'
   })
 }

@@ -1,0 +1,52 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { realmOf } from '@integration-host/shared/contracts/realm'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Erase } from './erasure.ts'
+import { ABORTED, type StoreRetry } from './store-retry.ts'
+
+/** The key id of the entries in the action log. No service key can have this id. */
+const KEY_ID = 'coordinator:credential-removed'
+
+const RETRY_MS = 30_000
+
+export interface RealmErasureDeps {
+  readonly erase: Erase
+  readonly retryStore: StoreRetry
+  readonly shutdown: AbortSignal
+  readonly log: Logger
+}
+
+/**
+ * Returns a function that erases the runs of a company whose credential was removed. It resolves with false if the
+ * shutdown has interrupted it; another call continues then.
+ */
+export function createRealmErasure({ erase, retryStore, shutdown, log }: RealmErasureDeps) {
+  return async (credential: string): Promise<boolean> => {
+    const scope = { Realm: realmOf(credential), Process: null }
+    const reason = `${credential} was removed with erase=true`
+    const act = { by: { keyId: KEY_ID, person: null }, reason }
+    for (;;) {
+      const result = await retryStore(() => erase(scope, act), shutdown).catch((error: unknown) => {
+        log.error({ err: error, credential }, 'runs of a removed company could not be erased')
+        return null
+      })
+      if (result === ABORTED) return false
+      if (result === null) {
+        // The delivery is not settled: the broker drops a message that is requeued too often.
+        await sleep(RETRY_MS, null, { signal: shutdown }).catch(() => {})
+        if (shutdown.aborted) return false
+        continue
+      }
+      if (result.more) continue
+      const { erased, files, notEnded } = result
+      if (notEnded === 0)
+        log.info({ credential, erased, files }, 'runs of a removed company are erased')
+      else
+        log.warn(
+          { credential, erased, files, notEnded },
+          'runs of a removed company have not ended and keep their data; cancel them, then send POST /erasures',
+        )
+      return true
+    }
+  }
+}
