@@ -392,9 +392,11 @@ describe('the files of the in-memory transaction source', () => {
 
   it('the in-memory transaction source undoes a change in memory if it cannot write the change to disk', async () => {
     const module = new URL('./transaction-source.ts', import.meta.url).href
+    const search = new URL('../../../test-support/search.ts', import.meta.url).href
     const script = `
       process.on('SIGXFSZ', () => {}) // ignored, so that the write fails with EFBIG instead of ending the OS process
       const { createMemoryTransactionSource } = await import('${module}')
+      const { aSearch } = await import('${search}')
       const source = await createMemoryTransactionSource(${JSON.stringify(folder)})
       const outline = { name: 'OrderProcess', steps: ['order'] }
       const acknowledged = []
