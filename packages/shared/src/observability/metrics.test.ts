@@ -1,3 +1,4 @@
+import { hostname } from 'node:os'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createMetrics } from './metrics.ts'
 
@@ -15,6 +16,16 @@ describe('the metrics that Prometheus scrapes', () => {
       return computed
     }
   }
+
+  it('every service reports its version and its OS process', async () => {
+    const instance = `${hostname()}:${process.pid}`
+    expect(await createMetrics('test').read()).toMatch(
+      new RegExp(
+        `^service_info\\{version="\\d+\\.\\d+\\.\\d+",instance="${instance}",service="test"\\} 1$`,
+        'm',
+      ),
+    )
+  })
 
   it('the metrics are computed for each scrape while scrapes are rare', async () => {
     const scrape = scraper()

@@ -1,4 +1,6 @@
+import { hostname } from 'node:os'
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from '@prometheus-io/client'
+import installation from '../../../../package.json' with { type: 'json' }
 
 /** The Prometheus registry of one service. The embedded host runs several services, and so has several registries. */
 export interface Metrics {
@@ -38,6 +40,12 @@ export function createMetrics(service: string): Metrics {
   const registry = new Registry()
   registry.setDefaultLabels({ service })
   collectDefaultMetrics({ register: registry })
+  new Gauge({
+    name: 'service_info',
+    help: '1; the labels name the version and the OS process of the service',
+    labelNames: ['version', 'instance'],
+    registers: [registry],
+  }).set({ version: installation.version, instance: `${hostname()}:${process.pid}` }, 1)
   const registers = [registry]
   const collectors: (() => void)[] = []
   const read = (): Promise<string> => {
