@@ -85,6 +85,7 @@ export const errorCodes = {
   process_not_found: { status: 404, title: 'No such process', remedy: 'none' },
   too_many_watchers: { status: 503, title: 'Too many clients read the events', remedy: 'retry' },
   too_many_exports: { status: 503, title: 'Too many exports', remedy: 'retry' },
+  summary_not_ready: { status: 503, title: 'No audit is finished yet', remedy: 'retry' },
   transaction_not_found: { status: 404, title: 'No such transaction', remedy: 'none' },
   response_not_found: { status: 404, title: 'No such response', remedy: 'none' },
   step_not_found: { status: 400, title: 'The process has no such step', remedy: 'none' },

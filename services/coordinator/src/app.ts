@@ -16,6 +16,7 @@ import {
   runSearchRoutes,
   type RunSearchRouteDeps,
 } from './routes/run-search.ts'
+import { summaryRoutes, type SummaryRouteDeps } from './routes/summary.ts'
 import { transactionRoutes, type TransactionRouteDeps } from './routes/transactions.ts'
 
 export interface AppDeps
@@ -23,6 +24,7 @@ export interface AppDeps
     TransactionRouteDeps,
     RunSearchRouteDeps,
     ProcessRouteDeps,
+    SummaryRouteDeps,
     IntegrityRouteDeps,
     ErasureRouteDeps,
     EventRouteDeps,
@@ -52,6 +54,7 @@ export const createApp = (deps: AppDeps) =>
       app.route('/processes/:process/transactions', transactionRoutes(deps))
       app.route('/processes', processRoutes(deps))
       app.route('/operations', operationRoutes(deps))
+      app.route('/processes', summaryRoutes(deps))
       app.route('/actions', actionRoutes(deps))
       app.route('/transactions', exportRoutes(deps))
       app.route('/erasures', erasureRoutes(deps))

@@ -4,7 +4,8 @@ import type { ProcessDefinition } from './process/definition.ts'
 import { type KeyRing, watchDecryptionFailures } from '@integration-host/shared/secrets/envelope'
 import type { CutReason } from './routes/event-streams.ts'
 import type { ResealingProgress } from './transaction/payload.ts'
-import type { Audit, WebhookBacklog } from './transaction/transaction-source.ts'
+import type { Audit, RunGroup } from './transaction/audit.ts'
+import type { WebhookBacklog } from './transaction/transaction-source.ts'
 import type { RetentionAges } from './worker/retention.ts'
 import type { StepQueue } from './worker/step-queue.ts'
 
@@ -47,7 +48,16 @@ export function createCoordinatorMetrics(
   const violations = metrics.gauge('coordinator_violations', 'Counts of the audit that must be 0', [
     'kind',
   ])
-  const transactions = metrics.gauge('coordinator_transactions', 'Runs by status', ['status'])
+  const transactions = metrics.gauge(
+    'coordinator_transactions',
+    'Runs by status; large numbers are lower bounds, that of completed runs an estimate',
+    ['status'],
+  )
+  const inDoubt = metrics.gauge(
+    'coordinator_runs_in_doubt',
+    'Runs of which an attempt may have done its work, by state: unfinished or ended',
+    ['state'],
+  )
   const due = metrics.gauge('coordinator_due_runs', 'Runs that a worker could claim now, by step', [
     'process',
     'step',
@@ -160,6 +170,10 @@ export function createCoordinatorMetrics(
       for (const [kind, count] of Object.entries(audit.violations)) violations.set({ kind }, count)
       for (const status of headerStatuses)
         transactions.set({ status }, audit.runsByStatus[status] ?? 0)
+      const inDoubtOf = (groups: readonly RunGroup[]): number =>
+        groups.reduce((total, { InDoubt }) => total + InDoubt, 0)
+      inDoubt.set({ state: 'unfinished' }, inDoubtOf(audit.unfinished))
+      inDoubt.set({ state: 'ended' }, inDoubtOf(audit.endedBadly))
       for (const { name: process, stepNames } of processes.values())
         for (const step of stepNames) {
           // An empty step name means the first step; another program may have inserted a row without a step

@@ -31,6 +31,8 @@ describe('the metrics of the coordinator', () => {
       'coordinator_transactions{status="Failed",service="coordinator"} 1',
       // A status without runs is reported as 0 and not left out, so that an alert on this status has a value.
       'coordinator_transactions{status="Running",service="coordinator"} 0',
+      'coordinator_runs_in_doubt{state="unfinished",service="coordinator"} 0',
+      'coordinator_runs_in_doubt{state="ended",service="coordinator"} 0',
       'coordinator_due_runs{process="Measured",step="bad",service="coordinator"} 0',
       'coordinator_oldest_due_seconds{process="Measured",step="bad",service="coordinator"} 0',
       'coordinator_dead_messages{process="Measured",service="coordinator"} 0',

@@ -23,6 +23,7 @@ import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
 import { outlineOf, type ProcessDefinition } from './process/definition.ts'
 import { createPayloads } from './transaction/payload.ts'
 import { createSealedSource } from './transaction/sealed-source.ts'
+import type { Audit } from './transaction/audit.ts'
 import type { TransactionSource } from './transaction/transaction-source.ts'
 import { createConnectivity } from './worker/connectivity.ts'
 import { startLeaseRecovery } from './worker/lease-recovery.ts'
@@ -228,6 +229,7 @@ export async function startCoordinator(
       onSweep: metrics.countSwept,
     }),
   )
+  let lastAudit: Audit | null = null
   stack.use(
     startLeaseRecovery({
       source,
@@ -237,7 +239,10 @@ export async function startCoordinator(
       log,
       random,
       intervalMs: config.REMOTE_PULL_SECONDS * 1_000,
-      onAudit: metrics.setAudit,
+      async onAudit(audit) {
+        lastAudit = audit
+        await metrics.setAudit(audit)
+      },
       onRecovered: metrics.countRecovered,
     }),
   )
@@ -295,6 +300,7 @@ export async function startCoordinator(
     queue,
     processes,
     streams,
+    lastAudit: () => lastAudit,
   })
   const server = stack.use(
     await listen(honoListener(app), {

@@ -11,7 +11,16 @@ import type { TransactionSource } from '../transaction/transaction-source.ts'
 const Integrity = z.object({
   ok: z.boolean(),
   headers: z.record(z.string(), z.int()),
+  inexact: z
+    .object({ unfinished: z.boolean(), endedBadly: z.boolean(), completed: z.boolean() })
+    .meta({
+      description:
+        'which counts of `headers` are not exact: lower bounds of unfinished and badly ended runs, an estimate of completed ones',
+    }),
   violations: z.record(z.string(), z.int()),
+  unknownProcesses: z
+    .record(z.string(), z.int())
+    .meta({ description: 'unfinished runs of processes that are not loaded' }),
   queues: z.array(
     z.object({
       process: z.string(),
@@ -76,7 +85,9 @@ export function integrityRoutes({ source, queue, processes }: IntegrityRouteDeps
       return c.json({
         ok: Object.values(audit.violations).every((count) => count === 0),
         headers: audit.runsByStatus,
+        inexact: audit.inexact,
         violations: audit.violations,
+        unknownProcesses: audit.unknownProcesses,
         queues,
         deadLetters: Object.fromEntries(deadLetters),
       })

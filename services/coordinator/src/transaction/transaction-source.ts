@@ -1,4 +1,4 @@
-import type { HeaderStatus, QueueTransaction } from '@integration-host/shared/contracts/transaction'
+import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import type { Transition } from '../process/progress.ts'
 import type { OperationStore } from './bulk-operation.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
@@ -6,6 +6,7 @@ import type { Act, Action, ActionFilter, Actor, RejectedAction } from './action.
 import type { Erasures } from './erasure.ts'
 import type { PayloadStore } from './payload.ts'
 import type { ClaimedRun, Run, RunKey } from './run.ts'
+import type { Audit } from './audit.ts'
 import type { FinishedItem } from './item.ts'
 import type { PauseStore } from './pause.ts'
 import type { RunReader } from './run-detail.ts'
@@ -237,33 +238,6 @@ export type ClaimResult =
   /** Another worker has the run, or the message belongs to an earlier version of the run. */
   | { readonly kind: 'stale' }
   | { readonly kind: 'unknown' }
-
-/** The runs at one step that a worker could claim now; `step` is empty for rows without a step name. */
-export interface DueRuns {
-  readonly process: string
-  readonly step: string
-  readonly due: number
-  /** How long the oldest of these runs has been due. */
-  readonly oldestMs: number
-}
-
-/** The result of checking the tables for consistency. All counts in `violations` must be 0. */
-export interface Audit {
-  readonly runsByStatus: Readonly<Partial<Record<HeaderStatus, number>>>
-  readonly dueBySteps: readonly DueRuns[]
-  readonly violations: {
-    /** Completed runs without a completed item. */
-    readonly completedWithoutItem: number
-    /** Runs whose present step already has a completed item. */
-    readonly itemAhead: number
-    /** Items that belong to no run. */
-    readonly orphanItems: number
-    /** Runs that have been overdue for longer than `STUCK_MS`. */
-    readonly stuck: number
-    /** Active runs of processes that are not loaded. */
-    readonly unknownProcess: number
-  }
-}
 
 /** How long a lease lasts without renewal, and how often a worker renews its leases. */
 export const LEASE_MS = 30_000

@@ -1,5 +1,6 @@
 import type { Logger } from '@integration-host/shared/observability/logger'
-import type { Audit, TransactionSource } from '../transaction/transaction-source.ts'
+import type { Audit } from '../transaction/audit.ts'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { startPolling } from './polling.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 import type { Worker } from './worker.ts'
@@ -46,7 +47,7 @@ export function startLeaseRecovery(deps: LeaseRecoveryDeps): AsyncDisposable {
     const isOk = Object.values(audit.violations).every((count) => count === 0)
     if (!isOk)
       log.error(
-        { violations: audit.violations },
+        { violations: audit.violations, unknownProcesses: audit.unknownProcesses },
         'audit of the tables Order_Header and Order_Item found violations',
       )
     return true

@@ -1,46 +1,75 @@
+import {
+  type Audit,
+  auditOf,
+  type RunGroup,
+  type UnfinishedGroup,
+} from '../../transaction/audit.ts'
 import type { Pauses } from '../../transaction/pause.ts'
-import type { Run } from '../../transaction/run.ts'
 import { isOver } from '../../transaction/status.ts'
-import { type Audit, type DueRuns, STUCK_MS } from '../../transaction/transaction-source.ts'
+import { STUCK_MS } from '../../transaction/transaction-source.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
 
-/** Counts runs by status, due runs by step, and violations of the invariants that `Audit` names. `now` is epoch ms. */
+/** Counts runs, and violations of the invariants that `Audit` names. `now` is epoch ms. */
 export function auditRuns(
-  all: readonly StoredRun[],
+  stored: readonly StoredRun[],
   processes: readonly string[],
   paused: Pauses,
   now: number,
 ): Audit {
-  const runs = all.filter(({ header }) => header.PurgedAt === null)
-  const runsByStatus: Partial<Record<Run['Status'], number>> = {}
-  const dueBySteps = new Map<string, DueRuns>()
+  const runs = stored.filter(({ header }) => header.PurgedAt === null)
   const isActive = ({ header }: StoredRun): boolean => !isOver(header.Status)
   const hasItem = ({ header, items }: StoredRun): boolean =>
     items.some(({ StepName, Status }) => StepName === header.StepName && Status === 'Completed')
-  for (const { header, lease } of runs) {
-    runsByStatus[header.Status] = (runsByStatus[header.Status] ?? 0) + 1
-    const isRunnable = ['Queued', 'Running', 'Retrying'].includes(header.Status)
-    const dueMs = now - Math.max(Date.parse(header.NextAttemptAt ?? ''), lease?.until ?? 0)
-    if (!isRunnable || !(dueMs >= 0)) continue
-    const { Process: process, StepName: step } = header
-    const key = JSON.stringify([process, step])
-    const known = dueBySteps.get(key) ?? { due: 0, oldestMs: 0 }
-    const oldestMs = Math.max(known.oldestMs, dueMs)
-    dueBySteps.set(key, { process, step, due: known.due + 1, oldestMs })
-  }
   const count = (test: (run: StoredRun) => boolean): number => runs.filter(test).length
-  return {
-    runsByStatus,
-    dueBySteps: [...dueBySteps.values()],
-    violations: {
-      completedWithoutItem: count((run) => run.header.Status === 'Completed' && !hasItem(run)),
+  const isCompleted = ({ header }: StoredRun): boolean => header.Status === 'Completed'
+  const endedBadly = runs.filter((run) => !isActive(run) && !isCompleted(run))
+  const counts = {
+    at: new Date(now).toISOString(),
+    unfinished: groupsOf(runs.filter(isActive), now),
+    endedBadly: groupsOf(endedBadly, now).map(
+      ({ due: _due, oldestDueMs: _oldest, stuck: _stuck, ...group }): RunGroup => group,
+    ),
+    completed: count(isCompleted),
+    inexact: { unfinished: false, endedBadly: false, completed: false },
+    itemViolations: {
+      completedWithoutItem: count((run) => isCompleted(run) && !hasItem(run)),
       itemAhead: count((run) => isActive(run) && hasItem(run)),
       orphanItems: 0,
-      stuck: count(
-        (run) =>
-          isActive(run) && run.nextSweepAt < now - STUCK_MS && !paused.has(run.header.Process),
-      ),
-      unknownProcess: count((run) => isActive(run) && !processes.includes(run.header.Process)),
     },
   }
+  return auditOf(counts, { processes, paused })
+}
+
+function groupsOf(runs: readonly StoredRun[], now: number): UnfinishedGroup[] {
+  const groups = new Map<string, UnfinishedGroup>()
+  for (const run of runs) {
+    const { Process, Status, StepName, ErrorClass, WaitingFor, InDoubt, CreatedAt } = run.header
+    const key = JSON.stringify([Process, Status, StepName, ErrorClass, WaitingFor])
+    const known = groups.get(key)
+    const dueMs = dueMsOf(run, now)
+    groups.set(key, {
+      Process,
+      Status,
+      StepName,
+      ErrorClass,
+      WaitingFor,
+      Count: (known?.Count ?? 0) + 1,
+      InDoubt: (known?.InDoubt ?? 0) + Number(InDoubt),
+      OldestCreatedAt:
+        known !== undefined && known.OldestCreatedAt < CreatedAt
+          ? known.OldestCreatedAt
+          : CreatedAt,
+      due: (known?.due ?? 0) + Number(dueMs !== null),
+      oldestDueMs: Math.max(known?.oldestDueMs ?? 0, dueMs ?? 0),
+      stuck: (known?.stuck ?? 0) + Number(run.nextSweepAt < now - STUCK_MS),
+    })
+  }
+  return [...groups.values()].toSorted((a, b) => b.Count - a.Count)
+}
+
+/** Returns how long a worker could have claimed the run; `null` if none can. */
+function dueMsOf({ header, lease }: StoredRun, now: number): number | null {
+  if (!['Queued', 'Running', 'Retrying'].includes(header.Status)) return null
+  const ms = now - Math.max(Date.parse(header.NextAttemptAt ?? ''), lease?.until ?? 0)
+  return ms >= 0 ? ms : null
 }

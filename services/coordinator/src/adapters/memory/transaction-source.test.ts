@@ -8,6 +8,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../../test-support/act.ts'
 import { aSearch } from '../../../test-support/search.ts'
 import { actionLogContract } from '../../transaction/action-log.contract.ts'
+import { auditContract } from '../../transaction/audit.contract.ts'
 import { deadLetterContract } from '../../transaction/dead-letter.contract.ts'
 import { erasureContract } from '../../transaction/erasure.contract.ts'
 import { runDetailContract } from '../../transaction/run-detail.contract.ts'
@@ -40,6 +41,10 @@ transactionSourceContract('ITSourceMemory.json', async () =>
 )
 
 actionLogContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+
+auditContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 

@@ -61,8 +61,8 @@ export interface PostgresConnection extends AsyncDisposable {
 
 /**
  * PostgreSQL plans a prepared statement while the tables are small and keeps that plan after they have grown.
- * Every transaction would then pay for a plan that scans a whole table. All statements except the audit find
- * few rows by key, so full scans, and the joins that need full scans, are disabled.
+ * Every transaction would then pay for a plan that scans a whole table. All statements find their rows by an
+ * index, so full scans, and the joins that need full scans, are disabled.
  */
 const LOOKUP_BY_KEY = {
   enable_seqscan: 'off',

@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { anAct } from '../../../test-support/act.ts'
 import { createDatabase, type TestDatabase } from '../../../test-support/database.ts'
 import { actionLogContract } from '../../transaction/action-log.contract.ts'
+import { auditContract } from '../../transaction/audit.contract.ts'
 import { deadLetterContract } from '../../transaction/dead-letter.contract.ts'
 import { erasureContract } from '../../transaction/erasure.contract.ts'
 import { runDetailContract } from '../../transaction/run-detail.contract.ts'
@@ -56,6 +57,7 @@ async function open(): Promise<TransactionSource> {
 
 transactionSourceContract('Postgres', open)
 actionLogContract('Postgres', open)
+auditContract('Postgres', open)
 deadLetterContract('Postgres', open)
 runDetailContract('Postgres', open)
 operationsContract('Postgres', open)

@@ -98,6 +98,8 @@ export interface PostgresSourceOptions {
   readonly exportLagMs?: number
 }
 
+/** All statements of an audit see the same rows. */
+const AUDIT_MODE = 'isolation level repeatable read read only'
 const QUEUE_BATCH = 1_000
 /** Bounds the disk space: 10,000 dead letters of 64 KiB are 640 MB. */
 const DEAD_LETTERS = 10_000
@@ -212,7 +214,7 @@ export function createPostgresTransactionSource(
     setPaused: (process, isPaused, act) => run((sql) => setPaused(sql, process, isPaused, act)),
     recordRejected: (action) => run((sql) => recordRejected(sql, action)),
     actions: (filter) => run((sql) => listActions(sql, filter)),
-    audit: (processes) => run((sql) => sql.begin((tx) => auditTables(tx, processes))),
+    audit: (processes) => run((sql) => sql.begin(AUDIT_MODE, (tx) => auditTables(tx, processes))),
     announce(announced) {
       webhooksOf = announced
     },

@@ -1,65 +1,212 @@
 import type postgres from 'postgres'
-import { type Audit, type DueRuns, STUCK_MS } from '../../../transaction/transaction-source.ts'
+import {
+  type Audit,
+  auditOf,
+  type AuditCounts,
+  type RunGroup,
+  type UnfinishedGroup,
+} from '../../../transaction/audit.ts'
+import { STUCK_MS } from '../../../transaction/transaction-source.ts'
 import { isActive, isUnleased } from '../predicates.ts'
-import type { RunRow } from '../rows.ts'
+import { pausedProcesses } from './paused-processes.ts'
+import { endedRanges, type EndedRange, processNames } from './process-names.ts'
+
+/** The maximum number of unfinished runs that are counted. */
+const MAX_UNFINISHED = 1_000_000
+/** The maximum number of groups of unfinished runs. There may be one for each credential. */
+const MAX_UNFINISHED_GROUPS = 10_000
+/** The maximum number of badly ended runs that are counted, in an index alone. */
+const MAX_ENDED = 200_000
+/** The maximum number of badly ended runs whose rows are read for their steps. */
+const MAX_ENDED_READ = 20_000
+/** Completed runs are counted up to this number. If there are more, their number is estimated. */
+const MAX_COMPLETED = 100_000
+/** The maximum number of rows that each comparison of runs and items reads. */
+const MAX_COMPARED = 50_000
 
 /**
- * The maximum number of rows of the last hour that are compared. The audit runs each minute, and an hour may
- * add millions of rows.
+ * Counts runs and checks the tables. Each statement reads an index that contains the rows in question, and at most a
+ * fixed number of them, because finished runs accumulate.
  */
-const MAX_AUDITED = 100_000
-
-/** Counts runs by status and by due step, and counts violations of the rules that must hold between the tables. */
 export async function auditTables(
   tx: postgres.TransactionSql,
   processes: readonly string[],
 ): Promise<Audit> {
-  // Connections disable full scans, because every other statement looks rows up by key. The audit reads much of
-  // the tables, so it enables full scans again; `local` limits this setting to the current database
-  // transaction.
-  await tx`set local enable_seqscan = on`
-  await tx`set local enable_hashjoin = on`
-  await tx`set local enable_mergejoin = on`
-  const counts = await tx<{ Status: RunRow['Status']; count: number }[]>`
-    select "Status", count(*)::int as count from "Order_Header"
-    where "PurgedAt" is null group by 1`
-  const dueBySteps = await tx<DueRuns[]>`
-    select "Process" as process, "StepName" as step, count(*)::int as due,
-      (extract(epoch from now() - min(greatest(coalesce("NextAttemptAt", "CreatedAt"), "LeaseUntil")))
-        * 1000)::float8 as "oldestMs"
-    from "Order_Header" h
-    where "CompletedAt" is null and "Status" in ('Queued', 'Running', 'Retrying')
-      and coalesce("NextAttemptAt", now()) <= now() and ${isUnleased(tx)}
-    group by 1, 2 order by 1, 2`
-  const [violations] = await tx<[Audit['violations']]>`
+  const [clock] = await tx<[{ at: string }]>`select now() as at`
+  const paused = await pausedProcesses(tx)
+  const unfinished = await unfinishedGroups(tx)
+  const orphanItems = await countOrphanItems(tx)
+  // A bitmap scan reads the whole index before the first row, whatever the limit of its statement is. The statements so
+  // far need one, and their indexes contain unfinished or recent rows only.
+  await tx`set local enable_bitmapscan = off`
+  const { groups: endedBadly, isLowerBound } = await endedBadlyGroups(tx)
+  const completed = await countCompleted(tx, { count: sumOf(endedBadly), isLowerBound })
+  const counts: AuditCounts = {
+    at: clock.at,
+    unfinished,
+    endedBadly,
+    completed: completed.count,
+    inexact: {
+      unfinished:
+        sumOf(unfinished) >= MAX_UNFINISHED || unfinished.length === MAX_UNFINISHED_GROUPS,
+      endedBadly: isLowerBound,
+      completed: completed.isEstimated,
+    },
+    itemViolations: { ...(await compareItems(tx)), orphanItems },
+  }
+  return auditOf(counts, { processes, paused })
+}
+
+const sumOf = (groups: readonly RunGroup[]): number =>
+  groups.reduce((total, { Count }) => total + Count, 0)
+
+function unfinishedGroups(tx: postgres.TransactionSql): Promise<UnfinishedGroup[]> {
+  const isDue = tx`("Status" in ('Queued', 'Running', 'Retrying')
+    and coalesce("NextAttemptAt", now()) <= now() and ${isUnleased(tx)})`
+  return tx<UnfinishedGroup[]>`
+    select "Process", "Status", "StepName", "ErrorClass", "WaitingFor", count(*)::int as "Count",
+      count(*) filter (where "InDoubt")::int as "InDoubt", min("CreatedAt") as "OldestCreatedAt",
+      count(*) filter (where ${isDue})::int as due,
+      coalesce(extract(epoch from now()
+        - min(greatest(coalesce("NextAttemptAt", "CreatedAt"), "LeaseUntil")) filter (where ${isDue}))
+        * 1000, 0)::float8 as "oldestDueMs",
+      count(*) filter (where greatest("NextSweepAt", "LeaseUntil")
+        < now() - ${STUCK_MS} * interval '1 ms')::int as stuck
+    from (
+      select * from "Order_Header" h where "CompletedAt" is null and ${isActive(tx)}
+      limit ${MAX_UNFINISHED}) h
+    group by 1, 2, 3, 4, 5 order by count(*) desc limit ${MAX_UNFINISHED_GROUPS}`
+}
+
+/**
+ * Counts failed and cancelled runs. The index has no step, so their number is counted in the index, and the steps of the
+ * oldest ones are read from their rows.
+ */
+async function endedBadlyGroups(
+  tx: postgres.TransactionSql,
+): Promise<{ readonly groups: RunGroup[]; readonly isLowerBound: boolean }> {
+  const ranges = await endedRanges(tx, null)
+  if (ranges === null) return { groups: [], isLowerBound: true }
+  const share = (max: number): number => Math.floor(max / Math.max(1, ranges.length))
+  const isInRange = tx`h."Process" = r.process and h."EndedAs" = r.ended
+    and h."EndedClass" = r.class and h."EndedInDoubt" = r.doubt and h."PurgedAt" is null`
+  const rows = await tx<EndedRow[]>`
+    select r.n, counted.count as "inRange", step.*
+    from json_to_recordset(${JSON.stringify(ranges.map((range, n) => ({ ...range, n })))}::text::json)
+        as r(n int, process text, ended text, class text, doubt boolean)
+      cross join lateral (
+        select count(*)::int from (
+          select from "Order_Header" h where ${isInRange} limit ${share(MAX_ENDED)}) h) counted
+      cross join lateral (
+        select "StepName" as step, count(*)::int, min("CreatedAt") as oldest, max("CreatedAt") as newest
+        from (
+          select "StepName", "CreatedAt" from "Order_Header" h where ${isInRange}
+          order by "CreatedAt", "TransactionID", "ReplayID" limit ${share(MAX_ENDED_READ)}) h
+        group by 1) step`
+  const isLowerBound = rows.some(({ inRange }) => inRange >= share(MAX_ENDED))
+  return { groups: endedGroups(ranges, rows), isLowerBound }
+}
+
+/** The runs of a range at a step, as far as they were read, and the number of all runs of the range. */
+interface EndedRow {
+  readonly n: number
+  readonly inRange: number
+  readonly step: string
+  readonly count: number
+  readonly oldest: string
+  readonly newest: string
+}
+
+/** Adds up the runs that are in doubt and those that are not. */
+function endedGroups(ranges: readonly EndedRange[], rows: readonly EndedRow[]): RunGroup[] {
+  const groups = new Map<string, RunGroup>()
+  const add = (range: EndedRange, StepName: string | null, count: number, oldest: string): void => {
+    const { process: Process, ended: Status, doubt } = range
+    const ErrorClass = range.class === '' ? null : range.class
+    const key = JSON.stringify([Process, Status, ErrorClass, StepName])
+    const known = groups.get(key)
+    groups.set(key, {
+      Process,
+      Status,
+      ErrorClass,
+      StepName,
+      WaitingFor: null,
+      Count: (known?.Count ?? 0) + count,
+      InDoubt: (known?.InDoubt ?? 0) + (doubt ? count : 0),
+      OldestCreatedAt:
+        known !== undefined && known.OldestCreatedAt < oldest ? known.OldestCreatedAt : oldest,
+    })
+  }
+  for (const [n, range] of ranges.entries()) {
+    const read = rows.filter((row) => row.n === n)
+    for (const { step, count, oldest } of read) add(range, step, count, oldest)
+    const rest = (read[0]?.inRange ?? 0) - read.reduce((total, { count }) => total + count, 0)
+    const newest = read.map((row) => row.newest).toSorted()
+    if (rest > 0) add(range, null, rest, newest.at(-1) ?? '')
+  }
+  return [...groups.values()].toSorted((a, b) => b.Count - a.Count)
+}
+
+/** Counts completed runs: those that are over and have not ended badly. */
+async function countCompleted(
+  tx: postgres.TransactionSql,
+  endedBadly: { readonly count: number; readonly isLowerBound: boolean },
+): Promise<{ readonly count: number; readonly isEstimated: boolean }> {
+  const max = endedBadly.count + MAX_COMPLETED
+  const [row] = await tx<[{ over: number; overEstimated: number; endedEstimated: number }]>`
+    select (select count(*)::int from (
+        select from "Order_Header" where "CompletedAt" is not null and "PurgedAt" is null
+        order by "Process", "CompletedAt", "TransactionID", "ReplayID" limit ${max + 1}) h) as over,
+      ${entriesOf(tx, 'Order_Header_completed')} as "overEstimated",
+      ${entriesOf(tx, 'Order_Header_ended')} as "endedEstimated"`
+  if (row.over <= max && !endedBadly.isLowerBound)
+    return { count: row.over - endedBadly.count, isEstimated: false }
+  const ended = endedBadly.isLowerBound
+    ? Math.max(endedBadly.count, row.endedEstimated)
+    : endedBadly.count
+  const count = Math.max(0, Math.round(Math.max(row.over, row.overEstimated) - ended))
+  return { count, isEstimated: true }
+}
+
+/** The number of entries of an index, which PostgreSQL estimates whenever it vacuums or analyses the table. */
+const entriesOf = (tx: postgres.TransactionSql, index: string) =>
+  tx`(select reltuples::float8 from pg_class where oid = to_regclass(${`"${index}"`}))`
+
+/** Counts contradictions between runs and items: in the unfinished runs, and in what has ended within the last hour. */
+async function compareItems(tx: postgres.TransactionSql): Promise<ItemViolations> {
+  const names = JSON.stringify(await processNames(tx))
+  const [violations] = await tx<[ItemViolations]>`
     select
       (select count(*)::int from (
-          select * from "Order_Header"
-          where "Status" = 'Completed' and "CompletedAt" > now() - interval '1 hour'
-            and "PurgedAt" is null
-          order by "CompletedAt" desc limit ${MAX_AUDITED}) h
-        where not exists (select from "Order_Item" i where i."Process" = h."Process"
-          and i."TransactionID" = h."TransactionID" and i."ReplayID" = h."ReplayID"
-          and i."StepName" = h."StepName" and i."Status" = 'Completed')) as "completedWithoutItem",
-      (select count(*)::int from "Order_Header" h join "Order_Item" i
-        using ("Process", "TransactionID", "ReplayID", "StepName")
-        where h."CompletedAt" is null and ${isActive(tx)} and i."Status" = 'Completed') as "itemAhead",
+          select h.* from jsonb_array_elements_text(${names}::text::jsonb) as p(name) cross join lateral (
+            select "Process", "TransactionID", "ReplayID", "StepName", "Status" from "Order_Header" h
+            where h."Process" = p.name and "CompletedAt" > now() - interval '1 hour'
+              and "PurgedAt" is null
+            order by "CompletedAt" desc, "TransactionID" desc, "ReplayID" desc
+            limit ${MAX_COMPARED}) h
+          limit ${MAX_COMPARED}) h
+        where h."Status" = 'Completed' and not exists (select from "Order_Item" i
+          where i."Process" = h."Process" and i."TransactionID" = h."TransactionID"
+            and i."ReplayID" = h."ReplayID" and i."StepName" = h."StepName"
+            and i."Status" = 'Completed')) as "completedWithoutItem",
       (select count(*)::int from (
-          select * from "Order_Item" where "FinishedAt" > now() - interval '1 hour'
-          limit ${MAX_AUDITED}) i
-        where not exists (select from "Order_Header" h where h."Process" = i."Process"
-          and h."TransactionID" = i."TransactionID" and h."ReplayID" = i."ReplayID")) as "orphanItems",
-      (select count(*)::int from "Order_Header" h
-        where h."CompletedAt" is null and ${isActive(tx)}
-        and greatest(h."NextSweepAt", h."LeaseUntil") < now() - ${STUCK_MS} * interval '1 ms'
-        and not exists (select from "Order_Process" p
-          where p."Process" = h."Process" and p."Paused")) as stuck,
-      (select count(*)::int from "Order_Header" h
-        where h."CompletedAt" is null and ${isActive(tx)}
-        and not ${JSON.stringify(processes)}::text::jsonb ? h."Process") as "unknownProcess"`
-  return {
-    runsByStatus: Object.fromEntries(counts.map(({ Status, count }) => [Status, count])),
-    dueBySteps,
-    violations,
-  }
+          select "Process", "TransactionID", "ReplayID", "StepName" from "Order_Header" h
+          where h."CompletedAt" is null and ${isActive(tx)} limit ${MAX_COMPARED}) h
+        where exists (select from "Order_Item" i where i."Process" = h."Process"
+          and i."TransactionID" = h."TransactionID" and i."ReplayID" = h."ReplayID"
+          and i."StepName" = h."StepName" and i."Status" = 'Completed')) as "itemAhead"`
+  return violations
+}
+
+type ItemViolations = Pick<AuditCounts['itemViolations'], 'completedWithoutItem' | 'itemAhead'>
+
+/** Counts the items of the last hour that belong to no run. */
+async function countOrphanItems(tx: postgres.TransactionSql): Promise<number> {
+  const [{ count }] = await tx<[{ count: number }]>`
+    select count(*)::int from (
+      select * from "Order_Item" where "FinishedAt" > now() - interval '1 hour'
+      limit ${MAX_COMPARED}) i
+    where not exists (select from "Order_Header" h where h."Process" = i."Process"
+      and h."TransactionID" = i."TransactionID" and h."ReplayID" = i."ReplayID")`
+  return count
 }

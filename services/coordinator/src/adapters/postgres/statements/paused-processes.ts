@@ -3,7 +3,9 @@ import type { Act } from '../../../transaction/action.ts'
 import { type Pause, pausedBy, type Pauses } from '../../../transaction/pause.ts'
 import { recordOnChanged } from './actions.ts'
 
-export async function pausedProcesses(sql: postgres.Sql): Promise<Pauses> {
+export async function pausedProcesses(
+  sql: postgres.Sql | postgres.TransactionSql,
+): Promise<Pauses> {
   const rows = await sql<Pause[]>`
     select "Process", "PausedAt", "PausedBy", "Reason" from "Order_Process" where "Paused"`
   return new Map(rows.map((pause) => [pause.Process, pause]))

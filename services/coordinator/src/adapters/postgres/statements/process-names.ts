@@ -8,7 +8,9 @@ import type postgres from 'postgres'
 const MOST = 1_000
 
 /** Returns the names of the processes that have runs. */
-export async function processNames(sql: postgres.Sql): Promise<readonly string[]> {
+export async function processNames(
+  sql: postgres.Sql | postgres.TransactionSql,
+): Promise<readonly string[]> {
   const rows = await sql<{ name: string }[]>`
     with recursive p as (
       (select "Process" as name from "Order_Header" order by 1 limit 1)
@@ -31,7 +33,7 @@ export interface EndedRange {
  * there are too many.
  */
 export async function endedRanges(
-  sql: postgres.Sql,
+  sql: postgres.Sql | postgres.TransactionSql,
   process: string | null,
 ): Promise<readonly EndedRange[] | null> {
   const ranges = sql`

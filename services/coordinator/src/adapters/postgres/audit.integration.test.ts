@@ -1,0 +1,88 @@
+import { createHealth } from '@integration-host/shared/observability/health'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { Secret } from '@integration-host/shared/secrets/secret'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createDatabase, type TestDatabase } from '../../../test-support/database.ts'
+import type { TransactionSource } from '../../transaction/transaction-source.ts'
+import { connectPostgres } from './connection.ts'
+import { createPostgresTransactionSource } from './transaction-source.ts'
+
+const COMPLETED = 101_000
+const FAILED = 20_100
+
+let database: TestDatabase
+let source: TransactionSource
+beforeAll(async () => {
+  database = await createDatabase()
+  const logger = createLogger('test', 'silent')
+  const health = createHealth(logger)
+  const dependency = health.dependency('postgres')
+  const url = new Secret(database.url)
+  source = createPostgresTransactionSource(
+    connectPostgres(url, { name: 'test', dependency, logger }),
+  )
+  await eventually(() => expect(health.report().status).toBe('ready'))
+  await insert(COMPLETED, 'Completed', null)
+  await insert(FAILED, 'Failed', 'http_400')
+  await insert(10, 'Retrying', 'http_503')
+  await database.sql`vacuum analyze "Order_Header"`
+}, 60_000)
+afterAll(async () => {
+  await source[Symbol.asyncDispose]()
+  await database[Symbol.asyncDispose]()
+})
+
+/** Inserts runs that were queued two hours ago, one every millisecond. */
+const insert = (count: number, status: string, errorClass: string | null) =>
+  database.sql`
+    insert into "Order_Header" ("Process", "TransactionID", "Status", "StepName", "InitialData",
+      "ErrorClass", "CreatedAt", "CompletedAt")
+    select 'OrderProcess', ${status}::text || n, ${status}::text, 'step' || n % 2, '1', ${errorClass}::text, at,
+      case when ${status}::text <> 'Retrying' then at end
+    from generate_series(1, ${count}::int) n,
+      lateral (select now() - interval '2 hours' + n * interval '1 ms') as times(at)`
+
+describe('an audit of a table with many finished runs', () => {
+  it('estimates the number of completed runs, and says so', async () => {
+    const { runsByStatus, inexact } = await source.audit(['OrderProcess'])
+    expect(inexact).toEqual({ unfinished: false, endedBadly: false, completed: true })
+    expect(runsByStatus).toMatchObject({ Retrying: 10, Failed: FAILED })
+    expect(runsByStatus.Completed).toBeGreaterThan(COMPLETED * 0.9)
+    expect(runsByStatus.Completed).toBeLessThan(COMPLETED * 1.1)
+  })
+
+  it('counts all failed runs of a class, and the steps of the 20,000 oldest ones', async () => {
+    const { endedBadly } = await source.audit(['OrderProcess'])
+    const group = { Status: 'Failed', ErrorClass: 'http_400' }
+    expect(endedBadly).toMatchObject([
+      { ...group, Count: 10_000 },
+      { ...group, Count: 10_000 },
+      { ...group, Count: 100, StepName: null },
+    ])
+    const oldest = (step: string | null) =>
+      endedBadly.find(({ StepName }) => StepName === step)?.OldestCreatedAt ?? ''
+    expect(oldest(null) > oldest('step0')).toBe(true)
+    expect(oldest(null) > oldest('step1')).toBe(true)
+  })
+
+  it('reads neither the table of runs nor the table of items as a whole', async () => {
+    const { sql } = database
+    const scans = async () => {
+      const [row] = await sql<[{ tables: number; tuples: number }]>`
+        select sum(seq_scan)::int as tables, sum(idx_tup_fetch)::int as tuples from pg_stat_user_tables
+        where relname in ('Order_Header', 'Order_Item')`
+      return row
+    }
+    await sql`select pg_stat_reset()`
+    await source.audit(['OrderProcess'])
+    // PostgreSQL publishes the statistics of a connection within a second, when it executes its next statement.
+    await eventually(async () => {
+      await source.paused()
+      expect((await scans()).tuples).toBeGreaterThan(0)
+    })
+    const { tables, tuples } = await scans()
+    expect(tables).toBe(0)
+    expect(tuples).toBeLessThan(2 * FAILED)
+  })
+})

@@ -1,0 +1,111 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { digestOf } from '@integration-host/shared/access/access-keys'
+import { until } from '@integration-host/shared/test-support/eventually'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { respondWith } from '../../test-support/fake-target.ts'
+import {
+  type Backends,
+  type Fixture,
+  openBackends,
+  startFixture,
+} from '../../test-support/fixture.ts'
+
+const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
+const scopes = ['transactions:read']
+const keys = [
+  { id: 'company-43', scopes, realms: ['43'], processes: ['*'] },
+  { id: 'invoices', scopes, realms: ['*'], processes: ['Invoice*'] },
+]
+
+let backends: Backends
+let host: Fixture
+/** An audit waits until the test permits it. */
+const permits: (() => void)[] = []
+const permitAudit = async (): Promise<void> => {
+  await until(() => permits.length > 0)
+  permits.shift()?.()
+}
+beforeAll(async () => {
+  backends = await openBackends('embedded')
+  const file = join(backends.dataDir, 'keys.json')
+  const list = keys.map((key) => ({ ...key, sha256: digestOf(keyOf(key.id)) }))
+  await writeFile(file, JSON.stringify(list))
+  host = await startFixture(backends, {
+    env: { SERVICE_KEYS_FILE: file },
+    wrapSource: (source) => ({
+      ...source,
+      async audit(processes) {
+        await new Promise<void>((permit) => permits.push(permit))
+        return source.audit(processes)
+      },
+    }),
+  })
+})
+afterAll(async () => {
+  for (const permit of permits) permit()
+  await host[Symbol.asyncDispose]()
+  await backends[Symbol.asyncDispose]()
+})
+
+interface Summary {
+  readonly Unfinished: readonly unknown[]
+}
+
+const path = '/processes/OrderProcess/summary'
+const read = async (name = 'OrderProcess') => {
+  const response = await host.call(`/processes/${name}/summary`)
+  return [response.status, (await response.json()) as Summary] as const
+}
+
+describe('the summary of a process', () => {
+  it('is not ready before the first audit, shows what the latest audit has counted, and computes nothing itself', async () => {
+    const early = await host.call(path)
+    expect([early.status, early.headers.get('Retry-After')]).toEqual([503, '5'])
+    expect(await early.json()).toMatchObject({ code: 'summary_not_ready' })
+
+    host.target.on('/order', respondWith(400, 'no'))
+    await host.queue('1')
+    await host.reached('1', 'Failed')
+    const Group = { StepName: 'order', InDoubt: 0 }
+    await permitAudit()
+    await until(async () => (await read())[0] === 200)
+    const [, summary] = await read()
+    expect(summary).toEqual({
+      At: expect.stringMatching(/Z$/),
+      Process: 'OrderProcess',
+      Unfinished: [],
+      EndedBadly: [
+        {
+          ...Group,
+          Status: 'Failed',
+          ErrorClass: 'http_400',
+          Count: 1,
+          OldestCreatedAt: expect.stringMatching(/Z$/),
+        },
+      ],
+      IsLowerBound: false,
+    })
+
+    await host.call('/processes/OrderProcess/pause', { method: 'POST' })
+    await host.queue('2')
+    expect(await read()).toEqual([200, summary])
+    await permitAudit()
+    await until(async () => (await read())[1].Unfinished.length > 0)
+    expect((await read())[1].Unfinished).toMatchObject([
+      { ...Group, Status: 'Queued', ErrorClass: null, WaitingFor: null, Count: 1 },
+    ])
+  })
+
+  it('of a process that is neither loaded nor has runs does not exist', async () => {
+    expect(await read('Unknown')).toMatchObject([404, { code: 'process_not_found' }])
+  })
+
+  it.each(['company-43', 'invoices'])(
+    'is rejected for the key %s, which may not read all runs of the process',
+    async (id) => {
+      const headers = { Authorization: `Bearer ${keyOf(id)}` }
+      expect((await host.call(path, { headers })).status).toBe(403)
+    },
+  )
+})

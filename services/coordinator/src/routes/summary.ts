@@ -1,0 +1,78 @@
+import { headerStatuses } from '@integration-host/shared/contracts/transaction'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { callerOf, needs } from '@integration-host/shared/http/access'
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import type { ProcessDefinition } from '../process/definition.ts'
+import type { Audit } from '../transaction/audit.ts'
+import { summaryOf } from '../transaction/process-summary.ts'
+import { ProcessParam } from './contracts.ts'
+
+const Group = z.object({
+  Status: z.enum(headerStatuses),
+  StepName: z.string().nullable(),
+  ErrorClass: z.string().nullable(),
+  Count: z.int().nonnegative(),
+  InDoubt: z.int().nonnegative().meta({ description: 'how many of them are in doubt' }),
+  OldestCreatedAt: z.iso.datetime(),
+})
+
+const Summary = z.object({
+  At: z.iso.datetime().meta({ description: 'the time of the audit that has counted' }),
+  Process: z.string(),
+  Unfinished: z.array(Group.extend({ StepName: z.string(), WaitingFor: z.string().nullable() })),
+  EndedBadly: z.array(Group).meta({
+    description:
+      'failed and cancelled; a null StepName: runs newer than those whose step was read, because there are many',
+  }),
+  IsLowerBound: z.boolean().meta({ description: 'there may be more runs than were counted' }),
+})
+
+/** The time after which a caller asks again for the first audit, which a coordinator makes when it has started. */
+const RETRY_SECONDS = 5
+
+export interface SummaryRouteDeps {
+  /** Returns the latest audit of this replica; `null` before the first one. */
+  readonly lastAudit: () => Audit | null
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
+}
+
+/** `GET /processes/{process}/summary`: what needs attention, from the latest periodic audit. */
+export function summaryRoutes({ lastAudit, processes }: SummaryRouteDeps) {
+  return new Hono().get(
+    '/:process/summary',
+    needs('transactions:read'),
+    describeRoute({
+      tags: ['processes'],
+      summary: 'Unfinished and badly ended runs by status, step and class, as of the latest audit',
+      responses: {
+        200: jsonResponse('the counts', Summary),
+        ...problemResponses({
+          400: 'an unknown query parameter',
+          404: 'no such process, neither loaded nor with runs',
+          503: 'this replica has not audited the tables yet',
+        }),
+      },
+    }),
+    validate('param', ProcessParam),
+    onlyKnownQuery(),
+    (c) => {
+      callerOf(c).requireEveryRealm() // counts do not name the realm
+      const { process } = c.req.valid('param')
+      const audit = lastAudit()
+      if (audit === null)
+        throw new IntegrationError('summary_not_ready', 'the first audit is not finished', {
+          retryAfterSeconds: RETRY_SECONDS,
+        })
+      const hasRuns = [...audit.unfinished, ...audit.endedBadly].some(
+        ({ Process }) => Process === process,
+      )
+      if (!processes.has(process) && !hasRuns)
+        throw new IntegrationError('process_not_found', 'no process of this name is known')
+      return c.json(summaryOf(audit, process))
+    },
+  )
+}

@@ -1,0 +1,129 @@
+/**
+ * The audit of a transaction source: counts of its runs and checks of its tables. It runs every minute on each replica,
+ * so its cost must not grow with the number of finished runs. A source therefore counts unfinished and badly ended runs
+ * up to a bound, and may estimate the number of completed runs.
+ */
+import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
+import type { Run } from './run.ts'
+import type { Pauses } from './pause.ts'
+
+/** Runs that have the same status, step, class and, if they are unfinished, credential. */
+export interface RunGroup extends Pick<Run, 'Process' | 'Status' | 'ErrorClass' | 'WaitingFor'> {
+  /**
+   * `null` for ended runs whose step was not read, because there are more runs of their class than an audit reads. They
+   * are newer than the runs of the same class whose step is known.
+   */
+  readonly StepName: string | null
+  readonly Count: number
+  /** The number of these runs that are in doubt. */
+  readonly InDoubt: number
+  /** The time at which the oldest of these runs was queued. */
+  readonly OldestCreatedAt: string
+}
+
+export interface UnfinishedGroup extends RunGroup {
+  readonly StepName: string
+  /** The number of these runs that a worker could claim now. */
+  readonly due: number
+  /** How long the oldest of these `due` runs has been due; 0 if there is none. */
+  readonly oldestDueMs: number
+  /** The number of these runs that have been overdue for longer than `STUCK_MS`. */
+  readonly stuck: number
+}
+
+/** What a source counts. {@link auditOf} derives the rest. */
+export interface AuditCounts {
+  /** The time of the audit by the clock of the source. */
+  readonly at: string
+  readonly unfinished: readonly UnfinishedGroup[]
+  /** Failed and cancelled runs. */
+  readonly endedBadly: readonly RunGroup[]
+  readonly completed: number
+  /** The kinds of counts that are not exact. */
+  readonly inexact: {
+    /** There are at least as many as were counted. */
+    readonly unfinished: boolean
+    /** There are at least as many as were counted. */
+    readonly endedBadly: boolean
+    /** The number is an estimate, which may be too small or too large. */
+    readonly completed: boolean
+  }
+  readonly itemViolations: Pick<
+    Audit['violations'],
+    'completedWithoutItem' | 'itemAhead' | 'orphanItems'
+  >
+}
+
+/** The runs at one step that a worker could claim now; `step` is empty for rows without a step name. */
+export interface DueRuns {
+  readonly process: string
+  readonly step: string
+  readonly due: number
+  /** How long the oldest of these runs has been due. */
+  readonly oldestMs: number
+}
+
+/** The result of checking the tables for consistency. All counts in `violations` must be 0. */
+export interface Audit extends Omit<AuditCounts, 'completed' | 'itemViolations'> {
+  readonly runsByStatus: Readonly<Partial<Record<HeaderStatus, number>>>
+  readonly dueBySteps: readonly DueRuns[]
+  /** The unfinished runs of processes that are not loaded, by process. */
+  readonly unknownProcesses: Readonly<Record<string, number>>
+  readonly violations: {
+    /** Completed runs without a completed item. */
+    readonly completedWithoutItem: number
+    /** Runs whose present step already has a completed item. */
+    readonly itemAhead: number
+    /** Items that belong to no run. */
+    readonly orphanItems: number
+    /** Runs that have been overdue for longer than `STUCK_MS`. */
+    readonly stuck: number
+    /** Active runs of processes that are not loaded. */
+    readonly unknownProcess: number
+  }
+}
+
+export function auditOf(
+  counts: AuditCounts,
+  { processes, paused }: { readonly processes: readonly string[]; readonly paused: Pauses },
+): Audit {
+  const { unfinished, endedBadly, completed, itemViolations } = counts
+  const runsByStatus: Partial<Record<HeaderStatus, number>> = {}
+  for (const { Status, Count } of [...unfinished, ...endedBadly])
+    runsByStatus[Status] = (runsByStatus[Status] ?? 0) + Count
+  if (completed > 0) runsByStatus.Completed = completed
+  const unknownProcesses: Record<string, number> = {}
+  for (const { Process, Count } of unfinished)
+    if (!processes.includes(Process))
+      unknownProcesses[Process] = (unknownProcesses[Process] ?? 0) + Count
+  return {
+    at: counts.at,
+    unfinished,
+    endedBadly,
+    inexact: counts.inexact,
+    runsByStatus,
+    dueBySteps: dueBySteps(unfinished),
+    unknownProcesses,
+    violations: {
+      ...itemViolations,
+      stuck: sum(
+        unfinished.filter(({ Process }) => !paused.has(Process)).map(({ stuck }) => stuck),
+      ),
+      unknownProcess: sum(Object.values(unknownProcesses)),
+    },
+  }
+}
+
+function dueBySteps(groups: readonly UnfinishedGroup[]): DueRuns[] {
+  const bySteps = new Map<string, DueRuns>()
+  for (const { Process: process, StepName: step, due, oldestDueMs } of groups) {
+    if (due === 0) continue
+    const key = JSON.stringify([process, step])
+    const known = bySteps.get(key) ?? { due: 0, oldestMs: 0 }
+    const oldestMs = Math.max(known.oldestMs, oldestDueMs)
+    bySteps.set(key, { process, step, due: known.due + due, oldestMs })
+  }
+  return [...bySteps.values()]
+}
+
+const sum = (counts: readonly number[]): number => counts.reduce((total, count) => total + count, 0)
