@@ -114,6 +114,39 @@ describe('the transactions command against a coordinator', () => {
     })
   })
 
+  it('"operations start" cancels and resumes the runs that a filter finds, after a dry run has counted them', async () => {
+    await system.service('demo-api').stop('SIGKILL')
+    const ids = ['bulk-1', 'bulk-2', 'bulk-3']
+    for (const id of ids) await cli('queue', id)
+    for (const id of ids) await waitForRun(system, id, 0, 'Retrying')
+    const operation = (...args: string[]) =>
+      command('operations', 'start', '--process', 'OrderProcess', '--id-prefix', 'bulk-', ...args)
+    const cancel = [
+      '--action',
+      'cancel',
+      '--status',
+      'retrying',
+      '--reason',
+      'the demo API is down',
+    ]
+    const counted = await operation(...cancel, '--dry-run', '--interval', '1')
+    expect(counted).toMatchObject({ code: 0, stdout: expect.stringMatching(/3 runs would be/) })
+    expect((await waitForRun(system, 'bulk-1', 0, 'Retrying')).Status).toBe('Retrying')
+    expect(await operation(...cancel, '--watch', '--interval', '1')).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^Progress +3 runs changed, 0 skipped, 0 failed$/m),
+    })
+    system.start('demo-api')
+    await system.ready('demo-api')
+    const resume = ['--action', 'resume', '--status', 'cancelled', '--reason', 'it is back']
+    expect((await operation(...resume, '--watch', '--interval', '1')).code).toBe(0)
+    for (const id of ids) await waitForRun(system, id, 0, 'Completed')
+    expect((await command('operations', 'list')).stdout).toMatch(
+      / resume +OrderProcess +Completed /,
+    )
+    expect((await cli('runs', 'bulk-1')).stdout).toMatch(/^0 +Completed +csv /m)
+  })
+
   it('"actions list" prints who did what to a transaction and why, including rejected actions', async () => {
     const { code, stdout } = await command('actions', 'list', '--id', '67')
     expect(code).toBe(0)
@@ -150,7 +183,7 @@ describe('the transactions command against a coordinator', () => {
   it('"transactions list" prints each transaction once across all pages, newest first', async () => {
     await eventually(
       async () => {
-        expect(idsOf(await json('list', '--all', '--status', 'Completed'))).toHaveLength(702)
+        expect(idsOf(await json('list', '--all', '--status', 'Completed'))).toHaveLength(705)
       },
       { seconds: 60 },
     )

@@ -9,11 +9,19 @@ import { exportCredentials } from './commands/export.ts'
 import { importCredentials } from './commands/import.ts'
 import { listKeys, makeKey, revokeKey } from './commands/keys.ts'
 import { labelCredential } from './commands/label.ts'
+import {
+  continueOperation,
+  listOperations,
+  showOperation,
+  startOperation,
+  stopOperation,
+} from './commands/operations.ts'
 import { rotateKeys } from './commands/rotate-keys.ts'
-import { cancel, replay, resume } from './commands/transactions/change-run.ts'
+import { cancel, replay, resume, retry, settle } from './commands/transactions/change-run.ts'
 import { exportTransactions } from './commands/transactions/export.ts'
 import { listTransactions } from './commands/transactions/list.ts'
 import { queueTransactions } from './commands/transactions/queue.ts'
+import { listRuns } from './commands/transactions/runs.ts'
 import { showTransaction } from './commands/transactions/show.ts'
 import { verifyProvider } from './commands/verify-provider.ts'
 import { CommandFailed, exitCodes, UsageError } from './exit-code.ts'
@@ -53,13 +61,32 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
       commands: new Map([
         ['list', listTransactions],
         ['show', showTransaction],
+        ['runs', listRuns],
         ['queue', queueTransactions],
         ['replay', replay],
         ['resume', resume],
         ['cancel', cancel],
+        ['retry', retry],
+        ['settle', settle],
         ['export', exportTransactions],
       ]),
-      examples: ['transactions list --status Failed', 'transactions show 66'],
+      examples: ['transactions list --status failed --since 2h', 'transactions show 66'],
+    },
+  ],
+  [
+    'operations',
+    {
+      title: 'Bulk operations: one action on many runs',
+      commands: new Map([
+        ['start', startOperation],
+        ['show', showOperation],
+        ['list', listOperations],
+        ['stop', stopOperation],
+        ['continue', continueOperation],
+      ]),
+      examples: [
+        "operations start --action resume --process OrderProcess --status failed --reason 'the API is back' --dry-run",
+      ],
     },
   ],
   [
@@ -109,7 +136,7 @@ const PROGRAM = 'integration-host'
 
 const COMMON_HELP = `All commands (but no --url for keys, doctor, verify-provider and chaos):
   --url URL    where the service is: token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217) or, for
-               transactions and actions, the coordinator (COORDINATOR_URL, default http://127.0.0.1:7219)
+               transactions, operations and actions, the coordinator (COORDINATOR_URL, default http://127.0.0.1:7219)
   --json       JSON on standard output, and nothing else
   -h, --help   this text
 

@@ -237,7 +237,12 @@ function rejectionOf(connection: Connection, response: Response, body: string): 
   return new RequestRejected(exitCode, lines.join('\n'), code)
 }
 
-const NOT_FOUND = new Set(['credential_not_found', 'process_not_found', 'transaction_not_found'])
+const NOT_FOUND = new Set([
+  'credential_not_found',
+  'process_not_found',
+  'transaction_not_found',
+  'operation_not_found',
+])
 
 function exitCodeOf(status: number, code: string): number {
   if (status === 401 || status === 403) return exitCodes.unreachable

@@ -1,6 +1,7 @@
 /** The schemas, options and checks of arguments that the commands on transactions share. */
 import { HeaderView, ReplayID, TransactionID } from '@integration-host/shared/contracts/transaction'
 import { Reason } from '@integration-host/shared/contracts/reason'
+import { parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
 import { expectNone, wholeNumber } from '../../command.ts'
 import { UsageError } from '../../exit-code.ts'
@@ -49,10 +50,11 @@ export function oneId(positionals: readonly string[]): string {
   const [id, ...rest] = positionals
   if (id === undefined) throw new UsageError('The id of a transaction is needed')
   expectNone(rest)
-  return usableId(id)
+  return oneIdOf(id)
 }
 
-function usableId(text: string): string {
+/** Returns the text if it can be the id of a transaction. @throws {UsageError} it cannot. */
+export function oneIdOf(text: string): string {
   const id = TransactionID.safeParse(text)
   if (!id.success) throw new UsageError(`The id ${id.error.issues[0]?.message ?? 'is invalid'}`)
   return id.data
@@ -64,6 +66,14 @@ export function replayQuery(text: string | undefined): string {
   const id = ReplayID.safeParse(wholeNumber('--replay', text))
   if (!id.success) throw new UsageError('--replay is too large')
   return `?replay=${id.data}`
+}
+
+/** Parses the value of `--data`. @throws {UsageError} the value is not JSON. */
+export function jsonOf(text: string): unknown {
+  const value = parseJson(text)
+  if (value === undefined)
+    throw new UsageError('--data is not JSON; a JSON string needs quotes: \'"text"\'')
+  return value
 }
 
 export const reasonOption = { reason: { type: 'string' } } as const

@@ -1,12 +1,13 @@
-/** The commands that change a run: resume, cancel and replay. */
+/** The commands that change a run: resume, cancel, retry, settle and replay. */
 import { type Command, parse } from '../../command.ts'
-import { exitCodes } from '../../exit-code.ts'
+import { exitCodes, UsageError } from '../../exit-code.ts'
 import { openCoordinator } from '../../service-api.ts'
 import {
   ACT_HELP,
   actOf,
   actOptions,
   Header,
+  jsonOf,
   oneId,
   pathOf,
   printOutcome,
@@ -55,8 +56,7 @@ ${ACT_HELP}
 
 Examples:
   integration-host transactions resume 66
-  integration-host transactions list --status Failed --all --json | jq -r .TransactionID |
-    xargs -d '\\n' -n 1 integration-host transactions resume --`,
+  integration-host operations start --action resume --process OrderProcess --status failed --reason …   # many runs`,
   },
   'resume',
   ({ TransactionID: id, ReplayID: replay, StepName }) =>
@@ -82,33 +82,98 @@ Examples:
     `${id} is cancelled at ${StepName}, in run ${replay}.`,
 )
 
+export const retry = action(
+  {
+    summary: 'make a run due at once that waits for its next attempt or for a credential',
+    usage: 'ID [--replay N] [--reason TEXT] [--if-version N]',
+    help: `Makes a run due at once that is Retrying or Waiting.
+
+${PROCESS_HELP}
+  --replay N          the ReplayID of the run (default: the latest run)
+${ACT_HELP}
+
+Examples:
+  integration-host transactions retry 66 --reason 'the API is back'`,
+  },
+  'retry',
+  ({ TransactionID: id, ReplayID: replay, StepName }) =>
+    `${id} is due now at step ${StepName}, in run ${replay}.`,
+)
+
+export const settle: Command = {
+  summary: 'say whether a step in doubt was done, and continue the run',
+  usage: 'ID --outcome (done [--data JSON] | not_done) --reason TEXT [--replay N] [--if-version N]',
+  help: `Ends the doubt about a step: an earlier attempt may have done its work. Look up at the target whether it did. With
+done the step is completed with --data, and the next step is due; with not_done the step is due again. A failed or
+cancelled run continues too.
+
+${PROCESS_HELP}
+  --outcome OUTCOME   done or not_done
+  --data JSON         with done: the data of the step, which later steps read (default: null)
+  --replay N          the ReplayID of the run (default: the latest run)
+${ACT_HELP}
+
+Examples:
+  integration-host transactions settle 66 --outcome done --data '{"InvoiceId": "130"}' --reason 'found in QuickBooks'
+  integration-host transactions settle 66 --outcome not_done --reason 'the customer does not exist there'`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {
+      ...processOption,
+      ...actOptions,
+      replay: { type: 'string' },
+      outcome: { type: 'string' },
+      data: { type: 'string' },
+    })
+    const id = oneId(positionals)
+    const query = replayQuery(values.replay)
+    const { body, options } = actOf(values)
+    const Outcome = values.outcome?.replace('-', '_')
+    if (Outcome !== 'done' && Outcome !== 'not_done')
+      throw new UsageError('--outcome must be done or not_done')
+    if (values.data !== undefined && Outcome === 'not_done')
+      throw new UsageError('--data needs --outcome done')
+    if (body.Reason === undefined) throw new UsageError('--reason is needed')
+    const Data = values.data === undefined ? undefined : jsonOf(values.data)
+    const service = openCoordinator(values.url, terminal)
+    const at = `${await pathOf(service, values.process)}/${encodeURIComponent(id)}`
+    const request = { ...body, Outcome, Data }
+    const header = await service.post(`${at}/settle${query}`, request, Header, options)
+    const text = `${header.TransactionID} is settled, in run ${header.ReplayID}: ${header.Status} at ${header.StepName}.`
+    await printOutcome(terminal, header, values.json, text)
+    return exitCodes.ok
+  },
+}
+
 export const replay: Command = {
-  summary: 'run a transaction again with the same initial data',
-  usage: 'ID [--from-step STEP] [--replay N] [--reason TEXT] [--if-version N]',
-  help: `Runs a transaction again with the same initial data, a new ReplayID and new idempotency keys. Rejected while a run
-is active.
+  summary: 'run a transaction again, with the same or other initial data',
+  usage: 'ID [--from-step STEP] [--data JSON] [--replay N] [--reason TEXT] [--if-version N]',
+  help: `Runs a transaction again with a new ReplayID and new idempotency keys. Rejected while a run is active.
 
 ${PROCESS_HELP}
   --from-step STEP    start at this step, with the results of the earlier steps from the latest run
+  --data JSON         the initial data of the new run (default: that of the latest run)
   --replay N          only if this is still the latest run
 ${ACT_HELP}
 
 Examples:
   integration-host transactions replay 66
-  integration-host transactions replay 66 --from-step csv`,
+  integration-host transactions replay 66 --from-step csv
+  integration-host transactions replay 66 --data '{"Amount": 12.5}' --reason 'the amount was wrong'`,
   async run(args, terminal) {
     const { values, positionals } = parse(args, {
       ...processOption,
       ...actOptions,
       'from-step': { type: 'string' },
+      data: { type: 'string' },
       replay: { type: 'string' },
     })
     const id = oneId(positionals)
     const query = replayQuery(values.replay)
     const { body, options } = actOf(values)
+    const InitialData = values.data === undefined ? undefined : jsonOf(values.data)
     const service = openCoordinator(values.url, terminal)
     const at = `${await pathOf(service, values.process)}/${encodeURIComponent(id)}`
-    const request = { ...body, fromStep: values['from-step'] }
+    const request = { ...body, fromStep: values['from-step'], InitialData }
     const header = await service.post(`${at}/replays${query}`, request, Header, options)
     const text = `${header.TransactionID} is queued as run ${header.ReplayID}.`
     await printOutcome(terminal, header, values.json, text)

@@ -1,11 +1,11 @@
 import { Realm } from '@integration-host/shared/contracts/realm'
-import { parseJson } from '@integration-host/shared/json'
 import { type Command, expectNone, parse } from '../../command.ts'
 import { exitCodes, UsageError } from '../../exit-code.ts'
 import { labelOptions, parseLabels } from '../../label-options.ts'
 import { openCoordinator } from '../../service-api.ts'
 import {
   Header,
+  jsonOf,
   oneId,
   pathOf,
   printOutcome,
@@ -73,12 +73,4 @@ Examples:
     await printOutcome(terminal, header, values.json, text)
     return exitCodes.ok
   },
-}
-
-/** Parses the value of `--data`. @throws {UsageError} the value is not JSON. */
-function jsonOf(text: string): unknown {
-  const value = parseJson(text)
-  if (value === undefined)
-    throw new UsageError('--data is not JSON; a JSON string needs quotes: \'"text"\'')
-  return value
 }

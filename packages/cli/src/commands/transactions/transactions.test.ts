@@ -36,6 +36,18 @@ const all = [
   header('2'),
   header('1'),
 ]
+const runOf = (ReplayID: number) => ({
+  ReplayID,
+  Status: 'Failed',
+  StepName: 'csv',
+  ErrorClass: 'http_503',
+  InDoubt: true,
+  InputChanged: ReplayID > 0,
+  CreatedAt: AT,
+  UpdatedAt: AT,
+  CompletedAt: AT,
+  PurgedAt: null,
+})
 const AT_PATH = '/processes/OrderProcess/transactions'
 
 let processes: string[]
@@ -64,6 +76,17 @@ beforeEach(async () => {
       problem(409, 'transaction_active', { detail: 'run 0 is active' }),
     [`POST ${AT_PATH}/9/cancel`]: () =>
       problem(412, 'version_moved', { detail: 'the version of the run is 3 now', Version: 3 }),
+    [`POST ${AT_PATH}/9/retry`]: () => ({ status: 202, body: header('9') }),
+    [`POST ${AT_PATH}/9/settle`]: () => ({
+      status: 202,
+      body: header('9', { Status: 'Running', StepName: 'csv' }),
+    }),
+    [`GET ${AT_PATH}/9/runs`]: ({ query }) => ({
+      body: {
+        items: [runOf(query.get('before') === null ? 2 : 0)],
+        next_before: query.get('before') === null ? 2 : null,
+      },
+    }),
     [`POST ${AT_PATH}/9/resume`]: () => ({ status: 202, body: header('9', { ReplayID: 3 }) }),
   })
 })
@@ -92,33 +115,31 @@ describe('transactions list', () => {
   })
 
   it('`transactions list` sends its filters to the coordinator', async () => {
-    const args = [
-      ...['--process', 'OrderProcess', '--status', 'failed,waiting', '--class', 'http_503'],
-      ...['--class', 'http_429', '--step', 'csv', '--realm', '77', '--waiting-for', 'ACC-1'],
-      ...['--tag', 'order=A:7', '--id-prefix', 'inv-', '--in-doubt', '--since', AT],
-      ...['--from', AT, '--until', AT, '--order', 'updated', '--cursor', '3'],
-    ]
-    expect((await cli('list', ...args)).code).toBe(0)
+    const args =
+      `--process OrderProcess --status failed,waiting --class http_503 --class http_429 --step csv --realm 77 ` +
+      `--waiting-for ACC-1 --tag order=A:7 --id-prefix inv- --in-doubt --since ${AT} --from ${AT} --until ${AT} ` +
+      `--order updated --cursor 3`
+    expect((await cli('list', ...args.split(' '))).code).toBe(0)
     expect(routes()).toEqual([`GET ${AT_PATH}`])
-    expect([...(service.requests[0]?.query ?? [])].toSorted()).toEqual(
-      [
+    expect(service.requests[0]?.query.toString()).toBe(
+      new URLSearchParams([
         ['status', 'Failed'],
         ['status', 'Waiting'],
+        ['step', 'csv'],
         ['class', 'http_503'],
         ['class', 'http_429'],
-        ['step', 'csv'],
         ['realm', '77'],
         ['waitingFor', 'ACC-1'],
-        ['tag', 'order:A:7'],
-        ['idPrefix', 'inv-'],
         ['inDoubt', 'true'],
-        ['since', AT],
+        ['idPrefix', 'inv-'],
+        ['tag', 'order:A:7'],
         ['from', AT],
         ['until', AT],
+        ['since', AT],
         ['order', 'updated'],
         ['limit', '50'],
         ['cursor', '3'],
-      ].toSorted(),
+      ]).toString(),
     )
   })
 
@@ -186,7 +207,7 @@ describe('transactions list', () => {
 
     it('on a terminal `transactions list --watch` redraws the list', async () => {
       const { out } = await watched([], { typed: [], columns: 100 })
-      const screens = out.split(/\u001b\[\d+A\u001b\[J/)
+      const screens = out.split('A\u001b[J') // the cursor moves up, and the screen is cleared from there
       expect(screens).toHaveLength(3)
       expect(screens[0]).toContain('5 runs at ')
       expect(screens[2]).toMatch(/^1 .*Completed/m)
@@ -255,6 +276,44 @@ describe('commands that change a transaction', () => {
     expect(service.requests.at(-1)?.query.get('replay')).toBe('3')
   })
 
+  it('`transactions retry`, `settle` and `replay --data` send what the coordinator expects', async () => {
+    expect((await cli('retry', '9', '--reason', 'now')).out).toBe(
+      '9 is due now at step order, in run 0.\n',
+    )
+    expect(service.requests.at(-1)?.body).toEqual({ Reason: 'now' })
+    const settled = [
+      'settle',
+      '9',
+      '--outcome',
+      'done',
+      '--data',
+      '{"Id": "1"}',
+      '--reason',
+      'seen',
+    ]
+    expect((await cli(...settled)).out).toBe('9 is settled, in run 0: Running at csv.\n')
+    expect(service.requests.at(-1)?.body).toEqual({
+      Outcome: 'done',
+      Data: { Id: '1' },
+      Reason: 'seen',
+    })
+    await cli('settle', '9', '--outcome', 'not-done', '--reason', 'not there', '--if-version', '3')
+    expect(service.requests.at(-1)).toMatchObject({
+      body: { Outcome: 'not_done', Reason: 'not there' },
+      headers: { 'if-match': '"3"' },
+    })
+    await cli('replay', '9', '--data', 'null')
+    expect(service.requests.at(-1)?.body).toEqual({ InitialData: null })
+  })
+
+  it('`transactions runs` lists each run with its status and what is special about it', async () => {
+    const { out, err } = await cli('runs', '9')
+    expect(err).toBe('')
+    expect(out).toMatch(/^2 +Failed +csv +http_503 .*in doubt, other initial data$/m)
+    expect(out).toMatch(/^0 +Failed +csv +http_503 .*in doubt$/m)
+    expect((await cli('runs', '9', '--limit', '1')).err).toBe('There are more: --limit.\n')
+  })
+
   it('--reason goes into the body, and --if-version into the header If-Match', async () => {
     await cli('queue', '9', '--reason', 'by hand')
     expect(service.requests.at(-1)?.body).toMatchObject({ Reason: 'by hand' })
@@ -300,6 +359,13 @@ describe('commands that change a transaction', () => {
     [['replay', '9', '--reason', 'x'.repeat(501)], '--reason must have at most 500 characters'],
     [['queue', '9', '--reason', 'a\nb'], '--reason must not contain control characters'],
     [['queue', '--file', 'x', '--reason', 'why'], '--file cannot be combined'],
+    [['settle', '9', '--reason', 'x'], '--outcome must be done or not_done'],
+    [['settle', '9', '--outcome', 'done'], '--reason is needed'],
+    [
+      ['settle', '9', '--outcome', 'not_done', '--data', '1', '--reason', 'x'],
+      '--data needs --outcome done',
+    ],
+    [['replay', '9', '--data', 'text'], '--data is not JSON'],
     [['list', '--status', 'Lost'], '--status must be one of Queued'],
     [['list', '--since', 'yesterday'], '--since must be a duration such as'],
     [['list', '--tag', 'x'], '--tag must be NAME=VALUE'],

@@ -1,0 +1,187 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { type FakeService, problem, startFakeService } from '../../test-support/fake-service.ts'
+import { run, type Surroundings } from '../../test-support/run.ts'
+
+const AT = '2026-11-21T08:00:00.000Z'
+const ID = '3e0c'
+const operation = (members: object = {}) => ({
+  ID,
+  Action: 'resume',
+  Process: 'OrderProcess',
+  Filter: { status: ['Failed'] },
+  IdCount: null,
+  FromStep: null,
+  PerSecond: 50,
+  DryRun: false,
+  Status: 'Running',
+  StatusReason: null,
+  KeyID: 'ops',
+  Person: null,
+  Reason: 'the API is back',
+  Done: 0,
+  Skipped: 0,
+  Failed: 0,
+  FailedByCode: {},
+  CreatedAt: AT,
+  UpdatedAt: AT,
+  FinishedAt: null,
+  ...members,
+})
+
+let service: FakeService
+/** What the coordinator reports, one after the other; the last one again and again. */
+let looks: object[]
+beforeEach(async () => {
+  looks = [operation()]
+  service = await startFakeService({
+    'POST /operations': () => ({ status: 202, body: operation() }),
+    [`GET /operations/${ID}`]: () => ({
+      body: { Failures: [], Matches: [], ...(looks.length > 1 ? looks.shift() : looks[0]) },
+    }),
+    'GET /operations': () => ({
+      body: { items: [operation(), operation({ ID: '2b', Status: 'Paused' })], next_cursor: null },
+    }),
+    [`POST /operations/${ID}/stop`]: () => ({ body: operation({ Status: 'Stopped', Done: 7 }) }),
+    [`POST /operations/${ID}/continue`]: () =>
+      problem(409, 'operation_not_paused', { detail: 'the operation is not paused' }),
+  })
+})
+afterEach(() => service[Symbol.asyncDispose]())
+
+const cli = (args: readonly string[], surroundings: Surroundings = {}) =>
+  run(['operations', ...args], {
+    env: { COORDINATOR_URL: service.url, NO_COLOR: '1' },
+    sleep: async () => {},
+    ...surroundings,
+  })
+const START = ['start', '--action', 'resume', '--process', 'OrderProcess']
+const REASON = ['--reason', 'the API is back']
+
+describe('operations start', () => {
+  it('`operations start` sends the action with the filter of its options, and prints the id', async () => {
+    const options = ['--status', 'failed', '--class', 'http_503', '--tag', 'a=b', '--since', AT]
+    const { code, out } = await cli([...START, ...options, ...REASON, '--per-second', '10'])
+    expect([code, out]).toEqual([
+      0,
+      `Operation ${ID} is started: integration-host operations show ${ID}\n`,
+    ])
+    expect(service.requests[0]?.body).toEqual({
+      Action: 'resume',
+      Process: 'OrderProcess',
+      Filter: { status: ['Failed'], class: ['http_503'], tag: ['a:b'], since: AT },
+      Reason: 'the API is back',
+      PerSecond: 10,
+      DryRun: false,
+    })
+  })
+
+  it.each([
+    [['--id', '1', '--id', '2'], { Ids: ['1', '2'] }],
+    [['--every-run'], { Filter: {} }],
+  ])('`operations start` takes %j in place of a filter', async (options, members) => {
+    expect((await cli([...START, ...options, ...REASON])).code).toBe(0)
+    expect(service.requests[0]?.body).toMatchObject(members)
+  })
+
+  it('`operations start --dry-run` waits for the count, and names the first runs', async () => {
+    const Matches = Array.from({ length: 25 }, (_, n) => ({
+      TransactionID: `m${n}`,
+      ReplayID: 0,
+      Status: 'Failed',
+    }))
+    looks = [
+      operation({ DryRun: true }),
+      operation({ DryRun: true, Status: 'Completed', Done: 25, Matches }),
+    ]
+    const { code, out } = await cli([...START, '--status', 'failed', ...REASON, '--dry-run'])
+    expect(code).toBe(0)
+    expect(service.requests[0]?.body).toMatchObject({ DryRun: true })
+    expect(out).toContain('Progress     25 runs would be changed, 0 skipped, 0 failed\n')
+    expect(out).toMatch(/^WOULD CHANGE +REPLAY +STATUS\nm0 +0 +Failed$/m)
+    expect(out).toContain('… and 5 more (--json has them)\n')
+  })
+
+  it.each([
+    [operation({ Status: 'Completed', Done: 3 }), 0],
+    [operation({ Status: 'Completed', Done: 2, Failed: 1, FailedByCode: { forbidden: 1 } }), 1],
+    [operation({ Status: 'Paused', StatusReason: 'store_unavailable' }), 1],
+    [operation({ Status: 'Stopped' }), 1],
+  ])(
+    '`operations start --watch` ends with the operation: %j has the exit code %d',
+    async (end, expected) => {
+      looks = [operation(), operation({ Done: 1 }), operation({ Done: 1 }), end]
+      const { code, out } = await cli([...START, '--status', 'failed', ...REASON, '--watch'])
+      expect(code).toBe(expected)
+      const running = out.split('\n').filter((line) => line.startsWith('Running: '))
+      expect(running).toEqual([
+        'Running: 0 runs changed, 0 skipped, 0 failed',
+        'Running: 1 run changed, 0 skipped, 0 failed',
+      ])
+    },
+  )
+
+  it('on a terminal `operations show --watch` redraws the operation', async () => {
+    looks = [operation(), operation({ Done: 1 }), operation({ Status: 'Completed', Done: 2 })]
+    const { out } = await cli(['show', ID, '--watch'], { typed: [], columns: 80 })
+    expect(out.split('A\u001b[J')).toHaveLength(3)
+  })
+
+  it.each([
+    [[...START, ...REASON], 'Which runs?'],
+    [[...START, '--every-run', '--status', 'failed', ...REASON], 'Which runs?'],
+    [[...START, '--every-run'], '--reason is needed'],
+    [['start', '--process', 'P', '--every-run', ...REASON], '--action is needed'],
+    [['start', '--action', 'delete', '--process', 'P', '--every-run', ...REASON], '--action '],
+    [[...START, '--every-run', ...REASON, '--per-second', '1001'], '--per-second '],
+    [[...START, '--every-run', ...REASON, '--from-step', 'csv'], '--from-step is allowed only'],
+    [[...START, '--id', '.', ...REASON], 'The id must not be'],
+    [['show'], 'The id of an operation is needed'],
+    [['list', '--limit', '0'], '--limit must be at least 1'],
+  ])(
+    '`operations` rejects the arguments %j as wrong usage and sends no request',
+    async (args, message) => {
+      const { code, out, err } = await cli(args)
+      expect([code, out, err]).toEqual([2, '', expect.stringContaining(message)])
+      expect(service.requests).toEqual([])
+    },
+  )
+})
+
+describe('operations show, list, stop and continue', () => {
+  it('`operations show` prints the counts and the runs that failed, without control characters', async () => {
+    looks = [
+      operation({
+        Status: 'Paused',
+        StatusReason: 'store_unavailable',
+        Reason: 'a\u001b[31m',
+        Done: 3,
+        Failed: 2,
+        FailedByCode: { store_unavailable: 2 },
+        Failures: [{ TransactionID: '66', ReplayID: null, Code: 'store_unavailable' }],
+      }),
+    ]
+    const { code, out } = await cli(['show', ID])
+    expect(code).toBe(0)
+    expect(out).toContain('Status       Paused\nBecause      store_unavailable\n')
+    expect(out).toContain('Failed       store_unavailable 2\n')
+    expect(out).toMatch(/^66 +store_unavailable$/m)
+    expect(out).toContain('Reason       a�[31m\n')
+  })
+
+  it('`operations list` prints a line for each operation', async () => {
+    const { out } = await cli(['list'])
+    expect(out).toMatch(/^3e0c +resume +OrderProcess +Running +0 +0 +0 /m)
+    expect(out).toMatch(/^2b +resume +OrderProcess +Paused /m)
+  })
+
+  it('`operations stop` and `continue` send the reason, and print the outcome or the rejection', async () => {
+    expect((await cli(['stop', ID, '--reason', 'enough'])).out).toBe(
+      `Operation ${ID} is stopped: 7 runs changed, 0 skipped, 0 failed.\n`,
+    )
+    expect(service.requests[0]?.body).toEqual({ Reason: 'enough' })
+    expect(await cli(['continue', ID])).toMatchObject({
+      code: 1,
+      err: 'the operation is not paused (operation_not_paused)\n',
+    })
+  })
+})
