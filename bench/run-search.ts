@@ -1,5 +1,5 @@
-// Measures the search for runs with 10,000,000 finished and 10,000 unfinished runs (the constants ROWS and UNFINISHED):
-// the duration of the first page and of the following pages for every filter. Prints a table.
+// Measures the search for runs among 10,000,000 finished and 10,000 unfinished runs (the constants ROWS and
+// UNFINISHED): the duration of the first page and of the following pages for every filter. Prints a table.
 import setupBackends from '@integration-host/tests/backends'
 import { startSystem } from '@integration-host/tests/system'
 import { Client } from 'pg'

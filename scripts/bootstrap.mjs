@@ -95,7 +95,8 @@ async function ensureInstalled(dev) {
     throw new CannotStart(`Timed out waiting for another installation: ${messageOf(error)}.`)
   })
   try {
-    // The process that held the lock has most likely installed the dependencies, so check before installing again.
+    // The process that held the lock has most likely installed the dependencies. So they are checked before another
+    // installation.
     if (!isInstalled(dev)) await install(dev)
   } finally {
     release()

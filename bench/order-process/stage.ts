@@ -36,7 +36,7 @@ export interface StageOptions {
   readonly onDisk: boolean
   /** Folder for a CPU profile of the coordinator's Node process. */
   readonly profileTo?: string
-  /** Aborts the round. The processes and stores are stopped and removed even then. */
+  /** Aborts the round. Its processes are stopped and its stores are removed nevertheless. */
   readonly leaving: AbortSignal
   /** A system whose existing database is used with its content. By default a new database is created. */
   readonly system?: System

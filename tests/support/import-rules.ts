@@ -3,7 +3,10 @@ import { dirname, join, normalize } from 'node:path/posix'
 /** Maps the repository path of each source file (`services/coordinator/src/app.ts`) to its text. */
 export type Sources = ReadonlyMap<string, string>
 
-/** Maps the name of each package to its folder and to the `exports` of its package.json, each with at most one `*`. */
+/**
+ * Maps the name of each package to its folder and to the `exports` of its package.json. A path in `exports` may contain
+ * one `*`.
+ */
 export type Workspace = ReadonlyMap<
   string,
   { readonly folder: string; readonly doors: Readonly<Record<string, string>> }

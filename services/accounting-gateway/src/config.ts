@@ -58,8 +58,8 @@ const backends = {
   AMQP_PREFIX: z.string().max(64).default(''),
 }
 
-// By default Zod runs a cross-field check only if every single field is valid. `when` makes this check run always, so
-// that its error is reported together with the errors of single fields.
+// By default, Zod runs a check of several fields only if each single field is valid. With `when`, this check always
+// runs, so that its error is reported together with the errors of single fields.
 const requiresUpstream = {
   error:
     'set ACCOUNTING_URL, or set DISCOVERY_URL to a document that contains accounting_url or belongs to a provider known to PROVIDER_PROFILE',

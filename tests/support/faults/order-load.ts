@@ -122,8 +122,8 @@ async function queueAll(system: System, ids: readonly string[]): Promise<void> {
 }
 
 /**
- * Kills coordinators repeatedly. Three of them run at a time, so each coordinator has run for three intervals when it
- * is killed.
+ * Kills coordinators repeatedly, one in each interval. Three of them run at a time, so a coordinator has run for three
+ * intervals when it is killed.
  */
 async function killRepeatedly(
   startNext: () => ServiceProcess,

@@ -27,8 +27,8 @@ export interface ServiceAppDeps {
   /** The keys that callers may present; `null` if no path requires a key. */
   readonly keys: AccessKeys | null
   /**
-   * Paths that require no key, in addition to the documentation, health and metrics: exact paths, and with a `*` at the
-   * end all paths that begin so.
+   * Paths that require no key, in addition to the documentation, health and metrics. A path that ends in `*` stands for
+   * all paths with this prefix.
    */
   readonly openPaths?: readonly string[]
   /**
@@ -97,7 +97,8 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
         await next()
         return { status: c.res.status, route: routeOf(c) }
       })
-    // Sets headers without `c.header`, which builds the whole Response a second time if the Response exists already.
+    // Headers are set without `c.header`, because `c.header` builds the whole Response a second time if the Response
+    // exists already.
     const { headers } = c.res
     headers.set('X-Request-Id', requestId)
     // The connection is closed, because the unread bytes of the request body would be parsed as the next request.

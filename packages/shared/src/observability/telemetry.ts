@@ -17,7 +17,7 @@ export interface Tracing {
   span<Result>(about: SpanDescription, work: () => Promise<Result>): Promise<Result>
   /** Adds attributes to the active span. */
   annotate(attributes: SpanAttributes): void
-  /** Renames the active span. This is needed if the name is known only after the span has begun. */
+  /** Renames the active span, for a name that is known only after the span has begun. */
   rename(name: string): void
   /** Marks the active span as failed; `errorType` is a short code, such as a status or `ECONNREFUSED`. */
   fail(errorType: string): void
@@ -121,8 +121,8 @@ export function tracedPort<Port extends object>(
 }
 
 /**
- * Returns a copy of `store` that runs each of `operations` in a span, provided that a trace is active. While tracing is
- * off, `store` itself is returned.
+ * Returns a copy of `store`. If a trace is active, the copy runs each of `operations` in a span. While tracing is off,
+ * `store` itself is returned.
  */
 export function tracedStore<Store extends object>(
   system: 'postgresql' | 'redis',

@@ -25,7 +25,7 @@ export interface PostgresAddress {
   readonly password: string
   /** The name of the database; empty if the database is named like the user. */
   readonly database: string
-  /** `null` if the URL has no `sslmode`. */
+  /** The parameter `sslmode`; `null` if the URL does not have it. */
   readonly sslMode: SslMode | null
   /**
    * The paths in `sslrootcert`, `sslcert` and `sslkey`, under the names of the settings that these parameters override.
@@ -35,7 +35,7 @@ export interface PostgresAddress {
   readonly usesSystemRoots: boolean
   /** Whether a server that rejects writes is skipped. */
   readonly needsWrites: boolean
-  /** How long each server may take until it accepts statements. */
+  /** How long a server may take until it accepts statements, before the next server is tried. */
   readonly connectTimeoutMs: number
   /** The parameters of the startup message, with which a PostgreSQL session begins. */
   readonly startup: Readonly<Record<string, string>>

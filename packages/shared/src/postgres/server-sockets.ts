@@ -156,7 +156,7 @@ export function createServerSockets(
       try {
         const opened = { socket, session: await startup.session }
         last = target
-        // The server responds, so it has ended the processes of the released connections, or is about to end them.
+        // A server that responds has ended the processes of the released connections, or is about to end them.
         for (const each of released) each.destroy()
         noticePooler(opened)
         return opened
@@ -235,7 +235,7 @@ const isOfServer = (error: unknown): boolean =>
   error instanceof TlsNotOffered ||
   tlsFailure(error) !== null
 
-/** Returns whether libpq would continue with the second choice of encryption (see `choices`). */
+/** Returns whether libpq would try its second choice of encryption after this failure (see `choices`). */
 const allowsOther = (mode: Encryption['mode'], error: unknown): boolean =>
   mode === 'prefer'
     ? tlsFailure(error) !== null || error instanceof TlsNotOffered

@@ -1,9 +1,7 @@
 /** Computes exponential back-off. All pauses between two attempts use this formula. */
 
 export interface Backoff {
-  /**
-   * The longest pause before the second attempt, in milliseconds. The longest pause doubles with every further attempt.
-   */
+  /** The maximum pause before the second attempt, in milliseconds. The maximum doubles with every further attempt. */
   readonly baseMs: number
   /** The upper limit of every pause, in milliseconds. */
   readonly capMs: number

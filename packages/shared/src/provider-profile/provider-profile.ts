@@ -63,7 +63,7 @@ export interface ProviderProfile {
   /** The revocation endpoint. */
   readonly revocation: {
     /**
-     * The encoding of the request body: `form` is RFC 7009 §2.1, `json` is `{"token": …}`. The other encoding is not
+     * The encoding of the request body: `form` as in RFC 7009 §2.1, or `json` as `{"token": …}`. Only this encoding is
      * tried.
      */
     readonly body: 'form' | 'json'

@@ -75,5 +75,6 @@ function open({ host, port }: Server, { usesTls, tls, timeoutMs }: ConnectorDeps
   return socket
 }
 
-// After a closed socket, ioredis makes another attempt. If `connect` were rejected, ioredis would make none.
+// If it gets a closed socket, ioredis makes another attempt. If this promise were rejected, ioredis would make no
+// further attempt.
 const closedSocket = (): Socket => new Socket().destroy()

@@ -52,7 +52,7 @@ async function askSentinel(
     maxRetriesPerRequest: 0,
     retryStrategy: () => null,
   })
-  // If the connection is lost, the error of the command does not contain the reason. The event `error` does.
+  // If the connection is lost, only the event `error` contains the reason. The error of the command does not.
   let failure: unknown
   client.on('error', (error) => (failure ??= error))
   try {

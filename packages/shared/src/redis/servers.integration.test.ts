@@ -201,7 +201,7 @@ describe('an address that lists Sentinels', () => {
     const hello = ['127.0.0.1', '2', id, '9', 'main', '127.0.0.1', String(next.port), '9'].join()
     await run(sentinel, 'PUBLISH', '__sentinel__:hello', hello)
     await expectWritesTo(connection, next)
-    // The Sentinel demotes the previous primary only after ten seconds, which would end the connection as well.
+    // The Sentinel also demotes the previous primary, which would end the connection, but only after ten seconds.
     expect(await run(previous, 'ROLE')).toContain('master')
   })
 

@@ -107,7 +107,7 @@ export class FastPathConnection {
     this.#response = null
     this.#state.end()
     // The proxy may still be waiting for the socket to drain. Like Node's `ServerResponse`, this response emits `close`
-    // when it is complete, and `close` ends the wait of the proxy.
+    // when it is complete. This event ends the wait of the proxy.
     response?.emit('close')
     this.#idleSince = performance.now()
     this.#idleTimeoutMs = KEEP_ALIVE_TIMEOUT_MS

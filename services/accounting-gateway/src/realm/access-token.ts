@@ -91,7 +91,7 @@ interface Entry {
 const EXPIRY_MARGIN_MS = 5_000
 const REFRESH_MARGIN_MS = 60_000
 /**
- * The time after which a cached token is requested again, in ms. Credential events, which also cause such a request,
+ * The time after which a cached token is requested again, in ms. Credential events also cause a new request, but they
  * can be lost while the message broker is unavailable.
  */
 const MAX_AGE_MS = 300_000
@@ -239,8 +239,8 @@ export function createAccessTokens({
       if (entry === undefined) return
       invalidate(entry)
       entry.forcedRefresh = null
-      // Only a new grant permits another forced refresh at once. If every `refreshed` event did, the gateway replicas
-      // would force refreshes in turns forever.
+      // Only a new grant permits another forced refresh at once. If every `refreshed` event permitted one, the gateway
+      // replicas would force refreshes in turns forever.
       if (isNewGrant) entry.lastForced = null
     },
   }

@@ -1,8 +1,8 @@
 /** The base addresses that this provider publishes in its discovery document. */
 export interface Addresses {
-  /** The base address for calls of services, without a trailing slash. */
+  /** The base address that services use, without a trailing slash. */
   readonly base: string
-  /** The base address for browsers. */
+  /** The base address that browsers use. */
   readonly browser: string
 }
 

@@ -13,7 +13,8 @@ import type { AuthorizationRequest, RequestSeal } from './sealed-request.ts'
 export const AUTHORIZATION_TTL_MS = 10 * 60_000
 
 /**
- * How long the store keeps the entries of a state after the state has expired. The clocks of two replicas may differ.
+ * How long the store keeps the entries of a state after the state has expired, because the clocks of two replicas may
+ * differ.
  */
 export const CLOCK_TOLERANCE_MS = 60_000
 
@@ -101,7 +102,7 @@ export function createAuthorization(deps: AuthorizationDeps): Authorization {
       const request: AuthorizationRequest = {
         expiresAt: now() + AUTHORIZATION_TTL_MS,
         nonce: randomBytes(32).toString('base64url'),
-        // 43 characters, the shortest code verifier that RFC 7636 §4.1 allows.
+        // The code verifier has 43 characters, the shortest length that RFC 7636 §4.1 allows.
         codeVerifier: (await provider.usesPkce()) ? randomBytes(32).toString('base64url') : null,
         realm,
         returnTo,
@@ -166,7 +167,7 @@ function noCompany({
   )
 }
 
-/** Returns the error `authorization_invalid`. Its reason begins with `why`. */
+/** Returns the error `authorization_invalid` with a reason that begins with `why`. */
 export const invalid = (why: string): IntegrationError =>
   new IntegrationError('authorization_invalid', `${why}; start the authorization again`)
 

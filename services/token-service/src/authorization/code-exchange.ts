@@ -179,8 +179,8 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
       const detail = 'the provider issued tokens of another company than the callback names'
       return { kind: 'failed', code: 'realm_mismatch', detail }
     }
-    // If the id token names no realm, the realm in the callback may be false. The working grant of another company must
-    // not be replaced because of it (E4). A company whose grant has ended has nothing to lose.
+    // If the id token names no realm, the realm in the callback may be wrong. It must not replace the working grant of
+    // another company (E4). A company whose grant has ended has nothing to lose.
     if (isByVisitor && tokens.realm === null && (await isConnected(credentialName(realm)))) {
       const detail =
         'the company is connected already, and the provider does not confirm that it was chosen; nothing was changed'

@@ -70,7 +70,7 @@ export function keptUntil({
 export const positionOf = (link: ConnectLink): string => `${timePrefix(keptUntil(link))}:${link.id}`
 
 /**
- * Returns the prefix of all positions at a time. All times have the same number of digits, so that positions sort
- * correctly as text.
+ * Returns the prefix that all positions with the same deletion time have. All times have the same number of digits, so
+ * that positions sort correctly as text.
  */
 export const timePrefix = (at: number): string => String(at).padStart(15, '0')

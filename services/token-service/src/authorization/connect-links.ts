@@ -35,7 +35,7 @@ export interface ConnectLinksDeps {
 
 export interface ConnectLinks {
   /**
-   * Stores a link, and resolves with it and its ticket.
+   * Stores a link, and resolves with the link and its ticket.
    *
    * @throws {IntegrationError} `invalid_request` if `returnTo` is not allowed; `connect_links_full`;
    * `store_unavailable`.

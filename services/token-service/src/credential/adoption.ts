@@ -181,7 +181,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
           'another process has sent a token of this company, or was killed while it did'
         return unavailable('busy', reason, claimed.retryAfterMs)
       }
-      // A retry within this call claims again, and would find its own first claim.
+      // Only the first claim of this call can show an earlier claim. A retry would find the claim of this call itself.
       if (claims === 0) isAmbiguous = claimed.wasClaimedBefore
       await failpoint('after intent', name)
       // This process was suspended for so long that another process may have claimed the adoption. So the claim is
@@ -275,8 +275,8 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
             const reason = 'the company was connected meanwhile'
             return { kind: 'already_here', version: stored, reason }
           }
-          // The store has lost the version that the grant was to replace in a failover. The grant replaces the version
-          // that the store has now.
+          // In a failover, the store has lost the version that the grant was to replace. The grant now replaces the
+          // version that the store has.
           if (stored !== undefined) overVersion = stored === 0 ? null : stored
         } else if (!hasCode(error, 'store_unavailable')) deps.onError(error)
       }

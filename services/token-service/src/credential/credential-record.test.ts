@@ -18,8 +18,8 @@ const keyText = (id: string, text: string): string =>
 const keys = parseKeyRing(new Secret(keyText('k1', 'a fixed key')))
 
 /**
- * A record as release 0.1.0 (commit f646b69) stored it with the keys above. Its encrypted secrets authenticate no plain
- * fields.
+ * A record as release 0.1.0 (commit f646b69) stored it with the keys of this file. Its encrypted secrets authenticate
+ * no plain fields.
  */
 const earlierRecord: StoredFields = {
   Name: 'ACC-1',

@@ -253,7 +253,7 @@ export interface CommitOptions {
    * lost by the store keeps its version.
    */
   readonly version?: number
-  /** The grant of the pair, if it may differ from the grant that the lease names. */
+  /** The id of the grant to which the pair belongs, if it may be another grant than that of the lease. */
   readonly grantId?: string
 }
 
@@ -286,7 +286,7 @@ export interface Lease {
   /** The fencing token. It increases with each lease, so that the store can reject writes of an earlier holder. */
   readonly fence: number
   readonly version: number
-  /** The `id` of the `put` that stored the grant. Refreshes keep it. Empty if the `put` had no `id`. */
+  /** The `id` with which `put` stored the grant. Refreshes keep it. Empty if `put` had no `id`. */
   readonly grantId: string
 }
 

@@ -77,7 +77,7 @@ function keyOf(sealedWith: DocumentSecret, salt: Buffer): Promise<Buffer> {
 }
 
 /**
- * Encodes those members of the document that are authenticated but not encrypted. Equal members always give the same
+ * Encodes the members of the document that are authenticated but not encrypted. Equal members always give the same
  * text.
  */
 const additionalData = ({

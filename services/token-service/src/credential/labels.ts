@@ -103,7 +103,7 @@ export function openLabels(keys: KeyRing, name: string, fields: StoredFields): L
 }
 
 /**
- * Returns a new seal that is encrypted with the active key; `null` if the seal already is.
+ * Returns a new seal that is encrypted with the active key; `null` if the stored seal already has this key.
  *
  * @throws {DecryptionError} if the seal is not valid.
  */

@@ -10,7 +10,9 @@ import { type CredentialSummary, stateOf } from './credential.ts'
 export interface CredentialFilter {
   /** The credential is in one of these states. If empty, any state matches. */
   readonly states: readonly CredentialState[]
-  /** The credential has a fault of one of these classes. If empty, any fault and no fault match. */
+  /**
+   * The credential has a fault of one of these classes. If empty, credentials with any fault or without a fault match.
+   */
   readonly classes: readonly string[]
   /** The credential has all of these tags. */
   readonly tags: readonly (readonly [name: string, value: string])[]

@@ -69,8 +69,8 @@ export function createRecentPairs(deps: RecentPairsDeps): RecentPairs {
     const known = recent.get(pair.name)?.pair
     const isSameGrant = known !== undefined && known.grantId === pair.grantId
     const isNewGrant = pair.isNewGrant || (isSameGrant && known.isNewGrant)
-    // The pair of a refresh has no labels, so those of its grant are kept with it. If the store loses the grant and the
-    // pair, the labels are stored again with the pair.
+    // The pair of a refresh has no labels, so the labels of its grant are kept with it. If the store loses the grant
+    // and the pair, the labels are stored again with the pair.
     const labels = isSameGrant ? labelsChangeOf(known.grant) : {}
     recent.delete(pair.name)
     recent.set(pair.name, {

@@ -123,7 +123,7 @@ export interface RefreshTiming {
   readonly rejectedGrantRetryDelaysMs: readonly number[]
 }
 
-/** The durations for provider requests of at most 10 s, except for two that come from the provider profile. */
+/** The durations for provider requests of at most 10 s. Two further durations come from the provider profile. */
 export const refreshTiming: Omit<RefreshTiming, 'graceMs' | 'rejectedGrantRetryDelaysMs'> = {
   leaseMs: 15_000,
   foreignIntentMaxAgeMs: 12_000,
@@ -164,7 +164,7 @@ export interface RefreshDeps {
   /** Identifies this process in leases. */
   readonly owner: string
   readonly refreshAheadMs: number
-  /** The provider ends a grant that was not refreshed for this long, in milliseconds. */
+  /** The idle limit: the provider ends a grant that was not refreshed for this time, in milliseconds. */
   readonly idleLimitMs: number
   readonly timing: RefreshTiming
   /** The largest number of refreshes in flight, over all realms. */

@@ -63,7 +63,7 @@ const press = (page: string, headers: Record<string, string> = {}): Promise<Resp
   fetch(page, { method: 'POST', redirect: 'manual', headers: { ...BROWSER, ...headers } })
 const open = (page: string, init: RequestInit = {}): Promise<Response> =>
   fetch(page, { redirect: 'manual', headers: { Accept: 'text/html' }, ...init })
-/** Returns the parts of the response to a pressed button that the callback needs. */
+/** Presses the button, and returns those parts of the response that the callback needs. */
 const startedBy = (response: Response) => {
   const consent = new URL(response.headers.get('Location') ?? 'http://none')
   return {

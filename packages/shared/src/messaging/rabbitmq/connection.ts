@@ -142,8 +142,8 @@ export async function closeConnection(connection: ChannelModel): Promise<void> {
   // amqplib's close() never settles if the socket is lost before the broker's reply.
   const ended = new Promise<void>((resolve) => connection.once('close', () => resolve()))
   await within(CLOSE_TIMEOUT_MS, Promise.race([connection.close(), ended]))
-  // Destroying the socket has no effect if the connection has already ended. An error is passed, because amqplib
-  // notices the loss of a socket only by the `error` event of the socket.
+  // If the connection has already ended, destroying the socket has no effect. The socket is destroyed with an error,
+  // because amqplib notices the loss of a socket only by its `error` event.
   streamOf(connection).destroy(new Error('the broker did not respond to the close'))
 }
 

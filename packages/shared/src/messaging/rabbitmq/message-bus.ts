@@ -84,7 +84,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   const queueName = (name: string): string =>
     exclusiveQueues.has(name) ? `${named(name)}.${ownSuffix}` : named(name)
 
-  // An exclusive queue is deleted with the connection, so its messages are never redelivered. So they need no ack.
+  // An exclusive queue is deleted with the connection, so its messages are never redelivered and need no ack.
   const isUnacknowledged = (queue: string): boolean => exclusiveQueues.has(queue)
 
   // Closing the connection causes a reconnect, because `keepConnected` then opens the next connection.

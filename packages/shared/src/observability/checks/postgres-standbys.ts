@@ -22,7 +22,8 @@ export async function readPostgresReplication(sql: Query): Promise<PostgresRepli
   const [settings] = await sql<{ commit: string; names: string }>`
     select current_setting('synchronous_commit') as commit,
            current_setting('synchronous_standby_names') as names`
-  // Backups and subscribers of logical replication are in this view as well, but are never promoted.
+  // pg_stat_replication also lists backups and subscribers of logical replication. They are left out, because they are
+  // never promoted.
   const standbys = await sql<{ sync: string | null }>`
     select r.sync_state as sync
     from pg_stat_replication r

@@ -52,8 +52,8 @@ export function openMemoryFile(path: string): MemoryFile {
 
 function read(path: string): SandboxMemory {
   try {
-    // V8's serialisation format restores Maps. It also restores a grant that several Maps refer to as one object. JSON
-    // supports neither.
+    // V8's serialisation format is used instead of JSON. It restores Maps. It also restores a grant that several Maps
+    // refer to as one object.
     const { format, memory } = deserialize(readFileSync(path)) as {
       format: unknown
       memory: SandboxMemory

@@ -21,7 +21,10 @@ const CHECK_VALUE_PLACE = { name: 'credentials:canary', field: 'canary', version
 
 const FileState = z.object({
   format: z.literal(1),
-  /** The key check value: an envelope that only the key ring that encrypted this file can decrypt. */
+  /**
+   * The key check value: a text that was encrypted with the key ring of this file. Decrypting it shows whether the
+   * configured key ring is the right one.
+   */
   canary: z.string(),
   /** The newest fencing token that was issued. */
   fence: z.int().nonnegative(),
@@ -44,8 +47,8 @@ const FileState = z.object({
 export type FileState = z.output<typeof FileState>
 
 /**
- * What a function that changes the state returns: the next state (`null` if nothing changes) and the result of the
- * call.
+ * The result of a function that changes the state: the next state (`null` if nothing changes), and the value with which
+ * the call resolves.
  */
 export interface Change<T> {
   readonly next: FileState | null
@@ -62,8 +65,8 @@ export interface CredentialFile {
    */
   readonly change: <T>(decide: (current: FileState) => Change<T> | Promise<Change<T>>) => Promise<T>
   /**
-   * Replaces the key check value by one that is encrypted with the active key. Resolves with the id of the key that had
-   * encrypted the old value.
+   * Replaces the key check value by a new one that is encrypted with the active key. Resolves with the id of the key
+   * that had encrypted the old value.
    */
   readonly retireKeys: () => Promise<readonly string[]>
 }

@@ -115,7 +115,8 @@ async function readPair(path: string, keys: KeyRing): Promise<KeptPair> {
     ...rest,
     name: Name,
     version,
-    // The cast is safe: the file content is authenticated, so token-service itself wrote this number of days.
+    // The cast is safe: the file content is authenticated, so token-service itself wrote the value of
+    // `expiryNoticeDays`.
     grant: { ...grant, expiryNoticeDays: expiryNoticeDays as ExpiryNoticeDays | null },
   }
 }

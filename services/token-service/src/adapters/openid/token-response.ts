@@ -85,7 +85,10 @@ export function readTokenResponse(
   }
 }
 
-/** 100 years. A longer lifetime is an error of the provider, and could exceed the range of `Date`. */
+/**
+ * The longest accepted lifetime of a grant, 100 years. A longer lifetime is an error of the provider, and could exceed
+ * the range of `Date`.
+ */
 const MAX_GRANT_SECONDS = 3_155_760_000
 
 // Invalid lifetimes are ignored. They only determine when a warning is published, so they must not make the tokens

@@ -106,8 +106,8 @@ export function createRedisLists(
   }
 
   /**
-   * Examines the next entries of each source. Returns at most `limit` names in order, and the last name up to which all
-   * sources were examined; `null` instead of that name if the sources have no further entries.
+   * Examines the next entries of each source. Returns at most `limit` names in order. Also returns the name up to which
+   * all sources were examined; `null` if the sources have no further entries.
    */
   async function scan(
     sources: readonly Source[],

@@ -1,6 +1,6 @@
 /**
- * Returns a script together with the names of its keys, in the order of KEYS. The comment at the top of scripts.ts
- * describes the tables `K` and `a` that the script uses.
+ * Returns a script together with the names of its keys, in the order of KEYS. The script uses the tables `K` and `a`,
+ * which the comment at the top of scripts.ts describes.
  */
 export const define = <Key extends string>(keys: readonly Key[], body: string) => ({
   keys,

@@ -71,8 +71,8 @@ export async function completeIndex(
       const summary = summaryOf({ Fault: fault ?? '', ExpiryNotice: notice ?? '' })
       const wanted = listedSets(summary)
       if (wanted === (listed ?? '')) continue
-      // The script changes nothing if the record was written after it was read here. That write has corrected the index
-      // itself.
+      // If the record was written after it was read, that write has corrected the index itself. The script then changes
+      // nothing.
       await script('relist', keysOf(name), {
         name,
         version: version ?? '',

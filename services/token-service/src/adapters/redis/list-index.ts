@@ -45,8 +45,9 @@ export const labelEntries = (name: string, { label, tags }: Labels): readonly st
 const CASED_LETTERS = 2
 
 /**
- * Returns ranges that contain every name that begins with the folded `text`, or whose realm does. The stored names have
- * upper and lower case. So the ranges cover both cases of the first letters. They may contain other names as well.
+ * Returns ranges that contain every name that matches: the name or its realm begins with the folded `text`. The stored
+ * names have upper and lower case, so the ranges cover both cases of the first letters. They may contain other names as
+ * well.
  */
 export function prefixRanges(text: string): readonly NameRange[] {
   if (!/^[a-z0-9_-]+$/.test(text)) return []

@@ -21,7 +21,7 @@ import type { RedisConnection } from '@integration-host/shared/redis/connection'
 
 /** How long replicas may take to acknowledge a batch, in milliseconds. */
 const WAIT_MS = 1_000
-/** The shortest time between two reconnects that missing acknowledgements cause, in milliseconds. */
+/** The shortest time between two reconnects that are made because acknowledgements are missing, in milliseconds. */
 const RECONNECT_INTERVAL_MS = 5_000
 
 /** Fewer replicas than required acknowledged a write. The write itself was executed and may still be replicated. */

@@ -28,7 +28,7 @@ export function watchWrites(
   async function check(): Promise<void> {
     clearTimeout(timer)
     try {
-      // The promise is rejected after the command timeout of the connection at the latest.
+      // If Redis does not reply, this promise is rejected after the command timeout of the connection.
       const write = (connection: Redis) => connection.set(KEY, '', 'PX', KEY_TTL_MS)
       await write(redis)
       if ((await writes.replicas()) > 0) await writes.run(write)
