@@ -92,6 +92,7 @@ interface BrokerAccount {
 /** Queues that the coordinator declares and consumes. */
 const COORDINATOR_QUEUES = [
   'steps\\..+',
+  'dead\\..+',
   'integration\\.delay\\..+', // a queue and an exchange of the same name
   'coordinator\\.(credentials|erasures|webhooks)',
   'coordinator\\.transactions\\..+', // one for each replica
@@ -111,16 +112,10 @@ export const brokerAccounts = {
   coordinator: {
     configure: [
       'integration\\.(steps|dead|credentials|transactions|coordinators)',
-      'dead\\..+',
       ...COORDINATOR_QUEUES,
     ],
     // The gateway must not publish credential events, so its account has no `write` on integration.credentials.
-    write: [
-      'integration\\.(steps|dead|transactions|coordinators)',
-      'dead\\..+',
-      ...COORDINATOR_QUEUES,
-    ],
-    // Only operators read dead letters, so the coordinator's account has no `read` on the dead-letter queues.
+    write: ['integration\\.(steps|dead|transactions|coordinators)', ...COORDINATOR_QUEUES],
     read: ['integration\\.(steps|dead|credentials|coordinators)', ...COORDINATOR_QUEUES],
   },
 } as const satisfies Readonly<Record<string, BrokerAccount>>

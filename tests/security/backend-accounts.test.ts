@@ -159,7 +159,7 @@ describe('a service with a restricted account at Redis and RabbitMQ', () => {
     expect(consumers).toContain(`${system.amqpPrefix}accounting-gateway.credentials.`)
   })
 
-  it('the coordinator with a restricted account runs a business process with a retry, and dead-letters a malformed message', async () => {
+  it('the coordinator with a restricted account runs a business process with a retry, and stores a malformed message as a dead letter', async () => {
     let hasFailed = false
     target.intercept = (_call, response) => {
       if (hasFailed) return false
@@ -179,12 +179,13 @@ describe('a service with a restricted account at Redis and RabbitMQ', () => {
     const channel = await connection.createConfirmChannel()
     channel.publish(system.amqpPrefix + STEPS_EXCHANGE, 'OrderProcess.order', Buffer.from('?'))
     await channel.waitForConfirms()
+    await connection.close()
+    const deadLetters = `${system.url('coordinator')}/processes/OrderProcess/dead-letters`
     await eventually(async () =>
-      expect(await channel.checkQueue(`${system.amqpPrefix}dead.OrderProcess`)).toMatchObject({
-        messageCount: 1,
+      expect(await (await system.call(deadLetters)).json()).toMatchObject({
+        items: [{ Reason: 'malformed', Content: '?' }],
       }),
     )
-    await connection.close()
   })
 
   it('no service sends a Redis command that its account may not run', async () => {
@@ -269,7 +270,7 @@ describe('the RabbitMQ account of a single service', () => {
       'publish a credential event',
       publish(CREDENTIALS_EXCHANGE, 'credential.stored'),
     ],
-    ['coordinator', 'consume dead letters', consume('dead.OrderProcess')],
+    ['token-service', 'consume dead letters', consume('dead.OrderProcess')],
     [
       'coordinator',
       'declare a queue of another name',

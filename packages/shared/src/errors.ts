@@ -98,6 +98,8 @@ export const errorCodes = {
   transaction_active: { status: 409, title: 'The transaction is still active', remedy: 'retry' },
   transaction_not_active: { status: 409, title: 'The transaction is not active', remedy: 'none' },
   transaction_purged: { status: 409, title: 'The run is purged', remedy: 'none' },
+  dead_letter_not_found: { status: 404, title: 'No such dead letter', remedy: 'none' },
+  dead_letter_without_run: { status: 409, title: 'The dead letter has no run', remedy: 'none' },
   transaction_not_resumable: {
     status: 409,
     title: 'The transaction cannot be resumed',

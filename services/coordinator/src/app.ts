@@ -4,6 +4,7 @@ import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
 import { type ActionRouteDeps, actionRoutes } from './routes/actions.ts'
+import { type DeadLetterRouteDeps, deadLetterRoutes } from './routes/dead-letters.ts'
 import { MAX_BULK_BYTES } from './routes/contracts.ts'
 import { type ErasureRouteDeps, erasureRoutes } from './routes/erasures.ts'
 import { type EventRouteDeps, eventRoutes } from './routes/events.ts'
@@ -30,7 +31,8 @@ export interface AppDeps
     EventRouteDeps,
     ExportRouteDeps,
     ActionRouteDeps,
-    OperationRouteDeps {
+    OperationRouteDeps,
+    DeadLetterRouteDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
@@ -52,6 +54,7 @@ export const createApp = (deps: AppDeps) =>
       app.route('/transactions', runSearchRoutes(deps))
       app.route('/processes/:process/transactions', processRunSearchRoutes(deps))
       app.route('/processes/:process/transactions', transactionRoutes(deps))
+      app.route('/processes/:process/dead-letters', deadLetterRoutes(deps))
       app.route('/processes', processRoutes(deps))
       app.route('/operations', operationRoutes(deps))
       app.route('/processes', summaryRoutes(deps))

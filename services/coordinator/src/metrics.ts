@@ -7,7 +7,6 @@ import type { ResealingProgress } from './transaction/payload.ts'
 import type { Audit, RunGroup } from './transaction/audit.ts'
 import type { WebhookBacklog } from './transaction/transaction-source.ts'
 import type { RetentionAges } from './worker/retention.ts'
-import type { StepQueue } from './worker/step-queue.ts'
 
 export interface CoordinatorMetrics {
   /** Counts the outcome of a step; `ms` is the duration of the step, given only if the outcome was recorded. */
@@ -33,7 +32,8 @@ export interface CoordinatorMetrics {
 export function createCoordinatorMetrics(
   metrics: Metrics,
   processes: ReadonlyMap<string, ProcessDefinition>,
-  queue: Pick<StepQueue, 'deadLetters'>,
+  /** Returns the number of dead letters of each process, in the table and in the queue. */
+  countDeadLetters: () => Promise<ReadonlyMap<string, number>>,
 ): CoordinatorMetrics {
   const steps = metrics.counter('coordinator_steps_total', 'Steps by outcome', [
     'process',
@@ -69,7 +69,7 @@ export function createCoordinatorMetrics(
   )
   const deadMessages = metrics.gauge(
     'coordinator_dead_messages',
-    'Messages in the dead-letter queue',
+    'Dead letters, in the table and still in the queue',
     ['process'],
   )
   const swept = metrics.counter(
@@ -186,10 +186,10 @@ export function createCoordinatorMetrics(
           due.set({ process, step }, count)
           oldestDue.set({ process, step }, oldestMs / 1_000)
         }
-      for (const process of processes.keys()) {
-        const count = await queue.deadLetters(process)
-        if (count !== null) deadMessages.set({ process }, count)
-      }
+      const deadLetters = await countDeadLetters()
+      // A process that is not loaded any more is listed only while it has dead letters.
+      deadMessages.reset()
+      for (const [process, count] of deadLetters) deadMessages.set({ process }, count)
     },
   }
 }

@@ -15,6 +15,7 @@ import { createHttpCaller } from './adapters/http/http-call.ts'
 import type { WebhookPostOptions } from './adapters/http/webhook-post.ts'
 import { createProbe } from './adapters/http/probe.ts'
 import { onCredentialUsable, onErasureRequested } from './adapters/message-bus/credential-events.ts'
+import { createDeadLetterQueue } from './adapters/message-bus/dead-letter-queue.ts'
 import { createStepQueue } from './adapters/message-bus/step-queue.ts'
 import { joinTransactionEvents } from './adapters/message-bus/transaction-events.ts'
 import { createApp } from './app.ts'
@@ -25,7 +26,10 @@ import { createPayloads } from './transaction/payload.ts'
 import { createSealedSource } from './transaction/sealed-source.ts'
 import type { Audit } from './transaction/audit.ts'
 import type { TransactionSource } from './transaction/transaction-source.ts'
+import { countDeadLetters } from './worker/count-dead-letters.ts'
 import { createConnectivity } from './worker/connectivity.ts'
+import { startDeadLetterIntake } from './worker/dead-letter-intake.ts'
+import { createDeadLetterOperations } from './worker/dead-letter-operations.ts'
 import { startLeaseRecovery } from './worker/lease-recovery.ts'
 import { createRealmErasure } from './worker/erase-removed-realms.ts'
 import { createErasure } from './worker/erasure.ts'
@@ -99,7 +103,9 @@ export async function startCoordinator(
   const feed = createTransitionFeed()
   const traceparentOf = createTraceparents()
   const queue = createStepQueue(bus, owner, traceparentOf)
-  const metrics = createCoordinatorMetrics(serviceMetrics, processes, queue)
+  const deadLetters = createDeadLetterQueue(bus, owner)
+  const countDead = () => countDeadLetters(source, deadLetters, [...processes.keys()])
+  const metrics = createCoordinatorMetrics(serviceMetrics, processes, countDead)
   await Promise.all(
     [...processes.values()].map((definition) => queue.declare(outlineOf(definition))),
   )
@@ -278,6 +284,18 @@ export async function startCoordinator(
         onProgress: metrics.setResealing,
       }),
     )
+  stack.use(
+    startDeadLetterIntake({
+      store: source,
+      queue: deadLetters,
+      processes: [...processes.keys()],
+      retryStore: createStoreRetry(random),
+      log,
+      now,
+      random,
+      intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
+    }),
+  )
   const streams = createEventStreams({
     feed,
     now: () => performance.now(),
@@ -298,6 +316,8 @@ export async function startCoordinator(
     source,
     worker,
     queue,
+    countDeadLetters: countDead,
+    deadLetterOperations: createDeadLetterOperations({ source, operations, publisher }),
     processes,
     streams,
     lastAudit: () => lastAudit,

@@ -8,6 +8,7 @@ import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { Action } from '../transaction/action.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
+import { readVisible } from './visible-page.ts'
 
 const ActionsQuery = z.object({
   process: z.string().min(1).max(200).optional(),
@@ -24,13 +25,6 @@ const ActionsQuery = z.object({
     .pipe(z.number().min(1).max(500))
     .default(50),
 })
-
-/**
- * The number of entries that are read for one page at most. If the key of the caller may see only some of the entries,
- * the page may have fewer than `limit` of them, although more follow.
- */
-const MAX_READ = 10_000
-const MIN_BATCH = 200
 
 export interface ActionRouteDeps {
   readonly source: TransactionSource
@@ -62,30 +56,12 @@ export function actionRoutes({ source }: ActionRouteDeps) {
       const maySee = ({ Process, TransactionID: run, Realm }: Action): boolean =>
         caller.mayUseProcess(Process) &&
         (run === null ? !caller.isBoundToRealms : caller.mayUse(Realm))
-      const filter = { process, transactionId: id }
-      return c.json(await readPage(source, { ...filter, before, limit }, maySee))
+      const { items, next } = await readVisible(
+        (range) => source.actions({ process, transactionId: id, ...range }),
+        { before, limit },
+        maySee,
+      )
+      return c.json({ items, next_before: next })
     },
   )
-}
-
-/** Reads batches until the page is full, the log ends, or `MAX_READ` entries were read. */
-async function readPage(
-  source: ActionRouteDeps['source'],
-  { limit, ...filter }: Parameters<TransactionSource['actions']>[0],
-  maySee: (action: Action) => boolean,
-): Promise<ActionPage> {
-  const items: Action[] = []
-  let { before } = filter
-  const size = Math.max(limit + 1, MIN_BATCH)
-  for (let read = 0; read < MAX_READ;) {
-    const batch = await source.actions({ ...filter, before, limit: size })
-    for (const action of batch) {
-      if (items.length === limit) return { items, next_before: before ?? null }
-      if (maySee(action)) items.push(action)
-      before = action.ID
-    }
-    if (batch.length < size) return { items, next_before: null }
-    read += batch.length
-  }
-  return { items, next_before: before ?? null }
 }

@@ -28,8 +28,6 @@ export interface DeadLetterStore {
   ): Promise<boolean>
   /** Removes all dead letters of a process, with one entry in the action log. Returns their number. */
   removeDeadLetters(process: string, act: Act): Promise<number>
-  /** Returns the names of all processes that have a run, whether they are loaded or not. */
-  processesWithRuns(): Promise<readonly string[]>
 }
 
 export interface NewDeadLetter {
@@ -57,6 +55,21 @@ export interface DeadLetter extends NewDeadLetter {
   /** The realm of this transaction. */
   readonly Realm: string | null
 }
+
+/**
+ * Returns what the action log names for a dead letter. A transaction that does not exist has no realm, and an entry that
+ * names it would be shown to the keys of all realms.
+ */
+export const namedBy = ({
+  Process,
+  TransactionID,
+  ReplayID,
+  Realm,
+  isOfTransaction,
+}: Pick<DeadLetter, 'Process' | 'TransactionID' | 'ReplayID' | 'Realm' | 'isOfTransaction'>) =>
+  isOfTransaction
+    ? { Process, TransactionID, ReplayID, Realm }
+    : { Process, TransactionID: null, ReplayID: null, Realm: null }
 
 export interface DeadLetterFilter {
   /** Only dead letters with a smaller `ID`. */

@@ -25,8 +25,6 @@ export interface StepQueue {
   waiting(process: string, step: string): Promise<number | null>
   /** The number of consumers of a step's queue; `null` if the queue does not exist or the broker is unavailable. */
   consumers(process: string, step: string): Promise<number | null>
-  /** The number of dead-lettered messages of a process; `null` while the broker is unavailable. */
-  deadLetters(process: string): Promise<number | null>
 }
 
 export interface DueStep extends RunKey {

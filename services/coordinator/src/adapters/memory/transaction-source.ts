@@ -11,7 +11,7 @@ import {
   requireFirstAct,
   requireVersion,
 } from '../../transaction/action.ts'
-import { type DeadLetter, MAX_CONTENT_BYTES } from '../../transaction/dead-letter.ts'
+import { type DeadLetter, MAX_CONTENT_BYTES, namedBy } from '../../transaction/dead-letter.ts'
 import { anotherRunStarted, notFound, purged, stillActive } from '../../transaction/errors.ts'
 import { EXPORT_LAG_MS } from '../../transaction/run-export.ts'
 import { isFinished } from '../../transaction/item.ts'
@@ -369,10 +369,7 @@ export async function createMemoryTransactionSource(
     async removeDeadLetter(process, id, kind, act) {
       const letter = deadLetters.get(process, id)
       if (letter === undefined) return false
-      const { Process, TransactionID, ReplayID } = letter
-      const { Realm } = shown(letter, 0)
-      const what = { Process, TransactionID, ReplayID, Realm }
-      const action = log.next(entryOf(kind, act, what, { now: now() }))
+      const action = log.next(entryOf(kind, act, namedBy(shown(letter, 0)), { now: now() }))
       await commit({ removedDeadLetters: [id], action })
       return true
     },
@@ -384,7 +381,6 @@ export async function createMemoryTransactionSource(
       await commit({ removedDeadLetters: ids, action })
       return ids.length
     },
-    processesWithRuns: async () => [...new Set(table.all().map(({ header }) => header.Process))],
     ...createMemoryRetention(store, now),
     ...createMemoryExports(table, now, exportLagMs),
 

@@ -1,8 +1,6 @@
 import { parseJsonAs } from '@integration-host/shared/json'
 import { randomBytes } from 'node:crypto'
 import {
-  DEAD_EXCHANGE,
-  deadQueue,
   delayName,
   delays,
   StepMessage,
@@ -15,12 +13,7 @@ import type { MessageBus, OutgoingMessage } from '@integration-host/shared/messa
 import { type SpanDescription, tracing } from '@integration-host/shared/observability/telemetry'
 import type { DueStep, StepDelivery, StepQueue } from '../../worker/step-queue.ts'
 import type { Traceparents } from '../../worker/traceparent.ts'
-
-/**
- * The maximum size of the message excerpt in a dead letter. It is enough to recognise the message, without
- * copying a huge one.
- */
-const MAX_DEAD_LETTER_BYTES = 65_536
+import { outgoingDeadLetter } from './dead-letter-queue.ts'
 
 /**
  * Sends and receives step messages over the message bus. Each step has a queue of its own, so that the broker's
@@ -79,19 +72,9 @@ export function createStepQueue(
     },
 
     deadLetter: (process, { content, messageId }, reason) =>
-      bus.publish({
-        exchange: DEAD_EXCHANGE,
-        routingKey: process,
-        messageId: `dead/${crypto.randomUUID()}`,
-        type: 'dead',
-        headers: { reason, 'original-message-id': messageId.slice(0, 200) },
-        body: {
-          Reason: reason,
-          Bytes: content.length,
-          Content: content.toString('utf8', 0, MAX_DEAD_LETTER_BYTES),
-        },
-        mandatory: true,
-      }),
+      bus.publish(
+        outgoingDeadLetter(process, { messageId, reason, content, contentBytes: content.length }),
+      ),
 
     consume: (process, step, prefetch, handle) =>
       bus.consume(
@@ -110,9 +93,6 @@ export function createStepQueue(
     },
     async consumers(process, step) {
       return (await bus.depth(stepQueue(process, step)))?.consumers ?? null
-    },
-    async deadLetters(process) {
-      return (await bus.depth(deadQueue(process)))?.ready ?? null
     },
   }
 }

@@ -35,7 +35,6 @@ import {
   countDeadLetters,
   getDeadLetter,
   listDeadLetters,
-  processesWithRuns,
   removeDeadLetter,
   removeDeadLetters,
 } from './statements/dead-letters.ts'
@@ -228,7 +227,6 @@ export function createPostgresTransactionSource(
     deadLetterCounts: () => run(countDeadLetters),
     removeDeadLetter: (...what) => run((sql) => removeDeadLetter(sql, ...what)),
     removeDeadLetters: (process, act) => run((sql) => removeDeadLetters(sql, process, act)),
-    processesWithRuns: () => run(processesWithRuns),
     exportEnd: (wanted) => run((sql) => exportEnd(sql, wanted, { exportLagMs })),
     exportPage: (range, after, limit) => run((sql) => exportPage(sql, range, after, limit)),
     keepsByDefault: () => run(keepsByDefault),

@@ -76,7 +76,8 @@ export async function removeDeadLetter(
     with removed as (
       delete from "Order_DeadLetter" where "ID" = ${id} and "Process" = ${process} returning *),
     changed as (
-      select d."Process", d."TransactionID", d."ReplayID", h."Realm"
+      select d."Process", h."TransactionID", -- null if there is no such transaction
+        case when h."TransactionID" is not null then d."ReplayID" end as "ReplayID", h."Realm"
       from removed d ${withTransaction(sql)}),
     recorded as (${recordOnChanged(sql, kind, act)})
     select from removed`
@@ -97,17 +98,4 @@ export async function removeDeadLetters(
     recorded as (${recordOnChanged(sql, 'delete_dead_letters', act)})
     select from removed`
   return count
-}
-
-/** Finds each name with one lookup in the primary key, so the number of runs does not matter. */
-export async function processesWithRuns(sql: postgres.Sql): Promise<readonly string[]> {
-  const rows = await sql<{ process: string }[]>`
-    with recursive found as (
-      (select "Process" as process from "Order_Header" order by "Process" limit 1)
-      union all
-      select later.process from found f cross join lateral (
-        select h."Process" as process from "Order_Header" h where h."Process" > f.process
-        order by h."Process" limit 1) later)
-    select process from found`
-  return rows.map(({ process }) => process)
 }

@@ -1,0 +1,89 @@
+import { DEAD_EXCHANGE, deadQueue } from '@integration-host/shared/contracts/step-message'
+import { parseJsonAs } from '@integration-host/shared/json'
+import type {
+  Delivery,
+  MessageBus,
+  OutgoingMessage,
+} from '@integration-host/shared/messaging/message-bus'
+import { z } from 'zod'
+import { MAX_CONTENT_BYTES } from '../../transaction/dead-letter.ts'
+import type { DeadLetterQueue, DeadMessage } from '../../worker/dead-letter-queue.ts'
+
+/** The maximum number of unacknowledged dead letters. All of them are inserted by the next statement. */
+const PREFETCH = 20
+const ID_HEADER = 'original-message-id'
+const BYTES_HEADER = 'original-bytes'
+
+export const createDeadLetterQueue = (bus: MessageBus, owner: string): DeadLetterQueue => ({
+  async waiting(process) {
+    return (await bus.depth(deadQueue(process)))?.ready ?? null
+  },
+  consume: (process, { handle, onRejected }) =>
+    bus.consume(
+      deadQueue(process),
+      { prefetch: PREFETCH, tag: `${owner} ${deadQueue(process)}`, onRejected },
+      (delivery) => handle(deadMessageOf(delivery)),
+    ),
+  publishAgain: (process, message) => bus.publish(outgoingDeadLetter(process, message)),
+})
+
+/** Returns the message that moves a message which cannot be processed to the queue `dead.<Process>`. */
+export const outgoingDeadLetter = (
+  process: string,
+  {
+    messageId,
+    reason,
+    content,
+    contentBytes,
+  }: Pick<DeadMessage, 'messageId' | 'reason' | 'content' | 'contentBytes'>,
+): OutgoingMessage => ({
+  exchange: DEAD_EXCHANGE,
+  routingKey: process,
+  messageId: `dead/${crypto.randomUUID()}`,
+  type: 'dead',
+  headers: {
+    reason: reason.slice(0, 200),
+    [ID_HEADER]: messageId.slice(0, 200),
+    [BYTES_HEADER]: contentBytes,
+  },
+  body: content.subarray(0, MAX_CONTENT_BYTES),
+  mandatory: true,
+})
+
+/** The body of a dead letter that an earlier version of the coordinator published. */
+const Envelope = z.object({ Bytes: z.int().nonnegative(), Content: z.string() })
+
+/** Reads a dead letter that a coordinator published, or a message that the broker itself dead-lettered. */
+function deadMessageOf({
+  type,
+  messageId,
+  headers,
+  content,
+  deliveryCount,
+}: Delivery): DeadMessage {
+  const text = (header: string): string | undefined => {
+    const value = headers[header]
+    return typeof value === 'string' ? value : undefined
+  }
+  const bytes = headers[BYTES_HEADER]
+  const isPublished = type === 'dead'
+  const envelope =
+    isPublished && bytes === undefined ? parseJsonAs(Envelope, content.toString('utf8')) : null
+  return {
+    messageId: (isPublished ? (text(ID_HEADER) ?? '') : messageId).slice(0, 200),
+    reason: (text('reason') ?? text('x-first-death-reason') ?? 'unknown').slice(0, 200),
+    content: (envelope === null ? content : Buffer.from(envelope.Content)).subarray(
+      0,
+      MAX_CONTENT_BYTES,
+    ),
+    contentBytes:
+      envelope?.Bytes ??
+      (isPublished && typeof bytes === 'number' && Number.isSafeInteger(bytes)
+        ? Math.min(Math.max(bytes, content.length), MAX_MESSAGE_BYTES)
+        : content.length),
+    deliveryCount,
+  }
+}
+
+/** The largest message that RabbitMQ accepts (`max_message_size`). */
+const MAX_MESSAGE_BYTES = 536_870_912

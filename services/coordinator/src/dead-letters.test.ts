@@ -1,0 +1,3 @@
+import { deadLettersContract } from './dead-letters.contract.ts'
+
+deadLettersContract('embedded')

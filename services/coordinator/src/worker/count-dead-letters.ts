@@ -1,0 +1,21 @@
+import type { DeadLetterStore } from '../transaction/dead-letter.ts'
+import type { DeadLetterQueue } from './dead-letter-queue.ts'
+
+/**
+ * Returns the number of dead letters of each process: those in the store and those that are still in the queue. While
+ * the broker is unavailable, only the former. Contains each loaded process, and others that have dead letters.
+ */
+export async function countDeadLetters(
+  store: Pick<DeadLetterStore, 'deadLetterCounts'>,
+  queue: Pick<DeadLetterQueue, 'waiting'>,
+  processes: readonly string[],
+): Promise<ReadonlyMap<string, number>> {
+  const counts = new Map(await store.deadLetterCounts())
+  await Promise.all(
+    processes.map(async (process) => {
+      const waiting = (await queue.waiting(process)) ?? 0
+      counts.set(process, (counts.get(process) ?? 0) + waiting)
+    }),
+  )
+  return counts
+}

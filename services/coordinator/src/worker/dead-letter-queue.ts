@@ -1,0 +1,34 @@
+import type { StepConsumer } from './step-queue.ts'
+
+/** The port to the queues `dead.<Process>`, which receive the messages that could not be processed. */
+export interface DeadLetterQueue {
+  /** The number of ready messages; `null` if the queue does not exist or the broker is unavailable. */
+  waiting(process: string): Promise<number | null>
+  /** Consumes the queue until the consumer is cancelled or the broker rejects it. */
+  consume(
+    process: string,
+    handlers: {
+      readonly handle: (message: DeadMessage) => Promise<'ack' | 'requeue'>
+      /** Called if the broker rejects or ends the consumer, which is cancelled then. */
+      readonly onRejected: (reason: string) => void
+    },
+  ): StepConsumer
+  /**
+   * Publishes the message once more, as a new message of the same process, reason and content.
+   *
+   * @throws {IntegrationError} `broker_unavailable` if the broker has not confirmed the new message.
+   */
+  publishAgain(process: string, message: DeadMessage): Promise<void>
+}
+
+export interface DeadMessage {
+  /** The id of the message that could not be processed; empty if it has none. */
+  readonly messageId: string
+  readonly reason: string
+  /** At most the first `MAX_CONTENT_BYTES` of the content. */
+  readonly content: Buffer
+  /** The length of the whole content. */
+  readonly contentBytes: number
+  /** How often the broker has returned the message to the queue. */
+  readonly deliveryCount: number
+}
