@@ -3,6 +3,12 @@ import { listActions } from './commands/actions.ts'
 import { adopt } from './commands/adopt.ts'
 import { auditList, auditVerify } from './commands/audit.ts'
 import { chaos } from './commands/chaos.ts'
+import {
+  deleteDeadLetters,
+  listDeadLetters,
+  requeueDeadLetter,
+  showDeadLetter,
+} from './commands/dead-letters.ts'
 import { doctor } from './commands/doctor.ts'
 import { connect, list, refresh, remove, show } from './commands/credentials.ts'
 import { exportCredentials } from './commands/export.ts'
@@ -16,6 +22,7 @@ import {
   startOperation,
   stopOperation,
 } from './commands/operations.ts'
+import { listProcesses, pauseProcess, resumeProcess } from './commands/processes.ts'
 import { rotateKeys } from './commands/rotate-keys.ts'
 import { cancel, replay, resume, retry, settle } from './commands/transactions/change-run.ts'
 import { exportTransactions } from './commands/transactions/export.ts'
@@ -90,6 +97,31 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
     },
   ],
   [
+    'dead-letters',
+    {
+      title: 'Messages that could not be processed',
+      commands: new Map([
+        ['list', listDeadLetters],
+        ['show', showDeadLetter],
+        ['requeue', requeueDeadLetter],
+        ['delete', deleteDeadLetters],
+      ]),
+      examples: ['dead-letters list', "dead-letters requeue 5 --reason 'the step is deployed'"],
+    },
+  ],
+  [
+    'processes',
+    {
+      title: 'Processes that are loaded',
+      commands: new Map([
+        ['list', listProcesses],
+        ['pause', pauseProcess],
+        ['resume', resumeProcess],
+      ]),
+      examples: ['processes list', "processes pause OrderProcess --reason 'migration'"],
+    },
+  ],
+  [
     'actions',
     {
       title: 'Who changed which run or process, and why',
@@ -136,7 +168,8 @@ const PROGRAM = 'integration-host'
 
 const COMMON_HELP = `All commands (but no --url for keys, doctor, verify-provider and chaos):
   --url URL    where the service is: token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217) or, for
-               transactions, operations and actions, the coordinator (COORDINATOR_URL, default http://127.0.0.1:7219)
+               transactions, operations, dead-letters, processes and actions, the coordinator (COORDINATOR_URL,
+               default http://127.0.0.1:7219)
   --json       JSON on standard output, and nothing else
   -h, --help   this text
 

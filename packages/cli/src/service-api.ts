@@ -39,8 +39,10 @@ export interface ServiceApi {
   ): Promise<T>
   /** Sends PATCH with a JSON body and returns the parsed response. */
   patch<T>(path: string, body: unknown, schema: z.ZodType<T>): Promise<T>
-  /** Sends DELETE and returns the headers of the response. */
-  delete(path: string): Promise<Headers>
+  /** Sends DELETE, with a JSON body if one is given, and returns the headers of the response. */
+  delete(path: string, body?: unknown): Promise<Headers>
+  /** Sends DELETE with a JSON body and returns the parsed response. */
+  deleteForResult<T>(path: string, body: unknown, schema: z.ZodType<T>): Promise<T>
   /** Sends GET and yields each line of the response, however long it takes. */
   getForLines<T>(path: string, schema: z.ZodType<T>): AsyncGenerator<T>
   /** Sends POST without a body and yields each line of the response. */
@@ -142,7 +144,8 @@ function openService(
       ),
     postText: (path, lines, schema, { isLong } = { isLong: false }) =>
       call('POST', path, json(schema), { lines, ...(isLong && { deadlineMs: LONG_DEADLINE_MS }) }),
-    delete: (path) =>
+    deleteForResult: (path, body, schema) => call('DELETE', path, json(schema), { body }),
+    delete: (path, body) =>
       call(
         'DELETE',
         path,
@@ -150,7 +153,7 @@ function openService(
           await response.text()
           return response.headers
         },
-        {},
+        { body },
       ),
     getForLines: (path, schema) => forLines('GET', path, schema),
     postForLines: (path, schema) => forLines('POST', path, schema),
@@ -242,6 +245,7 @@ const NOT_FOUND = new Set([
   'process_not_found',
   'transaction_not_found',
   'operation_not_found',
+  'dead_letter_not_found',
 ])
 
 function exitCodeOf(status: number, code: string): number {

@@ -25,18 +25,25 @@ export const processOption = { process: { type: 'string' } } as const
 export const PROCESS_HELP =
   '  --process NAME      the process; may be omitted if the coordinator has only one'
 
+/** Returns the path `/processes/<name>/transactions`. @throws like {@link processPathOf} */
+export const pathOf = async (service: ServiceApi, name: string | undefined): Promise<string> =>
+  `${await processPathOf(service, name)}/transactions`
+
 /**
- * Returns the path `/processes/<name>/transactions`. If `name` is missing, the coordinator's only process is used.
+ * Returns the path `/processes/<name>`. If `name` is missing, the coordinator's only process is used.
  *
  * @throws {CommandFailed} the coordinator has several processes or none, or the request to the coordinator failed.
  */
-export async function pathOf(service: ServiceApi, name: string | undefined): Promise<string> {
-  if (name !== undefined) return `/processes/${encodeURIComponent(name)}/transactions`
+export async function processPathOf(
+  service: ServiceApi,
+  name: string | undefined,
+): Promise<string> {
+  if (name !== undefined) return `/processes/${encodeURIComponent(name)}`
   const { items } = await service.get('/processes', Processes)
   // The built-in process of webhooks is used only if it is named.
   const own = items.filter(({ BuiltIn }) => BuiltIn !== true)
   const [only, ...others] = own.map(({ Process }) => Process)
-  if (only !== undefined && others.length === 0) return pathOf(service, only)
+  if (only !== undefined && others.length === 0) return processPathOf(service, only)
   const names = items.map(({ Process }) => Process)
   throw new UsageError(`--process is needed; there are: ${names.join(', ') || 'none'}`)
 }

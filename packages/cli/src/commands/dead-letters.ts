@@ -1,0 +1,200 @@
+/** The commands on dead letters: list, show, requeue and delete. */
+import {
+  DeadLetterPage,
+  DeadLetterView,
+  DeletedDeadLetters,
+} from '@integration-host/shared/contracts/dead-letter'
+import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
+import { exitCodes, UsageError } from '../exit-code.ts'
+import { openCoordinator, type ServiceApi } from '../service-api.ts'
+import { counted, createTable, notify, plain, print, widthOf } from '../terminal.ts'
+import {
+  Header,
+  PROCESS_HELP,
+  processOption,
+  processPathOf,
+  REASON_HELP,
+  reasonOf,
+  reasonOption,
+} from './transactions/arguments.ts'
+
+const DEFAULT_LIMIT = 50
+const MOST_PER_PAGE = 500
+
+const pathOf = async (service: ServiceApi, process: string | undefined): Promise<string> =>
+  `${await processPathOf(service, process)}/dead-letters`
+
+export const listDeadLetters: Command = {
+  summary: 'list messages that could not be processed, the newest first',
+  usage: '[--process NAME] [--limit N | --all] [--cursor CURSOR]',
+  help: `Lists the messages of a process that could not be processed, with the reason and the run that they name, the newest
+first. With --json one on each line.
+
+${PROCESS_HELP}
+  --limit N           the maximum number (default ${DEFAULT_LIMIT}); the cursor of the next page is printed on standard error
+  --all               all dead letters
+  --cursor CURSOR     continue from this cursor
+
+Examples:
+  integration-host dead-letters list
+  integration-host dead-letters list --all --json | jq -r .Reason | sort | uniq -c`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {
+      ...processOption,
+      limit: { type: 'string' },
+      all: { type: 'boolean' },
+      cursor: { type: 'string' },
+    })
+    expectNone(positionals)
+    if (values.all && values.limit !== undefined)
+      throw new UsageError('Either --limit or --all, not both')
+    let left = values.all
+      ? Number.POSITIVE_INFINITY
+      : wholeNumber('--limit', values.limit ?? String(DEFAULT_LIMIT))
+    if (left < 1) throw new UsageError('--limit must be at least 1')
+    const service = openCoordinator(values.url, terminal)
+    const path = await pathOf(service, values.process)
+    const table = createTable(COLUMNS, widthOf(terminal))
+    for (let cursor: string | null = values.cursor ?? ''; cursor !== null && left > 0;) {
+      const query = new URLSearchParams({ limit: String(Math.min(left, MOST_PER_PAGE)) })
+      if (cursor !== '') query.set('cursor', cursor)
+      const page: DeadLetterPage = await service.get(`${path}?${query.toString()}`, DeadLetterPage)
+      await print(
+        terminal,
+        ...(values.json
+          ? page.items.map((letter) => JSON.stringify(letter))
+          : table(page.items.map(rowOf))),
+      )
+      left -= page.items.length
+      cursor = page.next_cursor
+      if (cursor !== null && left <= 0)
+        notify(terminal, `There are more: --cursor ${plain(cursor)}, or --all.`)
+    }
+    return exitCodes.ok
+  },
+}
+
+const COLUMNS = ['ID', 'AT', 'REASON', 'TRANSACTION', 'REPLAY', 'STEP', 'BYTES', 'CONTENT']
+const SHORT = 60
+
+const rowOf = (letter: DeadLetterView): string[] => [
+  String(letter.ID),
+  letter.At,
+  letter.Reason,
+  letter.TransactionID ?? '',
+  String(letter.ReplayID ?? ''),
+  letter.StepName ?? '',
+  String(letter.ContentBytes),
+  letter.Encoding === 'text' ? shortened(letter.Content) : '(not text)',
+]
+
+const shortened = (content: string): string => {
+  const line = plain(content)
+  return line.length <= SHORT ? line : `${line.slice(0, SHORT).toWellFormed()}…`
+}
+
+export const showDeadLetter: Command = {
+  summary: 'show a message that could not be processed, with its content',
+  usage: 'ID [--process NAME]',
+  help: `Shows one dead letter with at most the first 64 KiB of its content, in base64 if the content is not text.
+
+${PROCESS_HELP}
+
+Examples:
+  integration-host dead-letters show 5
+  integration-host dead-letters show 5 --json | jq -r .Content`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, processOption)
+    const id = oneId(positionals)
+    const service = openCoordinator(values.url, terminal)
+    const path = await pathOf(service, values.process)
+    const letter = await service.get(`${path}/${id}`, DeadLetterView)
+    await print(terminal, ...(values.json ? [JSON.stringify(letter)] : linesOf(letter)))
+    return exitCodes.ok
+  },
+}
+
+function linesOf(letter: DeadLetterView): string[] {
+  const { TransactionID, ReplayID, StepName, Content, ContentBytes, Encoding } = letter
+  const run =
+    TransactionID === null ? 'none' : `${TransactionID}, run ${ReplayID}, step ${StepName}`
+  const encoding = Encoding === 'text' ? '' : ', in base64'
+  return [
+    `ID          ${letter.ID}`,
+    `Process     ${plain(letter.Process)}`,
+    `Reason      ${plain(letter.Reason)}`,
+    `At          ${letter.At}`,
+    `Message     ${plain(letter.MessageID)}`,
+    `Run         ${plain(run)}`,
+    `Content     ${counted(ContentBytes, 'byte')}${encoding}`,
+    '',
+    ...Content.split('\n').map(plain),
+  ]
+}
+
+export const requeueDeadLetter: Command = {
+  summary: 'publish the due step of its run again, and delete the message',
+  usage: 'ID [--process NAME] [--reason TEXT]',
+  help: `Publishes the step that is due in the run of a dead letter, and deletes the dead letter. The message itself is not
+published again. Rejected if it names no run, or the run is over.
+
+${PROCESS_HELP}
+${REASON_HELP}
+
+Examples:
+  integration-host dead-letters requeue 5 --reason 'the step is deployed again'`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, { ...processOption, ...reasonOption })
+    const id = oneId(positionals)
+    const body = { Reason: reasonOf(values.reason) }
+    const service = openCoordinator(values.url, terminal)
+    const path = await pathOf(service, values.process)
+    const run = await service.post(`${path}/${id}/requeue`, body, Header)
+    const text = `${run.TransactionID}, run ${run.ReplayID}: step ${run.StepName} is published again.`
+    await print(terminal, values.json ? JSON.stringify(run) : plain(text))
+    return exitCodes.ok
+  },
+}
+
+export const deleteDeadLetters: Command = {
+  summary: 'delete one message that could not be processed, or all of a process',
+  usage: '(ID | --all) [--process NAME] [--reason TEXT]',
+  help: `Deletes a dead letter, or with --all every dead letter of the process. No run changes.
+
+${PROCESS_HELP}
+  --all               all dead letters of the process
+${REASON_HELP}
+
+Examples:
+  integration-host dead-letters delete 5 --reason 'a test message'
+  integration-host dead-letters delete --all --process OrderProcess --reason 'the publisher is fixed'`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {
+      ...processOption,
+      ...reasonOption,
+      all: { type: 'boolean' },
+    })
+    if (values.all) expectNone(positionals)
+    const id = values.all ? null : oneId(positionals)
+    const body = { Reason: reasonOf(values.reason) }
+    const service = openCoordinator(values.url, terminal)
+    const path = await pathOf(service, values.process)
+    let deleted = 1
+    if (id === null)
+      deleted = (await service.deleteForResult(path, body, DeletedDeadLetters)).Deleted
+    else await service.delete(`${path}/${id}`, body)
+    const text = `${counted(deleted, 'dead letter')} deleted.`
+    await print(terminal, values.json ? JSON.stringify({ Deleted: deleted }) : text)
+    return exitCodes.ok
+  },
+}
+
+/** Returns the only positional argument, the ID of a dead letter. @throws {UsageError} it is missing or invalid. */
+function oneId(positionals: readonly string[]): number {
+  const [text, ...rest] = positionals
+  if (text === undefined) throw new UsageError('The ID of a dead letter is needed')
+  expectNone(rest)
+  const id = wholeNumber('The ID', text)
+  if (id < 1) throw new UsageError('The ID must be at least 1')
+  return id
+}
