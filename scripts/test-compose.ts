@@ -18,7 +18,7 @@ import {
 } from '../tests/compose/bad-input.ts'
 import { expect, until } from '../tests/compose/check.ts'
 import { isConfined } from '../tests/compose/confinement.ts'
-import { deadLettersSurviveReading } from '../tests/compose/dead-letters.ts'
+import { deadLettersAreStored } from '../tests/compose/dead-letters.ts'
 import {
   balancesRequests,
   followsReplicas,
@@ -132,8 +132,8 @@ async function everything(): Promise<void> {
     expect((await overview('guest:guest')).status === 401, 'the user guest is accepted')
   })
   await step(
-    'keeps a dead letter that is read and requeued more often than the default limit',
-    () => deadLettersSurviveReading(stack),
+    'stores a message that cannot be processed, and lists and deletes it by the command line',
+    () => deadLettersAreStored(stack),
   )
   await step('gives each service its own secrets only', () => holdsOwnSecretsOnly(stack))
   await step('accepts the keys of applications and operators for their own tasks only', () =>

@@ -1,29 +1,22 @@
-import { expect } from './check.ts'
-import type { Stack } from './stack.ts'
-
-/** The number of reads exceeds the default `delivery-limit` of RabbitMQ 4. */
-const READINGS = 25
+import { expect, until } from './check.ts'
+import { type Stack, words } from './stack.ts'
 
 /**
- * Checks that a dead letter is still in its queue after it was read and requeued 25 times on the management page,
- * as docs/runbook.md advises. Without a policy, RabbitMQ 4 would delete the message when it is requeued for the
- * 21st time.
+ * Checks that the coordinator, with its own account at RabbitMQ, stores a message of `dead.OrderProcess`, and that the
+ * command line lists and deletes it.
  */
-export async function deadLettersSurviveReading(stack: Stack): Promise<void> {
-  const call = (path: string, body: object): Promise<unknown> =>
-    stack.management('POST', path, body)
-  const read = (ackmode: string) =>
-    call('queues/%2F/dead.OrderProcess/get', { count: 1, ackmode, encoding: 'auto' })
-
-  await call('exchanges/%2F/amq.default/publish', {
+export async function deadLettersAreStored(stack: Stack): Promise<void> {
+  const cli = (args: string): Promise<string> => stack.compose(words(`run --rm -T cli ${args}`))
+  await stack.management('POST', 'exchanges/%2F/amq.default/publish', {
     routing_key: 'dead.OrderProcess',
     payload: 'unreadable',
     payload_encoding: 'string',
     properties: {},
   })
-  for (let reading = 1; reading <= READINGS; reading++) {
-    const messages = (await read('ack_requeue_true')) as readonly unknown[]
-    expect(messages.length === 1, `the message was missing at read number ${reading}`)
-  }
-  await read('ack_requeue_false')
+  const list = 'dead-letters list --process OrderProcess --json'
+  await until('the message is listed', async () =>
+    (await cli(list)).includes('"Content":"unreadable"'),
+  )
+  const deleted = await cli('dead-letters delete --all --process OrderProcess --reason test')
+  expect(deleted.includes('1 dead letter deleted.'), `the command printed ${deleted}`)
 }
