@@ -99,7 +99,7 @@ export function exportRoutes({ source, keys, logger, shutdown }: ExportRouteDeps
     until: string,
     mayRead: (name: string, realm: string | null) => boolean,
   ): AsyncGenerator<string> {
-    const all = process === undefined ? await source.processesWithRuns() : [process]
+    const all = process === undefined ? await source.storedProcesses() : [process]
     const names = all.toSorted().filter((name) => name >= (cursor?.process ?? ''))
     const cursorLine = (next: string | null): string =>
       `${JSON.stringify({ next_cursor: next, Runs: count, Until: until })}\n`
