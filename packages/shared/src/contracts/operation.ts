@@ -11,8 +11,8 @@ export type BulkAction = (typeof bulkActions)[number]
 export const operationStatuses = ['Running', 'Paused', 'Completed', 'Stopped'] as const
 export type OperationStatus = (typeof operationStatuses)[number]
 
-export const MAX_OPERATION_IDS = 10_000
-export const MAX_PER_SECOND = 1_000
+const MAX_OPERATION_IDS = 10_000
+const MAX_PER_SECOND = 1_000
 /** An operation lists at most this many failed runs, in addition to counting them. */
 export const MAX_LISTED_FAILURES = 1_000
 export const MAX_LISTED_MATCHES = 100
