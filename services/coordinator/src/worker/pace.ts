@@ -15,9 +15,10 @@ export function createPace(perSecond: number, now: () => number): Pace {
     delayMs(count) {
       // The time at which the actions that started within a second have left room for `count` others.
       const blocking = starts.at(-(perSecond - count + 1))
-      const startAt = Math.max(now(), nextAt, blocking === undefined ? 0 : blocking + 1_000)
+      const at = now()
+      const startAt = Math.max(at, nextAt, blocking === undefined ? 0 : blocking + 1_000)
       nextAt = startAt + (count / perSecond) * 1_000
-      return startAt - now()
+      return startAt - at
     },
     started() {
       starts.push(now())
