@@ -51,6 +51,8 @@ beforeEach(async () => {
             Outcome: 'http_400',
             ResponseStatus: 400,
             ResponseId: '1-65-intuit-tid',
+            TraceId: null,
+            Request: { Method: 'POST', Url: 'https://gateway/v3/company/1/customer' },
             Error: 'POST https://gateway/v3 responded with 400',
             StartedAt: AT,
             FinishedAt: AT,
@@ -88,6 +90,7 @@ describe('transactions show', () => {
     expect(out).toContain(
       [
         'Response of step customer: 400',
+        '  Request      POST https://gateway/v3/company/1/customer',
         '  Response id  1-65-intuit-tid',
         '  error 6240: Duplicate Name Exists Error: The name supplied already exists. : null',
         `  ${JSON.stringify(DUPLICATE)}`,
@@ -138,6 +141,23 @@ describe('transactions show', () => {
     const { out } = await show()
     expect(out).toContain(`Waits for    the time that its step chose with waitFor: ${AT}\n`)
     expect(out).not.toContain('Error')
+  })
+
+  it('`transactions show` prints the tags, who runs the step, and what retention or an erasure has removed', async () => {
+    members = {
+      Tags: { order: 'A:7', shop: 'x' },
+      InputChanged: true,
+      LeaseOwner: 'worker-1',
+      LeaseUntil: AT,
+      ErasedAt: AT,
+      AttemptCount: 118,
+    }
+    const { out } = await show()
+    expect(out).toContain('Tags         order=A:7, shop=x\n')
+    expect(out).toContain('             is other data than that of the run before\n')
+    expect(out).toContain(`Runs at      worker-1, lease until ${AT}\n`)
+    expect(out).toContain(`Data erased  ${AT}\n`)
+    expect(out).toContain('These are the newest 1 of 118 attempts.\n')
   })
 
   it('on a terminal `transactions show` cuts its tables to the width of the terminal', async () => {

@@ -1,5 +1,5 @@
 import {
-  AttemptView,
+  type AttemptView,
   type ItemView,
   TransactionView,
 } from '@integration-host/shared/contracts/transaction'
@@ -20,9 +20,17 @@ import {
 } from './arguments.ts'
 import { responseLines, shortened } from './response-lines.ts'
 
-const Attempt = AttemptView.extend({ ResponseId: z.string().nullable().optional() }).loose()
-type Attempt = z.output<typeof Attempt>
-const Run = TransactionView.extend({ ...forOperators, Attempts: z.array(Attempt) }).loose()
+const Run = TransactionView.extend({
+  ...forOperators,
+  LeaseOwner: z.string().nullish(),
+  LeaseUntil: z.string().nullish(),
+  Tags: z.record(z.string(), z.string()).nullish(),
+  InputChanged: z.boolean().optional(),
+  ErasedAt: z.string().nullish(),
+  PurgedAt: z.string().nullish(),
+  AttemptCount: z.int().optional(),
+}).loose()
+type Run = z.output<typeof Run>
 
 export const showTransaction: Command = {
   summary: 'show one run with its steps and every attempt',
@@ -96,6 +104,11 @@ Examples:
           ]),
         ),
       )
+    if (run.AttemptCount !== undefined && run.AttemptCount > Attempts.length)
+      await print(
+        terminal,
+        `These are the newest ${Attempts.length} of ${run.AttemptCount} attempts.`,
+      )
     return exitCodes.ok
   },
 }
@@ -116,13 +129,18 @@ const hasUnsuccessfulResponse = ({ Status, ResponseStatus }: ItemView): boolean 
 /** Returns the response of a step that is not completed, with the provider's id of its latest response. */
 function responseBlock(
   { StepName, ResponseStatus, ResponseBody }: ItemView,
-  attempts: readonly Attempt[],
+  attempts: readonly AttemptView[],
   isFull: boolean,
 ): string[] {
-  const id = attempts.findLast((attempt) => attempt.StepName === StepName)?.ResponseId
+  const attempt = attempts.findLast((one) => one.StepName === StepName)
+  const details = [
+    ['Request', attempt?.Request ? `${attempt.Request.Method} ${attempt.Request.Url}` : null],
+    ['Response id', attempt?.ResponseId],
+    ['Trace id', attempt?.TraceId],
+  ] as const
   return [
     plain(`Response of step ${StepName}: ${ResponseStatus}`),
-    ...(id ? [`  ${labelled('Response id', id)}`] : []),
+    ...details.flatMap(([label, text]) => (text ? [`  ${labelled(label, text)}`] : [])),
     ...(ResponseBody ? responseLines(ResponseBody, isFull).map((line) => `  ${line}`) : []),
   ]
 }
@@ -133,7 +151,7 @@ const waitOf = ({ Status, ErrorClass, NextAttemptAt }: Header): string | null =>
     ? `the time that its step chose with waitFor: ${NextAttemptAt ?? 'now'}`
     : null
 
-const headerLines = (header: Header, isFull: boolean): string[] =>
+const headerLines = (header: Run, isFull: boolean): string[] =>
   [
     ['Transaction', header.TransactionID],
     ['Process', header.Process],
@@ -142,7 +160,15 @@ const headerLines = (header: Header, isFull: boolean): string[] =>
     ['Status', header.Status],
     ['Step', header.StepName],
     ['Initial data', shortened(JSON.stringify(header.InitialData), isFull)],
+    ['', header.InputChanged ? 'is other data than that of the run before' : null],
+    [
+      'Tags',
+      Object.entries(header.Tags ?? {})
+        .map((pair) => pair.join('='))
+        .join(', '),
+    ],
     ['Realm', header.Realm],
+    ['Runs at', header.LeaseOwner && `${header.LeaseOwner}, lease until ${header.LeaseUntil}`],
     ['In doubt', header.InDoubt ? 'an earlier attempt may have done the work of this step' : null],
     ['Waits for', header.WaitingFor ?? waitOf(header)],
     ['Next attempt', header.NextAttemptAt],
@@ -151,4 +177,6 @@ const headerLines = (header: Header, isFull: boolean): string[] =>
     ['Created', header.CreatedAt],
     ['Updated', header.UpdatedAt],
     ['Completed', header.CompletedAt],
+    ['Data erased', header.ErasedAt],
+    ['Data removed', header.PurgedAt],
   ].flatMap(([label = '', text]) => (text ? [labelled(label ?? '', text)] : []))
