@@ -1,0 +1,132 @@
+/**
+ * Kills the coordinator at a random moment of an erasure. The same request at the next one erases what is left: every
+ * run once, with one entry in the action log, and all files.
+ */
+import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { listeningUrl } from '@integration-host/shared/test-support/start-process'
+import { describe, expect, it } from 'vitest'
+import { startAnotherCoordinator } from '../support/faults/coordinators.ts'
+import { type DatabaseAssertions, openDatabase } from '../support/faults/database-assertions.ts'
+import { scale, seededRandom } from '../support/faults/scale.ts'
+import { coordinatorWithFailpoints } from '../support/processes/failpoints.ts'
+import { startSystem, type System } from '../support/system.ts'
+
+const ROUNDS = scale({ test: 2, faults: 10, long: 30 })
+const RUNS = 1_000
+const MARKER = 'personal data'
+
+interface Erased {
+  readonly erased: number
+  readonly more: boolean
+  readonly notEnded: number
+}
+
+/** Inserts ended runs with items, attempts, tags and files, which all contain the marker. */
+async function insertRuns(system: System, { sql }: DatabaseAssertions, realm: string) {
+  const data = JSON.stringify({ note: MARKER })
+  await sql`
+    insert into "Order_Header" ("Process", "TransactionID", "StepName", "InitialData", "Realm", "Status",
+      "LastError", "ErrorClass", "CompletedAt", "NextAttemptAt", "Tags")
+    select 'OrderProcess', ${realm} || '-' || n, 'order', ${data}::text::jsonb, ${realm}, 'Failed',
+      ${MARKER}, 'http_400', now(), null, ${data}::text::jsonb
+    from generate_series(1, ${RUNS}) n`
+  await sql`
+    insert into "Order_Item" ("Process", "TransactionID", "ReplayID", "StepName", "Status", "IdempotencyKey",
+      "ResponseBody", "Data", "Error")
+    select "Process", "TransactionID", "ReplayID", 'order', 'Failed', "TransactionID", ${MARKER},
+      ${data}::text::jsonb, ${MARKER} from "Order_Header" where "Realm" = ${realm}`
+  await sql`
+    insert into "Order_Attempt" ("Process", "TransactionID", "ReplayID", "StepName", "Attempt", "Outcome",
+      "Error", "Method", "Url", "StartedAt")
+    select "Process", "TransactionID", "ReplayID", 'order', 1, 'http_400', ${MARKER}, 'GET', ${MARKER}, now()
+    from "Order_Header" where "Realm" = ${realm}`
+  const folder = join(system.dataDir, 'OrderCSV')
+  await mkdir(folder, { recursive: true })
+  for (let n = 1; n <= RUNS; n += 1)
+    await writeFile(join(folder, `Order_${realm}-${n}.0.csv`), MARKER)
+}
+
+/** Returns how many runs are erased, and how many rows still contain the marker. */
+async function countRuns({ sql }: DatabaseAssertions) {
+  const like = `%${MARKER}%`
+  const [counts] = await sql<{ erased: number; entries: number; marked: number }[]>`
+    select (select count(*) from "Order_Header" where "ErasedAt" is not null)::int as erased,
+      (select count(distinct "TransactionID") from "Order_Action" where "Action" = 'erase')::int as entries,
+      ((select count(*) from "Order_Header" t where t::text like ${like})
+        + (select count(*) from "Order_Item" t where t::text like ${like})
+        + (select count(*) from "Order_Attempt" t where t::text like ${like})
+        + (select count(*) from "Order_Tag" t where t::text like ${like}))::int as marked`
+  if (counts === undefined) throw new Error('no counts')
+  return counts
+}
+
+describe('a coordinator that is killed during an erasure', () => {
+  it(
+    'the same request at the next coordinator finishes the erasure, and each run is erased and recorded once',
+    { timeout: 60_000 + ROUNDS * 30_000 },
+    async ({ annotate }) => {
+      const random = seededRandom()
+      await using system = await startSystem([])
+      await using stack = new AsyncDisposableStack()
+      const start = async () => {
+        const process = startAnotherCoordinator(system, {}, coordinatorWithFailpoints)
+        const url = await listeningUrl(process)
+        await eventually(async () =>
+          expect((await system.call(`${url}/health/ready`)).status).toBe(200),
+        )
+        return { process, url }
+      }
+      const erase = async (url: string, realm: string): Promise<Erased> => {
+        const response = await system.call(`${url}/erasures`, {
+          method: 'POST',
+          headers: { 'Content-Type': 'application/json' },
+          body: JSON.stringify({ Realm: realm, Reason: 'a test' }),
+        })
+        if (!response.ok) throw new Error(`POST /erasures responded with ${response.status}`)
+        return (await response.json()) as Erased
+      }
+      let { process, url } = await start()
+      const database = stack.use(await openDatabase(system))
+      const folder = join(system.dataDir, 'OrderCSV')
+      let partial = 0
+      for (let round = 0; round < ROUNDS; round += 1) {
+        const realm = `r${round}`
+        await insertRuns(system, database, realm)
+        const before = (await countRuns(database)).erased
+        const interrupted = erase(url, realm).catch(() => null)
+        // The kill comes at a random moment after the first batch, unless the whole erasure is faster.
+        await eventually(async () =>
+          expect((await countRuns(database)).erased).toBeGreaterThan(before),
+        )
+        await sleep(random() * 50)
+        process.signal('SIGKILL')
+        await process.ended
+        await interrupted
+        const erased = (await countRuns(database)).erased - before
+        if (erased < RUNS) partial += 1
+        ;({ process, url } = await start())
+        const rest = await erase(url, realm)
+        // PostgreSQL may have completed the statement of the killed coordinator after the rows were counted.
+        expect(rest.erased).toBeLessThanOrEqual(RUNS - erased)
+        expect(rest).toMatchObject({ more: false, notEnded: 0 })
+        const total = (round + 1) * RUNS
+        expect(await countRuns(database)).toEqual({ erased: total, entries: total, marked: 0 })
+        expect(await readdir(folder)).toEqual([])
+      }
+      const [row] = await database.sql<{ n: number }[]>`
+        select count(*)::int as n from "Order_Action" where "Action" = 'erase'`
+      expect(row?.n).toBe(ROUNDS * RUNS)
+      const integrity = (await (await system.call(`${url}/integrity`)).json()) as { ok: boolean }
+      expect(integrity.ok).toBe(true)
+      process.signal('SIGKILL')
+      await process.ended
+      await annotate(
+        `${ROUNDS} kills, ${partial} of them with a part of ${RUNS} runs erased`,
+        'measurement',
+      )
+    },
+  )
+})
