@@ -19,7 +19,7 @@ export function intervalOf(text: string | undefined): number {
 }
 
 /** Waits until the next look. @throws {CommandFailed} the process received a signal meanwhile. */
-export async function pause(ms: number, { signal, sleep }: Terminal): Promise<void> {
+async function pause(ms: number, { signal, sleep }: Terminal): Promise<void> {
   if (sleep !== undefined) await sleep(ms)
   else await delay(ms, undefined, { signal }).catch(() => {})
   signal.throwIfAborted()

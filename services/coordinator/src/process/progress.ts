@@ -118,7 +118,7 @@ export interface TransitionOptions {
 export const NO_RESPONSE = 'no_answer'
 
 /** The error class of a run whose step waits because it has called `waitFor`. It tells the wait from a failed attempt. */
-export const STEP_WAITS = 'step_waits'
+const STEP_WAITS = 'step_waits'
 
 /**
  * Returns the transition of a claimed run. `run` is the run as claimed, so its `Attempt` counts the attempt

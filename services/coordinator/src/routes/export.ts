@@ -73,7 +73,7 @@ const cursorText = ({ until, process, after }: Cursor): string =>
   ).toString('base64url')
 
 /** A line of the export: a run, or a line with `next_cursor`. */
-export const ExportLine = z.union([
+const ExportLine = z.union([
   RunResponse.extend({ Items: z.array(ItemView), Attempts: z.array(AttemptView) }),
   z.object({ next_cursor: z.string().nullable(), Runs: z.int(), Until: z.iso.datetime() }),
 ])

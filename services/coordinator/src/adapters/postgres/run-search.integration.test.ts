@@ -75,8 +75,12 @@ async function rowsRead(search: RunSearch): Promise<number> {
     (strings: TemplateStringsArray, ...values: never[]) => sql(strings, ...values),
     {
       async unsafe(text: string, parameters: string[]) {
-        const [row] = await sql.unsafe(`explain (analyze, format json) ${text}`, parameters)
-        count += read((row?.['QUERY PLAN'] as [{ Plan: Plan }])[0].Plan)
+        const rows = await sql.unsafe<{ 'QUERY PLAN': { Plan: Plan }[] }[]>(
+          `explain (analyze, format json) ${text}`,
+          parameters,
+        )
+        for (const { 'QUERY PLAN': plans } of rows)
+          for (const { Plan } of plans) count += read(Plan)
         return sql.unsafe(text, parameters)
       },
     },
