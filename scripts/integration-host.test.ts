@@ -13,8 +13,8 @@ import { afterEach, beforeEach, expect, it } from 'vitest'
 import { runProcess } from '../packages/shared/test-support/start-process.ts'
 import manifest from '../package.json' with { type: 'json' }
 
-/*
- * The root of a checkout with the `bin` of the real package.json, the real program file, and a bootstrap that only
+/**
+ * A checkout for the tests. It has the `bin` of the real package.json and the real program file. Its bootstrap only
  * prints how it was called.
  */
 let root: string

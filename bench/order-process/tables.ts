@@ -33,7 +33,7 @@ export function printRates(measured: Rounds<Entry>): void {
   printTable(measured, ({ name }) => name, rateRow)
 }
 
-/** Prints the coordinator compared with each other engine, as medians of the ratios within a round. */
+/** Prints a comparison of the coordinator with each other engine: medians of the ratios within a round. */
 export function printRatios(measured: Rounds<Entry>): void {
   const ours = [...measured].filter(([entry]) => entry.isOurs)
   const rows: [string, Row][] = []
@@ -55,8 +55,8 @@ export function printRatios(measured: Rounds<Entry>): void {
 }
 
 /**
- * Prints the coordinator of this checkout compared with the coordinator of another checkout, as medians of the
- * ratios within a round.
+ * Prints a comparison of the coordinators of this checkout and of another checkout: medians of the ratios within a
+ * round.
  */
 export function printAgainst(measured: Rounds<Entry>): void {
   const rows: [string, Row][] = []

@@ -53,7 +53,7 @@ async function callbackWithMadeUpCode(suffix: string): Promise<number> {
   return status
 }
 
-describe('token-service at a provider that responds to an unknown code as it responds to wrong client credentials', () => {
+describe('token-service at a provider with the same response to an unknown code and to wrong client credentials', () => {
   it.each([
     ['401 invalid_client', { status: 401, body: '{"error":"invalid_client"}' }],
     ['401 without a known error code', { status: 401, body: '{"error":"invalid_code"}' }],

@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { parsePostgresUrl, postgresUrl } from './address.ts'
 
 describe('parsing DATABASE_URL', () => {
-  it('a PostgreSQL URL may have several hosts with a port each, and its user, password and database are decoded', () => {
+  it('parsing a PostgreSQL URL returns all its hosts and ports, and decodes user, password and database', () => {
     expect(
       parsePostgresUrl('postgres://us%40er:p%2F:+w@a.example:5433,b,[::1]:5434/d%20b'),
     ).toMatchObject({

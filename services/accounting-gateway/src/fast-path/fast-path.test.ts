@@ -97,7 +97,7 @@ const stable = (head: string): string =>
     .toSorted()
     .join('\r\n')
 
-describe('responses of the fast path compared with those of node:http', () => {
+describe('equal responses of the fast path and of node:http', () => {
   it.each([
     ['a call for a connected company', get()],
     [

@@ -49,7 +49,10 @@ export interface AuthorizationDeps {
   readonly authorizations: Pick<AuthorizationStore, 'keepLabels'>
   /** The requested scopes, space-delimited (RFC 6749 §3.3). */
   readonly scope: string
-  /** The scopes that make the provider name a company in its callback; empty if every callback names a company. */
+  /**
+   * If one of these scopes is requested, the provider names a company in its callback. Empty if every callback names a
+   * company.
+   */
   readonly realmScopes: readonly string[]
   /** The origins that `return_to` may have; `null` allows only http on the loopback interface. */
   readonly returnToOrigins: readonly string[] | null

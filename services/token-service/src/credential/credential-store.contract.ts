@@ -457,7 +457,7 @@ export function credentialStoreContract(
       expect(JSON.stringify(entries)).not.toMatch(/access|refresh one|id one/)
     })
 
-    it('the credential store chains the audit entries of all transitions, and returns an event only after its audit entries are in the log', async () => {
+    it('the audit entries of all transitions form a hash chain, and an event is returned only after its audit entries are in the log', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted', { who: 'browser' }))
       const { lease } = await held('ACC-1')
       expect(await store.readOutbox('relay', 1_000, 100)).toEqual([])

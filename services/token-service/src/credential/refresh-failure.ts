@@ -61,8 +61,8 @@ export function settlementOf(
   const { at, random } = context
   const standing = credential.fault
   const isClientRejected = failureClass === 'client_refused'
-  // The client credentials belong to the application, so their rejection is not counted as a failed attempt of a
-  // credential.
+  // The client credentials belong to the application and not to a company. So their rejection is not counted as a
+  // failed attempt of a credential.
   const attempts = isClientRejected ? credential.attempts : credential.attempts + 1
   const isRejection = isFaultClass(failureClass) && faultClasses[failureClass].isRejection
   // Anyone can report that a company disconnected the application. A rejection after such a report is not added to

@@ -122,7 +122,7 @@ describe('shutdown with a rotated token pair that is not stored (I6)', () => {
     expect(reports).toEqual([{ name: NAME, outcome: 'rotation_dropped', calls: 1, traceId: null }])
   })
 
-  it('at the commit deadline of the shutdown, the token pair is passed to the rescue function and rotation_rescued is reported', async () => {
+  it('a token pair that is not stored by the commit deadline of the shutdown is rescued, and rotation_rescued is reported', async () => {
     const rescued: string[] = []
     const { routine, reports } = startRoutine(storeOf(unavailable), {
       rescue: async ({ name, version, grantId, grant }) => {

@@ -112,7 +112,8 @@ export async function retireKeyCheckValues(
   return others
 }
 
-// Managed Redis services reject the command CONFIG. The settings are then unknown, so no warning is logged.
+// Managed Redis services reject the command CONFIG. The persistence settings are then unknown, so no warning about them
+// is logged.
 async function warnOfWeakPersistence(redis: Redis, logger: Logger): Promise<void> {
   const read = async (name: string): Promise<string | undefined> => {
     const reply = (await redis.config('GET', name).catch(() => [])) as string[]
