@@ -84,7 +84,7 @@ describe('POST /operations', () => {
   it('acts on the runs in the background, with the actor and the reason in the action log and an event for each run', async () => {
     for (const id of ['a1', 'a2']) await host.queue(id, 'business data', '42')
     const events = await watchEvents(host, 'a2')
-    const started = await start(cancelOf('a1', 'a2', 'gone'), {
+    const started = await start(cancelOf('a1', 'a2', 'gone', 'a1'), {
       key: 'console',
       headers: { 'Acting-For': 'ada@example.com' },
     })

@@ -108,7 +108,7 @@ export function operationRoutes({ source, operations, operationRunner }: Operati
       }),
       validate('json', StartOperation),
       async (c) => {
-        const { Action, Process, DryRun, Reason: reason, ...request } = c.req.valid('json')
+        const { Action, Process, DryRun, Reason: reason, Ids, ...request } = c.req.valid('json')
         const caller = callerOf(c)
         caller.requireProcess(Process)
         // Runs of a process that is not loaded can be cancelled, but not continued.
@@ -120,7 +120,12 @@ export function operationRoutes({ source, operations, operationRunner }: Operati
         for (const realm of request.Filter?.realm ?? []) caller.requireRealm(realm)
         const { Request, ...operation } = await source.startOperation(
           crypto.randomUUID(),
-          { Action, Process, DryRun, Request: { ...request, Realms: caller.realms } },
+          {
+            Action,
+            Process,
+            DryRun,
+            Request: { ...request, Ids: Ids && [...new Set(Ids)], Realms: caller.realms },
+          },
           { by: caller, reason },
         )
         operationRunner.hint()

@@ -329,36 +329,42 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       expect(await changedBy(id)).toEqual(names)
     })
 
-    it('if a replica hangs after a change, another one continues from the recorded progress and changes nothing twice', async () => {
-      const names = ids(30)
-      await queue(names)
-      await cancel(names)
-      const hangs = Promise.withResolvers<void>()
-      const hung: string[] = []
-      const frozen = replica({
-        renewMs: 3_600_000,
-        async after(name) {
-          if (Number(name.slice(1)) < 110) return
-          hung.push(name)
-          await cancel([name]) // the run has ended again before the other replica continues
-          await hangs.promise
-        },
-      })
-      const id = await start('resume', { Ids: names, PerSecond: 50 })
-      await eventually(() => expect(hung).toHaveLength(5))
-      replica()
-      expect(await reached(id, 'Completed')).toMatchObject({
-        Done: 30,
-        Skipped: 0,
-        FailedByCode: {},
-      })
-      expect(await changedBy(id)).toEqual(names)
-      for (const name of hung) expect(await runOf(name)).toMatchObject({ Status: 'Cancelled' })
-      // The frozen replica has lost its lease. What it still does is done once as well.
-      hangs.resolve()
-      await frozen.stop()
-      expect(await changedBy(id)).toEqual(names)
-      expect(await source.operation(id)).toMatchObject({ Status: 'Completed' })
-    })
+    it.each(['another one', 'the same one'])(
+      'if a replica hangs after a change, %s continues from the recorded progress and changes nothing twice',
+      async (which) => {
+        const names = ids(30)
+        await queue(names)
+        await cancel(names)
+        const hangs = Promise.withResolvers<void>()
+        const hung: string[] = []
+        const frozen = replica({
+          renewMs: 3_600_000,
+          async after(name) {
+            if (Number(name.slice(1)) < 110 || hung.length === 5) return
+            hung.push(name)
+            await cancel([name]) // the run has ended again before the other replica continues
+            await hangs.promise
+          },
+        })
+        const id = await start('resume', { Ids: names, PerSecond: 50 })
+        await eventually(() => expect(hung).toHaveLength(5))
+        if (which === 'another one') replica()
+        expect(await reached(id, 'Completed')).toMatchObject({
+          Done: 30,
+          Skipped: 0,
+          FailedByCode: {},
+        })
+        expect(await changedBy(id)).toEqual(names)
+        for (const name of hung) expect(await runOf(name)).toMatchObject({ Status: 'Cancelled' })
+        // The frozen replica has lost its lease. What it still does is done once as well.
+        hangs.resolve()
+        await frozen.stop()
+        expect(await changedBy(id)).toEqual(names)
+        expect(await source.operation(id)).toMatchObject({
+          Status: 'Completed',
+          Progress: { Done: 30 },
+        })
+      },
+    )
   })
 }

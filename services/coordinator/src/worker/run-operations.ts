@@ -12,6 +12,7 @@ import type { Act } from '../transaction/action.ts'
 import {
   type Operation,
   type OperationEnd,
+  type OperationLease,
   type OperationProgress,
   type OperationTarget,
   type RunOutcome,
@@ -61,9 +62,10 @@ const DRY_BATCH = 500
 const MAX_STREAK = 20
 
 export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner {
-  const { source, owner, log, random, intervalMs, renewMs = RENEW_MS } = deps
+  const { source, log, random, intervalMs, renewMs = RENEW_MS } = deps
   const shutdown = new AbortController()
   const retryStore = createStoreRetry(random)
+  /** The work on each claimed operation, by the owner of its lease. */
   const inProgress = new Map<string, Promise<void>>()
   /** Its abort ends the pause before the next poll. */
   let wake = new AbortController()
@@ -71,25 +73,26 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
 
   async function poll(): Promise<boolean> {
     while (inProgress.size < MAX_OPERATIONS && !shutdown.signal.aborted) {
+      // Each claim has an owner of its own, so that work which hangs loses its lease to this replica as well.
+      const owner = `${deps.owner} ${crypto.randomUUID().slice(0, 8)}`
       const operation = await source.claimOperation(deps.processes, owner)
       if (operation === null) break
-      const work = workOn(operation)
+      const work = workOn(operation, { id: operation.ID, owner })
         // Its lease expires, and a replica continues then.
         .catch((error: unknown) =>
           log.error({ err: error, operationId: operation.ID }, 'bulk operation was interrupted'),
         )
         .finally(() => {
-          inProgress.delete(operation.ID)
+          inProgress.delete(owner)
           hint()
         })
-      inProgress.set(operation.ID, work)
+      inProgress.set(owner, work)
     }
     deps.onCount(await source.countOperations())
     return true
   }
 
-  async function workOn(operation: Operation): Promise<void> {
-    const lease = { id: operation.ID, owner }
+  async function workOn(operation: Operation, lease: OperationLease): Promise<void> {
     const { signal } = shutdown
     const renewal = setInterval(() => {
       source.renewOperation(lease).catch(() => log.debug('a lease could not be renewed'))
