@@ -5,6 +5,7 @@
  *
  *   npm run bench -- order-process [--rounds 5] [--only coordinator,BullMQ] [--one-by-one] [--disk]
  *   npm run bench -- order-process --against <checkout>      the coordinator of this checkout and of another checkout
+ *   npm run bench -- order-process --payload-keys            the coordinator without and with PAYLOAD_KEYS
  *   npm run bench -- order-process --finished                with 0, 100k and 1M finished transactions in the tables
  *   npm run bench -- order-process --standby                 without and with a synchronous standby of PostgreSQL
  *
@@ -46,21 +47,30 @@ const { values: args } = parseArgs({
     disk: { type: 'boolean', default: false },
     finished: { type: 'boolean', default: false },
     standby: { type: 'boolean', default: false },
+    'payload-keys': { type: 'boolean', default: false },
     profile: { type: 'string' },
     against: { type: 'string' },
   },
 })
 const rounds = Number(args.rounds)
 const sweep = args.concurrency.split(',').filter(Boolean).map(Number)
+/** Whether only the coordinator is measured, in two or more forms. */
+const isOfCoordinator =
+  args.finished || args.standby || args['payload-keys'] || args.against !== undefined
 const chosen = entries
   .filter(({ name, isOurs }) => {
     const isNamed = args.only.split(',').some((part) => name.includes(part))
-    return isNamed && (isOurs || (!args.finished && !args.standby && args.against === undefined))
+    return isNamed && (isOurs || !isOfCoordinator)
   })
   .flatMap((entry) =>
     args.against === undefined
       ? [entry]
       : [entry, { ...entry, name: `${entry.name} (other)`, checkout: otherCheckout(args.against) }],
+  )
+  .flatMap((entry) =>
+    args['payload-keys']
+      ? [entry, { ...entry, name: `${entry.name} (payload keys)`, hasPayloadKeys: true }]
+      : [entry],
   )
   .flatMap((entry) =>
     sweep.length === 0

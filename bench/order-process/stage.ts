@@ -2,6 +2,7 @@
  * Starts the processes and creates the stores of one entry for one round, under unique names. Everything is removed
  * afterwards.
  */
+import { randomBytes } from 'node:crypto'
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -15,6 +16,7 @@ import type { Entry } from './entries.ts'
 import { processBehind } from './ports.ts'
 import { type RestateServer, startRestateServer } from './restate-server.ts'
 
+const PAYLOAD_KEY = `k1:${randomBytes(32).toString('base64')}`
 const IN_MEMORY = '/dev/shm'
 const INLINE_DISPATCH = fileURLToPath(new URL('inline-dispatch.ts', import.meta.url))
 
@@ -82,6 +84,7 @@ export async function setStage(entry: Entry, options: StageOptions): Promise<Sta
       LOG_LEVEL: 'warn',
       PREFETCH: String(options.concurrency),
       NODE_OPTIONS: nodeOptions(entry, options.profileTo),
+      ...(entry.hasPayloadKeys === true && { PAYLOAD_KEYS: PAYLOAD_KEY }),
     })
     opened.defer(async () => void (await coordinator.stop('SIGTERM')))
     await system.ready('coordinator')

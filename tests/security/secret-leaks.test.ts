@@ -286,6 +286,9 @@ describe('the search for leaked secrets in a running system', () => {
     keys = parseKeyRing(new Secret(`k1:${key.toString('base64')}`))
     register('encryption key', key)
     register('encryption key as configured', key.toString('base64'))
+    const payloadKey = randomBytes(32)
+    register('payload key', payloadKey)
+    register('payload key as configured', payloadKey.toString('base64'))
     const database = new URL(system.databaseUrl)
     // PostgreSQL accepts any password if it is configured to trust local connections.
     database.password ||= random('database-password')
@@ -306,6 +309,7 @@ describe('the search for leaked secrets in a running system', () => {
       'accounting-gateway': { DISCOVERY_URL: discovery, ACCOUNTING_URL: provider.url },
       coordinator: {
         DATABASE_URL: database.href,
+        PAYLOAD_KEYS: `p1:${payloadKey.toString('base64')}`,
         DEMO_API_URL: await startApplication(),
         ...webhooksFile.env,
       },

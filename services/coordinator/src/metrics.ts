@@ -199,10 +199,10 @@ export function createCoordinatorMetrics(
  * the setting, so that they differ from all other keys, even if the operator uses `CREDENTIAL_KEYS` a second time.
  */
 export function payloadKeysOf(keys: KeyRing | undefined, metrics: Metrics): KeyRing | null {
-  if (keys === undefined) return null
   const failures = metrics.counter(
     'coordinator_payloads_unreadable_total',
     'Reads of payloads that could not be decrypted: changed, moved, or sealed with a missing key',
   )
+  if (keys === undefined) return null
   return watchDecryptionFailures(keys.derive('payload'), () => failures.inc())
 }
