@@ -402,7 +402,7 @@ describe('verify-provider against the sandbox', () => {
         })
         expect(await keyPair({ CLIENT_SECRET: '' })).toMatchObject({
           Verdict: 'skipped',
-          Found: 'not checked: needs CLIENT_SECRET',
+          Found: 'not checked here: needs CLIENT_SECRET',
         })
       },
     )

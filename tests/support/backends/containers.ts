@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import { promisify } from 'node:util'
 import type { StartedBackends } from './backend.ts'
 
@@ -29,7 +30,9 @@ export async function startContainers(): Promise<StartedBackends> {
     import('@testcontainers/rabbitmq'),
   ])
   const started = await Promise.allSettled([
+    // The search for leaked secrets needs a password that occurs nowhere by chance.
     new PostgreSqlContainer(images.postgres)
+      .withPassword(randomBytes(16).toString('hex'))
       .withCommand(['postgres', '-c', 'fsync=off', '-c', 'max_connections=300'])
       .withStartupTimeout(startupTimeoutMs)
       .start(),
