@@ -40,6 +40,8 @@ const points = [
   'before replay',
   'replaying',
   'replayed',
+  'dead letter received',
+  'dead letter stored',
 ] as const
 type Point = (typeof points)[number]
 
@@ -91,6 +93,12 @@ const sourceWithFailpoints = (source: TransactionSource): TransactionSource => (
     const header = await source.record(lease, transition)
     await failpoint('recorded', lease.TransactionID)
     return header
+  },
+  async addDeadLetter(letter) {
+    const id = letter.TransactionID ?? undefined
+    await failpoint('dead letter received', id)
+    await source.addDeadLetter(letter)
+    await failpoint('dead letter stored', id)
   },
   async replay(process, id, request, act) {
     await failpoint('before replay', id)

@@ -18,7 +18,7 @@ export interface DatabaseAssertions extends AsyncDisposable {
   expireLeases(): Promise<void>
   /**
    * Compares rows, calls and files after all runs have completed. Fails unless each transaction in `ids` has run
-   * each step once. A call may be repeated at most once for every worker that died during the call, and always
+   * each step once and no message was dead-lettered. A call may be repeated at most once for every worker that died during the call, and always
    * under the same idempotency key.
    */
   expectConsistent(ids: readonly string[], target: StepTarget): Promise<FaultCounts>
@@ -50,11 +50,19 @@ export async function openDatabase(system: System): Promise<DatabaseAssertions> 
     },
     async expectConsistent(ids, target) {
       await expectRows(sql, ids)
+      expect(await deadLettersOf(sql)).toEqual([])
       await expectFiles(join(system.dataDir, 'OrderCSV'), ids)
       return expectCalls(sql, ids, target)
     },
     [Symbol.asyncDispose]: () => sql.end({ timeout: 1 }),
   }
+}
+
+/** Returns the reason and content of each dead letter. */
+async function deadLettersOf(sql: postgres.Sql): Promise<readonly string[]> {
+  const rows = await sql<{ reason: string; id: string; content: Buffer }[]>`
+    select "Reason" as reason, "MessageID" as id, "Content" as content from "Order_DeadLetter"`
+  return rows.map(({ reason, id, content }) => `${id}: ${reason} ${content.toString()}`)
 }
 
 /**

@@ -14,11 +14,6 @@ type StepName = (typeof STEPS)[number]
 export interface StepQueues {
   /** Returns the number of ready messages in each queue that is not empty. */
   ready(): Promise<Record<string, number>>
-  /**
-   * Returns a description of each dead-lettered message, with the reason that the coordinator or the broker has
-   * set.
-   */
-  deadLetters(): Promise<string[]>
   /** Counts the consumers of the first step's queue. */
   consumers(): Promise<number>
   /**
@@ -55,21 +50,6 @@ export function stepQueuesOf(system: System): StepQueues {
           if (messageCount > 0) counts[queue] = messageCount
         }
         return counts
-      }),
-    deadLetters: () =>
-      onChannel(async (channel) => {
-        const described: string[] = []
-        for (;;) {
-          // Messages are read without an acknowledgement, so they return to the queue when the connection
-          // closes.
-          const message = await channel.get(nameOf(deadQueue('OrderProcess')))
-          if (message === false) return described
-          const { messageId, headers } = message.properties
-          const reason = headers?.['reason'] ?? headers?.['x-first-death-reason']
-          described.push(
-            `${messageId}: ${reason} ${message.content.toString()} ${JSON.stringify(headers)}`,
-          )
-        }
       }),
     consumers: () =>
       onChannel(async (channel) => (await channel.checkQueue(stepQueueOf('order'))).consumerCount),
