@@ -14,6 +14,7 @@ const action = (ID: number, members: object = {}) => ({
   Realm: null,
   Reason: null,
   Outcome: 'done',
+  OperationID: null,
   ...members,
 })
 const all = [
