@@ -35,7 +35,12 @@ export async function startFilledSystem(finished: number): Promise<FilledSystem>
   return { system, finished, [Symbol.asyncDispose]: () => system[Symbol.asyncDispose]() }
 }
 
-async function fill(databaseUrl: string, finished: number): Promise<void> {
+/** Copies the finished model `finished` times, under ids that begin with `prefix`. */
+export async function fill(
+  databaseUrl: string,
+  finished: number,
+  prefix = 'finished',
+): Promise<void> {
   const client = new Client({ connectionString: databaseUrl })
   await client.connect()
   try {
@@ -53,11 +58,11 @@ async function fill(databaseUrl: string, finished: number): Promise<void> {
     for (const { table, columns, values } of rows) {
       await client.query(
         `insert into "${table}" ("TransactionID", ${columns})
-        select 'finished-' || n, ${values} from "${table}", generate_series(1, $1::int) n
+        select $3 || '-' || n, ${values} from "${table}", generate_series(1, $1::int) n
         where "TransactionID" = $2
         order by n -- as they would have come: pages of items of one size would leave room that others find later
         `,
-        [finished, MODEL],
+        [finished, MODEL, prefix],
       )
       await client.query(`vacuum analyze "${table}"`)
     }

@@ -135,8 +135,8 @@ export function exportRoutes({ source, keys, logger, shutdown }: ExportRouteDeps
     try {
       for (let part = first; ;) {
         if (part !== '' && !outgoing.write(part)) {
-          const unread = AbortSignal.timeout(MAX_UNREAD_MS)
-          await once(outgoing, 'drain', { signal: AbortSignal.any([stopped, unread]) })
+          const unread = setTimeout(() => outgoing.destroy(), MAX_UNREAD_MS)
+          await once(outgoing, 'drain', { signal: stopped }).finally(() => clearTimeout(unread))
         }
         stopped.throwIfAborted()
         const next = await parts.next()

@@ -11,13 +11,15 @@ export interface PurgePace {
   readonly pauseMs: number
 }
 
-const MIN_SIZE = 20
+/** In a smaller batch the commit would cost more than the purge, and look like load. */
+const MIN_SIZE = 100
 export const MAX_SIZE = 1_000
 const TARGET_MS = 40
 /** The pause at full speed, as a share of the time of the batch. */
 const PAUSE = 0.25
-const MAX_PAUSE_MS = 5_000
-const BEST_DRIFT = 1.01
+/** However slow the machine is, the purge works a fifth of the time. */
+const MAX_SLOWDOWN = 4
+const BEST_DRIFT = 1.0002
 
 export const firstPace: PurgePace = { size: 100, bestMs: Infinity, pauseMs: 0 }
 
@@ -27,11 +29,11 @@ export function nextPace({ size, bestMs }: PurgePace, count: number, ms: number)
   // A small batch takes longer for each run, so it says nothing about the load.
   const isSmall = count < size / 2
   const best = isSmall ? bestMs : Math.min(perRun, bestMs * BEST_DRIFT)
-  const slowdown = isSmall ? 1 : perRun / best
+  const slowdown = isSmall ? 1 : Math.min(MAX_SLOWDOWN, perRun / best)
   const wanted = Math.min(TARGET_MS / perRun, size * 2)
   return {
     size: isSmall ? size : Math.round(Math.min(MAX_SIZE, Math.max(MIN_SIZE, wanted))),
     bestMs: best,
-    pauseMs: Math.min(MAX_PAUSE_MS, ms * PAUSE * slowdown ** 2),
+    pauseMs: ms * PAUSE * slowdown ** 2,
   }
 }

@@ -30,6 +30,8 @@ describe('the remover of files', () => {
   })
 
   it('what is not a file is rejected', async () => {
-    await expect(remove('csv')).rejects.toMatchObject({ code: 'ERR_FS_EISDIR' })
+    await expect(remove('csv')).rejects.toMatchObject({
+      code: expect.stringMatching(/EISDIR|EPERM/),
+    })
   })
 })

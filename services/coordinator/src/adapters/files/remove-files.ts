@@ -1,4 +1,4 @@
-import { rm } from 'node:fs/promises'
+import { unlink } from 'node:fs/promises'
 import { dirname, resolve, sep } from 'node:path'
 import { syncFolder } from '@integration-host/shared/files/write-file-atomic'
 
@@ -17,7 +17,7 @@ export function createFileRemover(dataDir: string): (paths: readonly string[]) =
     await Promise.all(
       paths.map(async (path) => {
         try {
-          await rm(path)
+          await unlink(path)
           count += 1
           folders.add(dirname(path))
         } catch (error) {

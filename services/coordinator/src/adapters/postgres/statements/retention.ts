@@ -163,9 +163,11 @@ export async function purgeRuns(
       delete from "Order_Item" h using held where ${isRunOf(sql, 'held')}
     ), attempts as (
       delete from "Order_Attempt" h using held where ${isRunOf(sql, 'held')}
+    ), tagged as materialized ( -- so that each tag is looked up by its whole key
+      select held.*, tag.key, tag.value from held cross join lateral jsonb_each_text("Tags") tag
     ), tags as (
-      delete from "Order_Tag" h using held cross join lateral jsonb_each_text(held."Tags") tag
-      where h."Name" = tag.key and h."Value" = tag.value and h."CreatedAt" = held."CreatedAt"
+      delete from "Order_Tag" h using tagged held
+      where h."Name" = held.key and h."Value" = held.value and h."CreatedAt" = held."CreatedAt"
         and ${isRunOf(sql, 'held')}
     ), changed as (
       update "Order_Header" h set "InitialData" = 'null', "Tags" = null, "LastError" = null,
