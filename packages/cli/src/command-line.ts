@@ -10,6 +10,7 @@ import {
   showDeadLetter,
 } from './commands/dead-letters.ts'
 import { doctor } from './commands/doctor.ts'
+import { startErasure } from './commands/erasures.ts'
 import { connect, list, refresh, remove, show } from './commands/credentials.ts'
 import { exportCredentials } from './commands/export.ts'
 import { importCredentials } from './commands/import.ts'
@@ -97,6 +98,14 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
     },
   ],
   [
+    'erasures',
+    {
+      title: 'Erasing the data of runs',
+      commands: new Map([['start', startErasure]]),
+      examples: ["erasures start --realm 9341453908059889 --reason 'request of the company'"],
+    },
+  ],
+  [
     'dead-letters',
     {
       title: 'Messages that could not be processed',
@@ -168,8 +177,8 @@ const PROGRAM = 'integration-host'
 
 const COMMON_HELP = `All commands (but no --url for keys, doctor, verify-provider and chaos):
   --url URL    where the service is: token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217) or, for
-               transactions, operations, dead-letters, processes and actions, the coordinator (COORDINATOR_URL,
-               default http://127.0.0.1:7219)
+               transactions, operations, erasures, dead-letters, processes and actions, the coordinator
+               (COORDINATOR_URL, default http://127.0.0.1:7219)
   --json       JSON on standard output, and nothing else
   -h, --help   this text
 

@@ -1,0 +1,52 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { type FakeService, startFakeService } from '../../test-support/fake-service.ts'
+import { run } from '../../test-support/run.ts'
+
+const done = { erased: 2, files: 1, filesLeft: 0, more: false, notEnded: 0, unknown: 0 }
+
+let answers: (typeof done)[]
+let service: FakeService
+beforeEach(async () => {
+  answers = [done]
+  service = await startFakeService({
+    'POST /erasures': () => ({ body: answers.shift() ?? done }),
+  })
+})
+afterEach(() => service[Symbol.asyncDispose]())
+
+const start = (...args: readonly string[]) =>
+  run(['erasures', 'start', ...args], { env: { COORDINATOR_URL: service.url } })
+
+describe('erasures start', () => {
+  it('erases the runs of a company, and repeats the request while runs are left', async () => {
+    answers = [{ ...done, more: true }, done]
+    const { code, out, err } = await start('--realm', '7', '--reason', 'case 7')
+    expect([code, out]).toEqual([0, '4 runs erased, 2 files removed.\n'])
+    expect(err).toContain('2 runs erased so far')
+    expect(service.requests.map(({ body }) => body)).toEqual([
+      { Realm: '7', Reason: 'case 7' },
+      { Realm: '7', Reason: 'case 7' },
+    ])
+  })
+
+  it('says what is left, with exit code 1', async () => {
+    answers = [{ ...done, notEnded: 1, filesLeft: 1, unknown: 1 }]
+    const { code, out } = await start('--process', 'P', '--id', 'a', '--id', 'b')
+    expect([code, out]).toEqual([
+      1,
+      '2 runs erased, 1 file removed.\n1 id without a run.\n' +
+        '1 run not ended: repeat the command afterwards.\n' +
+        'Files of 1 run left: see the log of the coordinator.\n',
+    ])
+    expect(service.requests[0]?.body).toEqual({ Process: 'P', Ids: ['a', 'b'] })
+    expect((await start('--realm', '7', '--json')).json).toEqual([done])
+  })
+
+  it.each([[], ['--realm', '7', '--id', 'a'], ['--id', 'a'], ['--realm', '7', 'more']])(
+    'sends nothing for the arguments %j',
+    async (...args) => {
+      expect((await start(...args)).code).toBe(2)
+      expect(service.requests).toEqual([])
+    },
+  )
+})

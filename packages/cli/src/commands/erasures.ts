@@ -1,0 +1,74 @@
+/** The command that erases the data of runs. */
+import { ErasureResult } from '@integration-host/shared/contracts/erasure'
+import { type Command, expectNone, parse } from '../command.ts'
+import { exitCodes, UsageError } from '../exit-code.ts'
+import { openCoordinator } from '../service-api.ts'
+import { counted, notify, print } from '../terminal.ts'
+import { oneIdOf, REASON_HELP, reasonOf, reasonOption } from './transactions/arguments.ts'
+
+export const startErasure: Command = {
+  summary: 'erase the data of the ended runs of a company, or of some transactions',
+  usage: '(--realm REALM [--process NAME] | --process NAME --id ID…) [--reason TEXT]',
+  help: `Blanks initial data, tags, responses, item data and errors of runs that have ended, and removes their files. This
+cannot be undone. Ids, statuses, times and error classes stay, so that a late duplicate is not run again. No run is
+cancelled: runs that have not ended keep their data and are counted.
+
+  --realm REALM       every run of this company
+  --process NAME      with --realm: only the runs of this process; with --id: the process of these transactions
+  --id ID             every run of this transaction; several: each of them
+${REASON_HELP}
+
+Exit code 1: some data is left, because runs have not ended or a file could not be removed.
+
+Examples:
+  integration-host erasures start --realm 9341453908059889 --reason 'request 7 of the company'
+  integration-host erasures start --process OrderProcess --id order-7 --id order-8`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {
+      ...reasonOption,
+      realm: { type: 'string' },
+      process: { type: 'string' },
+      id: { type: 'string', multiple: true },
+    })
+    expectNone(positionals)
+    const { realm, process, id: ids } = values
+    if ((realm === undefined) === (ids === undefined))
+      throw new UsageError('Which runs? Give --realm, or --process with --id')
+    if (ids !== undefined && process === undefined) throw new UsageError('--id needs --process')
+    const Reason = reasonOf(values.reason)
+    const body = {
+      ...(realm !== undefined && { Realm: realm }),
+      ...(process !== undefined && { Process: process }),
+      ...(ids !== undefined && { Ids: ids.map(oneIdOf) }),
+      ...(Reason !== undefined && { Reason }),
+    }
+    const service = openCoordinator(values.url, terminal)
+    const total = { erased: 0, files: 0 }
+    for (;;) {
+      const result = await service.post('/erasures', body, ErasureResult)
+      total.erased += result.erased
+      total.files += result.files
+      if (result.more) {
+        notify(terminal, `${counted(total.erased, 'run')} erased so far…`)
+        continue
+      }
+      const { notEnded, filesLeft, unknown } = result
+      await print(
+        terminal,
+        ...(values.json
+          ? [JSON.stringify({ ...result, ...total })]
+          : [
+              `${counted(total.erased, 'run')} erased, ${counted(total.files, 'file')} removed.`,
+              ...(unknown > 0 ? [`${counted(unknown, 'id')} without a run.`] : []),
+              ...(notEnded > 0
+                ? [`${counted(notEnded, 'run')} not ended: repeat the command afterwards.`]
+                : []),
+              ...(filesLeft > 0
+                ? [`Files of ${counted(filesLeft, 'run')} left: see the log of the coordinator.`]
+                : []),
+            ]),
+      )
+      return notEnded + filesLeft > 0 ? exitCodes.failed : exitCodes.ok
+    }
+  },
+}
