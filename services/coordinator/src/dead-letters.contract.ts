@@ -327,6 +327,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       ['GET', '?limit=0', 'limit'],
       ['GET', '?limit=501', 'limit'],
       ['GET', '?cursor=x', 'cursor'],
+      ['GET', '?cursor=7', 'cursor'],
       ['GET', '?before=1', 'before'],
       ['GET', '/x', 'id'],
       ['GET', '/1?whole=1', 'whole'],

@@ -43,6 +43,7 @@ import { startResealing } from './worker/resealing.ts'
 import { startSweeper } from './worker/sweeper.ts'
 import { createTraceparents } from './worker/traceparent.ts'
 import { createEventStreams } from './routes/event-streams.ts'
+import { createSealedCursors } from './routes/sealed-cursors.ts'
 import { addWebhookProcess, startWebhooks } from './webhooks.ts'
 import type { WebhookTiming } from './webhook/deliver.ts'
 import type { WebhookStarter } from './webhook/start-webhooks.ts'
@@ -319,6 +320,7 @@ export async function startCoordinator(
     countDeadLetters: countDead,
     deadLetterOperations: createDeadLetterOperations({ source, operations, publisher }),
     processes,
+    cursors: createSealedCursors(config.SERVICE_API_KEY),
     streams,
     lastAudit: () => lastAudit,
   })

@@ -18,6 +18,7 @@ import { deadLetterNotFound, type DeadLetterOperations } from '../worker/dead-le
 import { ActBody, describeBody, readAct } from './act.ts'
 import { ProcessParam, RunResponse } from './contracts.ts'
 import { limited } from './limited.ts'
+import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
 import { readVisible } from './visible-page.ts'
 
 const LetterId = z
@@ -26,7 +27,7 @@ const LetterId = z
   .transform(Number)
 const LetterParam = ProcessParam.extend({ id: LetterId })
 const LettersQuery = z.object({
-  cursor: LetterId.optional(),
+  cursor: CursorParam.optional(),
   limit: z
     .string()
     .regex(/^\d{1,3}$/, 'must be a whole number')
@@ -42,6 +43,7 @@ export interface DeadLetterRouteDeps {
   readonly source: TransactionSource
   readonly deadLetterOperations: DeadLetterOperations
   readonly processes: ReadonlyMap<string, ProcessDefinition>
+  readonly cursors: SealedCursors
 }
 
 /**
@@ -49,7 +51,7 @@ export interface DeadLetterRouteDeps {
  * company, so a key that is bound to realms does not see it.
  */
 export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
-  const { source, deadLetterOperations, processes } = deps
+  const { source, deadLetterOperations, processes, cursors } = deps
   const tags = ['dead letters']
 
   /** @throws {IntegrationError} `process_not_found` unless the process is loaded, or has runs or dead letters. */
@@ -98,7 +100,9 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
       validate('query', LettersQuery),
       async (c) => {
         const { process } = c.req.valid('param')
-        const { cursor: before, limit } = c.req.valid('query')
+        const { cursor, limit } = c.req.valid('query')
+        const before =
+          cursor === undefined ? undefined : cursors.open('dead letters', cursor, z.int())
         await requireKnown(process)
         const caller = callerOf(c)
         const { items, next } = await readVisible(
@@ -109,7 +113,7 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
         )
         return c.json({
           items: items.map(viewOf),
-          next_cursor: next === null ? null : String(next),
+          next_cursor: next === null ? null : cursors.seal('dead letters', next),
         })
       },
     )

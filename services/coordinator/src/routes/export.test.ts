@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { digestOf } from '@integration-host/shared/access/access-keys'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
 import {
@@ -11,6 +12,7 @@ import {
   startFixture,
 } from '../../test-support/fixture.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
+import { createSealedCursors } from './sealed-cursors.ts'
 
 const read = { scopes: ['transactions:read'] }
 const entries = [
@@ -124,13 +126,20 @@ describe('GET /transactions/export', () => {
   it('a cursor continues the export behind it', async () => {
     const [, , { Process, TransactionID, ReplayID, CompletedAt }] = (await exported()).runs
     const until = new Date().toISOString()
-    const cursor = Buffer.from(
-      JSON.stringify([until, Process, [CompletedAt, TransactionID, ReplayID]]),
-    ).toString('base64url')
+    const after = { completedAt: CompletedAt, transactionId: TransactionID, replayId: ReplayID }
+    const cursor = createSealedCursors([new Secret(serviceKey)]).seal('export', {
+      until,
+      process: Process,
+      after,
+    })
     const rest = await exported(`?cursor=${cursor}`)
     expect(ids(rest)).toEqual(['3'])
     expect(rest.lines.at(-1)).toMatchObject({ Until: until })
     expect((await exported(`?process=Other&cursor=${cursor}`)).response.status).toBe(400)
+    const own = Buffer.from(
+      JSON.stringify([until, Process, [CompletedAt, TransactionID, ReplayID]]),
+    ).toString('base64url')
+    expect((await exported(`?cursor=${own}`)).response.status).toBe(400)
   })
 
   it('an export whose store fails later ends without its last line', async () => {

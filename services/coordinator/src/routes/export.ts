@@ -2,18 +2,12 @@ import type { ServerResponse } from 'node:http'
 import { once } from 'node:events'
 import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import type { Caller } from '@integration-host/shared/access/caller'
-import {
-  AttemptView,
-  ItemView,
-  ReplayID,
-  TransactionID,
-} from '@integration-host/shared/contracts/transaction'
+import { AttemptView, ItemView } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { rawResponse } from '@integration-host/shared/http/http-server'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { problemResponses, validate } from '@integration-host/shared/http/service-app'
-import { parseJsonAs } from '@integration-host/shared/json'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { Hono } from 'hono'
 import { describeRoute, resolver } from 'hono-openapi'
@@ -22,6 +16,7 @@ import { type EndPosition, FIRST_END } from '../transaction/retention.ts'
 import type { ExportedRun } from '../transaction/run-export.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { RunResponse } from './contracts.ts'
+import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
 
 export interface ExportRouteDeps {
   readonly source: TransactionSource
@@ -29,6 +24,7 @@ export interface ExportRouteDeps {
   readonly logger: Logger
   /** Ends the exports in progress, for which the server would wait otherwise. */
   readonly shutdown: AbortSignal
+  readonly cursors: SealedCursors
 }
 
 const Time = z.iso.datetime({ offset: true })
@@ -36,41 +32,20 @@ const ExportQuery = z.object({
   process: z.string().optional(),
   since: Time.optional(),
   until: Time.optional(),
-  cursor: z
-    .string()
-    .max(1_000)
-    .transform((cursor, context): Cursor => {
-      const parsed = parseJsonAs(CursorTuple, Buffer.from(cursor, 'base64url').toString('utf8'))
-      if (parsed !== null) {
-        const [until, process, [completedAt, transactionId, replayId]] = parsed
-        return { until, process, after: { completedAt, transactionId, replayId } }
-      }
-      context.addIssue({ code: 'custom', message: 'must be a next_cursor of the same export' })
-      return z.NEVER
-    })
-    .optional(),
+  cursor: CursorParam.optional(),
 })
-/** The end of the export, and the process, end, id and replay of the last run. PostgreSQL prints times with a space. */
-const CursorTuple = z.tuple([
-  Time,
-  z.string(),
-  z.tuple([
-    z.string().regex(/^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d(:?\d\d)?)$/),
-    TransactionID,
-    ReplayID,
-  ]),
-])
 
 /** Where an export continues: in this process, behind this run. The end stays that of the first request. */
-interface Cursor {
-  readonly until: string
-  readonly process: string
-  readonly after: EndPosition
-}
-const cursorText = ({ until, process, after }: Cursor): string =>
-  Buffer.from(
-    JSON.stringify([until, process, [after.completedAt, after.transactionId, after.replayId]]),
-  ).toString('base64url')
+const Cursor = z.object({
+  until: Time,
+  process: z.string(),
+  after: z.object({
+    completedAt: z.string(),
+    transactionId: z.string(),
+    replayId: z.int(),
+  }) satisfies z.ZodType<EndPosition>,
+})
+type Cursor = z.output<typeof Cursor>
 
 /** A line of the export: a run, or a line with `next_cursor`. */
 const ExportLine = z.union([
@@ -91,11 +66,12 @@ const MAX_UNREAD_MS = 60_000
  * last line. An export that breaks off continues with `cursor` behind the last such line. The next export begins with
  * the `Until` of this one as `since`.
  */
-export function exportRoutes({ source, keys, logger, shutdown }: ExportRouteDeps) {
+export function exportRoutes({ source, keys, logger, shutdown, cursors }: ExportRouteDeps) {
   let open = 0
 
   async function* lines(
-    { process, since, cursor }: z.output<typeof ExportQuery>,
+    { process, since }: z.output<typeof ExportQuery>,
+    cursor: Cursor | null,
     until: string,
     mayRead: (name: string, realm: string | null) => boolean,
   ): AsyncGenerator<string> {
@@ -119,7 +95,7 @@ export function exportRoutes({ source, keys, logger, shutdown }: ExportRouteDeps
         after = page.next
         if (after !== null && uncounted >= RUNS_PER_CURSOR) {
           uncounted = 0
-          yield cursorLine(cursorText({ until, process: name, after }))
+          yield cursorLine(cursors.seal('export', { until, process: name, after }))
         }
       }
     }
@@ -176,10 +152,12 @@ export function exportRoutes({ source, keys, logger, shutdown }: ExportRouteDeps
     validate('query', ExportQuery),
     async (c) => {
       const query = c.req.valid('query')
-      const { process, cursor } = query
+      const { process } = query
+      const cursor =
+        query.cursor === undefined ? null : cursors.open('export', query.cursor, Cursor)
       const caller = callerOf(c)
       if (process !== undefined) caller.requireProcess(process)
-      if (process !== undefined && cursor !== undefined && cursor.process !== process)
+      if (process !== undefined && cursor !== null && cursor.process !== process)
         throw new IntegrationError('invalid_request', 'cursor: belongs to another export')
       if (open >= MAX_EXPORTS)
         throw new IntegrationError(
@@ -196,7 +174,7 @@ export function exportRoutes({ source, keys, logger, shutdown }: ExportRouteDeps
         current.requireScope('transactions:read')
         return current
       }
-      const parts = lines(query, until, (name, realm) => {
+      const parts = lines(query, cursor, until, (name, realm) => {
         const current = reader()
         return current.mayUseProcess(name) && current.mayUse(realm)
       })

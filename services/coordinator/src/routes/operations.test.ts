@@ -294,10 +294,14 @@ describe('GET /operations, stop and continue', () => {
       ])
   })
 
-  it.each(['limit=0', 'limit=201', 'limit=x', 'cursor=x', 'status=Running'])(
-    'the query ?%s is rejected with 400',
-    async (query) => {
-      expect(await codeOf(await call(`/operations?${query}`))).toEqual([400, 'invalid_request'])
-    },
-  )
+  it.each([
+    'limit=0',
+    'limit=201',
+    'limit=x',
+    'cursor=x',
+    `cursor=${Buffer.from('["2999-01-01T00:00:00Z","x"]').toString('base64url')}`,
+    'status=Running',
+  ])('the query ?%s is rejected with 400', async (query) => {
+    expect(await codeOf(await call(`/operations?${query}`))).toEqual([400, 'invalid_request'])
+  })
 })

@@ -8,7 +8,6 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
-import { parseJsonAs } from '@integration-host/shared/json'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
@@ -22,18 +21,20 @@ import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { Operations } from '../worker/operations.ts'
 import type { OperationRunner } from '../worker/run-operations.ts'
 import { ActBody, describeBody, readAct } from './act.ts'
+import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
 
 export interface OperationRouteDeps {
   readonly source: TransactionSource
   readonly operations: Operations
   readonly operationRunner: Pick<OperationRunner, 'hint'>
+  readonly cursors: SealedCursors
 }
 
 const IdParam = z.object({ id: z.string().min(1).max(64) })
-const Position = z.tuple([
-  z.string().regex(/^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d(:?\d\d)?)$/),
-  z.string().max(64),
-])
+const Position = z.object({
+  createdAt: z.string(),
+  id: z.string(),
+}) satisfies z.ZodType<OperationPosition>
 const OperationsQuery = z.object({
   limit: z
     .string()
@@ -41,25 +42,18 @@ const OperationsQuery = z.object({
     .transform(Number)
     .pipe(z.number().min(1).max(200))
     .default(50),
-  cursor: z
-    .string()
-    .max(500)
-    .transform((cursor, context): OperationPosition => {
-      const position = parseJsonAs(Position, Buffer.from(cursor, 'base64url').toString('utf8'))
-      if (position !== null && !Number.isNaN(Date.parse(position[0])))
-        return { createdAt: position[0], id: position[1] }
-      context.addIssue({ code: 'custom', message: 'must be the next_cursor of a previous page' })
-      return z.NEVER
-    })
-    .optional(),
+  cursor: CursorParam.optional(),
 })
-const cursorOf = ({ createdAt, id }: OperationPosition): string =>
-  Buffer.from(JSON.stringify([createdAt, id])).toString('base64url')
 
 const tags = ['operations']
 
 /** `/operations`: one action on many runs, in the background. */
-export function operationRoutes({ source, operations, operationRunner }: OperationRouteDeps) {
+export function operationRoutes({
+  source,
+  operations,
+  operationRunner,
+  cursors,
+}: OperationRouteDeps) {
   /**
    * Returns an operation that the caller may see. Its failed runs can belong to every realm that the key of its start
    * may use, so the key of the caller must cover these realms.
@@ -149,7 +143,9 @@ export function operationRoutes({ source, operations, operationRunner }: Operati
       onlyKnownQuery(...Object.keys(OperationsQuery.shape)),
       validate('query', OperationsQuery),
       async (c) => {
-        const { limit, cursor: after } = c.req.valid('query')
+        const { limit, cursor } = c.req.valid('query')
+        const after =
+          cursor === undefined ? undefined : cursors.open('operations', cursor, Position)
         const page = await source.operations({ limit, after })
         const caller = callerOf(c)
         const visible = page.operations.filter(
@@ -158,7 +154,7 @@ export function operationRoutes({ source, operations, operationRunner }: Operati
         )
         return c.json({
           items: visible.map(viewOf),
-          next_cursor: page.next === null ? null : cursorOf(page.next),
+          next_cursor: page.next === null ? null : cursors.seal('operations', page.next),
         })
       },
     )

@@ -123,9 +123,27 @@ describe('finding runs', () => {
 
   it('a key finds only runs of its companies and processes, and runs without a company', async () => {
     expect(await find('/transactions', keyOf('one-company'))).toBe('acd')
-    expect(await find('/transactions?realm=43', keyOf('one-company'))).toBe('')
     expect(await find('/transactions', keyOf('one-process'))).toBe('abc')
     expect((await get(ofGone, keyOf('one-process'))).status).toBe(403)
+  })
+
+  it('a key that filters by a company that it may not use gets 403, also beside a company of its own', async () => {
+    for (const path of ['/transactions', ofOrders])
+      for (const query of ['realm=43', 'realm=42&realm=43']) {
+        const { status, body } = await get(`${path}?${query}`, keyOf('one-company'))
+        expect([status, body.code]).toEqual([403, 'forbidden'])
+      }
+    expect(await find('/transactions?realm=42', keyOf('one-company'))).toBe('ad')
+  })
+
+  it('a cursor names no run in plain text, and a cursor that the client made is rejected', async () => {
+    const { body } = await get('/transactions?limit=1', keyOf('one-company'))
+    for (const part of (body.next_cursor ?? '').split('.'))
+      expect(Buffer.from(part, 'base64url').toString('latin1')).not.toMatch(/Process|Gone|20\d\d-/)
+    const position = ['created', '2999-01-01T00:00:00.000Z', 'OrderProcess', 'b', 0]
+    const own = Buffer.from(JSON.stringify(position)).toString('base64url')
+    const rejected = await get(`/transactions?cursor=${own}`, keyOf('one-company'))
+    expect([rejected.status, rejected.body.code]).toEqual([400, 'invalid_request'])
   })
 })
 

@@ -1,20 +1,20 @@
 import { RunFilter } from '@integration-host/shared/contracts/run-filter'
-import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
-import { parseJsonAs } from '@integration-host/shared/json'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import { type RunOrder, runOrders, type RunPosition } from '../transaction/run-search.ts'
+import { runOrders, type RunPosition } from '../transaction/run-search.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { Operations } from '../worker/operations.ts'
 import { ProcessParam, RunPage } from './contracts.ts'
+import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
 
 export interface RunSearchRouteDeps {
   readonly operations: Operations
   readonly source: TransactionSource
+  readonly cursors: SealedCursors
 }
 
 const SearchQuery = z.strictObject({
@@ -28,11 +28,9 @@ const SearchQuery = z.strictObject({
     .transform(Number)
     .pipe(z.number().min(1).max(500))
     .default(50),
-  cursor: z
-    .string()
-    .max(4_000)
-    .optional()
-    .meta({ description: 'next_cursor of the previous page, which has the same order' }),
+  cursor: CursorParam.optional().meta({
+    description: 'next_cursor of the previous page, which has the same order',
+  }),
 })
 type SearchQuery = z.output<typeof SearchQuery>
 
@@ -53,19 +51,19 @@ const described = (notFound: object) =>
 const onlySearchQuery = onlyKnownQuery(...Object.keys(SearchQuery.shape))
 
 /** `GET /transactions`: the runs of all processes that the key may see. */
-export function runSearchRoutes({ source }: RunSearchRouteDeps) {
+export function runSearchRoutes(deps: RunSearchRouteDeps) {
   return new Hono().get(
     '/',
     needs('transactions:read'),
     described({}),
     onlySearchQuery,
     validate('query', SearchQuery),
-    async (c) => c.json(await readPage(c, source, null, c.req.valid('query'))),
+    async (c) => c.json(await readPage(c, deps, null, c.req.valid('query'))),
   )
 }
 
 /** `GET /processes/{process}/transactions`, also of a process that is not loaded. */
-export function processRunSearchRoutes({ operations, source }: RunSearchRouteDeps) {
+export function processRunSearchRoutes(deps: RunSearchRouteDeps) {
   return new Hono().get(
     '/',
     needs('transactions:read'),
@@ -75,46 +73,30 @@ export function processRunSearchRoutes({ operations, source }: RunSearchRouteDep
     validate('query', SearchQuery),
     async (c) => {
       const { process } = c.req.valid('param')
-      await operations.requireKnown(process)
-      return c.json(await readPage(c, source, process, c.req.valid('query')))
+      await deps.operations.requireKnown(process)
+      return c.json(await readPage(c, deps, process, c.req.valid('query')))
     },
   )
 }
 
 async function readPage(
   c: Context,
-  source: RunSearchRouteDeps['source'],
+  { source, cursors }: RunSearchRouteDeps,
   process: string | null,
   { order, limit, cursor, ...filter }: SearchQuery,
 ): Promise<RunPage> {
-  const { realms, processes } = callerOf(c)
-  const visible = { realms, processes }
-  const after = cursor === undefined ? null : positionOf(cursor, order)
+  const caller = callerOf(c)
+  for (const realm of filter.realm ?? []) caller.requireRealm(realm)
+  const visible = { realms: caller.realms, processes: caller.processes }
+  const list = `runs by ${order}`
+  const after = cursor === undefined ? null : cursors.open(list, cursor, Position)
   const { runs, next } = await source.search({ process, filter, order, visible, after, limit })
-  return { items: [...runs], next_cursor: next === null ? null : cursorOf(next, order) }
+  return { items: [...runs], next_cursor: next === null ? null : cursors.seal(list, next) }
 }
 
-/** Text that PostgreSQL can compare. A run that another program has inserted may have any other id. */
-const StoredText = z.string().refine((text) => text.isWellFormed() && !text.includes('\0'))
-const Position = z.tuple([
-  z.enum(runOrders),
-  z.string().regex(/^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d(:?\d\d)?)$/),
-  StoredText,
-  StoredText,
-  z.int().min(0).max(2_147_483_647),
-])
-
-const cursorOf = ({ at, Process, TransactionID, ReplayID }: RunPosition, order: RunOrder): string =>
-  Buffer.from(JSON.stringify([order, at, Process, TransactionID, ReplayID])).toString('base64url')
-
-/** @throws {IntegrationError} `invalid_request` if the cursor is not one of a list with this order. */
-function positionOf(cursor: string, order: RunOrder): RunPosition {
-  const position = parseJsonAs(Position, Buffer.from(cursor, 'base64url').toString('utf8'))
-  if (position === null || position[0] !== order || Number.isNaN(Date.parse(position[1])))
-    throw new IntegrationError(
-      'invalid_request',
-      'cursor: must be the next_cursor of a previous page with the same order',
-    )
-  const [, at, Process, TransactionID, ReplayID] = position
-  return { at, Process, TransactionID, ReplayID }
-}
+const Position = z.object({
+  at: z.string(),
+  Process: z.string(),
+  TransactionID: z.string(),
+  ReplayID: z.int(),
+}) satisfies z.ZodType<RunPosition>
