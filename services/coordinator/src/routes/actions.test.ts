@@ -215,7 +215,11 @@ describe('the actions of callers', () => {
       'transaction_not_in_doubt',
     ])
     expect(await actionsOf('s1')).toMatchObject([
-      { Action: 'settle', Outcome: 'transaction_not_in_doubt', Reason: 'seen at the provider' },
+      {
+        Action: 'settle_done',
+        Outcome: 'transaction_not_in_doubt',
+        Reason: 'seen at the provider',
+      },
       { Action: 'retry', Outcome: 'transaction_not_retryable', Reason: null },
     ])
     expect(JSON.stringify(await actionsOf('s1'))).not.toContain('secret')
@@ -232,6 +236,33 @@ describe('the actions of callers', () => {
     const [status, problem] = await problemOf(await post(`${transactions}/s1/settle`, body))
     expect([status, problem.code]).toEqual([400, 'invalid_request'])
     expect(problem.detail).toContain(place)
+  })
+
+  it.each(['replays', 'resume', 'cancel', 'retry', 'settle'])(
+    'POST …/%s with an unknown query parameter is rejected with 400, and acts on no run',
+    async (action) => {
+      await host.queue('typo')
+      const [status, problem] = await problemOf(
+        await post(`${transactions}/typo/${action}?repaly=1`),
+      )
+      expect([status, problem.code]).toEqual([400, 'invalid_request'])
+      expect(problem.detail).toContain('repaly: is not a query parameter')
+      expect(await actionsOf('typo')).toEqual([])
+    },
+  )
+
+  it.each([
+    transactions,
+    `${transactions}/bulk`,
+    '/processes/OrderProcess/pause',
+    '/processes/OrderProcess/resume',
+    '/operations',
+    '/operations/1/stop',
+    '/operations/1/continue',
+  ])('POST %s with a query parameter is rejected with 400', async (path) => {
+    const [status, problem] = await problemOf(await post(`${path}?dryRun=true`))
+    expect([status, problem.code]).toEqual([400, 'invalid_request'])
+    expect(problem.detail).toContain('dryRun: is not a query parameter')
   })
 
   it('a key that is bound to realms retries and settles only runs of its realms', async () => {

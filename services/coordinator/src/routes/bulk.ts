@@ -1,6 +1,7 @@
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
@@ -44,6 +45,7 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
       },
     }),
     validate('param', ProcessParam),
+    onlyKnownQuery(),
     async (c) => {
       const { process } = c.req.valid('param')
       operations.process(process)

@@ -100,6 +100,7 @@ export function operationRoutes({
           }),
         },
       }),
+      onlyKnownQuery(),
       validate('json', StartOperation),
       async (c) => {
         const { Action, Process, DryRun, Reason: reason, Ids, ...request } = c.req.valid('json')
@@ -200,6 +201,7 @@ export function operationRoutes({
         },
       }),
       validate('param', IdParam),
+      onlyKnownQuery(),
       async (c) => {
         const { id } = c.req.valid('param')
         return change(c, id, (act) => source.stopOperation(id, act))
@@ -224,6 +226,7 @@ export function operationRoutes({
         },
       }),
       validate('param', IdParam),
+      onlyKnownQuery(),
       async (c) => {
         const { id } = c.req.valid('param')
         return change(c, id, (act) => source.continueOperation(id, act))

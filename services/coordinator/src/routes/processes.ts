@@ -138,6 +138,7 @@ export function processRoutes({ operations, source, worker, processes }: Process
       }),
       limited,
       validate('param', ProcessParam),
+      onlyKnownQuery(),
       async (c) => c.json(await setPaused(c, c.req.valid('param').process, true)),
     )
     .post(
@@ -146,6 +147,7 @@ export function processRoutes({ operations, source, worker, processes }: Process
       describeRoute({ tags, summary: 'Resume a process', requestBody, responses }),
       limited,
       validate('param', ProcessParam),
+      onlyKnownQuery(),
       async (c) => c.json(await setPaused(c, c.req.valid('param').process, false)),
     )
 }

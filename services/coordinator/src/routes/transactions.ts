@@ -1,5 +1,6 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { describeRoute } from 'hono-openapi'
@@ -77,6 +78,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
           }),
         },
       }),
+      onlyKnownQuery(),
       jsonOnly,
       readable,
       validate('param', ProcessParam),
@@ -118,6 +120,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         },
       }),
       validate('param', TransactionParam),
+      onlyRunQuery,
       validate('query', RunQuery),
       async (c) => {
         const { process, id } = c.req.valid('param')
@@ -142,12 +145,13 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
           ...problemResponses({
             400: 'invalid',
             404: 'no such transaction',
-            409: 'not failed or cancelled',
+            409: 'not failed or cancelled, or not the latest run',
             412: CHANGED,
           }),
         },
       }),
       validate('param', TransactionParam),
+      onlyRunQuery,
       validate('query', RunQuery),
       async (c) => {
         const { process, id } = c.req.valid('param')
@@ -176,6 +180,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         },
       }),
       validate('param', TransactionParam),
+      onlyRunQuery,
       validate('query', RunQuery),
       async (c) => {
         const { process, id } = c.req.valid('param')
@@ -204,6 +209,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         },
       }),
       validate('param', TransactionParam),
+      onlyRunQuery,
       validate('query', RunQuery),
       async (c) => {
         const { process, id } = c.req.valid('param')
@@ -221,7 +227,8 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         summary: 'Say whether a step in doubt was done, and continue the run',
         description:
           'With `done` the item of the step is completed with `Data`, and the next step is due; with `not_done` the ' +
-          'step is due again. A failed or cancelled run in doubt continues too.',
+          'step is due again. A failed or cancelled run in doubt continues too, if it is the latest one of the ' +
+          'transaction; otherwise it stays as it ended.',
         parameters: [IF_MATCH],
         requestBody: describeBody(SettleBody),
         responses: {
@@ -236,6 +243,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         },
       }),
       validate('param', TransactionParam),
+      onlyRunQuery,
       validate('query', RunQuery),
       async (c) => {
         const { process, id } = c.req.valid('param')
@@ -250,6 +258,8 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       },
     )
 }
+
+const onlyRunQuery = onlyKnownQuery(...Object.keys(RunQuery.shape))
 
 const ONLY_RUN = { attempts: 0, bodies: false }
 

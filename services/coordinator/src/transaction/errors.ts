@@ -17,6 +17,15 @@ export const notResumable = (): IntegrationError =>
     'only a failed or cancelled run can be resumed; a completed one can be replayed',
   )
 
+/** @throws {IntegrationError} `transaction_not_resumable` if the transaction has a later run. */
+export function requireLatest({ ReplayID }: { readonly ReplayID: number }, latest: number): void {
+  if (latest > ReplayID)
+    throw new IntegrationError(
+      'transaction_not_resumable',
+      `only the latest run can be resumed, which is run ${latest}`,
+    )
+}
+
 export const notRetryable = (): IntegrationError =>
   new IntegrationError(
     'transaction_not_retryable',

@@ -6,6 +6,7 @@ import { defaultRetryPolicy } from '../process/retry-policy.ts'
 import type { Act } from './action.ts'
 import type { Settlement } from './operator-actions.ts'
 import type { ClaimedRun } from './run.ts'
+import { isOver } from './status.ts'
 import { contractTimes } from './transaction-source.contract.ts'
 import type { Claim, ProcessOutline, TransactionSource } from './transaction-source.ts'
 
@@ -229,6 +230,10 @@ export function operatorActionsContract(
         code: 'step_not_found',
       })
       expect((await read()).run).toMatchObject({ Version: 2, InDoubt: true })
+      await claim(await retry())
+      await expect(source.settle(other, '66', null, settledDone, anAct)).rejects.toMatchObject({
+        code: 'step_in_flight',
+      })
     })
 
     it('retry and settle act on the named version only, and are recorded in the action log', async () => {
@@ -241,9 +246,85 @@ export function operatorActionsContract(
       await settle(notDone, on(3))
       const what = { TransactionID: '66', ReplayID: 0, Reason: 'checked', OperationID: null }
       expect(await source.actions({ limit: 10 })).toMatchObject([
-        { ...what, Action: 'settle', Outcome: 'done' },
+        { ...what, Action: 'settle_not_done', Outcome: 'done' },
         { ...what, Action: 'retry', Outcome: 'done' },
       ])
+    })
+
+    it.each([
+      ['done', settledDone, [{ Status: 'Completed', Data: { Id: '7' } }]],
+      ['not done', notDone, [{ Status: 'Retrying' }]],
+    ] as const)(
+      'a run in doubt that was replayed stays as it ended when its step is settled as %s',
+      async (_, settlement, items) => {
+        await queue()
+        await record(doubtful)
+        await source.cancel(process.name, '66', null, anAct)
+        const replay = await source.replay(process, '66', fromStart, anAct)
+        const before = (await source.get(process.name, '66', 0))?.run
+        const settleFirst = () => source.settle(process, '66', 0, settlement, anAct)
+        const run = await settleFirst()
+        expect(run).toEqual({ ...before, InDoubt: false, UpdatedAt: run.UpdatedAt })
+        const found = await source.get(process.name, '66', 0)
+        expect(found?.run).toEqual(run)
+        expect(found?.items).toMatchObject(items)
+        expect(await read()).toMatchObject({ run: replay })
+        const [entry] = await source.actions({ limit: 1 })
+        expect(entry).toMatchObject({ Action: `settle_${settlement.outcome}`, ReplayID: 0 })
+        const { runs } = await source.search({
+          process: process.name,
+          filter: { inDoubt: true },
+          order: 'created',
+          visible: { realms: ['*'], processes: ['*'] },
+          limit: 10,
+          after: null,
+        })
+        expect(runs).toEqual([])
+        await expect(settleFirst()).rejects.toMatchObject({ code: 'transaction_not_in_doubt' })
+        // The latest run continues, also if an earlier one was settled.
+        await record(failedInDoubt)
+        expect(await settle(notDone)).toMatchObject({ ReplayID: 1, Status: 'Queued' })
+      },
+    )
+
+    it('only the latest run of a transaction can be resumed', async () => {
+      await queue()
+      await source.cancel(process.name, '66', null, anAct)
+      await source.replay(process, '66', fromStart, anAct)
+      for (const prepare of [
+        async () => {},
+        async () => source.cancel(process.name, '66', null, anAct),
+      ]) {
+        await prepare()
+        await expect(source.resume(process.name, '66', 0, anAct)).rejects.toMatchObject({
+          code: 'transaction_not_resumable',
+          message: 'only the latest run can be resumed, which is run 1',
+        })
+      }
+      expect(await source.resume(process.name, '66', 1, anAct)).toMatchObject({ Status: 'Queued' })
+    })
+
+    it('of a replay, a resume and a settlement at the same time one makes a run active', async () => {
+      const ids = Array.from({ length: 20 }, (_, n) => `${n}`)
+      await Promise.all(
+        ids.map(async (id) => {
+          await queue(id)
+          await record(failedInDoubt, id)
+          await Promise.allSettled([
+            source.replay(process, id, fromStart, anAct),
+            source.resume(process.name, id, null, anAct),
+            source.settle(process, id, null, notDone, anAct),
+            source.replay(process, id, fromStart, anAct),
+          ])
+        }),
+      )
+      for (const id of ids) {
+        const runs = await Promise.all(
+          [0, 1, 2].map((replayId) => source.get(process.name, id, replayId)),
+        )
+        const active = runs.filter((found) => found !== null && !isOver(found.run.Status))
+        expect(active, id).toHaveLength(1)
+      }
     })
 
     it('of many concurrent settlements one is executed', async () => {

@@ -11,6 +11,10 @@ export type Settlement =
   | { readonly outcome: 'done'; readonly data: Json }
   | { readonly outcome: 'not_done' }
 
+/** Returns the kind under which the action log has a settlement. */
+export const settleKind = ({ outcome }: Settlement): 'settle_done' | 'settle_not_done' =>
+  `settle_${outcome}`
+
 /** The actions by which an operator continues a run that waits or is in doubt. A part of the port `TransactionSource`. */
 export interface OperatorActions {
   /**
@@ -22,7 +26,8 @@ export interface OperatorActions {
   /**
    * Ends the doubt about the due step, if no attempt of it is in flight. If the step was done, its item is completed, and
    * the run moves on as after an outcome of the step; otherwise the step is due again. A failed or cancelled run in doubt
-   * continues in the same way.
+   * continues in the same way, unless the transaction has a later run: then only the doubt ends, and the item of a step
+   * that was done is completed. The run stays as it ended, and its version too.
    *
    * @throws {IntegrationError} `transaction_not_found`, `version_moved`, `transaction_not_in_doubt`, `step_in_flight`, or
    * `step_not_found`.

@@ -366,7 +366,8 @@ export function settledState(
 }
 
 /**
- * Returns the run after an operator has settled the doubt about its step.
+ * Returns the run after an operator has settled the doubt about its step. A run that is over and has a later run stays
+ * over: two runs of a transaction must not be active.
  *
  * @throws {IntegrationError} `transaction_not_in_doubt`, `step_in_flight` or `step_not_found`.
  */
@@ -374,21 +375,17 @@ export function settled(
   stored: StoredRun,
   process: ProcessOutline,
   settlement: Settlement,
+  isLatest: boolean,
   times: Times,
 ): StoredRun {
   const { header, lease, items } = stored
   if (isLeased(stored, times.now)) throw stepInFlight()
   if (!header.InDoubt && lease === null) throw notInDoubt()
   requireData(header)
-  const state = settledState(header, process, settlement)
-  const over = isOver(state.Status)
-  const change = {
-    ...due(times.now),
-    ...state,
-    InDoubt: false,
-    CompletedAt: over ? iso(times.now) : null,
-    ...(over && { NextAttemptAt: null }),
-  }
+  const changed =
+    isOver(header.Status) && !isLatest
+      ? { ...stored, header: { ...header, InDoubt: false, UpdatedAt: iso(times.now) } }
+      : continued(stored, settledState(header, process, settlement), times)
   const StepName = header.StepName || process.steps[0]
   const settledItem: Item = {
     StepName,
@@ -403,12 +400,29 @@ export function settled(
     FinishedAt: iso(times.now),
   }
   return {
-    ...next(stored, change, times),
+    ...changed,
     attempts: withLostAttempt(stored),
     ...(settlement.outcome === 'done' && {
       items: [...items.filter((item) => item.StepName !== StepName), settledItem],
     }),
   }
+}
+
+/** Returns a run whose doubt was settled in its next state. */
+function continued(
+  stored: StoredRun,
+  state: Pick<Run, 'Status' | 'StepName' | 'Attempt'>,
+  times: Times,
+): StoredRun {
+  const over = isOver(state.Status)
+  const change = {
+    ...due(times.now),
+    ...state,
+    InDoubt: false,
+    CompletedAt: over ? iso(times.now) : null,
+    ...(over && { NextAttemptAt: null }),
+  }
+  return next(stored, change, times)
 }
 
 /** Returns the run, due again, after the credential that it waited for became usable. */

@@ -12,7 +12,14 @@ import {
   requireVersion,
 } from '../../transaction/action.ts'
 import { type DeadLetter, MAX_CONTENT_BYTES, namedBy } from '../../transaction/dead-letter.ts'
-import { anotherRunStarted, notFound, purged, stillActive } from '../../transaction/errors.ts'
+import {
+  anotherRunStarted,
+  notFound,
+  purged,
+  requireLatest,
+  stillActive,
+} from '../../transaction/errors.ts'
+import { settleKind } from '../../transaction/operator-actions.ts'
 import { EXPORT_LAG_MS } from '../../transaction/run-export.ts'
 import { isFinished } from '../../transaction/item.ts'
 import { pausedBy } from '../../transaction/pause.ts'
@@ -89,6 +96,8 @@ export async function createMemoryTransactionSource(
     }
     return stored
   }
+  const latestReplayId = ({ header }: StoredRun): number =>
+    table.find(header.Process, header.TransactionID, null)?.header.ReplayID ?? header.ReplayID
   async function commitRun(run: StoredRun, action?: Action): Promise<Run> {
     await commit({ ...withWebhooks(run), ...(action !== undefined && { action }) })
     return run.header
@@ -272,6 +281,7 @@ export async function createMemoryTransactionSource(
     },
     async resume(process, transactionId, replayId, act) {
       const stored = findOrThrow(process, transactionId, replayId, act)
+      requireLatest(stored.header, latestReplayId(stored))
       return commitAction('resume', transitions.resumed(stored, times()), act)
     },
     async cancel(process, transactionId, replayId, act) {
@@ -284,8 +294,9 @@ export async function createMemoryTransactionSource(
     },
     async settle(process, transactionId, replayId, settlement, act) {
       const stored = findOrThrow(process.name, transactionId, replayId, act)
-      const run = transitions.settled(stored, process, settlement, times())
-      return commitAction('settle', run, act)
+      const isLatest = latestReplayId(stored) === stored.header.ReplayID
+      const run = transitions.settled(stored, process, settlement, isLatest, times())
+      return commitAction(settleKind(settlement), run, act)
     },
     wake: async (credential, limit) =>
       commitRuns(

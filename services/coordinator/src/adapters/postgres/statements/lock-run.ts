@@ -6,7 +6,33 @@ import {
   requireVersion,
 } from '../../../transaction/action.ts'
 import { notFound, purged } from '../../../transaction/errors.ts'
+import type { RunKey } from '../../../transaction/run.ts'
 import type { RunRow } from '../rows.ts'
+
+/**
+ * Locks run 0 of a transaction. This serializes the actions that start or continue a run: each of them sees the run that
+ * another one has made active, so a transaction has at most one active run.
+ */
+export async function lockTransaction(
+  tx: postgres.TransactionSql,
+  process: string,
+  transactionId: string,
+): Promise<void> {
+  await tx`select from "Order_Header" where "Process" = ${process}
+    and "TransactionID" = ${transactionId} and "ReplayID" = 0 for update`
+}
+
+/** Returns the ReplayID of the latest run of the same transaction, which must be locked. */
+export async function latestReplayId(
+  tx: postgres.TransactionSql,
+  { Process, TransactionID, ReplayID }: RunKey,
+): Promise<number> {
+  const [latest] = await tx<{ ReplayID: number }[]>`
+    select "ReplayID" from "Order_Header"
+    where "Process" = ${Process} and "TransactionID" = ${TransactionID}
+    order by "ReplayID" desc limit 1`
+  return latest?.ReplayID ?? ReplayID
+}
 
 /**
  * Locks a run for the rest of the database transaction; the latest run if no `replayId` is given.

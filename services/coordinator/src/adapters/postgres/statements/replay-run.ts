@@ -14,7 +14,7 @@ import type { ProcessOutline, ReplayRequest } from '../../../transaction/transac
 import { isActive, isRun } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
-import { lockRun } from './lock-run.ts'
+import { lockRun, lockTransaction } from './lock-run.ts'
 
 /** The largest value of the column, a PostgreSQL `integer`. */
 const MAX_REPLAY_ID = 2_147_483_647
@@ -28,10 +28,7 @@ export async function replayRun(
   act: Act,
   { sweepMs }: { readonly sweepMs: number },
 ): Promise<Run> {
-  // Locking run 0 serializes concurrent replays of a transaction, so that the second replay sees the run that
-  // the first one started.
-  await tx`select from "Order_Header" where "Process" = ${process.name}
-    and "TransactionID" = ${transactionId} and "ReplayID" = 0 for update`
+  await lockTransaction(tx, process.name, transactionId)
   const latest = await lockRun(tx, process.name, transactionId, null, act)
   if (expected !== null && expected !== latest.ReplayID) throw anotherRunStarted(latest.ReplayID)
   const [active] = await tx<RunRow[]>`

@@ -1,13 +1,13 @@
 import type postgres from 'postgres'
 import type { Act } from '../../../transaction/action.ts'
-import { notResumable, requireData } from '../../../transaction/errors.ts'
+import { notResumable, requireData, requireLatest } from '../../../transaction/errors.ts'
 import type { Run } from '../../../transaction/run.ts'
 import { isRun } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
-import { lockRun } from './lock-run.ts'
+import { latestReplayId, lockRun, lockTransaction } from './lock-run.ts'
 
-/** Makes a failed or cancelled run due again at the step where it ended. */
+/** Makes the latest run, which failed or was cancelled, due again at the step where it ended. */
 export async function resumeRun(
   tx: postgres.TransactionSql,
   process: string,
@@ -16,7 +16,9 @@ export async function resumeRun(
   act: Act,
   { sweepMs }: { readonly sweepMs: number },
 ): Promise<Run> {
+  await lockTransaction(tx, process, transactionId)
   const key = await lockRun(tx, process, transactionId, replayId, act)
+  requireLatest(key, await latestReplayId(tx, key))
   requireData(key)
   const [row] = await tx<RunRow[]>`
     with changed as (update "Order_Header" h set

@@ -2,7 +2,7 @@ import type postgres from 'postgres'
 import type { Act } from '../../../transaction/action.ts'
 import { notInDoubt, requireData, stepInFlight } from '../../../transaction/errors.ts'
 import { idempotencyKey } from '../../../transaction/item.ts'
-import type { Settlement } from '../../../transaction/operator-actions.ts'
+import { settleKind, type Settlement } from '../../../transaction/operator-actions.ts'
 import type { Run } from '../../../transaction/run.ts'
 import { isOver } from '../../../transaction/status.ts'
 import type { ProcessOutline } from '../../../transaction/transaction-source.ts'
@@ -10,11 +10,11 @@ import { settledState } from '../../../transaction/transitions.ts'
 import { isRun, isUnleased } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
-import { lockRun } from './lock-run.ts'
+import { latestReplayId, lockRun, lockTransaction } from './lock-run.ts'
 
 /**
  * Ends the doubt about the due step of a run: completes the item of the step and moves the run on, or makes the step due
- * again. If the lease of a lost worker has expired, its attempt is recorded as `in_doubt`.
+ * again. A run that is over and has a later run stays over: two runs of a transaction must not be active. If the lease of a lost worker has expired, its attempt is recorded as `in_doubt`.
  */
 export async function settleRun(
   tx: postgres.TransactionSql,
@@ -25,23 +25,24 @@ export async function settleRun(
   act: Act,
   { sweepMs }: { readonly sweepMs: number },
 ): Promise<Run> {
+  await lockTransaction(tx, process.name, transactionId)
   const before = await lockRun(tx, process.name, transactionId, replayId, act)
   if (!before.InDoubt && before.LeaseUntil === null) throw notInDoubt()
+  const [unleased] = await tx`
+    select from "Order_Header" h where ${isRun(tx, before)} and ${isUnleased(tx)}`
+  if (unleased === undefined) throw stepInFlight()
   requireData(before)
-  const state = settledState(before, process, settlement)
+  const isLatest = (await latestReplayId(tx, before)) === before.ReplayID
+  const change =
+    isOver(before.Status) && !isLatest
+      ? doubtCleared(tx)
+      : continued(tx, settledState(before, process, settlement), sweepMs)
   const step = before.StepName || process.steps[0]
   const isDone = settlement.outcome === 'done'
   const data = isDone && settlement.data !== null ? JSON.stringify(settlement.data) : null
   const [row] = await tx<RunRow[]>`
-    with changed as (update "Order_Header" h set
-      "Status" = ${state.Status}, "StepName" = ${state.StepName}, "Version" = h."Version" + 1,
-      "Attempt" = ${state.Attempt}, "InDoubt" = false,
-      "LeaseOwner" = null, "LeaseUntil" = null, "StartedAt" = null,
-      "NextAttemptAt" = case when not ${isOver(state.Status)}::boolean then now() end,
-      "NextSweepAt" = now() + ${sweepMs} * interval '1 ms', "SweepCount" = 0,
-      "LastError" = null, "ErrorClass" = null, "WaitingFor" = null, "UpdatedAt" = now(),
-      "CompletedAt" = case when ${isOver(state.Status)}::boolean then now() end
-    where ${isRun(tx, before)} and h."Version" = ${before.Version} and ${isUnleased(tx)}
+    with changed as (update "Order_Header" h set "InDoubt" = false, "UpdatedAt" = now(), ${change}
+    where ${isRun(tx, before)}
     returning h.*),
     item as (
       insert into "Order_Item" as i ("Process", "TransactionID", "ReplayID", "StepName", "Status",
@@ -61,8 +62,23 @@ export async function settleRun(
       select "Process", "TransactionID", "ReplayID", ${step}, ${before.Attempt}::int, 'in_doubt',
         coalesce(${before.StartedAt}::timestamptz, now())
       from changed where ${before.LeaseUntil !== null}::boolean
-    ), recorded as (${recordOnChanged(tx, 'settle', act)})
+    ), recorded as (${recordOnChanged(tx, settleKind(settlement), act)})
     select * from changed`
-  if (row === undefined) throw stepInFlight()
+  if (row === undefined) throw new Error('the locked run was deleted')
   return runOf(row)
 }
+
+/** The trigger writes the columns of an ended run again if `EndedAs` is removed. */
+const doubtCleared = (tx: postgres.TransactionSql) => tx`"EndedAs" = null`
+
+const continued = (
+  tx: postgres.TransactionSql,
+  { Status, StepName, Attempt }: Pick<Run, 'Status' | 'StepName' | 'Attempt'>,
+  sweepMs: number,
+) => tx`
+  "Status" = ${Status}, "StepName" = ${StepName}, "Version" = h."Version" + 1,
+  "Attempt" = ${Attempt}, "LeaseOwner" = null, "LeaseUntil" = null, "StartedAt" = null,
+  "NextAttemptAt" = case when not ${isOver(Status)}::boolean then now() end,
+  "NextSweepAt" = now() + ${sweepMs} * interval '1 ms', "SweepCount" = 0,
+  "LastError" = null, "ErrorClass" = null, "WaitingFor" = null,
+  "CompletedAt" = case when ${isOver(Status)}::boolean then now() end`
