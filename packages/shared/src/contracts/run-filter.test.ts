@@ -20,6 +20,19 @@ describe('the filter of runs', () => {
   })
 
   it.each([
+    ['2026-01-01T00:00:00Z', '2026-01-01T00:00:00Z'],
+    ['2026-01-01T16:00:00.25+16:00', '2026-01-01T00:00:00.25Z'],
+    ['2026-01-01T00:00:00-23:59', '2026-01-01T23:59:00Z'],
+    [`2026-01-01T00:00:00.${'9'.repeat(300)}Z`, '2026-01-01T00:00:00.999999Z'],
+    ['2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z'],
+    ['0001-01-01T00:00:00Z', '0001-01-01T00:00:00Z'],
+  ])('the time %s becomes %s: in UTC, as PostgreSQL reads it', (time, inUtc) => {
+    const filter = RunFilter.parse({ from: time, until: time, since: time })
+    expect(filter).toEqual({ from: inUtc, until: inUtc, since: inUtc })
+    expect(RunFilter.parse(filter)).toEqual(filter)
+  })
+
+  it.each([
     ['status', 'Gone'],
     ['status', []],
     ['step', ''],
@@ -32,6 +45,10 @@ describe('the filter of runs', () => {
     ['tag', `name:${'x'.repeat(257)}`],
     ['from', 'yesterday'],
     ['until', '0000-01-01T00:00:00Z'],
+    ['from', '0001-01-01T00:00:00+01:00'],
+    ['since', '9999-12-31T23:59:59-00:01'],
+    ['until', '2026-02-30T00:00:00Z'],
+    ['from', '2026-01-01T00:00:00+24:00'],
     ['limit', '10'],
   ])('a filter whose %s is %j is rejected, and the error names the member', (name, value) => {
     const { error } = RunFilter.safeParse({ [name]: value })

@@ -21,10 +21,25 @@ const Name = z
   .refine((text) => !/\p{Cc}/u.test(text), 'must not contain control characters')
   .refine((text) => text.isWellFormed(), 'must be well-formed Unicode')
 
-/** A time in ISO 8601 with an offset. The year 0000 is rejected, because PostgreSQL does not have it. */
-const Time = z.iso.datetime({ offset: true }).refine((time) => !time.startsWith('0000'), {
-  error: 'must be a year from 0001 to 9999',
-})
+/**
+ * A time in ISO 8601 with an offset, in UTC after parsing, with at most six digits of the second. PostgreSQL reads no
+ * offset above 15:59, no long fraction, and no year 0000.
+ */
+export const Time = z.iso
+  .datetime({ offset: true })
+  .overwrite(inUtc)
+  .refine((time) => /^\d{4}-/.test(time) && !time.startsWith('0000'), {
+    error: 'must be in a year from 0001 to 9999 (UTC)',
+  })
+
+function inUtc(time: string): string {
+  const fraction = /\.\d{1,6}/.exec(time)?.[0] ?? ''
+  const second = new Date(time.replace(/\.\d+/, ''))
+  // The schema has rejected a text that is not a time, but still calls this function.
+  return Number.isNaN(second.getTime())
+    ? time
+    : second.toISOString().replace('.000Z', `${fraction}Z`)
+}
 
 /**
  * A filter for runs. A run must match every member. It matches a member if it has any of the member's values; for

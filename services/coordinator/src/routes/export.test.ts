@@ -153,12 +153,15 @@ describe('GET /transactions/export', () => {
     }
   })
 
-  it.each(['since=yesterday', 'until=2026-01-01', 'cursor=abc', 'limit=5'])(
-    'the invalid query %s gets 400 that names the parameter',
-    async (query) => {
-      const { response, lines } = await exported(`?${query}`)
-      expect(response.status).toBe(400)
-      expect(JSON.stringify(lines)).toContain(query.split('=')[0])
-    },
-  )
+  it.each([
+    'since=yesterday',
+    'since=0001-01-01T00:00:00%2B01:00',
+    'until=2026-01-01',
+    'cursor=abc',
+    'limit=5',
+  ])('the invalid query %s gets 400 that names the parameter', async (query) => {
+    const { response, lines } = await exported(`?${query}`)
+    expect(response.status).toBe(400)
+    expect(JSON.stringify(lines)).toContain(query.split('=')[0])
+  })
 })

@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http'
 import { once } from 'node:events'
 import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import type { Caller } from '@integration-host/shared/access/caller'
+import { Time } from '@integration-host/shared/contracts/run-filter'
 import { AttemptView, ItemView } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
@@ -27,7 +28,6 @@ export interface ExportRouteDeps {
   readonly cursors: SealedCursors
 }
 
-const Time = z.iso.datetime({ offset: true })
 const ExportQuery = z.object({
   process: z.string().optional(),
   since: Time.optional(),

@@ -131,13 +131,13 @@ describe('POST /operations', () => {
     const body = {
       Action: 'cancel',
       Process: 'OrderProcess',
-      Filter: { status: ['Queued'], idPrefix: 'f' },
+      Filter: { status: ['Queued'], idPrefix: 'f', from: '2026-01-01T16:00:00+16:00' },
       Reason: 'by mistake',
     }
     const dry = await start({ ...body, DryRun: true })
     expect(await finished(dry.ID)).toMatchObject({
       Done: 2,
-      Filter: { status: ['Queued'], idPrefix: 'f' },
+      Filter: { status: ['Queued'], idPrefix: 'f', from: '2026-01-01T00:00:00Z' },
       Matches: [
         { TransactionID: 'f2', ReplayID: 0, Status: 'Queued' },
         { TransactionID: 'f1', ReplayID: 0, Status: 'Queued' },

@@ -107,6 +107,8 @@ describe('finding runs', () => {
     ['tag=gold', 'tag'],
     ['from=today', 'from'],
     ['until=0000-01-01T00:00:00Z', 'until'],
+    ['since=2026-01-01T00:00:00%2B24:00', 'since'],
+    ['from=9999-12-31T23:59:59-16:00', 'from'],
     ['order=size', 'order'],
     ['limit=501', 'limit'],
     ['limit=1&limit=2', 'limit'],
