@@ -210,7 +210,7 @@ export async function startCoordinator(
     }
   })
   stack.defer(() => credentials.cancel())
-  const erase = createErasure({ source, removeFiles, log, now })
+  const erase = createErasure({ source, removeFiles, log })
   const shutdown = new AbortController()
   const retryStore = createStoreRetry(random)
   const erasures = await onErasureRequested(

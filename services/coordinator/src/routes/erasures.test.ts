@@ -77,11 +77,17 @@ describe('POST /erasures', () => {
     ])
   })
 
-  it('erases transactions by their ids, also of a process that is not loaded', async () => {
+  it('erases transactions by their ids, and counts ids without a run', async () => {
     await cancelled('e3', '2')
     const ids = { Process: 'OrderProcess', Ids: ['e3', 'e4'] }
     expect((await erase(ids)).body).toMatchObject({ erased: 1, unknown: 1 })
-    expect((await erase({ Process: 'Gone', Ids: ['e3'] })).body).toMatchObject({ erased: 0 })
+  })
+
+  it.each([
+    { Process: 'Gone', Ids: ['e3'] },
+    { Process: 'Gone', Realm: '1' },
+  ])('responds 404 to a process that is neither loaded nor has runs: %j', async (body) => {
+    expect(await erase(body)).toMatchObject({ status: 404, body: { code: 'process_not_found' } })
   })
 
   it.each([

@@ -8,12 +8,15 @@ import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { ErasureScope } from '../transaction/erasure.ts'
+import type { ProcessDefinition } from '../process/definition.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { Erase } from '../worker/erasure.ts'
 import { ActBody, describeBody, readAct } from './act.ts'
 import { limited } from './limited.ts'
 
 const MAX_IDS = 1_000
+/** An erasure returns soon after this time, although runs are left, so that a client need not wait longer. */
+const MAX_MS = 20_000
 const ErasureBody = ActBody.extend({
   Realm: Realm.optional(),
   Process: z.string().min(1).max(200).optional(),
@@ -24,12 +27,13 @@ const ErasureResponse = z.object({
   files: z.int().meta({ description: 'files of these runs that were removed' }),
   filesLeft: z.int().meta({
     description:
-      'runs of which a file could not be removed; the log says why. Send the request again',
+      'runs that keep their data, because a file could not be removed; the log says why. Send the request again',
   }),
   more: z.boolean().meta({ description: 'runs are left: send the same request again' }),
   notEnded: z.int().meta({
     description:
-      'runs that have not ended and keep their data: send the request again when they have',
+      'runs that have not ended, or were cancelled during an attempt less than 30 seconds ago, and keep their data: ' +
+      'send the request again when they have',
   }),
   unknown: z.int().meta({ description: 'Ids without a run' }),
 })
@@ -37,10 +41,11 @@ const ErasureResponse = z.object({
 export interface ErasureRouteDeps {
   readonly erase: Erase
   readonly source: TransactionSource
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
 }
 
 /** `POST /erasures` blanks the data of runs that have ended. */
-export function erasureRoutes({ erase, source }: ErasureRouteDeps) {
+export function erasureRoutes({ erase, source, processes }: ErasureRouteDeps) {
   return new Hono().post(
     '/',
     needs('transactions:operate'),
@@ -55,6 +60,7 @@ export function erasureRoutes({ erase, source }: ErasureRouteDeps) {
         200: jsonResponse('what was erased, and what is left', ErasureResponse),
         ...problemResponses({
           400: 'invalid',
+          404: 'no such process, neither loaded nor with runs',
           413: 'too large',
           503: 'the store is unavailable; send the request again',
         }),
@@ -68,9 +74,17 @@ export function erasureRoutes({ erase, source }: ErasureRouteDeps) {
         throw new IntegrationError('invalid_request', 'an erasure has no Version for If-Match')
       const scope = scopeOf(body)
       await requireScope(c, scope)
-      return c.json(await erase(scope, act))
+      await requireKnown(scope.Process)
+      return c.json(await erase(scope, act, AbortSignal.timeout(MAX_MS)))
     },
   )
+
+  /** @throws {IntegrationError} `process_not_found` unless the process is loaded or has runs. */
+  async function requireKnown(process: string | null): Promise<void> {
+    if (process === null || processes.has(process)) return
+    if ((await source.storedProcesses()).includes(process)) return
+    throw new IntegrationError('process_not_found', 'there is no process of this name')
+  }
 
   /** @throws {IntegrationError} `forbidden` if the key may not change some of these runs. */
   async function requireScope(c: Context, scope: ErasureScope): Promise<void> {
@@ -79,10 +93,8 @@ export function erasureRoutes({ erase, source }: ErasureRouteDeps) {
     else caller.requireProcess(scope.Process)
     if (!('Ids' in scope)) return caller.requireRealm(scope.Realm)
     if (!caller.isBoundToRealms) return
-    for (const id of scope.Ids) {
-      const found = await source.get(scope.Process, id, null)
-      if (found !== null) caller.requireRealmOf(found.run)
-    }
+    const { realms } = await source.realmsOf(scope.Process, scope.Ids)
+    for (const realm of realms) caller.requireRealmOf({ Realm: realm })
   }
 }
 

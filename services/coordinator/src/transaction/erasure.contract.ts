@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
@@ -6,6 +7,7 @@ import type { Act } from './action.ts'
 import type { ErasureScope } from './erasure.ts'
 import type { RunDetail } from './run-detail.ts'
 import type { TransactionSource } from './transaction-source.ts'
+import { contractTimes } from './transaction-source.contract.ts'
 
 const steps = ['order', 'report'] as [string, ...string[]]
 const process = { name: 'OrderProcess', steps }
@@ -67,26 +69,26 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       if (found === null) throw new Error(`${id} is unknown`)
       return found
     }
+    /** Erases page by page, in one pass. */
     const erase = async (scope: ErasureScope, limit = 100) => {
-      const runs = []
+      const counts = { erased: 0, notEnded: 0 }
       let after = null
       do {
-        const batch = await source.erase(scope, { after, limit }, ada)
-        expect(batch.runs.length).toBeLessThanOrEqual(limit)
-        runs.push(...batch.runs)
-        after = batch.next
+        const page = await source.erasable(scope, { after, limit })
+        expect(page.runs.length + page.notEnded).toBeLessThanOrEqual(limit)
+        counts.erased += await source.erase(page.runs, ada)
+        counts.notEnded += page.notEnded
+        after = page.next
       } while (after !== null)
-      return runs
+      await source.endErasure()
+      return counts
     }
 
     it('erasing a realm blanks data, tags, responses and errors of its ended runs, and keeps ids, statuses and classes', async () => {
       await failedRun('1', 'r1')
       const before = await detail('1')
       expect(JSON.stringify(before)).toContain(MARKER)
-      const runs = await erase(ofRealm('r1'))
-      expect(runs).toEqual([
-        { Process: process.name, TransactionID: '1', ReplayID: 0, isNew: true },
-      ])
+      expect(await erase(ofRealm('r1'))).toEqual({ erased: 1, notEnded: 0 })
       const after = await detail('1')
       expect(JSON.stringify(after)).not.toContain(MARKER)
       const { ErasedAt } = after.run
@@ -114,13 +116,15 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       await queue('3', 'r1')
       await queue('4', 'r1', other)
       await source.cancel(other.name, '4', null, anAct)
-      await erase({ Realm: 'r1', Process: process.name })
+      expect(await erase({ Realm: 'r1', Process: process.name })).toEqual({
+        erased: 1,
+        notEnded: 1,
+      })
       expect((await detail('1')).run.ErasedAt).not.toBeNull()
       for (const id of ['2', '3'])
         expect((await detail(id)).run).toMatchObject({ ErasedAt: null, Tags: { note: MARKER } })
       expect((await source.get(other.name, '4', null))?.run.ErasedAt).toBeNull()
-      expect(await source.unerasable(ofRealm('r1'))).toEqual({ active: 1, unknown: 0 })
-      await erase(ofRealm('r1'))
+      expect(await erase(ofRealm('r1'))).toEqual({ erased: 1, notEnded: 1 })
       expect((await source.get(other.name, '4', null))?.run.ErasedAt).not.toBeNull()
       expect((await detail('3')).run).toMatchObject({ ErasedAt: null, Status: 'Queued' })
     })
@@ -131,13 +135,17 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       await failedRun('2', 'r1')
       await failedRun('3', 'r1')
       const scope = { Process: process.name, Ids: ['1', '2', 'missing', 'missing'] }
-      expect(await erase(scope)).toHaveLength(2)
-      expect(await source.unerasable(scope)).toEqual({ active: 1, unknown: 1 })
+      expect(await erase(scope)).toEqual({ erased: 2, notEnded: 1 })
+      expect(await source.realmsOf(scope.Process, scope.Ids)).toEqual({
+        realms: ['r1'],
+        unknown: 1,
+      })
       expect((await detail('1', 0)).run.ErasedAt).not.toBeNull()
       expect((await detail('1', 1)).run).toMatchObject({ ErasedAt: null, Status: 'Queued' })
       expect((await detail('3')).run.ErasedAt).toBeNull()
       await source.cancel(process.name, '1', 1, anAct)
-      expect((await erase(scope)).filter(({ isNew }) => isNew)).toMatchObject([{ ReplayID: 1 }])
+      expect(await erase(scope)).toEqual({ erased: 1, notEnded: 0 })
+      expect((await detail('1', 1)).run.ErasedAt).not.toBeNull()
     })
 
     it('an erased run can neither be resumed nor replayed, and queueing its id again starts nothing', async () => {
@@ -159,13 +167,10 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
         await queue(id, 'r1')
         await source.cancel(process.name, id, null, anAct)
       }
-      await source.erase(ofRealm('r1'), { after: null, limit: 2 }, ada) // interrupted after its first batch
+      const { runs } = await source.erasable(ofRealm('r1'), { after: null, limit: 2 })
+      expect(await source.erase(runs, ada)).toBe(2) // interrupted after its first page
       const [once, again] = await Promise.all([erase(ofRealm('r1'), 2), erase(ofRealm('r1'), 3)])
-      for (const runs of [once, again]) {
-        expect(new Set(runs.map(({ TransactionID }) => TransactionID))).toEqual(new Set(ids))
-        expect(runs).toHaveLength(5)
-      }
-      expect([...once, ...again].filter(({ isNew }) => isNew)).toHaveLength(3)
+      expect(once.erased + again.erased).toBe(3)
       const entries = (await source.actions({ limit: 100 })).filter(
         ({ Action }) => Action === 'erase',
       )
@@ -180,6 +185,61 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
         Reason: 'case 7',
         Outcome: 'done',
       })
+    })
+
+    it('runs that are erased are not read again, and neither they nor those that cannot be erased hide others', async () => {
+      for (const id of ['1', '2', '3', '4']) await failedRun(id, 'r1')
+      const first = await source.erasable(ofRealm('r1'), { after: null, limit: 2 })
+      expect(first.runs.map(({ TransactionID }) => TransactionID)).toEqual(['1', '2'])
+      await source.erase(first.runs.slice(1), ada)
+      const again = await source.erasable(ofRealm('r1'), { after: null, limit: 2 })
+      expect(again.runs.map(({ TransactionID }) => TransactionID)).toEqual(['1', '3'])
+      const { runs } = await source.erasable(ofRealm('r1'), { after: first.next, limit: 5 })
+      expect(runs.map(({ TransactionID }) => TransactionID)).toEqual(['3', '4'])
+    })
+
+    it('a run that has changed since it was read keeps its data until it is read again', async () => {
+      await failedRun('1', 'r1')
+      const { runs } = await source.erasable(ofRealm('r1'), { after: null, limit: 5 })
+      await source.resume(process.name, '1', null, anAct)
+      expect(await source.erase(runs, ada)).toBe(0)
+      await source.cancel(process.name, '1', null, anAct)
+      expect(await source.erase(runs, ada)).toBe(0)
+      expect((await detail('1')).run.InitialData).toEqual({ note: MARKER })
+      expect(await erase(ofRealm('r1'))).toEqual({ erased: 1, notEnded: 0 })
+    })
+
+    it('a run that was cancelled during an attempt counts as not ended until a lease later', async () => {
+      await queue('1', 'r1')
+      const { run } = await detail('1')
+      const at = { version: run.Version, step: 'order', isFirst: true, owner: 'worker' }
+      await source.claim({ ...run, ...at })
+      await source.cancel(process.name, '1', null, anAct)
+      expect(await erase(ofRealm('r1'))).toEqual({ erased: 0, notEnded: 1 })
+      expect((await detail('1')).run.InitialData).toEqual({ note: MARKER })
+      await sleep(contractTimes.leaseMs + 50)
+      expect(await erase(ofRealm('r1'))).toEqual({ erased: 1, notEnded: 0 })
+    })
+
+    it('what an operator settles during an erasure is not left in an erased run', async () => {
+      await failedRun('1', 'r1')
+      await source.replay(process, '1', { fromStep: 'report', latest: null }, anAct)
+      const { run } = await detail('1')
+      const at = { version: run.Version, step: 'report', isFirst: false, owner: 'worker' }
+      await source.claim({ ...run, ...at })
+      await source.cancel(process.name, '1', null, anAct)
+      await sleep(contractTimes.leaseMs + 50)
+      const settlement = { outcome: 'done', data: { note: MARKER } } as const
+      const [settled] = await Promise.allSettled([
+        source.settle(process, '1', null, settlement, anAct),
+        erase(ofRealm('r1')),
+      ])
+      const { run: after, items } = await detail('1')
+      const isErased = after.ErasedAt !== null
+      expect(isErased || settled.status === 'fulfilled').toBe(true)
+      expect(JSON.stringify(items).includes(MARKER)).toBe(!isErased)
+      await erase(ofRealm('r1'))
+      expect(JSON.stringify(await detail('1'))).not.toContain(MARKER)
     })
 
     it('erased runs keep the audit free of violations', async () => {

@@ -3,8 +3,10 @@
  *
  * E1  Only runs that have ended are erased. An erased run can neither be resumed nor replayed.
  * E2  Each run is blanked together with its entry in the action log.
- * E3  An erasure that was interrupted is completed by requesting it again: runs that are erased already are returned
- *     again, because their files may be left.
+ * E3  The files of a run are removed before it is blanked, so no erased run has a file left. An erasure that was
+ *     interrupted is completed by requesting it again.
+ * E4  A run that was cancelled during an attempt has not ended for an erasure until a lease later: the worker of the
+ *     attempt may still write a file.
  */
 import type { Act } from './action.ts'
 import type { RunKey } from './run.ts'
@@ -14,29 +16,41 @@ export type ErasureScope =
   | { readonly Realm: string; readonly Process: string | null }
   | { readonly Process: string; readonly Ids: readonly string[] }
 
-/** The position behind which the next batch begins. */
+/** The position behind which the next page begins. Runs are ordered by the time at which they were queued. */
 export interface ErasurePosition extends RunKey {
   /** As the source prints it. */
   readonly CreatedAt: string
 }
 
-export interface ErasureBatch {
-  /** The ended runs of the batch. `isNew` is false if the run was erased before. */
-  readonly runs: readonly (RunKey & { readonly isNew: boolean })[]
-  /** `null` after the last batch. */
+/** A run that has ended and is not erased, at this version. */
+export interface ErasableRun extends RunKey {
+  readonly Version: number
+}
+
+export interface ErasurePage {
+  readonly runs: readonly ErasableRun[]
+  /** The runs of the page that have not ended. */
+  readonly notEnded: number
+  /** `null` after the last page. A page may be empty although others follow. */
   readonly next: ErasurePosition | null
 }
 
 export interface Erasures {
-  /**
-   * Blanks initial data, tags, responses, item data and errors of the next `limit` runs that have ended. When the last
-   * batch has resolved, no file of the source contains the data any more.
-   */
-  erase(
+  /** Reads the next runs of the scope that are not erased, at most `limit` of them. */
+  erasable(
     scope: ErasureScope,
     page: { readonly after: ErasurePosition | null; readonly limit: number },
-    act: Pick<Act, 'by' | 'reason'>,
-  ): Promise<ErasureBatch>
-  /** Counts the runs that have not ended, and, for a scope with ids, those of its ids that have no run. */
-  unerasable(scope: ErasureScope): Promise<{ readonly active: number; readonly unknown: number }>
+  ): Promise<ErasurePage>
+  /**
+   * Blanks initial data, tags, responses, item data and errors of these runs. A run that has changed since it was read
+   * is left. Returns the number of erased runs.
+   */
+  erase(runs: readonly ErasableRun[], act: Pick<Act, 'by' | 'reason'>): Promise<number>
+  /** When it has resolved, no file of the source contains the data of an erased run any more. */
+  endErasure(): Promise<void>
+  /** Returns the realms of the runs of these transactions, and how many of the ids have no run. */
+  realmsOf(
+    process: string,
+    ids: readonly string[],
+  ): Promise<{ readonly realms: readonly (string | null)[]; readonly unknown: number }>
 }

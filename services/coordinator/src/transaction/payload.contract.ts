@@ -225,7 +225,8 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       const { payloads } = await plain.outdatedPayloads('k1', { after: null, limit: 10 })
       await plain.cancel(process.name, '1', null, anAct)
       const scope = { Process: process.name, Ids: ['1'] }
-      await plain.erase(scope, { after: null, limit: 10 }, anAct)
+      const { runs } = await plain.erasable(scope, { after: null, limit: 10 })
+      await plain.erase(runs, anAct)
       const replacements = payloads.map((payload) => ({ ...payload, by: 'sealed' }))
       expect(replacements).toHaveLength(1)
       expect(await plain.replacePayloads(replacements)).toBe(0)

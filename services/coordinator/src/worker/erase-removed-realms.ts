@@ -26,10 +26,12 @@ export function createRealmErasure({ erase, retryStore, shutdown, log }: RealmEr
     const reason = `${credential} was removed with erase=true`
     const act = { by: { keyId: KEY_ID, person: null }, reason }
     for (;;) {
-      const result = await retryStore(() => erase(scope, act), shutdown).catch((error: unknown) => {
-        log.error({ err: error, credential }, 'runs of a removed company could not be erased')
-        return null
-      })
+      const result = await retryStore(() => erase(scope, act, shutdown), shutdown).catch(
+        (error: unknown) => {
+          log.error({ err: error, credential }, 'runs of a removed company could not be erased')
+          return null
+        },
+      )
       if (result === ABORTED) return false
       if (result === null) {
         // The delivery is not settled: the broker drops a message that is requeued too often.
@@ -37,14 +39,14 @@ export function createRealmErasure({ erase, retryStore, shutdown, log }: RealmEr
         if (shutdown.aborted) return false
         continue
       }
-      if (result.more) continue
-      const { erased, files, notEnded } = result
-      if (notEnded === 0)
+      const { erased, files, filesLeft, more, notEnded } = result
+      if (more && shutdown.aborted) return false
+      if (!more && filesLeft + notEnded === 0)
         log.info({ credential, erased, files }, 'runs of a removed company are erased')
       else
         log.warn(
-          { credential, erased, files, notEnded },
-          'runs of a removed company have not ended and keep their data; cancel them, then send POST /erasures',
+          { credential, erased, files, filesLeft, more, notEnded },
+          'runs of a removed company keep their data; cancel those that have not ended, then send POST /erasures',
         )
       return true
     }

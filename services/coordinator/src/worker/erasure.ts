@@ -1,7 +1,12 @@
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Act } from '../transaction/action.ts'
-import type { ErasurePosition, Erasures, ErasureScope } from '../transaction/erasure.ts'
-import { type RunKey, runKey } from '../transaction/run.ts'
+import type {
+  ErasableRun,
+  ErasurePosition,
+  Erasures,
+  ErasureScope,
+} from '../transaction/erasure.ts'
+import { runKey } from '../transaction/run.ts'
 import type { RemoveFilesOfRuns } from './run-files.ts'
 
 /** What an erasure has done, and what it has left. */
@@ -9,9 +14,9 @@ export interface ErasureResult {
   /** Runs whose data was blanked. */
   readonly erased: number
   readonly files: number
-  /** Runs of which a file could not be removed. */
+  /** Runs that keep their data, because one of their files could not be removed. */
   readonly filesLeft: number
-  /** Whether ended runs are left because the time of the request was over. */
+  /** Whether ended runs may be left because the erasure was interrupted. */
   readonly more: boolean
   /** Runs that have not ended, and therefore keep their data. */
   readonly notEnded: number
@@ -23,51 +28,74 @@ export interface ErasureDeps {
   readonly source: Erasures
   readonly removeFiles: RemoveFilesOfRuns
   readonly log: Logger
-  /** Returns milliseconds. */
-  readonly now: () => number
 }
 
-export type Erase = (scope: ErasureScope, act: Pick<Act, 'by' | 'reason'>) => Promise<ErasureResult>
+/** The erasure returns soon after `signal` is aborted, although runs are left. */
+export type Erase = (
+  scope: ErasureScope,
+  act: Pick<Act, 'by' | 'reason'>,
+  signal: AbortSignal,
+) => Promise<ErasureResult>
 
-const BATCH = 200
-/** An erasure returns after this time at the latest, although runs are left, so that a client need not wait longer. */
-const MAX_MS = 20_000
+const PAGE = 200
+/** Bounds the work for a scope in which runs end all the time. */
+const MAX_PASSES = 10
 
 /**
- * Returns a function that erases runs batch by batch. The files of a batch are removed after its runs are blanked,
- * because a run that is erased cannot be resumed and write them again. If the service is killed in between, the next
- * erasure of the same scope removes them.
+ * Returns a function that erases runs page by page. Because runs can end, or be replayed, behind the position of a
+ * pass, passes are repeated until one finds nothing to erase; its counts are the result.
  */
-export function createErasure({ source, removeFiles, log, now }: ErasureDeps): Erase {
+export function createErasure({ source, removeFiles, log }: ErasureDeps): Erase {
   /** Removes the files of each run, even if those of another one cannot be removed. */
-  async function removeFilesOf(runs: readonly RunKey[]) {
-    const counts = { files: 0, filesLeft: 0 }
+  async function removeFilesOf(runs: readonly ErasableRun[]) {
+    let files = 0
+    const cleared: ErasableRun[] = []
     await Promise.all(
       runs.map(async (run) => {
         try {
-          counts.files += await removeFiles([run])
+          const removed = await removeFiles([run])
+          files += removed
+          cleared.push(run)
         } catch (error) {
-          counts.filesLeft += 1
-          log.error({ err: error, ...runKey(run) }, 'files of an erased run could not be removed')
+          log.error(
+            { err: error, ...runKey(run) },
+            'a run is not erased, because a file of it could not be removed',
+          )
         }
       }),
     )
-    return counts
+    return { files, cleared }
   }
 
-  return async (scope, act) => {
-    const startedAt = now()
-    let [erased, files, filesLeft] = [0, 0, 0]
+  async function pass(...[scope, act, signal]: Parameters<Erase>) {
+    const counts = { cleared: 0, erased: 0, files: 0, filesLeft: 0, notEnded: 0 }
     let after: ErasurePosition | null = null
     do {
-      const batch = await source.erase(scope, { after, limit: BATCH }, act)
-      erased += batch.runs.filter(({ isNew }) => isNew).length
-      const removed = await removeFilesOf(batch.runs)
-      files += removed.files
-      filesLeft += removed.filesLeft
-      after = batch.next
-    } while (after !== null && now() - startedAt < MAX_MS)
-    const { active, unknown } = await source.unerasable(scope)
-    return { erased, files, filesLeft, more: after !== null, notEnded: active, unknown }
+      const page = await source.erasable(scope, { after, limit: PAGE })
+      const { files, cleared } = await removeFilesOf(page.runs)
+      counts.erased += await source.erase(cleared, act)
+      counts.cleared += cleared.length
+      counts.files += files
+      counts.filesLeft += page.runs.length - cleared.length
+      counts.notEnded += page.notEnded
+      after = page.next
+    } while (after !== null && !signal.aborted)
+    return { ...counts, foundNothing: after === null && counts.cleared === 0 }
+  }
+
+  return async (scope, act, signal) => {
+    let [erased, files, passes] = [0, 0, 0]
+    let last
+    do {
+      last = await pass(scope, act, signal)
+      erased += last.erased
+      files += last.files
+      passes += 1
+    } while (!last.foundNothing && passes < MAX_PASSES && !signal.aborted)
+    await source.endErasure()
+    const { unknown } =
+      'Ids' in scope ? await source.realmsOf(scope.Process, scope.Ids) : { unknown: 0 }
+    const { filesLeft, notEnded, foundNothing } = last
+    return { erased, files, filesLeft, more: !foundNothing, notEnded, unknown }
   }
 }

@@ -8,41 +8,57 @@ import type { MemoryStore } from './store.ts'
 /** Erases runs of the memory source. `now` returns epoch ms. */
 export function createMemoryErasures(
   { table, log, commit, compact }: Pick<MemoryStore, 'table' | 'log' | 'commit' | 'compact'>,
-  now: () => number,
+  { now, leaseMs }: { readonly now: () => number; readonly leaseMs: number },
 ): Erasures {
-  const inScope = (scope: ErasureScope) => {
-    const isInScope = scopeTest(scope)
-    return table.all().filter(({ header }) => header.PurgedAt === null && isInScope(header))
-  }
+  const isErasable = ({ ErasedAt, PurgedAt }: Run): boolean =>
+    ErasedAt === null && PurgedAt === null
+  const hasEnded = ({ Status, InDoubt, CompletedAt }: Run): boolean =>
+    isOver(Status) &&
+    !(Status === 'Cancelled' && InDoubt && Date.parse(CompletedAt ?? '') > now() - leaseMs)
   return {
-    async erase(scope, { after, limit }, act) {
-      const page = inScope(scope)
-        .filter(({ header }) => isOver(header.Status))
-        .filter(({ header }) => after === null || compare(header, after) > 0)
-        .toSorted((a, b) => compare(a.header, b.header))
+    async erasable(scope, { after, limit }) {
+      const isInScope = scopeTest(scope)
+      const page = table
+        .all()
+        .map(({ header }) => header)
+        .filter((header) => isErasable(header) && isInScope(header))
+        .filter((header) => after === null || compare(header, after) > 0)
+        .toSorted(compare)
         .slice(0, limit)
-      const entries = page
-        .filter(({ header }) => header.ErasedAt === null)
+      const ended = page.filter(hasEnded)
+      const last = page.at(-1)
+      return {
+        runs: ended.map(({ Version, ...header }) => ({ ...runKey(header), Version })),
+        notEnded: page.length - ended.length,
+        next:
+          last === undefined || page.length < limit
+            ? null
+            : { ...runKey(last), CreatedAt: last.CreatedAt },
+      }
+    },
+    async erase(runs, act) {
+      const entries = runs
+        .map((run) => ({ stored: table.get(run), version: run.Version }))
+        .flatMap(({ stored, version }) =>
+          stored !== undefined && isErasable(stored.header) && stored.header.Version === version
+            ? [stored]
+            : [],
+        )
         .map((stored) => ({
           run: erased(stored, now()),
           action: log.next(entryOf('erase', act, stored.header, { now: now() })),
         }))
       await commit(...entries)
-      const last = page.at(-1)
-      const isLast = last === undefined || page.length < limit
-      // The journal and the snapshot contain the data until they are written again.
-      if (isLast) await compact()
-      return {
-        runs: page.map(({ header }) => ({ ...runKey(header), isNew: header.ErasedAt === null })),
-        next: isLast ? null : { ...runKey(last.header), CreatedAt: last.header.CreatedAt },
-      }
+      return entries.length
     },
-    async unerasable(scope) {
-      const active = inScope(scope).filter(({ header }) => !isOver(header.Status)).length
-      const isUnknown = (id: string): boolean =>
-        'Ids' in scope && table.find(scope.Process, id, null) === undefined
-      const unknown = 'Ids' in scope ? [...new Set(scope.Ids)].filter(isUnknown).length : 0
-      return { active, unknown }
+    // The journal and the snapshot contain the data until they are written again.
+    endErasure: compact,
+    async realmsOf(process, ids) {
+      const found = [...new Set(ids)].map((id) => table.runsOf(process, id))
+      return {
+        realms: [...new Set(found.flat().map(({ header }) => header.Realm))],
+        unknown: found.filter((runs) => runs.length === 0).length,
+      }
     },
   }
 }

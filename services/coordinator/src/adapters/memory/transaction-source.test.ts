@@ -111,7 +111,9 @@ describe('the files of the in-memory transaction source', () => {
     const files = async () => (await readFile(snapshot, 'utf8')) + (await readFile(journal, 'utf8'))
     expect(await files()).toContain('personal data')
     const scope = { Realm: 'r1', Process: null }
-    await source.erase(scope, { after: null, limit: 10 }, anAct)
+    const { runs } = await source.erasable(scope, { after: null, limit: 10 })
+    expect(await source.erase(runs, anAct)).toBe(1)
+    await source.endErasure()
     expect(await files()).not.toContain('personal data')
     await source[Symbol.asyncDispose]()
     const reopened = await createMemoryTransactionSource(folder)

@@ -307,7 +307,7 @@ export async function createMemoryTransactionSource(
           .map((stored) => transitions.woken(stored, times())),
       ),
 
-    ...createMemoryErasures(store, now),
+    ...createMemoryErasures(store, { now, leaseMs }),
     ...createMemoryOperations(store, { now, leaseMs }),
     ...createMemoryPayloads(store, now),
     paused: async () => store.paused(),

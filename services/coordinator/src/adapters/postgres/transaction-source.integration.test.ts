@@ -83,6 +83,57 @@ describe('the tables of the PostgreSQL source', () => {
     for (const { source } of replicas) await source[Symbol.asyncDispose]()
   })
 
+  it('a run that ended behind ten thousand erased ones is found with two reads', async () => {
+    const source = await open()
+    await database.sql`
+      insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Realm", "Status",
+        "CompletedAt", "CreatedAt", "ErasedAt")
+      select 'OrderProcess', n::text, 'null', 'r1', 'Completed', now(),
+        now() - (20000 - n) * interval '1 s', case when n <= 10000 then now() end
+      from generate_series(1, 10001) n`
+    const scope = { Realm: 'r1', Process: null }
+    const first = await source.erasable(scope, { after: null, limit: 200 })
+    expect(first).toMatchObject({ runs: [], notEnded: 0, next: { TransactionID: '10000' } })
+    const second = await source.erasable(scope, { after: first.next, limit: 200 })
+    expect(second.runs.map(({ TransactionID }) => TransactionID)).toEqual(['10001'])
+    expect(second.next).toBeNull()
+    await source[Symbol.asyncDispose]()
+  })
+
+  it('an erasure that waits for an operator who settles the run leaves nothing of what is committed meanwhile', async () => {
+    const source = await open()
+    await source.queue(outline, [{ TransactionID: '1', InitialData: 1, Realm: 'r1' }])
+    await database.sql`
+      update "Order_Header" set "Status" = 'Failed', "StepName" = 'report', "InDoubt" = true,
+        "CompletedAt" = now(), "NextAttemptAt" = null`
+    const scope = { Realm: 'r1', Process: null }
+    const { runs } = await source.erasable(scope, { after: null, limit: 10 })
+    expect(runs).toHaveLength(1)
+    const waiting = (count: number) =>
+      eventually(async () => {
+        const rows = await database.sql`
+          select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+        expect(rows).toHaveLength(count)
+      })
+    const act = { by: { keyId: 'console', person: null }, reason: null, ifVersion: null }
+    const both = await database.sql.begin(async (tx) => {
+      await tx`select from "Order_Header" for update`
+      const settlement = { outcome: 'done', data: 'personal data' } as const
+      const settled = source.settle(outline, '1', null, settlement, act)
+      await waiting(1)
+      const erased = source.erase(runs, act)
+      await waiting(2)
+      return { settled, erased }
+    })
+    await both.settled
+    expect(await both.erased).toBe(0)
+    const again = await source.erasable(scope, { after: null, limit: 10 })
+    expect(await source.erase(again.runs, act)).toBe(1)
+    const items = await database.sql`select "Data" from "Order_Item"`
+    expect([...items]).toEqual([{ Data: null }])
+    await source[Symbol.asyncDispose]()
+  })
+
   it('a claim uses the whole primary key of the table, even if ANALYZE last saw the table with one row', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: 'alone', InitialData: 1 }])

@@ -39,7 +39,7 @@ import {
   removeDeadLetters,
 } from './statements/dead-letters.ts'
 import { enqueueRuns } from './statements/enqueue-runs.ts'
-import { countUnerasable, eraseRuns } from './statements/erase-runs.ts'
+import { erasableRuns, eraseRuns, realmsOf } from './statements/erase-runs.ts'
 import { exportEnd, exportPage } from './statements/export-runs.ts'
 import { failRun } from './statements/fail-run.ts'
 import { getRun } from './statements/get-run.ts'
@@ -190,7 +190,10 @@ export function createPostgresTransactionSource(
     settle: (process, transactionId, replayId, settlement, act) =>
       announcing((tx) => settleRun(tx, process, transactionId, replayId, settlement, act, times)),
     wake: (credential, limit) => run((sql) => wakeRuns(sql, credential, limit, times)),
-    erase: (scope, page, act) => run((sql) => eraseRuns(sql, scope, page, act)),
+    erasable: (scope, page) => run((sql) => erasableRuns(sql, scope, page, times)),
+    erase: (runs, act) => run((sql) => sql.begin((tx) => eraseRuns(tx, runs, act))),
+    endErasure: async () => {},
+    realmsOf: (process, ids) => run((sql) => realmsOf(sql, process, ids)),
     outdatedPayloads: (keyId, page) => run((sql) => outdatedPayloads(sql, keyId, page)),
     countOutdatedPayloads: (keyId, page) => run((sql) => countOutdatedPayloads(sql, keyId, page)),
     replacePayloads: (payloads) => run((sql) => sql.begin((tx) => replacePayloads(tx, payloads))),
@@ -198,7 +201,6 @@ export function createPostgresTransactionSource(
       run((sql) => beginResealing(sql, owner, keyId, { everyMs, leaseMs })),
     saveResealing: (owner, progress) => run((sql) => saveResealing(sql, owner, progress, leaseMs)),
     resealing: () => run(readResealing),
-    unerasable: (scope) => run((sql) => countUnerasable(sql, scope)),
     startOperation: (id, request, act) => run((sql) => startOperation(sql, id, request, act)),
     operation: (id) => run((sql) => getOperation(sql, id)),
     operations: (filter) => run((sql) => listOperations(sql, filter)),

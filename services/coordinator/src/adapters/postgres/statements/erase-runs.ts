@@ -1,84 +1,130 @@
 import type postgres from 'postgres'
 import type { Act } from '../../../transaction/action.ts'
 import type {
-  ErasureBatch,
+  ErasableRun,
+  ErasurePage,
   ErasurePosition,
   Erasures,
   ErasureScope,
 } from '../../../transaction/erasure.ts'
 import { runKey, type RunKey } from '../../../transaction/run.ts'
-import { isActive, isRunOf } from '../predicates.ts'
+import { areFew, isActive, isRunOf } from '../predicates.ts'
 import { recordOnChanged } from './actions.ts'
+
+/** One statement passes at most so many rows, so it stays short among runs that are erased already. */
+const WINDOW = 10_000
+
+const idsOf = (sql: postgres.Sql, ids: readonly string[]) =>
+  sql`(select jsonb_array_elements_text(${JSON.stringify(ids)}::text::jsonb))`
 
 /** True for the runs of the scope that are not purged. */
 const isInScope = (sql: postgres.Sql, scope: ErasureScope) =>
   'Ids' in scope
-    ? sql`h."Process" = ${scope.Process} and h."PurgedAt" is null and h."TransactionID" in
-        (select jsonb_array_elements_text(${JSON.stringify(scope.Ids)}::text::jsonb))`
+    ? sql`h."Process" = ${scope.Process} and h."PurgedAt" is null
+        and h."TransactionID" in ${idsOf(sql, scope.Ids)}`
     : sql`h."Realm" = ${scope.Realm} and h."PurgedAt" is null
         and (${scope.Process}::text is null or h."Process" = ${scope.Process}::text)`
 
-/**
- * Blanks the next runs of the scope that have ended, in one statement with their items, attempts, tags and entries in
- * the action log. The rows are locked in the order of the batch, so that two erasures cannot deadlock.
- */
-export async function eraseRuns(
+/** Reads the runs of a company in the order of the index `Order_Header_realm`. */
+export async function erasableRuns(
   sql: postgres.Sql,
   scope: ErasureScope,
   { after, limit }: { readonly after: ErasurePosition | null; readonly limit: number },
-  act: Pick<Act, 'by' | 'reason'>,
-): Promise<ErasureBatch> {
+  { leaseMs }: { readonly leaseMs: number },
+): Promise<ErasurePage> {
   const behind =
     after === null
       ? sql``
       : sql`and (h."CreatedAt", h."Process", h."TransactionID", h."ReplayID") >
           ((${after.CreatedAt}::text)::timestamptz, ${after.Process}, ${after.TransactionID}, ${after.ReplayID}::int)`
-  const rows = await sql<(ErasurePosition & { isNew: boolean })[]>`
-    with ended as (
-      select h."CreatedAt", h."Process", h."TransactionID", h."ReplayID", h."Tags",
-        h."ErasedAt" is null as "isNew"
+  const order = sql`h."CreatedAt", h."Process", h."TransactionID", h."ReplayID"`
+  const rows = await sql<
+    (ErasurePosition & ErasableRun & { isErased: boolean; hasEnded: boolean; isLast: boolean })[]
+  >`
+    select h."Process", h."TransactionID", h."ReplayID", h."Version", h."CreatedAt"::text,
+      h."isErased", h."hasEnded", n = ${WINDOW}::int as "isLast"
+    from (
+      select h."Process", h."TransactionID", h."ReplayID", h."Version", h."CreatedAt",
+        h."ErasedAt" is not null as "isErased",
+        not ${isActive(sql)} and not coalesce(h."Status" = 'Cancelled' and h."InDoubt"
+          and h."CompletedAt" > now() - ${leaseMs} * interval '1 ms', false) as "hasEnded",
+        row_number() over (order by ${order}) as n
       from "Order_Header" h
-      where ${isInScope(sql, scope)} and not ${isActive(sql)} ${behind}
-      order by h."CreatedAt", h."Process", h."TransactionID", h."ReplayID"
-      limit ${limit} for update
-    ), changed as (
-      update "Order_Header" h set "InitialData" = 'null', "Tags" = null, "LastError" = null,
-        "ErasedAt" = now()
-      from ended where ${isRunOf(sql, 'ended')} and ended."isNew"
-      returning h."Process", h."TransactionID", h."ReplayID", h."Realm"
-    ), items as (
-      update "Order_Item" h set "ResponseBody" = null, "Data" = null, "Error" = null
-      from changed where ${isRunOf(sql, 'changed')}
-    ), attempts as (
-      update "Order_Attempt" h set "Error" = null, "Url" = null
-      from changed where ${isRunOf(sql, 'changed')}
-    ), tags as (
-      delete from "Order_Tag" t using ended, jsonb_each_text(ended."Tags") as pair
-      where ended."isNew" and t."Name" = pair.key and t."Value" = pair.value
-        and t."CreatedAt" = ended."CreatedAt" and t."Process" = ended."Process"
-        and t."TransactionID" = ended."TransactionID" and t."ReplayID" = ended."ReplayID"
-    ), recorded as (${recordOnChanged(sql, 'erase', act)})
-    select "Process", "TransactionID", "ReplayID", "CreatedAt"::text, "isNew" from ended e
-    order by e."CreatedAt", "Process", "TransactionID", "ReplayID"`
+      where ${isInScope(sql, scope)} ${behind}
+      order by ${order} limit ${WINDOW}::int
+    ) h
+    where not h."isErased" or n = ${WINDOW}::int
+    order by ${order} limit ${limit}`
   const last = rows.at(-1)
+  const left = rows.filter(({ isErased }) => !isErased)
+  const ended = left.filter(({ hasEnded }) => hasEnded)
   return {
-    runs: rows.map(({ isNew, ...key }) => ({ ...runKey(key), isNew })),
-    next: last === undefined || rows.length < limit ? null : last,
+    runs: ended.map(({ Version, ...run }) => ({ ...runKey(run), Version })),
+    notEnded: left.length - ended.length,
+    next:
+      last === undefined || (rows.length < limit && !last.isLast)
+        ? null
+        : { ...runKey(last), CreatedAt: last.CreatedAt },
   }
 }
 
-/** Implements {@link Erasures.unerasable}. */
-export async function countUnerasable(
+/**
+ * Blanks runs with their items, attempts and tags, and records it in the action log. The rows are locked first, in the
+ * order of all other statements: the second statement then sees everything that was committed while a lock was awaited.
+ */
+export async function eraseRuns(
+  tx: postgres.TransactionSql,
+  runs: readonly ErasableRun[],
+  act: Pick<Act, 'by' | 'reason'>,
+): Promise<number> {
+  if (runs.length === 0) return 0
+  const wanted = tx`
+    select * from json_to_recordset(${JSON.stringify(runs.map((run, n) => ({ ...run, n })))}::text::json)
+      as w(n int, "Process" text, "TransactionID" text, "ReplayID" int, "Version" int)
+    where ${areFew(tx)}
+    order by "Process", "TransactionID", "ReplayID"`
+  await tx`
+    select from (${wanted}) w
+    cross join lateral (select from "Order_Header" h where ${isRunOf(tx, 'w')} for update) h`
+  const [row] = await tx<{ count: number }[]>`
+    with ended as (
+      select h.* from (${wanted}) w
+      cross join lateral (
+        select h."CreatedAt", h."Process", h."TransactionID", h."ReplayID", h."Tags"
+        from "Order_Header" h
+        where ${isRunOf(tx, 'w')} and h."Version" = w."Version"
+          and h."ErasedAt" is null and h."PurgedAt" is null) h
+    ), changed as (
+      update "Order_Header" h set "InitialData" = 'null', "Tags" = null, "LastError" = null,
+        "ErasedAt" = now()
+      from ended where ${isRunOf(tx, 'ended')}
+      returning h."Process", h."TransactionID", h."ReplayID", h."Realm"
+    ), items as (
+      update "Order_Item" h set "ResponseBody" = null, "Data" = null, "Error" = null
+      from changed where ${isRunOf(tx, 'changed')}
+    ), attempts as (
+      update "Order_Attempt" h set "Error" = null, "Url" = null
+      from changed where ${isRunOf(tx, 'changed')}
+    ), tags as (
+      delete from "Order_Tag" h using ended cross join lateral jsonb_each_text(ended."Tags") pair
+      where h."Name" = pair.key and h."Value" = pair.value and h."CreatedAt" = ended."CreatedAt"
+        and ${isRunOf(tx, 'ended')}
+    ), recorded as (${recordOnChanged(tx, 'erase', act)})
+    select count(*)::int as count from changed`
+  return row?.count ?? 0
+}
+
+/** Implements {@link Erasures.realmsOf}. */
+export async function realmsOf(
   sql: postgres.Sql,
-  scope: ErasureScope,
-): ReturnType<Erasures['unerasable']> {
-  const [counted] = await sql<[{ active: number }]>`
-    select count(*)::int as active from "Order_Header" h
-    where h."CompletedAt" is null and ${isInScope(sql, scope)} and ${isActive(sql)}`
-  if (!('Ids' in scope)) return { ...counted, unknown: 0 }
-  const known = await sql<Pick<RunKey, 'TransactionID'>[]>`
-    select distinct h."TransactionID" from "Order_Header" h
-    where h."Process" = ${scope.Process} and h."TransactionID" in
-      (select jsonb_array_elements_text(${JSON.stringify(scope.Ids)}::text::jsonb))`
-  return { ...counted, unknown: new Set(scope.Ids).size - known.length }
+  process: string,
+  ids: readonly string[],
+): ReturnType<Erasures['realmsOf']> {
+  const known = await sql<(Pick<RunKey, 'TransactionID'> & { Realm: string | null })[]>`
+    select distinct h."TransactionID", h."Realm" from "Order_Header" h
+    where h."Process" = ${process} and h."TransactionID" in ${idsOf(sql, ids)}`
+  return {
+    realms: [...new Set(known.map(({ Realm }) => Realm))],
+    unknown: new Set(ids).size - new Set(known.map(({ TransactionID }) => TransactionID)).size,
+  }
 }

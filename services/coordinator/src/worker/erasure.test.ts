@@ -1,0 +1,110 @@
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { describe, expect, it } from 'vitest'
+import type { ErasableRun, Erasures } from '../transaction/erasure.ts'
+import { createErasure } from './erasure.ts'
+
+const scope = { Realm: 'r1', Process: null }
+const act = { by: { keyId: 'console', person: null }, reason: null }
+const later = new AbortController().signal
+
+/** A store of runs with the numbers 0, 1, 2, …; the page size is 2. `ended` and `erased` are its state. */
+function storeOf(count: number, ended: Set<number>) {
+  const erased = new Set<number>()
+  const keyOf = (n: number) => ({ Process: 'P', TransactionID: String(n), ReplayID: 0 })
+  const store = {
+    ended,
+    erased,
+    /** Called after each page was read. */
+    onPage: (_numbers: readonly number[]): void => {},
+    reads: 0,
+    endings: 0,
+  }
+  const source: Erasures = {
+    async erasable(_scope, { after }) {
+      store.reads += 1
+      const first = after === null ? 0 : Number(after.TransactionID) + 1
+      const page = Array.from({ length: count }, (_, n) => n)
+        .filter((n) => n >= first && !erased.has(n))
+        .slice(0, 2)
+      const last = page.at(-1)
+      const runs = page.filter((n) => ended.has(n)).map((n) => ({ ...keyOf(n), Version: 1 }))
+      store.onPage(page)
+      return {
+        runs,
+        notEnded: page.length - runs.length,
+        next: page.length < 2 || last === undefined ? null : { ...keyOf(last), CreatedAt: '' },
+      }
+    },
+    async erase(runs) {
+      for (const { TransactionID } of runs) erased.add(Number(TransactionID))
+      return runs.length
+    },
+    async endErasure() {
+      store.endings += 1
+    },
+    realmsOf: async () => ({ realms: [], unknown: 0 }),
+  }
+  return { store, source }
+}
+
+const erasureOf = (
+  source: Erasures,
+  removeFiles: (
+    runs: readonly Pick<ErasableRun, 'TransactionID'>[],
+  ) => Promise<number> = async () => 0,
+) => createErasure({ source, removeFiles, log: createLogger('test', 'silent') })
+
+describe('an erasure', () => {
+  it('erases a run that ends behind its position', async () => {
+    const { store, source } = storeOf(5, new Set([1, 2, 3, 4]))
+    store.onPage = (page) => void (page.includes(4) && store.ended.add(0))
+    const result = await erasureOf(source)(scope, act, later)
+    expect(result).toMatchObject({ erased: 5, more: false, notEnded: 0 })
+    expect(store.endings).toBe(1)
+  })
+
+  it('counts a run that ends after the last pass as not ended', async () => {
+    const { store, source } = storeOf(3, new Set([1, 2]))
+    store.onPage = () => void (store.erased.size === 2 && store.ended.add(0))
+    const first = await erasureOf(source)(scope, act, later)
+    expect(first).toMatchObject({ erased: 2, more: false, notEnded: 1 })
+    expect(await erasureOf(source)(scope, act, later)).toMatchObject({ erased: 1, notEnded: 0 })
+  })
+
+  it('makes progress with each request, however little time a request has', async () => {
+    const { store, source } = storeOf(7, new Set([0, 1, 2, 3, 4, 5, 6]))
+    const results = []
+    do results.push(await erasureOf(source)(scope, act, AbortSignal.abort()))
+    while (results.at(-1)?.more === true)
+    expect(results.map(({ erased }) => erased)).toEqual([2, 2, 2, 1, 0])
+    expect(store.reads).toBe(5)
+  })
+
+  it('removes the files of a run before it is blanked, and keeps the data of a run whose file cannot be removed', async () => {
+    const { store, source } = storeOf(5, new Set([0, 1, 2, 3, 4]))
+    let isWritable = false
+    const erase = erasureOf(source, async ([run]) => {
+      const n = Number(run?.TransactionID)
+      expect(store.erased).not.toContain(n)
+      if (n < 2 && !isWritable) throw new Error('EROFS')
+      return 1
+    })
+    expect(await erase(scope, act, later)).toMatchObject({
+      erased: 3,
+      files: 3,
+      filesLeft: 2,
+      more: false,
+    })
+    expect([...store.erased]).toEqual([2, 3, 4])
+    isWritable = true
+    expect(await erase(scope, act, later)).toMatchObject({ erased: 2, files: 2, filesLeft: 0 })
+  })
+
+  it('ends with `more` if runs end all the time', async () => {
+    const { store, source } = storeOf(100, new Set([0]))
+    store.onPage = () => void store.ended.add(store.erased.size)
+    const result = await erasureOf(source)(scope, act, later)
+    expect(result.more).toBe(true)
+    expect(result.erased).toBeLessThan(100)
+  })
+})
