@@ -139,6 +139,23 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       })
     })
 
+    it('an operation is forgotten when it ended long enough ago, and not while it is running or paused', async () => {
+      for (const id of ['paused', 'completed', 'stopped']) await start(id)
+      await source.claimOperation(processes, 'one')
+      const pause = { kind: 'paused', reason: 'store_unavailable' } as const
+      await source.recordProgress(lease('paused'), progress, pause)
+      await source.claimOperation(processes, 'one')
+      await source.recordProgress(lease('completed'), progress, { kind: 'completed' })
+      await source.stopOperation('stopped', ada)
+      await start('running')
+      await sleep(2) // an operation is older than 0 ms only in the next millisecond
+      expect(await source.forgetOperations(60_000, 10)).toBe(0)
+      expect(await source.forgetOperations(0, 1)).toBe(1)
+      expect(await source.forgetOperations(0, 10)).toBe(1)
+      const { operations } = await source.operations({ limit: 10 })
+      expect(operations.map(({ ID }) => ID).toSorted()).toEqual(['paused', 'running'])
+    })
+
     it('a paused operation waits until it is continued', async () => {
       await start('a')
       await source.claimOperation(processes, 'one')

@@ -69,6 +69,11 @@ export interface Retention {
   purge(policy: RetentionPolicy, runs: readonly RunKey[]): Promise<number>
   /** Forgets at most `limit` ids that were purged at least `dedupeMs` ago. Returns their number. */
   forget(dedupeMs: number, limit: number): Promise<number>
+  /**
+   * Deletes at most `limit` bulk operations that ended at least `keptMs` ago, because their filters may name tags of
+   * runs. Returns their number.
+   */
+  forgetOperations(keptMs: number, limit: number): Promise<number>
   /** Returns how many milliseconds ago the oldest finished run of each process ended that is not purged. */
   oldestKept(processes: readonly string[]): Promise<ReadonlyMap<string, number>>
 }

@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createLogger } from '@integration-host/shared/observability/logger'
@@ -90,6 +90,25 @@ describe('the retention of finished runs', () => {
       dedupeDays: 365,
       default: 'new installation',
     })
+  })
+
+  it('a bulk operation is forgotten 90 days after its end, and is then in no file', async () => {
+    const request = { Filter: { tag: ['order:a value'] }, PerSecond: 1 }
+    const by = { keyId: 'console', person: null }
+    await source.startOperation(
+      'old',
+      { Action: 'cancel', Process: 'Order', DryRun: false, Request: { ...request, Realms: ['*'] } },
+      { by, reason: null },
+    )
+    await source.stopOperation('old', { by, reason: null })
+    nowMs += 90 * DAY_MS
+    await pass([])
+    expect(await source.operation('old')).not.toBeNull()
+    nowMs += 1
+    await pass([])
+    expect(await source.operation('old')).toBeNull()
+    for (const name of ['ITSourceMemory.json', 'ITSourceMemory.journal'])
+      expect(await readFile(join(folder, name), 'utf8')).not.toContain('a value')
   })
 
   it('an installation that had runs before keeps them for ever, unless a setting says otherwise', async () => {

@@ -1,5 +1,5 @@
 /**
- * Purges runs whose retention is over, and forgets purged ids after `DEDUPE_DAYS`. One replica at a time does so, in one
+ * Purges runs whose retention is over, forgets purged ids after `DEDUPE_DAYS`, and old bulk operations. One replica at a time does so, in one
  * pass every `everyMs`; another replica continues if it dies.
  *
  * The files of a run are removed before the run is purged. If the replica dies in between, the run still names its
@@ -53,6 +53,8 @@ export interface RetentionDeps {
 const DAY_MS = 86_400_000
 /** The default of a new installation, in days. */
 const DEFAULT = { completedDays: 90, failedDays: 365 }
+/** How long bulk operations are kept after their end. */
+const OPERATIONS_MS = 90 * DAY_MS
 const KEEP = { completedDays: 0, failedDays: 0 }
 /** A pass begins after this many intervals: every hour with the default interval. */
 const INTERVALS_PER_PASS = 60
@@ -136,6 +138,9 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
     })
   }
 
+  const forgetOperations = (): Promise<boolean> =>
+    inBatches(async (size) => (await source.forgetOperations(OPERATIONS_MS, size)) || null)
+
   /** Purges what is due. Resolves with false if a part failed, or if another replica must continue. */
   async function pass(): Promise<boolean> {
     let isComplete = true
@@ -150,7 +155,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
           'old runs of a process could not be purged',
         )
       }
-    return (await forget()) && isComplete
+    return (await forget()) && (await forgetOperations()) && isComplete
   }
 
   async function poll(): Promise<boolean> {

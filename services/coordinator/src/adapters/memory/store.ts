@@ -56,7 +56,7 @@ export interface RetentionState {
  * One durable change: the new state of a run with the webhooks of its transition, the new set of paused processes,
  * webhooks of other events, the id of a webhook whose run is over, a new dead letter, the ids of removed ones, or the
  * new state of a bulk operation; with its entry in the action log. A rejected action leaves the set of paused processes
- * as it is. A run whose id is forgotten is removed.
+ * as it is. A run or an operation whose id is forgotten is removed.
  */
 export type Entry = { readonly action?: Action; readonly retention?: RetentionState } & (
   | { readonly run: StoredRun; readonly webhooks?: readonly StoredWebhook[] }
@@ -68,6 +68,7 @@ export type Entry = { readonly action?: Action; readonly retention?: RetentionSt
   | { readonly deadLetter: StoredDeadLetter }
   | { readonly removedDeadLetters: readonly number[] }
   | { readonly operation: OperationChange }
+  | { readonly forgottenOperation: string }
 )
 
 // This schema checks only what is needed to recognise a snapshot. The rest of the file was written by this code
@@ -157,6 +158,7 @@ export async function openMemoryStore(
     if ('deadLetter' in entry) deadLetters.add([entry.deadLetter])
     if ('removedDeadLetters' in entry) deadLetters.remove(entry.removedDeadLetters)
     if ('operation' in entry) operations.put(entry.operation)
+    if ('forgottenOperation' in entry) operations.remove(entry.forgottenOperation)
     if (entry.action !== undefined) log.add(entry.action)
   }
 
@@ -226,7 +228,13 @@ export async function openMemoryStore(
       const removed = 'delivered' in entry ? webhooks.get(entry.delivered) : undefined
       const removedLetters =
         'removedDeadLetters' in entry ? deadLetters.pick(entry.removedDeadLetters) : []
-      const operationBefore = 'operation' in entry ? operations.get(entry.operation.ID) : undefined
+      const operationId =
+        'operation' in entry
+          ? entry.operation.ID
+          : 'forgottenOperation' in entry
+            ? entry.forgottenOperation
+            : ''
+      const operationBefore = operations.get(operationId)
       apply(entry)
       return () => {
         if (entry.action !== undefined) log.remove(entry.action)

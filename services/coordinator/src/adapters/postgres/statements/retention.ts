@@ -204,6 +204,19 @@ export async function forgetRuns(
   return row?.count ?? 0
 }
 
+/** Operations are few, because each is an action of an operator, so no index holds the time of their end. */
+export async function forgetOperations(
+  sql: postgres.Sql,
+  keptMs: number,
+  limit: number,
+): Promise<number> {
+  const { count } = await sql`
+    delete from "Order_Operation" where "ID" in (
+      select "ID" from "Order_Operation"
+      where "FinishedAt" < now() - ${keptMs} * interval '1 ms' limit ${limit})`
+  return count
+}
+
 export async function oldestKept(
   sql: postgres.Sql,
   processes: readonly string[],
