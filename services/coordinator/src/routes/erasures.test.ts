@@ -23,12 +23,21 @@ const keyOf = (id: KeyId): string => `${id}-`.padEnd(40, 'x')
 
 let backends: Backends
 let host: Fixture
+/** The reads of single runs and of realms. */
+let reads = 0
 beforeAll(async () => {
   backends = await openBackends('embedded')
   const file = join(backends.dataDir, 'keys.json')
   const list = entries.map((entry) => ({ ...entry, sha256: digestOf(keyOf(entry.id)) }))
   await writeFile(file, JSON.stringify(list))
-  host = await startFixture(backends, { env: { SERVICE_KEYS_FILE: file } })
+  host = await startFixture(backends, {
+    env: { SERVICE_KEYS_FILE: file },
+    wrapSource: (source) => ({
+      ...source,
+      get: (...args) => ((reads += 1), source.get(...args)),
+      realmsOf: (...args) => ((reads += 1), source.realmsOf(...args)),
+    }),
+  })
   // A paused process runs no step, so its transactions stay in the state in which these tests put them.
   await post('/processes/OrderProcess/pause', {})
 })
@@ -109,6 +118,12 @@ describe('POST /erasures', () => {
     await cancelled('e5', '42')
     await cancelled('e6', '43')
     const ids = (...Ids: string[]) => ({ Process: 'OrderProcess', Ids })
+    const before = reads
+    const many = Array.from({ length: 998 }, (_, n) => `unknown-${n}`)
+    expect(await erase(ids('e5', ...many, 'e6'), keyOf('one-company'))).toMatchObject({
+      status: 403,
+    })
+    expect(reads - before, 'one statement reads the realms of all ids').toBe(1)
     const rejected = [
       ['one-company', { Realm: '43' }],
       ['one-company', ids('e5', 'e6')],
