@@ -48,7 +48,9 @@ describe.each(['embedded', 'real'] as const)('retention on the %s backends', (ki
   })
 
   it('its files are gone, and its data is in no file of the coordinator', async () => {
-    expect(await readdir(join(backends.dataDir, 'OrderCSV'))).toEqual([])
+    await eventually(async () =>
+      expect(await readdir(join(backends.dataDir, 'OrderCSV'))).toEqual([]),
+    )
     // The memory source rewrites its files at the end of the pass.
     await eventually(async () => {
       const all = await readdir(backends.dataDir, { recursive: true, withFileTypes: true })

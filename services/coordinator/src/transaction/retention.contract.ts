@@ -54,6 +54,15 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       await queue(id, members)
       await end(id, done)
     }
+    /** Records all files of purged runs as removed; returns the ids of these runs. */
+    const removeFilesLeft = async (): Promise<string[]> => {
+      const ids: string[] = []
+      for (let left; (left = await source.filesLeft(process.name)) !== null;) {
+        ids.push(...left.runs.map(({ TransactionID, ReplayID }) => `${TransactionID}.${ReplayID}`))
+        await source.filesRemoved(left)
+      }
+      return ids.toSorted()
+    }
     /** Purges page by page, as a pass does; returns the number of purged runs. */
     const purgeAll = async (policy: RetentionPolicy, limit = 2): Promise<number> => {
       await sleep(2) // a run is older than 0 ms only in the next millisecond
@@ -61,6 +70,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       for (let after: typeof FIRST_END | null = FIRST_END; after !== null;) {
         const page = await source.purgeable(policy, after, limit)
         count += await source.purge(policy, page.runs)
+        await removeFilesLeft()
         after = page.next
       }
       return count
@@ -117,6 +127,26 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       await source.resume(process.name, '1', null, anAct)
       expect(await source.purge(nothing, runs)).toBe(0)
       expect((await get('1')).run.InitialData).toEqual({ secret: '1' })
+    })
+
+    it('the files of a run are left from its purge until they are recorded as removed, and its id is kept as long', async () => {
+      await completed('1')
+      await source.replay(process, '1', fromStart, anAct)
+      await end('1', done)
+      await completed('2')
+      await queue('resumed')
+      await source.cancel(process.name, 'resumed', null, anAct)
+      await sleep(2)
+      const { runs } = await source.purgeable(nothing, FIRST_END, 10)
+      expect(runs).toHaveLength(4)
+      await source.resume(process.name, 'resumed', null, anAct)
+      expect(await source.filesLeft(process.name)).toBeNull()
+      expect(await source.purge(nothing, runs)).toBe(3)
+      expect(await source.filesLeft('OtherProcess')).toBeNull()
+      await sleep(2)
+      expect(await source.forget(0, 10)).toBe(0)
+      expect(await removeFilesLeft()).toEqual(['1.0', '1.1', '2.0'])
+      expect(await source.forget(0, 10)).toBe(3)
     })
 
     it('an id that was purged is still known: queueing it again reports the stub as existing and runs nothing', async () => {

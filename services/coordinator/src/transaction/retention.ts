@@ -11,6 +11,9 @@
  *     duplicate.
  * P4  What was purged and forgotten is counted in the database transaction that did it. The action log has the counts:
  *     one entry for each pass and process, not one for each run.
+ * P5  The database transaction that purges runs also records that their files are left. The files are removed after it,
+ *     so a run that was resumed or replayed meanwhile keeps its files, and those of a purged run are removed by the next
+ *     pass if the replica dies. An id is not forgotten while its files are left.
  */
 import type { RunKey } from './run.ts'
 
@@ -50,6 +53,12 @@ export interface PurgeTurn {
   readonly lastPassMs: number | null
 }
 
+/** Purged runs of one process whose files may be left. */
+export interface FilesLeft {
+  readonly id: string
+  readonly runs: readonly RunKey[]
+}
+
 /** The part of the transaction source that removes old runs. */
 export interface Retention {
   /** Whether this installation keeps finished runs by default, because it had runs before it could purge them. */
@@ -65,9 +74,13 @@ export interface Retention {
   endPurge(owner: string): Promise<void>
   /** Checks at most `limit` finished runs after a position. */
   purgeable(policy: RetentionPolicy, after: EndPosition, limit: number): Promise<PurgeablePage>
-  /** Purges those of the runs that may still be purged. Returns their number. */
+  /** Purges those of the runs that may still be purged, and records that their files are left. Returns their number. */
   purge(policy: RetentionPolicy, runs: readonly RunKey[]): Promise<number>
-  /** Forgets at most `limit` ids that were purged at least `dedupeMs` ago. Returns their number. */
+  /** Returns some purged runs of the process whose files are left; `null` if there are none. */
+  filesLeft(process: string): Promise<FilesLeft | null>
+  /** Records that the files of these runs are removed. */
+  filesRemoved(left: FilesLeft): Promise<void>
+  /** Forgets at most `limit` ids that were purged at least `dedupeMs` ago and whose files are removed. Returns their number. */
   forget(dedupeMs: number, limit: number): Promise<number>
   /**
    * Deletes at most `limit` bulk operations that ended at least `keptMs` ago, because their filters may name tags of

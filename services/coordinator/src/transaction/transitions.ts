@@ -49,6 +49,8 @@ export interface StoredRun {
     readonly until: number
     readonly startedAt: string
   } | null
+  /** Set in a purged run while its files may be left. */
+  readonly filesLeft?: true
   /** The time at which the sweeper publishes the run again, epoch ms. */
   readonly nextSweepAt: number
   /** How often the sweeper has published the run since its last transition. */
@@ -451,7 +453,13 @@ export const purged = (stored: StoredRun, now: number): StoredRun => ({
   },
   items: [],
   attempts: [],
+  filesLeft: true,
 })
+
+export function withoutFiles(stored: StoredRun): StoredRun {
+  const { filesLeft: _, ...rest } = stored
+  return rest
+}
 
 /**
  * Returns the run that replays `latest`, with copies of the items before `fromStep`, and with other initial data if

@@ -12,6 +12,7 @@ import {
   type ProcessOptions,
   type ProcessSteps,
 } from '../process/definition.ts'
+import { FIRST_END } from '../transaction/retention.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { type RetentionAges, type RetentionDeps, startRetention } from './retention.ts'
 
@@ -46,9 +47,9 @@ async function pass(
   definitions: readonly ReturnType<typeof define>[],
   overrides: Partial<RetentionDeps> = {},
 ): Promise<void> {
-  const before = ages.length
+  const store = overrides.source ?? source
+  let polls = 0
   const retention = startRetention({
-    source,
     processes: new Map(definitions.map((definition) => [definition.name, definition])),
     retention: { completedDays: undefined, failedDays: undefined, dedupeDays: 365 },
     removeFiles: async (runs) => removed.push(...runs.map(({ TransactionID }) => TransactionID)),
@@ -59,10 +60,20 @@ async function pass(
     intervalMs: 20,
     onPurged: () => {},
     onForgotten: () => {},
-    onAges: (each) => void ages.push(each),
+    onAges(each) {
+      if (polls === 1) ages.push(each)
+    },
     ...overrides,
+    source: {
+      ...store,
+      // The second poll begins when the first one, with its pass, is over.
+      async beginPurge(...turn) {
+        polls += 1
+        return polls === 1 ? store.beginPurge(...turn) : { kind: 'waiting', lastPassMs: null }
+      },
+    },
   })
-  await until(() => ages.length > before)
+  await until(() => polls > 1)
   await retention[Symbol.asyncDispose]()
   nowMs += 60 * 20 // so that the next pass is due
 }
@@ -147,25 +158,77 @@ describe('the retention of finished runs', () => {
     expect(await isPurged(gone, '1')).toBe(false)
   })
 
-  it('the files of a run are removed before the run is purged; if that fails, the run is kept and other processes are purged', async () => {
+  it('if the files of a purged run cannot be removed, no other run of its process is purged until they are; other processes are', async () => {
     const files = define('Files')
     const order = define('Order')
     await cancelled(files, '1')
     await cancelled(order, '1')
     nowMs += 366 * DAY_MS
-    await pass([files, order], {
-      removeFiles: async ([run]) => {
-        if (run?.Process === 'Files') throw new Error('EIO')
-        return 0
-      },
-    })
-    expect([await isPurged(files, '1'), await isPurged(order, '1')]).toEqual([false, true])
+    const removeFiles: RetentionDeps['removeFiles'] = async ([run]) => {
+      if (run?.Process === 'Files') throw new Error('EIO')
+      return 0
+    }
+    await pass([files, order], { removeFiles })
+    expect([await isPurged(files, '1'), await isPurged(order, '1')]).toEqual([true, true])
     expect(logged('old runs of a process could not be purged')).toMatchObject([
       { process: 'Files', err: { message: 'EIO' } },
     ])
+    await cancelled(files, '2')
+    nowMs += 366 * DAY_MS
+    await pass([files, order], { removeFiles })
+    expect(await isPurged(files, '2')).toBe(false)
     await pass([files, order])
+    expect(removed).toEqual(['1', '2'])
+    expect(await isPurged(files, '2')).toBe(true)
+  })
+
+  it('the files of a purged run are removed after a restart, if the replica dies before it removes them', async () => {
+    const order = define('Order')
+    await cancelled(order, '1')
+    nowMs += 366 * DAY_MS
+    const policy = { process: 'Order', completedMs: 0, failedMs: 0 }
+    const { runs } = await source.purgeable(policy, FIRST_END, 10)
+    expect(await source.purge(policy, runs)).toBe(1)
+    await source[Symbol.asyncDispose]()
+    source = await createMemoryTransactionSource(folder, { now: () => nowMs })
+    await pass([order])
+    await pass([order])
     expect(removed).toEqual(['1'])
-    expect(await isPurged(files, '1')).toBe(true)
+  })
+
+  it('a run that is resumed after the pass found it keeps its files', async () => {
+    const order = define('Order')
+    await cancelled(order, '1')
+    await cancelled(order, '2')
+    nowMs += 366 * DAY_MS
+    const purgeable: TransactionSource['purgeable'] = async (...query) => {
+      const page = await source.purgeable(...query)
+      if (page.runs.length > 0) await source.resume('Order', '1', null, anAct)
+      return page
+    }
+    await pass([order], { source: { ...source, purgeable } })
+    expect(removed).toEqual(['2'])
+    expect(await isPurged(order, '1')).toBe(false)
+  })
+
+  it('a pass over runs that must all be kept extends its right to purge, and ends when another replica has it', async () => {
+    let pages = 0
+    let extensions = 0
+    const kept: Partial<TransactionSource> = {
+      async purgeable() {
+        pages += 1
+        nowMs += 3_000
+        return { runs: [], next: pages < 100 ? FIRST_END : null }
+      },
+      async continuePurge() {
+        extensions += 1
+        return extensions < 2
+      },
+    }
+    const retention = { completedDays: 1, failedDays: 1, dedupeDays: 0 }
+    await pass([define('Order')], { source: { ...source, ...kept }, retention })
+    expect(extensions).toBeGreaterThanOrEqual(2)
+    expect(pages).toBeLessThan(100)
   })
 
   it('a purged id is forgotten after DEDUPE_DAYS', async () => {

@@ -2,8 +2,9 @@
  * Purges runs whose retention is over, forgets purged ids after `DEDUPE_DAYS`, and old bulk operations. One replica at a time does so, in one
  * pass every `everyMs`; another replica continues if it dies.
  *
- * The files of a run are removed before the run is purged. If the replica dies in between, the run still names its
- * files, and the next pass removes and purges it: no purged run has a file left.
+ * The files of a run are removed after the run is purged, because a run can be resumed or replayed until then. If the
+ * replica dies in between, the next pass removes the files. No further runs of a process are purged while files of its
+ * purged runs cannot be removed.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
@@ -110,20 +111,27 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
     return false
   }
 
+  async function removeFilesLeft(process: string): Promise<void> {
+    for (let left; (left = await source.filesLeft(process)) !== null;) {
+      await deps.removeFiles(left.runs)
+      await source.filesRemoved(left)
+    }
+  }
+
   async function purgeProcess(policy: RetentionPolicy): Promise<boolean> {
+    await removeFilesLeft(policy.process)
     let position: EndPosition | null = FIRST_END
     let found: RunKey[] = []
     return inBatches(async (size) => {
-      while (found.length === 0) {
-        if (position === null || shutdown.signal.aborted) return null
+      if (found.length === 0) {
+        if (position === null) return null
         const page = await source.purgeable(policy, position, MAX_SIZE)
         found = [...page.runs]
         position = page.next
       }
-      const batch = found.splice(0, size)
-      await deps.removeFiles(batch)
-      const count = await source.purge(policy, batch)
+      const count = await source.purge(policy, found.splice(0, size))
       deps.onPurged(policy.process, count)
+      await removeFilesLeft(policy.process)
       return count
     })
   }

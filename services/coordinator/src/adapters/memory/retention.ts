@@ -7,7 +7,11 @@ import {
 } from '../../transaction/retention.ts'
 import { type Run, runKey } from '../../transaction/run.ts'
 import * as transitions from '../../transaction/transitions.ts'
+import type { StoredRun } from '../../transaction/transitions.ts'
 import type { Entry, MemoryStore, RetentionState } from './store.ts'
+
+/** The number of runs that `filesLeft` returns at most. */
+const MAX_FILES_LEFT = 1_000
 
 type Counted = keyof RetentionState['counts']
 
@@ -86,17 +90,32 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
       )
     },
 
+    async filesLeft(process) {
+      const runs = table
+        .all()
+        .filter(({ header, filesLeft }) => filesLeft === true && header.Process === process)
+        .slice(0, MAX_FILES_LEFT)
+        .map(({ header }) => runKey(header))
+      return runs.length === 0 ? null : { id: process, runs }
+    },
+    async filesRemoved({ runs }) {
+      await commit(
+        ...runs
+          .map((key) => table.get(key))
+          .filter((stored) => stored !== undefined)
+          .map((stored) => ({ run: transitions.withoutFiles(stored) })),
+      )
+    },
+
     async forget(dedupeMs, limit) {
-      const isForgettable = (at: string | null): boolean =>
-        at !== null && Date.parse(at) < now() - dedupeMs
+      const isForgettable = ({ header: { PurgedAt }, filesLeft }: StoredRun): boolean =>
+        PurgedAt !== null && Date.parse(PurgedAt) < now() - dedupeMs && filesLeft !== true
       const old = table
         .all()
         .filter(
-          ({ header: { Process, TransactionID, PurgedAt } }) =>
-            isForgettable(PurgedAt) &&
-            table
-              .runsOf(Process, TransactionID)
-              .every(({ header }) => isForgettable(header.PurgedAt)),
+          (stored) =>
+            isForgettable(stored) &&
+            table.runsOf(stored.header.Process, stored.header.TransactionID).every(isForgettable),
         )
       // The runs of a transaction are forgotten together, so the last one may exceed the limit.
       const transactions = [

@@ -1,6 +1,7 @@
 import type postgres from 'postgres'
 import {
   type EndPosition,
+  type FilesLeft,
   type PurgeablePage,
   type PurgeTurn,
   RETENTION_KEY_ID,
@@ -11,6 +12,8 @@ import { areFew, isRunOf } from '../predicates.ts'
 
 /** The rows of `"Order_Installation"` that retention uses. The counts have one row for each process. */
 const TURN = 'Retention'
+/** Beginning of the names of rows that hold the keys of purged runs whose files are left. */
+const FILES_LEFT = 'Files left '
 const COUNTS = { purge: 'Purged ', forget: 'Forgotten ' } as const
 
 export async function keepsByDefault(sql: postgres.Sql): Promise<boolean> {
@@ -139,7 +142,8 @@ export async function purgeable(
 
 /**
  * Purges runs in one statement, with their items, attempts and tags. A run that another statement has locked is left to
- * the next pass, and a run that was resumed meanwhile is checked again under its lock.
+ * the next pass, and a run that was resumed meanwhile is checked again under its lock. Their keys are stored as one row
+ * of `"Order_Installation"` until their files are removed.
  */
 export async function purgeRuns(
   sql: postgres.Sql,
@@ -173,10 +177,25 @@ export async function purgeRuns(
       update "Order_Header" h set "InitialData" = 'null', "Tags" = null, "LastError" = null,
         "PurgedAt" = now()
       from held where ${isRunOf(sql, 'held')}
-      returning h."Process"
+      returning h."Process", h."TransactionID", h."ReplayID"
+    ), left_behind as (
+      insert into "Order_Installation" ("Name", "Value")
+      select ${FILES_LEFT} || gen_random_uuid(), jsonb_agg(to_jsonb(changed)) from changed
+      having count(*) > 0
     ), counted as (${addToCounts(sql, 'purge')})
     select count(*)::int as count from changed`
   return row?.count ?? 0
+}
+
+export async function filesLeft(sql: postgres.Sql, process: string): Promise<FilesLeft | null> {
+  const [row] = await sql<FilesLeft[]>`
+    select "Name" as id, "Value" as runs from "Order_Installation"
+    where "Name" ^@ ${FILES_LEFT} and "Value" -> 0 ->> 'Process' = ${process} limit 1`
+  return row ?? null
+}
+
+export async function filesRemoved(sql: postgres.Sql, { id }: FilesLeft): Promise<void> {
+  await sql`delete from "Order_Installation" where "Name" = ${id}`
 }
 
 /** Deletes all stubs of a transaction together: those of the oldest purges first. */
@@ -193,6 +212,10 @@ export async function forgetRuns(
           select from "Order_Header" s
           where s."Process" = h."Process" and s."TransactionID" = h."TransactionID"
             and (s."PurgedAt" is null or s."PurgedAt" >= now() - ${dedupeMs} * interval '1 ms'))
+        and not exists (
+          select from "Order_Installation"
+          where "Name" ^@ ${FILES_LEFT} and "Value" @> jsonb_build_array(
+            jsonb_build_object('Process', h."Process", 'TransactionID', h."TransactionID")))
       order by h."PurgedAt" limit ${limit}
     ), changed as (
       delete from "Order_Header" h using (select distinct * from old) w
