@@ -95,6 +95,7 @@ export function operationRoutes({
           ...problemResponses({
             400: 'invalid, or the process has no step `FromStep`',
             404: 'no such process',
+            409: 'the key has 20 operations that are not over',
             413: 'too large',
             503: 'the store is unavailable',
           }),

@@ -124,6 +124,34 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       expect(await source.claimOperation(processes, 'two')).toMatchObject({ Progress: progress })
     })
 
+    it('an operation that is released waits for its turn behind the others', async () => {
+      await start('a')
+      await sleep(2) // the memory source counts in milliseconds
+      await start('b')
+      await source.claimOperation(processes, 'one')
+      await sleep(2)
+      await source.recordProgress(lease('a'), progress, { kind: 'release' })
+      expect(await source.claimOperation(processes, 'one')).toMatchObject({ ID: 'b' })
+      expect(await source.claimOperation(processes, 'one')).toMatchObject({ ID: 'a' })
+    })
+
+    it('a key has at most 20 operations that are not over', async () => {
+      const ids = Array.from({ length: 30 }, (_, n) => `${n}`)
+      const results = await Promise.allSettled(ids.map((id) => start(id)))
+      const rejected = results.filter((result) => result.status === 'rejected')
+      expect(rejected.map(({ reason }) => reason.code)).toEqual(
+        Array.from({ length: 10 }, () => 'too_many_operations'),
+      )
+      expect(await source.countOperations()).toEqual({ Running: 20, Paused: 0 })
+      expect(await source.actions({ limit: 50 })).toHaveLength(20)
+      const ofOther = { by: { keyId: 'other', person: null }, reason: null }
+      await source.startOperation('of another key', request, ofOther)
+      const { operations } = await source.operations({ limit: 50 })
+      const open = operations.find(({ KeyID }) => KeyID === 'console')
+      await source.stopOperation(open?.ID ?? '', ada)
+      await start('next')
+    })
+
     it('a completed operation is over', async () => {
       await start('a')
       await source.claimOperation(processes, 'one')

@@ -22,6 +22,9 @@ import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import type { Act, Actor } from './action.ts'
 import type { RunPosition } from './run-search.ts'
 
+/** A key can have this many operations that are not over. Operations of all keys share the replicas. */
+export const MAX_OPEN_OPERATIONS = 20
+
 /** What an operation does, to which runs. */
 export interface OperationRequest {
   readonly Action: BulkAction
@@ -103,7 +106,11 @@ export type OperationEnd =
 
 /** The store of bulk operations. A part of the port `TransactionSource`. */
 export interface OperationStore {
-  /** Stores an operation, which any replica may start, and records its start in the action log. */
+  /**
+   * Stores an operation, which any replica may start, and records its start in the action log.
+   *
+   * @throws {IntegrationError} `too_many_operations` if `MAX_OPEN_OPERATIONS` of the key are not over.
+   */
   startOperation(id: string, request: OperationRequest, act: OperationActor): Promise<Operation>
   operation(id: string): Promise<OperationSummary | null>
   /** Reads operations, newest first. */
@@ -120,8 +127,9 @@ export interface OperationStore {
   /** @throws {IntegrationError} `operation_not_found` or `operation_not_paused`. */
   continueOperation(id: string, act: OperationActor): Promise<OperationSummary>
   /**
-   * Acquires the lease of the oldest running operation of these processes that has no live lease. An operation that
-   * cancels can belong to any process, because cancelling needs no definition.
+   * Acquires the lease of a running operation of these processes that has no live lease: the one that has not been changed
+   * for the longest time, so that operations which are released take turns. An operation that cancels can belong to any
+   * process, because cancelling needs no definition.
    */
   claimOperation(processes: readonly string[], owner: string): Promise<Operation | null>
   /** Extends a lease. Returns whether the replica still has it. */

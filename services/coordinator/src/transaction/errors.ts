@@ -53,6 +53,9 @@ export const operationNotRunning = (): IntegrationError =>
 export const operationNotPaused = (): IntegrationError =>
   new IntegrationError('operation_not_paused', 'only a paused operation can be continued')
 
+export const tooManyOperations = (limit: number): IntegrationError =>
+  new IntegrationError('too_many_operations', `the key has ${limit} operations that are not over`)
+
 /** A bulk operation has changed the run before, but was interrupted before it recorded its progress. */
 export class DoneBefore extends Error {
   override readonly name = 'DoneBefore'

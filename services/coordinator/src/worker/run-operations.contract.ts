@@ -285,6 +285,46 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       expect(await source.operation(id)).toMatchObject({ StatusReason: 'internal_error' })
     })
 
+    it('slow operations take turns with those that wait', async () => {
+      const names = ids(30)
+      await queue([...names, 'urgent'])
+      replica()
+      const slow: string[] = []
+      for (let n = 0; n < 5; n += 1) slow.push(await start('cancel', { Ids: names, PerSecond: 5 }))
+      const urgent = await start('cancel', { Ids: ['urgent'] })
+      await reached(urgent, 'Completed')
+      for (const id of slow) {
+        expect(await source.operation(id)).toMatchObject({ Status: 'Running' })
+        await source.stopOperation(id, { by, reason: null })
+      }
+    })
+
+    it('20 failures in a row pause it also if they take longer than a turn', async () => {
+      const names = ids(30)
+      await queue(names)
+      replica({
+        before(name) {
+          if (Number(name.slice(1)) >= 104) throw new IntegrationError('broker_unavailable', 'no')
+        },
+      })
+      const id = await start('cancel', { Ids: names, PerSecond: 10 })
+      expect(await reached(id, 'Paused')).toMatchObject({ Done: 4, FailedByCode: {} })
+    })
+
+    it('a dry run counts as the operation itself does: only the latest runs, and only those with their data', async () => {
+      await queue(['twice', 'once', 'erased'])
+      await cancel(['twice', 'once', 'erased'])
+      await source.replay(process, 'twice', { fromStep: null, latest: null }, anAct)
+      await cancel(['twice'])
+      await source.erase([await runOf('erased')], anAct)
+      replica()
+      const Filter = { status: ['Cancelled' as const] }
+      for (const DryRun of [true, false]) {
+        const id = await start('resume', { Filter }, { DryRun })
+        expect(await reached(id, 'Completed')).toMatchObject({ Done: 2, Skipped: 2 })
+      }
+    })
+
     it('is stopped with its counts, and changes nothing afterwards', async () => {
       const names = ids(40)
       await queue(names)

@@ -6,7 +6,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { BulkAction } from '@integration-host/shared/contracts/operation'
-import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
 import { isCovered } from '@integration-host/shared/access/caller'
 import type { Act } from '../transaction/action.ts'
 import {
@@ -18,7 +17,8 @@ import {
   type RunOutcome,
   withOutcomes,
 } from '../transaction/bulk-operation.ts'
-import { DoneBefore, notFound } from '../transaction/errors.ts'
+import { anotherRunStarted, DoneBefore, notFound, purged } from '../transaction/errors.ts'
+import type { Run } from '../transaction/run.ts'
 import { isOver, isResumable, isRetryable } from '../transaction/status.ts'
 import { RENEW_MS, type TransactionSource } from '../transaction/transaction-source.ts'
 import type { Operations } from './operations.ts'
@@ -50,8 +50,10 @@ export interface OperationRunner extends AsyncDisposable {
   hint(): void
 }
 
-/** Operations that one replica works on at a time. The others wait, or another replica claims them. */
+/** Operations that one replica works on at a time. The others wait for their turn, or another replica claims them. */
 const MAX_OPERATIONS = 4
+/** After this many batches it is the turn of the operation that has waited longest. */
+const TURN_BATCHES = 5
 /** Runs of an operation that are changed at a time. The steps need the connections to the store as well. */
 const MAX_CONCURRENT = 5
 const MAX_BATCH = 100
@@ -105,6 +107,7 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     let progress = operation.Progress
     const pace = createPace(operation.Request.PerSecond, () => performance.now())
     let streak = NO_STREAK
+    let batches = 0
     /** The progress before the first batch of the present streak of failures. */
     let beforeStreak = progress
     try {
@@ -124,6 +127,13 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
           await source.recordProgress(lease, progress, { kind: 'release' })
           return
         }
+        // The delay before the batch is over, so the replica that continues may begin at once. A streak is completed,
+        // because its length is not recorded.
+        if (batches >= TURN_BATCHES && streak.length === 0) {
+          await record(progress, { kind: 'release' })
+          return
+        }
+        batches += 1
         if (streak.length === 0) beforeStreak = progress
         const outcomes = await inLanes(progress.Batch, (target) => {
           pace.started()
@@ -187,10 +197,10 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     const { TransactionID, ReplayID } = target
     const run = { TransactionID, ReplayID }
     try {
-      const found = await inspect(operation, target)
-      if (operation.DryRun && found !== null)
-        return allows[operation.Action](found.status)
-          ? { ...run, ReplayID: found.ReplayID, kind: 'matched', status: found.status }
+      const latest = await inspect(operation, target)
+      if (operation.DryRun && latest !== null)
+        return allows[operation.Action](latest)
+          ? { ...run, ReplayID: latest.ReplayID, kind: 'matched', status: latest.Status }
           : { ...run, kind: 'skipped' }
       await execute(operation, target)
       return { ...run, kind: 'done' }
@@ -206,21 +216,23 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
   }
 
   /**
-   * Returns the run and its status; `null` if the operation needs neither. The search returns only runs that the
-   * operation may change, so only ids have to be checked.
+   * Returns the latest run of the transaction as a dry run needs it, and rejects what the action itself would reject;
+   * `null` if nothing has to be checked. The search returns only runs that the operation may change, so without a dry run
+   * only ids are checked.
    */
   async function inspect(
     { Process, DryRun, Request }: Operation,
-    { TransactionID, ReplayID, Status: status }: OperationTarget,
-  ): Promise<{ readonly ReplayID: number | null; readonly status: HeaderStatus } | null> {
-    if (status !== null) return { ReplayID, status }
-    if (!DryRun && Request.Realms.includes('*')) return null
+    { TransactionID, ReplayID, Status }: OperationTarget,
+  ): Promise<Run | null> {
+    if (!DryRun && (Status !== null || Request.Realms.includes('*'))) return null
     const found = await source.get(Process, TransactionID, null, { attempts: 0, bodies: false })
     if (found === null) throw notFound()
-    const { Realm, ReplayID: latest } = found.run
-    if (Realm !== null && !isCovered(Realm, Request.Realms))
+    const { run } = found
+    if (run.Realm !== null && !isCovered(run.Realm, Request.Realms))
       throw new IntegrationError('forbidden', 'the key of the operation may not use this realm')
-    return { ReplayID: latest, status: found.run.Status }
+    if (run.PurgedAt !== null) throw purged()
+    if (ReplayID !== null && ReplayID !== run.ReplayID) throw anotherRunStarted(run.ReplayID)
+    return run
   }
 
   function execute(
@@ -262,12 +274,12 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
   }
 }
 
-/** Whether an action can change the latest run of a transaction in this status. */
-const allows: Readonly<Record<BulkAction, (status: HeaderStatus) => boolean>> = {
-  resume: isResumable,
-  cancel: (status) => !isOver(status),
-  retry: isRetryable,
-  replay: isOver,
+/** Whether an action can change this run, which is the latest one of its transaction. */
+const allows: Readonly<Record<BulkAction, (run: Pick<Run, 'Status' | 'ErasedAt'>) => boolean>> = {
+  resume: ({ Status, ErasedAt }) => isResumable(Status) && ErasedAt === null,
+  cancel: ({ Status }) => !isOver(Status),
+  retry: ({ Status }) => isRetryable(Status),
+  replay: ({ Status, ErasedAt }) => isOver(Status) && ErasedAt === null,
 }
 
 /** Failures in a row with the same 5xx. */

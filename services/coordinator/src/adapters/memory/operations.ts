@@ -3,6 +3,7 @@ import type { OperationStatus } from '@integration-host/shared/contracts/operati
 import { type ActionKind, entryOf } from '../../transaction/action.ts'
 import {
   type Operation,
+  MAX_OPEN_OPERATIONS,
   type OperationActor,
   type OperationStore,
   type OperationSummary,
@@ -12,6 +13,7 @@ import {
   operationNotFound,
   operationNotPaused,
   operationNotRunning,
+  tooManyOperations,
 } from '../../transaction/errors.ts'
 import type { MemoryStore } from './store.ts'
 
@@ -63,6 +65,10 @@ export function createMemoryOperations(
     void leases.set(id, { owner, until: now() + leaseMs })
   return {
     async startOperation(id, request, act) {
+      const open = operations
+        .all()
+        .filter(({ FinishedAt, KeyID }) => FinishedAt === null && KeyID === act.by.keyId)
+      if (open.length >= MAX_OPEN_OPERATIONS) throw tooManyOperations(MAX_OPEN_OPERATIONS)
       const at = new Date(now()).toISOString()
       const operation: Operation = {
         ID: id,
@@ -124,14 +130,15 @@ export function createMemoryOperations(
       return read(id)
     },
     async claimOperation(processes, owner) {
-      const free = operations
+      const [free] = operations
         .all()
-        .find(
+        .filter(
           ({ ID, Action, Status, Process }) =>
             Status === 'Running' &&
             (Action === 'cancel' || processes.includes(Process)) &&
             (leases.get(ID)?.until ?? 0) <= now(),
         )
+        .toSorted((a, b) => Date.parse(a.UpdatedAt) - Date.parse(b.UpdatedAt))
       if (free !== undefined) extend(free.ID, owner)
       return free ?? null
     },

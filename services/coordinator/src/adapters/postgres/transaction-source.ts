@@ -204,7 +204,8 @@ export function createPostgresTransactionSource(
       run((sql) => beginResealing(sql, owner, keyId, { everyMs, leaseMs })),
     saveResealing: (owner, progress) => run((sql) => saveResealing(sql, owner, progress, leaseMs)),
     resealing: () => run(readResealing),
-    startOperation: (id, request, act) => run((sql) => startOperation(sql, id, request, act)),
+    startOperation: (id, request, act) =>
+      run((sql) => sql.begin((tx) => startOperation(tx, id, request, act))),
     operation: (id) => run((sql) => getOperation(sql, id)),
     operations: (filter) => run((sql) => listOperations(sql, filter)),
     stopOperation: (id, act) => run((sql) => stopOperation(sql, id, act)),

@@ -3,6 +3,7 @@ import type postgres from 'postgres'
 import type { OperationStatus } from '@integration-host/shared/contracts/operation'
 import {
   type Operation,
+  MAX_OPEN_OPERATIONS,
   type OperationActor,
   type OperationEnd,
   type OperationLease,
@@ -16,6 +17,7 @@ import {
   operationNotFound,
   operationNotPaused,
   operationNotRunning,
+  tooManyOperations,
 } from '../../../transaction/errors.ts'
 import { recordOnChanged } from './actions.ts'
 
@@ -46,12 +48,18 @@ const ofOperation = (sql: Sql) => sql`
   "Process", null::text as "TransactionID", null::int as "ReplayID", null::text as "Realm"`
 
 export async function startOperation(
-  sql: postgres.Sql,
+  sql: postgres.TransactionSql,
   id: string,
   { Action, Process, DryRun, Request }: OperationRequest,
   act: OperationActor,
 ): Promise<Operation> {
   const { by, reason } = act
+  // Starts of one key wait for each other, so that each of them counts the others.
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`operations of ${by.keyId}`}, 0))`
+  const open = await sql`
+    select from "Order_Operation" where "FinishedAt" is null and "KeyID" = ${by.keyId}
+    limit ${MAX_OPEN_OPERATIONS}`
+  if (open.length >= MAX_OPEN_OPERATIONS) throw tooManyOperations(MAX_OPEN_OPERATIONS)
   const [row] = await sql<Operation[]>`
     with inserted as (
       insert into "Order_Operation" ("ID", "Action", "Process", "Request", "DryRun", "Status", "KeyID",
@@ -128,7 +136,7 @@ export async function continueOperation(
   throw (await getOperation(sql, id)) === null ? operationNotFound() : operationNotPaused()
 }
 
-/** Acquires the lease of the oldest running operation without a live lease. */
+/** Acquires the lease of the running operation without a live lease that has not been changed for the longest time. */
 export async function claimOperation(
   sql: postgres.Sql,
   processes: readonly string[],
@@ -141,7 +149,7 @@ export async function claimOperation(
       where "FinishedAt" is null and "Status" = 'Running'
         and ("Action" = 'cancel' or ${JSON.stringify(processes)}::text::jsonb ? "Process")
         and ("LeaseUntil" is null or "LeaseUntil" <= now())
-      order by "CreatedAt" limit 1 for update skip locked)
+      order by "UpdatedAt" limit 1 for update skip locked)
     update "Order_Operation" o set "LeaseOwner" = ${owner},
       "LeaseUntil" = now() + ${leaseMs} * interval '1 ms'
     from free where o."ID" = free."ID"
