@@ -6,12 +6,13 @@ export const ErasureResult = z.object({
   files: z.int().meta({ description: 'files of these runs that were removed' }),
   filesLeft: z.int().meta({
     description:
-      'runs of which a file could not be removed; the log says why. Send the request again',
+      'runs that keep their data, because a file could not be removed; the log says why. Send the request again',
   }),
   more: z.boolean().meta({ description: 'runs are left: send the same request again' }),
   notEnded: z.int().meta({
     description:
-      'runs that have not ended and keep their data: send the request again when they have',
+      'runs that have not ended, or were cancelled during an attempt less than 30 seconds ago, and keep their data: ' +
+      'send the request again when they have',
   }),
   unknown: z.int().meta({ description: 'Ids without a run' }),
 })

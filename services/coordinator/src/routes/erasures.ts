@@ -1,3 +1,4 @@
+import { ErasureResult } from '@integration-host/shared/contracts/erasure'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -22,21 +23,6 @@ const ErasureBody = ActBody.extend({
   Process: z.string().min(1).max(200).optional(),
   Ids: z.array(TransactionID).min(1).max(MAX_IDS).optional(),
 })
-const ErasureResponse = z.object({
-  erased: z.int().meta({ description: 'runs whose data was blanked by this request' }),
-  files: z.int().meta({ description: 'files of these runs that were removed' }),
-  filesLeft: z.int().meta({
-    description:
-      'runs that keep their data, because a file could not be removed; the log says why. Send the request again',
-  }),
-  more: z.boolean().meta({ description: 'runs are left: send the same request again' }),
-  notEnded: z.int().meta({
-    description:
-      'runs that have not ended, or were cancelled during an attempt less than 30 seconds ago, and keep their data: ' +
-      'send the request again when they have',
-  }),
-  unknown: z.int().meta({ description: 'Ids without a run' }),
-})
 
 export interface ErasureRouteDeps {
   readonly erase: Erase
@@ -57,7 +43,7 @@ export function erasureRoutes({ erase, source, processes }: ErasureRouteDeps) {
         'responses, item data, errors and files go; ids, statuses, times and error classes stay. No run is cancelled.',
       requestBody: { ...describeBody(ErasureBody), required: true },
       responses: {
-        200: jsonResponse('what was erased, and what is left', ErasureResponse),
+        200: jsonResponse('what was erased, and what is left', ErasureResult),
         ...problemResponses({
           400: 'invalid',
           404: 'no such process, neither loaded nor with runs',

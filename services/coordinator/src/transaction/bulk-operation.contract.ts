@@ -147,8 +147,8 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       const ofOther = { by: { keyId: 'other', person: null }, reason: null }
       await source.startOperation('of another key', request, ofOther)
       const { operations } = await source.operations({ limit: 50 })
-      const open = operations.find(({ KeyID }) => KeyID === 'console')
-      await source.stopOperation(open?.ID ?? '', ada)
+      const unfinished = operations.find(({ KeyID }) => KeyID === 'console')
+      await source.stopOperation(unfinished?.ID ?? '', ada)
       await start('next')
     })
 
