@@ -21,7 +21,9 @@ export const ActionView = z.object({
   ReplayID: ReplayID.nullable().meta({ description: 'the run; for a replay, the new run' }),
   Realm: z.string().nullable(),
   Reason: z.string().nullable(),
-  Outcome: z.string().meta({ description: 'done, or the problem code of the rejection' }),
+  Outcome: z.string().meta({
+    description: 'done, or the problem code of the rejection; of a settle, done or not_done',
+  }),
   OperationID: z
     .string()
     .nullable()

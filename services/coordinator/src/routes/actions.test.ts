@@ -216,7 +216,7 @@ describe('the actions of callers', () => {
     ])
     expect(await actionsOf('s1')).toMatchObject([
       {
-        Action: 'settle_done',
+        Action: 'settle',
         Outcome: 'transaction_not_in_doubt',
         Reason: 'seen at the provider',
       },

@@ -246,7 +246,7 @@ export function operatorActionsContract(
       await settle(notDone, on(3))
       const what = { TransactionID: '66', ReplayID: 0, Reason: 'checked', OperationID: null }
       expect(await source.actions({ limit: 10 })).toMatchObject([
-        { ...what, Action: 'settle_not_done', Outcome: 'done' },
+        { ...what, Action: 'settle', Outcome: 'not_done' },
         { ...what, Action: 'retry', Outcome: 'done' },
       ])
     })
@@ -270,7 +270,11 @@ export function operatorActionsContract(
         expect(found?.items).toMatchObject(items)
         expect(await read()).toMatchObject({ run: replay })
         const [entry] = await source.actions({ limit: 1 })
-        expect(entry).toMatchObject({ Action: `settle_${settlement.outcome}`, ReplayID: 0 })
+        expect(entry).toMatchObject({
+          Action: 'settle',
+          Outcome: settlement.outcome,
+          ReplayID: 0,
+        })
         const { runs } = await source.search({
           process: process.name,
           filter: { inDoubt: true },

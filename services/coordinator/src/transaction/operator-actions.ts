@@ -11,10 +11,6 @@ export type Settlement =
   | { readonly outcome: 'done'; readonly data: Json }
   | { readonly outcome: 'not_done' }
 
-/** Returns the kind under which the action log has a settlement. */
-export const settleKind = ({ outcome }: Settlement): 'settle_done' | 'settle_not_done' =>
-  `settle_${outcome}`
-
 /** The actions by which an operator continues a run that waits or is in doubt. A part of the port `TransactionSource`. */
 export interface OperatorActions {
   /**

@@ -2,7 +2,7 @@ import type { QueueTransaction } from '@integration-host/shared/contracts/transa
 import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
 import { outlineOf, type ProcessDefinition } from '../process/definition.ts'
 import type { Act, Actor, RejectedAction } from '../transaction/action.ts'
-import { settleKind, type Settlement } from '../transaction/operator-actions.ts'
+import type { Settlement } from '../transaction/operator-actions.ts'
 import type { Run } from '../transaction/run.ts'
 import type {
   QueueResult,
@@ -160,9 +160,8 @@ export function createOperations(deps: OperationsDeps): Operations {
     async settle(name, TransactionID, ReplayID, settlement, act) {
       const outline = outlineOf(process(name))
       const { name: Process } = outline
-      const run = await attempt(
-        { kind: settleKind(settlement), act, Process, TransactionID, ReplayID },
-        () => source.settle(outline, TransactionID, ReplayID, settlement, act),
+      const run = await attempt({ kind: 'settle', act, Process, TransactionID, ReplayID }, () =>
+        source.settle(outline, TransactionID, ReplayID, settlement, act),
       )
       publisher.publishSteps([run])
       return run

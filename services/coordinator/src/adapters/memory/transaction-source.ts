@@ -19,7 +19,6 @@ import {
   requireLatest,
   stillActive,
 } from '../../transaction/errors.ts'
-import { settleKind } from '../../transaction/operator-actions.ts'
 import { EXPORT_LAG_MS } from '../../transaction/run-export.ts'
 import { isFinished } from '../../transaction/item.ts'
 import { pausedBy } from '../../transaction/pause.ts'
@@ -103,8 +102,16 @@ export async function createMemoryTransactionSource(
     return run.header
   }
   /** Commits a run that an action has changed, together with the entry of the action. */
-  const commitAction = (kind: ActionKind, run: StoredRun, act: Act): Promise<Run> =>
-    commitRun(run, log.next(entryOf(kind, act, run.header, { now: now() })))
+  const commitAction = (
+    kind: ActionKind,
+    run: StoredRun,
+    act: Act,
+    outcome?: string,
+  ): Promise<Run> =>
+    commitRun(
+      run,
+      log.next(entryOf(kind, act, run.header, { now: now(), ...(outcome && { outcome }) })),
+    )
   async function commitRuns(changed: readonly StoredRun[]): Promise<Run[]> {
     await commit(...changed.map(withWebhooks))
     return changed.map(({ header }) => header)
@@ -296,7 +303,7 @@ export async function createMemoryTransactionSource(
       const stored = findOrThrow(process.name, transactionId, replayId, act)
       const isLatest = latestReplayId(stored) === stored.header.ReplayID
       const run = transitions.settled(stored, process, settlement, isLatest, times())
-      return commitAction(settleKind(settlement), run, act)
+      return commitAction('settle', run, act, settlement.outcome)
     },
     wake: async (credential, limit) =>
       commitRuns(

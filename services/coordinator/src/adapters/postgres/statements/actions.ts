@@ -15,11 +15,12 @@ export const recordOnChanged = (
   sql: postgres.Sql | postgres.TransactionSql,
   kind: ActionKind,
   { by, reason, operation }: Pick<Act, 'by' | 'reason' | 'operation'>,
+  outcome = 'done',
 ) => sql`
   insert into "Order_Action" ("KeyID", "Person", "Action", "Process", "TransactionID", "ReplayID",
     "Realm", "Reason", "Outcome", "OperationID")
   select ${by.keyId}, ${by.person}, ${kind}, "Process", "TransactionID", "ReplayID", "Realm",
-    ${reason}, 'done', ${operation?.id ?? null}
+    ${reason}, ${outcome}, ${operation?.id ?? null}
   from changed`
 
 /** Records an action that was rejected. The entry has the realm of the transaction, if there is one. */

@@ -2,7 +2,7 @@ import type postgres from 'postgres'
 import type { Act } from '../../../transaction/action.ts'
 import { notInDoubt, requireData, stepInFlight } from '../../../transaction/errors.ts'
 import { idempotencyKey } from '../../../transaction/item.ts'
-import { settleKind, type Settlement } from '../../../transaction/operator-actions.ts'
+import type { Settlement } from '../../../transaction/operator-actions.ts'
 import type { Run } from '../../../transaction/run.ts'
 import { isOver } from '../../../transaction/status.ts'
 import type { ProcessOutline } from '../../../transaction/transaction-source.ts'
@@ -62,7 +62,7 @@ export async function settleRun(
       select "Process", "TransactionID", "ReplayID", ${step}, ${before.Attempt}::int, 'in_doubt',
         coalesce(${before.StartedAt}::timestamptz, now())
       from changed where ${before.LeaseUntil !== null}::boolean
-    ), recorded as (${recordOnChanged(tx, settleKind(settlement), act)})
+    ), recorded as (${recordOnChanged(tx, 'settle', act, settlement.outcome)})
     select * from changed`
   if (row === undefined) throw new Error('the locked run was deleted')
   return runOf(row)
