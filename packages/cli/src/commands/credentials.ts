@@ -247,7 +247,7 @@ Examples:
     if (erase)
       notify(
         terminal,
-        'The coordinators erase the data of its runs that have ended. integration-host actions shows each of them.',
+        'The coordinators erase the data of its runs that have ended. `actions list` shows each of them.',
       )
     if (revocation === 'confirmed')
       notify(terminal, 'The provider confirmed that its grant has ended.')
