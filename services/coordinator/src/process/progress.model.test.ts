@@ -290,7 +290,8 @@ class Model {
       case 'resume': {
         const run = this.#recent(happening.run)
         if (run === undefined) return
-        const isAllowed = isResumable(run.status)
+        const latest = this.runs.findLast(({ id }) => id === run.id)
+        const isAllowed = isResumable(run.status) && run === latest
         await this.#expectDone(source.resume(name, run.id, run.replay, anAct), isAllowed)
         if (isAllowed) this.#move(run, { status: 'Queued', attempt: 0, notBefore: this.#clock.now })
         break

@@ -329,7 +329,13 @@ describe('an unsupported database', () => {
     ],
     [
       'with a trigger of a migration that is not recorded',
-      'delete from drizzle.__drizzle_migrations where id >= 3; drop table "Order_Action", "Order_Webhook"',
+      `delete from drizzle.__drizzle_migrations where id >= 3;
+        drop table "Order_Action", "Order_Webhook", "Order_DeadLetter", "Order_Installation",
+          "Order_Operation", "Order_Tag";
+        alter table "Order_Header" drop "Tags" cascade, drop "InputChanged", drop "EndedAs" cascade,
+          drop "EndedClass", drop "EndedInDoubt", drop "ErasedAt", drop "PurgedAt" cascade;
+        alter table "Order_Attempt" drop "Method", drop "Url", drop "TraceID", drop "ResponseID";
+        alter table "Order_Process" drop "PausedAt", drop "PausedBy", drop "Reason"`,
       'drop schema public cascade; drop schema drizzle cascade; create schema public',
       'half-migrated: migration 0002 cannot be applied (42723)',
       RESTORE,
