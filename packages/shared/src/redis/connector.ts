@@ -44,7 +44,9 @@ export function connectorOptions(deps: ConnectorDeps): ClientOptions {
         if (error instanceof Error) this.firstError = error
         this.stream = closedSocket()
       }
-      this.stream.once('error', (error: Error) => (this.firstError = error))
+      // A TLS socket can emit a second error, for example an alert and then the failed write. An error without a listener
+      // would end the process, and ioredis removes its own listener after the first error.
+      this.stream.on('error', (error: Error) => (this.firstError ??= error))
       return this.stream
     }
 
