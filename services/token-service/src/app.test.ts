@@ -124,7 +124,7 @@ describe('the authorization code flow', () => {
     expect((await service.ask('/credentials/ACC-78')).status).toBe(404)
   })
 
-  it('a denied authorization is reported and stores nothing', async () => {
+  it('token-service reports a denied authorization and stores nothing', async () => {
     const started = await startInBrowser()
     const denied = await callback(
       { error: 'access_denied', error_description: '<script>', state: started.state },
@@ -146,7 +146,7 @@ describe('the authorization code flow', () => {
     expect((await service.ask('/credentials')).body['items']).toEqual([])
   })
 
-  it('a rejected callback gets an HTML page if the client accepts HTML', async () => {
+  it('token-service responds to a rejected callback with an HTML page if the client accepts HTML', async () => {
     const answer = await callback({ error: 'access_denied', state: 'unknown' }, '', {
       Accept: 'text/html',
     })
@@ -237,7 +237,7 @@ describe('the authorization code flow', () => {
     expect((await callback(query, started.cookie)).status).toBe(302)
   })
 
-  it('a callback whose iss names another issuer is rejected, and one with the issuer of the provider is accepted (RFC 9207)', async () => {
+  it('a callback is accepted only if its iss is the issuer of the provider (RFC 9207)', async () => {
     const mixedUp = await startInBrowser()
     const code = provider.authorize(mixedUp.consent)
     expect(
@@ -285,7 +285,7 @@ describe('the authorization code flow', () => {
   })
 
   it.each(['code=&realmId=1', 'code=c&realmId=', 'realmId=1', 'code=c'])(
-    'a callback with a valid state but only %s is rejected',
+    'a callback with a valid state is rejected if its other parameters are only %s',
     async (query) => {
       const started = await startInBrowser()
       expect((await callback(`${query}&state=${started.state}`, started.cookie)).status).toBe(400)
@@ -759,7 +759,7 @@ describe('the credential routes', () => {
     ].filter((secret) => secret !== null && secret !== '')
     expect(log).toContain('"msg":"credential refresh ended"')
     for (const secret of secrets) expect(log).not.toContain(secret)
-    // This assertion checks that the search itself finds a token in a text that contains one.
+    // This assertion checks that the search finds a token in a text that contains a token.
     expect(`${log}${token}`).toContain(token)
   })
 })

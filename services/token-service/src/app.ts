@@ -48,7 +48,7 @@ export const createApp = (deps: AppDeps): Hono =>
       metrics: deps.metrics,
       keys: deps.keys,
       // These paths need no service key, because browsers have none. POST /callback has the same path as the provider's
-      // redirect. But it requires a scope, and therefore a key.
+      // redirect. But POST /callback requires a scope, and therefore a key.
       openPaths: [
         '/callback',
         '/authorize',

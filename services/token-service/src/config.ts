@@ -17,8 +17,8 @@ import { Secret } from '@integration-host/shared/secrets/secret'
 import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 
 /**
- * A URL that is used exactly as written: it is either fetched, or compared by the provider. Parsing must not change the
- * URL.
+ * A URL that is used exactly as written, because the service fetches it or the provider compares it as text. Parsing
+ * must not change the URL.
  */
 const exactUrl = () =>
   z
@@ -78,7 +78,9 @@ const settings = {
   IDLE_LIMIT_DAYS: integer(1, 3_650).optional(),
   METRICS_BY_REALM: onOff(),
   RETURN_TO_ORIGINS: originList().optional(),
-  /** Whether every browser may start an authorization at `GET /authorize`, or only a browser with a connect link. */
+  /**
+   * Whether every browser may start an authorization at `GET /authorize`, or only a browser that opens a connect link.
+   */
   AUTHORIZE: z.enum(['links', 'open']).default('links'),
 }
 
@@ -89,7 +91,7 @@ const Config = EmbeddedConfig.extend({
   ...tlsSettings('REDIS'),
   AMQP_URL: amqpUrl(),
   ...tlsSettings('AMQP'),
-  /** The default value is `min-replicas-to-write` of the server; 0 if it cannot be read. */
+  /** The default value is the Redis server's setting `min-replicas-to-write`, or 0 if the setting cannot be read. */
   REDIS_REPLICAS: integer(0, 9).optional(),
   REDIS_KEY_PREFIX: z.string().max(64, 'must have at most 64 characters').default(''),
   AUDIT_ENTRIES: integer(1_000, 100_000_000).default(100_000),

@@ -75,8 +75,8 @@ const refreshLabels = ({ outcome }: RefreshReport): { outcome: string; class: st
 const COUNT_INTERVAL_MS = 10_000
 
 /**
- * Publishes the gauges about stored credentials. They are read from the store every 10 s instead of at each scrape,
- * so that a scrape does not wait for the store. Disposing stops the reads.
+ * Publishes the gauges about stored credentials. Their values are read from the store every 10 s instead of at each
+ * scrape, so that a scrape does not wait for the store. Disposing stops the reads.
  */
 export function watchCredentials(
   metrics: Metrics,

@@ -152,7 +152,8 @@ async function open() {
   const opened = new AsyncDisposableStack()
   const keys = testKeys()
   const provider = opened.use(await startScriptedProvider())
-  // The provider rotates the token of a response that is cut off. So the provider must still accept the previous token.
+  // The provider rotates the refresh token even if its response is cut off. So the provider must still accept the
+  // previous token.
   provider.knobs.graceMs = 60_000
   const redis: TestRedis = await openTestRedis({ keys })
   opened.defer(() => dropKeys(redis.prefix))

@@ -67,7 +67,7 @@ describe('the metrics of token-service', () => {
     })
   })
 
-  it('a rotated token pair that is lost at shutdown is counted, and the log names its company', async () => {
+  it('a metric counts a rotated token pair that is lost at shutdown, and the log names the company', async () => {
     const lines: string[] = []
     const logger = createLogger('token-service', 'info', { write: (line) => lines.push(line) })
     const registered = createMetrics('token-service')

@@ -112,8 +112,9 @@ export async function startTokenService(
       needsKeys: requestsIdToken,
     }),
   )
-  // This dependency is optional, because valid access tokens are issued even while the provider rejects the client. The
-  // client counts as accepted until a refresh shows that it is not: token-service sends no request only to find out.
+  // This dependency is optional, because valid access tokens are issued even while the provider rejects the client.
+  // token-service sends no request to test its client credentials, so they count as accepted until a refresh shows that
+  // they are rejected.
   const clientDependency = health.dependency('provider-client', 'optional')
   clientDependency.up()
   const provider = breakOnRejectedClient(
@@ -138,7 +139,7 @@ export async function startTokenService(
       },
     }),
     {
-      // The clock is monotonic, because a change of the system clock must not change the delay of a probe.
+      // The clock is monotonic, so that a change of the system clock does not change the delay of a probe.
       now: () => performance.now(),
       onChange(isRejected) {
         counted.setClientRejected(isRejected)
@@ -204,10 +205,10 @@ export async function startTokenService(
         logRefresh(logger, report)
       },
       // The body of the response is not logged, because it may contain text of any kind.
-      reportUnanswered: ({ name, wasSent, status, body, traceId }) =>
+      reportWithoutResult: ({ name, wasSent, status, body, traceId }) =>
         logger.warn(
           { name, wasSent, traceId, ...(status === null ? { reason: body } : { status }) },
-          'a refresh got no response from the token endpoint',
+          'a refresh got no usable response from the token endpoint',
         ),
       onError,
       ...(adapters.failpoint !== undefined && { failpoint: adapters.failpoint }),
@@ -369,8 +370,8 @@ const createIsKnown =
     )
 
 /**
- * Logs the outcome of a refresh. `retry` is the operation that is tried again with the earlier refresh token if a pair
- * was dropped.
+ * Logs the outcome of a refresh. `retry` names the operation that sends the earlier refresh token again if a pair was
+ * dropped.
  */
 function logRefresh(
   logger: Logger,

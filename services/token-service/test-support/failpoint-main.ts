@@ -1,7 +1,7 @@
 /**
- * Runs the service as a process that kills itself with SIGKILL at the failpoint in `DIES_AT`. The process flushes,
- * releases and reports nothing. With `DIES_FOR=ACC-<realm>` it dies only at a failpoint of that credential. If
- * `DIES_AT` is not a failpoint, the process prints the failpoints and exits.
+ * Runs the service as a process that kills itself with SIGKILL at the failpoint in `DIES_AT`. Before that, the process
+ * writes no buffered data, releases no lease and logs nothing. With `DIES_FOR=ACC-<realm>` it dies only at a failpoint
+ * of that credential. If `DIES_AT` is not a failpoint, the process prints the failpoints and exits.
  *
  * With `DIES_OF=exception` or `DIES_OF=rejection` the process crashes with an unhandled error instead, while it holds
  * an uncommitted token pair. The error contains both tokens.

@@ -29,10 +29,10 @@ export interface Scripted {
   readonly body?: string | Buffer
   /** Members that replace those of a normal response; `undefined` removes a member. */
   readonly members?: Readonly<Record<string, unknown>>
-  /** Where the fake provider closes the connection: before the response body or within it. */
+  /** When the fake provider closes the connection: before the response body, or after a part of the body. */
   readonly cuts?: 'before' | 'within'
   readonly latencyMs?: number
-  /** Settles when the response may be sent. */
+  /** The fake provider sends the response after this promise has settled. */
   readonly until?: Promise<void>
 }
 
@@ -311,7 +311,7 @@ export async function startScriptedProvider(): Promise<ScriptedProvider> {
 
 const sha256 = (value: string): string => createHash('sha256').update(value).digest('base64url')
 
-/** Returns a random token or code that starts with its kind, so that tests can search for it. */
+/** Returns a random token or code. The text begins with its kind, such as `rt`, so that tests can search for it. */
 const random = (kind: 'at' | 'rt' | 'code'): string => `${kind}-${randomBytes(24).toString('hex')}`
 
 function send(

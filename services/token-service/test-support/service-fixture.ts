@@ -116,10 +116,11 @@ export async function dropKeys(prefix: string): Promise<void> {
   redis.disconnect()
 }
 
-/** Shorter delays than the defaults of the refresh protocol, in the same proportions. */
+/** The delays of the refresh protocol for tests. They are shorter than the defaults, in the same proportions. */
 const quickTiming: Partial<RefreshTiming> = {
   leaseMs: 900,
   foreignIntentMaxAgeMs: 600,
+  failoverDeferralMs: 2_000,
   ambiguousRetryDelayMs: 50,
   pollMs: 20,
   waitTimeoutMs: 8_000,

@@ -31,7 +31,7 @@ const callback = (state: string, browser: string | null = 'cookie') => ({
 const wanted = { returnTo: null, realm: null, browser: 'cookie' }
 
 describe('an authorization request', () => {
-  it('an authorization request keeps label and tags beside its state, and stores nothing if it has neither', async () => {
+  it('an authorization request stores its label and tags under its state, and stores nothing without a label and tags', async () => {
     const authorization = open()
     const empty = await authorization.start({ ...wanted, label: null, tags: {} })
     expect(kept.get(empty.state)).toBeUndefined()
@@ -41,7 +41,7 @@ describe('an authorization request', () => {
     expect(labelled.state.length - empty.state.length).toBeLessThan(5)
   })
 
-  it('an authorization request expires after ten minutes, so that a callback with its state is rejected from then on', async () => {
+  it('an authorization request expires after ten minutes, and a later callback with its state is rejected', async () => {
     const authorization = open()
     const { state, expiresAt } = await authorization.start(wanted)
     expect(expiresAt).toBe(clock + AUTHORIZATION_TTL_MS)

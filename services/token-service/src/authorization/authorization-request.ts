@@ -62,8 +62,8 @@ export interface AuthorizationDeps {
 export interface Authorization {
   /**
    * Starts an authorization. The state contains the whole request except for `label` and `tags`. These are kept in the
-   * store until the state expires, and the company's credential gets them when it is stored. If one of them is absent
-   * or empty, the credential keeps its stored value. Only holders of a service key may set them.
+   * store until the state expires, and the company's credential gets them when it is stored. If the label or the tags
+   * are absent or empty, the credential keeps the stored label or tags. Only holders of a service key may set them.
    *
    * @throws {IntegrationError} `invalid_request` if `returnTo` is not allowed; `provider_unavailable` if the discovery
    * document or the signing keys have not been fetched yet; `store_unavailable` if there is a label or tags.
@@ -175,8 +175,8 @@ export const invalid = (why: string): IntegrationError =>
   new IntegrationError('authorization_invalid', `${why}; start the authorization again`)
 
 /**
- * Throws unless `returnTo` is `null` or a URL to which a browser may be redirected. Prevents an open redirect (RFC 9700
- * §4.11).
+ * Throws unless `returnTo` is `null` or a URL to which a browser may be redirected. This check prevents an open
+ * redirect (RFC 9700 §4.11).
  *
  * @throws {IntegrationError} `invalid_request`.
  */

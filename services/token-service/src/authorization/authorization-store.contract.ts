@@ -32,13 +32,13 @@ export function authorizationStoreContract(
       expect(await store.readLabels('short')).toBeNull()
     })
 
-    it('the authorization store forgets a used state when its time to live has passed', async () => {
+    it('the authorization store deletes the record of a used state when its time to live has passed', async () => {
       await store.useState('state', 20)
       await new Promise((done) => setTimeout(done, 60))
       expect(await store.isStateUsed('state')).toBe(false)
     })
 
-    it('the authorization store admits one of many concurrent disconnect hints about a credential, and the next one after the interval', async () => {
+    it('the authorization store admits one of many concurrent disconnect hints about a credential, and the next hint after the interval', async () => {
       const admitted = await Promise.all(
         Array.from({ length: 10 }, () => store.admitHint('ACC-1', 60_000)),
       )

@@ -14,10 +14,10 @@ export interface AuthorizationStore {
   /** Whether a state is recorded as used. Writes nothing. */
   isStateUsed(state: string): Promise<boolean>
 
-  /** Keeps a label and tags for `ttlMs`. The company of the authorization gets them when it is connected. */
+  /** Stores a label and tags for `ttlMs`. The credential of the company gets the label and tags when it is stored. */
   keepLabels(state: string, labels: LabelsChange, ttlMs: number): Promise<void>
 
-  /** Resolves with the label and tags that were kept for a state; `null` if there are none. */
+  /** Resolves with the label and tags that were stored for a state; `null` if there are none. */
   readLabels(state: string): Promise<LabelsChange | null>
 
   /**
@@ -26,7 +26,9 @@ export interface AuthorizationStore {
    */
   admitHint(name: string, intervalMs: number): Promise<boolean>
 
-  /** Claims a code for `ttlMs`. Resolves with `null` if this claim is the first, else with the earlier claim. */
+  /**
+   * Claims a code for `ttlMs`. Resolves with `null` if there was no earlier claim, otherwise with the earlier claim.
+   */
   claimCode(code: string, claim: CodeClaim, ttlMs: number): Promise<CodeClaim | null>
 
   /** Resolves with the current claim of a code; `null` if there is none. */

@@ -4,7 +4,7 @@
  * C1  A callback from another browser than the one that started the authorization is rejected. Nothing is stored, and
  *     no request is sent to the provider.
  * C2  A state can be used only once, across all replicas. It counts as used only after its callback has got a permit
- *     (exchange-admission.ts). So a callback that was rejected as `busy` can be sent again.
+ *     (exchange-admission.ts). So the browser can repeat a callback that was rejected as `busy`.
  * C3  Of several simultaneous callbacks with the same state, code and realm, as after a double click, the first
  *     callback exchanges the code, and all callbacks get the result of this exchange.
  */
@@ -49,8 +49,8 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
   const { authorization, authorizations, admission, exchanges, now, sleep } = deps
 
   /**
-   * Resolves with the claim of a code; `null` if there is none. The claim is read several times: another callback with
-   * the same state may have used the state, but not claimed the code yet.
+   * Resolves with the claim of a code; `null` if there is none. The claim is read several times, because the callback
+   * that has used the state may not have claimed its code yet.
    */
   async function claimOf(code: string): Promise<CodeClaim | null> {
     for (let reads = 1; ; reads += 1) {
@@ -100,7 +100,7 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
     if (await authorizations.isStateUsed(state))
       return resultOfFirst(callback, { mayBeFinished: false })
     // Only a holder of a service key can get a state that is not bound to a browser. So a callback with such a state
-    // gets a permit for holders of a key.
+    // gets one of the permits for holders of a key.
     const permit = await admission.admit(request.browser === null ? 'key' : 'browser')
     let isFirst = false
     try {
@@ -130,8 +130,8 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
     } finally {
       permit.release(isFirst)
     }
-    // Two callbacks arrived before the state was used. The other callback may have finished while this one waited for a
-    // permit.
+    // Two callbacks arrived before the state was used. The other callback may have finished while this callback waited
+    // for a permit.
     return resultOfFirst(callback, { mayBeFinished: true })
   }
 }
@@ -142,8 +142,8 @@ export function createCallbackHandler(deps: CallbackDeps): CompleteAuthorization
  */
 const MAX_WAITING = 100
 /**
- * How often a callback reads the claim of a code before it gives up. The callback that has used the state claims its
- * code a few milliseconds later; on a busy machine it takes longer.
+ * How often a callback tries to read the claim of a code. The callback that has used the state claims its code a few
+ * milliseconds later, or later still on a busy machine.
  */
 const CLAIM_READS = 5
 const CLAIM_READ_PAUSE_MS = 100

@@ -2,11 +2,12 @@
  * The exchange of an authorization code for a stored credential.
  *
  * E1  Over all replicas, only the caller that has claimed a code sends it to the provider. If a code is presented a
- *     second time, providers revoke its tokens (RFC 6749 §4.1.2). Other callers with the code get the result of the
- *     claimant.
+ *     second time, providers revoke the tokens that were issued for the code (RFC 6749 §4.1.2). Other callers with the
+ *     code get the result of the claimant.
  * E2  For a holder of a service key, a request that was not sent or whose outcome is unknown is retried at most twice.
  *     After a usable response no request is retried. For a browser, no request is ever retried. Any client can send a
- *     callback with a made-up code, and must not cause more than one request for each configured client secret.
+ *     callback with a made-up code. Such a callback must not cause more than one request for each configured client
+ *     secret.
  * E3  A received grant is stored even if the store is unavailable for a while. Nothing is stored before a complete,
  *     valid response.
  * E4  The user of the browser can change the realm in a callback, but not the realm in the id token, which comes from
@@ -94,8 +95,8 @@ export interface CodeExchanges extends AsyncDisposable {
 }
 
 /**
- * The audit entry for failed code exchanges of browsers. It has the same outcome for every failure, so that at most one
- * such entry is written per second.
+ * The audit entry for failed code exchanges of browsers. The entry has the same outcome for every failure, so that at
+ * most one such entry is written per second.
  */
 const FAILED_IN_BROWSER = {
   who: 'browser',
@@ -106,8 +107,8 @@ const FAILED_IN_BROWSER = {
 const KEY_RETRIES = 2
 const RETRY_PAUSE_MS = 500
 /**
- * Milliseconds after which a code can be claimed again. A process that has claimed a code and has not finished after
- * this time has died.
+ * Milliseconds after which a code can be claimed again. If a process has claimed a code and has not finished after this
+ * time, the process has died.
  */
 const CLAIM_TTL_MS = 60_000
 const RESULT_TTL_MS = 10 * 60_000
@@ -179,8 +180,8 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
       const detail = 'the provider issued tokens of another company than the callback names'
       return { kind: 'failed', code: 'realm_mismatch', detail }
     }
-    // If the id token names no realm, the realm in the callback may be wrong. It must not replace the working grant of
-    // another company (E4). A company whose grant has ended has nothing to lose.
+    // If the id token names no realm, the realm in the callback may be wrong. So the new grant must not replace the
+    // working grant of another company (E4). It may replace a grant that has ended.
     if (isByVisitor && tokens.realm === null && (await isConnected(credentialName(realm)))) {
       const detail =
         'the company is connected already, and the provider does not confirm that it was chosen; nothing was changed'

@@ -36,7 +36,7 @@ export function connectLinkStoreContract(
       expect(await store.get(linkOf().id)).toBeNull()
     })
 
-    it('the connect link store lets only one of many concurrent callers use a link, and keeps the used link', async () => {
+    it('the connect link store lets only one of many concurrent callers use a link, and does not delete the used link', async () => {
       const link = linkOf()
       await store.add(link, Date.now())
       const at = Date.now()

@@ -10,7 +10,10 @@ export interface ConnectLinkStore {
   /** Stores a link. Resolves with `false` if {@link MAX_CONNECT_LINKS} links are stored already. */
   add(link: ConnectLink, now: number): Promise<boolean>
 
-  /** Resolves with a link; `null` if it was never stored, was deleted, or is no longer kept ({@link keptUntil}). */
+  /**
+   * Resolves with a link; `null` if the link was never stored or was deleted, also if its deletion time has passed
+   * ({@link keptUntil}).
+   */
   get(id: string): Promise<ConnectLink | null>
 
   /** Marks a link as used. Resolves with `false` if it was used before or is not stored. */
@@ -28,7 +31,7 @@ export const ConnectLink = z
   .object({
     /** The digest of the ticket in the URL. */
     id: z.string(),
-    /** The only company that the link may connect; `null` if it may connect any company. */
+    /** The only company that can be connected with the link; `null` if any company can be connected. */
     realm: Realm.nullable(),
     returnTo: z.string().nullable(),
     /** The label and the tags that the credential of the company gets. */
@@ -48,12 +51,13 @@ export type ConnectLink = z.output<typeof ConnectLink>
 export const MAX_CONNECT_LINKS = 20_000
 
 /**
- * How long a link is kept after it has expired, in milliseconds. During this time its page can say that it has expired.
+ * How long an expired link stays stored, in milliseconds. During this time, the page of the link shows that the link
+ * has expired.
  */
 const EXPIRED_KEPT_MS = 15 * 60_000
 /**
- * The longest time that a link is kept after it was used, in milliseconds. During this time its page can say that it
- * was used.
+ * The longest time that a used link stays stored, in milliseconds. During this time, the page of the link shows that
+ * the link was used.
  */
 const USED_KEPT_MS = 24 * 3_600_000
 

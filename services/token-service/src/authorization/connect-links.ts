@@ -2,10 +2,11 @@
  * Connect links: URLs that an operator sends to the owner of a company. They are valid for days, whereas an
  * authorization is valid for ten minutes.
  *
- * L1 The URL contains a ticket of 256 random bits. The service stores only its digest.
- * L2 A GET of the URL changes nothing, because mail scanners open links. The form on the page uses the link.
- * L3 A link can be used once, across all replicas. Its use starts an authorization that is bound to the browser, as
- *     `GET /authorize` does. While the provider is unavailable, the link stays unused.
+ * L1  The URL contains a ticket of 256 random bits. The service stores only its digest.
+ * L2  A GET request for the URL changes nothing, because mail scanners open links. Only the form on the page uses the
+ *     link.
+ * L3  A link can be used once, across all replicas. The use of a link starts an authorization that is bound to the
+ *     browser, as `GET /authorize` does. While the provider is unavailable, the link stays unused.
  */
 import { randomBytes } from 'node:crypto'
 import { credentialName } from '@integration-host/shared/contracts/realm'

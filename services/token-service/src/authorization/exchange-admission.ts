@@ -1,7 +1,7 @@
 /**
- * Limits how many code exchanges run at the same time. Without a service key, any client can cause a code exchange: it
- * starts an authorization and sends a callback with a made-up code. Each exchange is a request with our client id. Too
- * many exchanges would make the provider throttle the refreshes as well.
+ * Limits how many code exchanges run at the same time. Even a client without a service key can cause a code exchange:
+ * the client starts an authorization and sends a callback with a made-up code. Each exchange is a request with our
+ * client id. Too many exchanges would make the provider throttle the refreshes as well.
  *
  * Holders of a service key have separate permits, so that callers without a key cannot delay the holders of a key.
  */
@@ -29,7 +29,8 @@ const RETRY_AFTER_SECONDS = 5
 
 export interface ExchangePermit {
   /**
-   * Returns the permit. If `wasUsed` is false, the caller has sent and stored nothing, and the permit is free at once.
+   * Returns the permit. If `wasUsed` is false, the caller has sent and stored nothing, so the next caller can get the
+   * permit at once.
    */
   release(wasUsed: boolean): void
 }

@@ -56,7 +56,7 @@ describe('a sealed authorization request', () => {
     expect(`${state} ${text}`).not.toMatch(/nnnn|vvvv/)
   })
 
-  it('a state with a changed character or in another base64url spelling is rejected', () => {
+  it('a state is rejected if a character was changed or if its base64url encoding is not canonical', () => {
     const seal = createRequestSeal(ring(fresh))
     const state = seal.seal(smallest)
     for (let at = 0; at < state.length; at += 1) {

@@ -1,7 +1,7 @@
 /**
  * Seals an authorization request into its own `state` parameter (RFC 6749 §4.1.1), so that the service stores nothing
- * when an authorization starts. Otherwise any client could fill the store, because it may start an authorization
- * without a key. The provider returns the state with the callback. See docs/adr/0018.
+ * when an authorization starts. Otherwise any client could fill the store, because no key is required to start an
+ * authorization. The provider returns the state with the callback. See docs/adr/0018.
  *
  * The state is an envelope `1.<key id>.<nonce>.<ciphertext and tag>` (AES-256-GCM) with a key that is derived from
  * CREDENTIAL_KEYS. Each replica can decrypt the state. After a key rotation this works as long as the key ring still
@@ -15,7 +15,9 @@ export interface AuthorizationRequest {
   readonly nonce: string
   /** The PKCE code verifier; `null` if the provider does not support the challenge method S256. */
   readonly codeVerifier: string | null
-  /** The company that is being reconnected, which the callback must name; `null` if any company may be connected. */
+  /**
+   * The company that is being reconnected. The callback must name this company. `null` if any company may be connected.
+   */
   readonly realm: string | null
   readonly returnTo: string | null
   /**
@@ -23,8 +25,8 @@ export interface AuthorizationRequest {
    */
   readonly browser: string | null
   /**
-   * Whether the request has a label or tags. They are kept in the authorization store instead of the state, because
-   * they may be too long for a URL.
+   * Whether the request has a label or tags. Label and tags are stored in the authorization store instead of the state,
+   * because they may be too long for a URL.
    */
   readonly hasLabels: boolean
   /**
@@ -95,8 +97,8 @@ type Members = [
 
 /**
  * Returns whether the encoded parts of a state are canonical base64url. Node's decoder ignores surplus characters and
- * bits. Without this check a used state could be sent in another spelling, which would be decrypted as well and count
- * as unused.
+ * bits. Without this check, a client could send a used state with surplus characters. Such a state would be decrypted
+ * too, but would not be recognized as used.
  */
 const hasOneSpelling = (state: string): boolean =>
   state

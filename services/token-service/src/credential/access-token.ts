@@ -1,4 +1,7 @@
-/** Issues valid access tokens, and refreshes credentials when they are due, expired or when a caller requests it. */
+/**
+ * Issues valid access tokens. Refreshes a credential if its refresh is due, if its access token has expired, or if a
+ * caller requests a refresh.
+ */
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { type Credential, freshness } from './credential.ts'
@@ -106,8 +109,8 @@ export function createAccessTokens(deps: {
       const stored = await read(name)
       if (stored === null) throw notFound(name)
       if (ifVersion !== null && stored.version !== ifVersion) throw versionMoved(stored)
-      // A requested version above the stored version never existed. It is treated as the stored version, because
-      // otherwise every request with it would rotate the token.
+      // A version above the stored version never existed. In a request, such a version is treated as the stored
+      // version, because otherwise every request with this version would rotate the token.
       const base = Math.min(version ?? stored.version, stored.version)
       const goal = { kind: 'newer', version: base, force: version === null } as const
       const result = await routine.refresh(name, goal, who)

@@ -37,8 +37,8 @@ export const ROTATION_LOST =
   'the provider rejects the token, and an earlier request with it ended without a response, which may have had its successor: reconnect the company'
 
 /**
- * How long a caller should wait before it sends a line again whose grant could not be adopted, in milliseconds. A wait
- * that the provider requests takes precedence.
+ * How long a caller should wait, in milliseconds, before it repeats a line whose grant could not be adopted. If the
+ * provider requests a wait, that wait applies instead.
  */
 export const RETRY_MS = 2_000
 

@@ -13,7 +13,8 @@
  * A4  A received pair stays in memory until it is stored. During shutdown this is retried for `commitDeadlineMs`, and
  *     then the pair is written to a file (I6).
  * A5  The record keeps the id of the adopted token (`Lease.grantId`) through all refreshes. If the same line is sent
- *     again later, it is recognized although its token has been rotated since, and the token is not sent.
+ *     again later, the stored id shows that its token was adopted, although the token has been rotated since. The token
+ *     is then not sent.
  * A6  A failed adoption changes nothing but the audit log.
  */
 import { credentialName } from '@integration-host/shared/contracts/realm'
@@ -63,8 +64,8 @@ export interface AdoptionDeps extends LeaseDeps {
   >
   readonly provider: Pick<Provider, 'refresh'>
   /**
-   * Milliseconds until the next token request may be sent while the provider rejects the client credentials; otherwise
-   * 0.
+   * While the provider rejects the client credentials: the milliseconds until the next token request may be sent.
+   * Otherwise 0.
    */
   readonly heldBackMs: () => number
   readonly refreshAheadMs: number
@@ -111,7 +112,7 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
   const shutdown = new AbortController()
   let commitDeadlineAt = Number.POSITIVE_INFINITY
   let nextRequestAt = 0
-  /** The time of the monotonic clock until which no token request is sent, as the provider has requested. */
+  /** No token request is sent before this time of the monotonic clock, because the provider has requested a pause. */
   let pausedUntil = 0
 
   const failpoint = async (point: Failpoint, name: string): Promise<void> =>
@@ -181,11 +182,12 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
           'another process has sent a token of this company, or was killed while it did'
         return unavailable('busy', reason, claimed.retryAfterMs)
       }
-      // Only the first claim of this call can show an earlier claim. A retry would find the claim of this call itself.
+      // Only the first attempt to claim shows whether there is an earlier claim. Later attempts find the claim of this
+      // call itself.
       if (claims === 0) isAmbiguous = claimed.wasClaimedBefore
       await failpoint('after intent', name)
-      // This process was suspended for so long that another process may have claimed the adoption. So the claim is
-      // stored again first (A2).
+      // If this process was suspended for too long, another process may have claimed the adoption. So the claim is
+      // stored again before the token is sent (A2).
       if (performance.now() - claimedAt >= timing.ambiguousRetryDelayMs) continue
       const startedAt = now()
       const outcome = await provider.refresh(grant.refreshToken)
@@ -275,8 +277,8 @@ export function createAdoptions(deps: AdoptionDeps): Adoptions {
             const reason = 'the company was connected meanwhile'
             return { kind: 'already_here', version: stored, reason }
           }
-          // In a failover, the store has lost the version that the grant was to replace. The grant now replaces the
-          // version that the store has.
+          // The store has lost the expected version in a failover. The grant now replaces the version that the store
+          // has.
           if (stored !== undefined) overVersion = stored === 0 ? null : stored
         } else if (!hasCode(error, 'store_unavailable')) deps.onError(error)
       }

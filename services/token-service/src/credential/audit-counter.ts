@@ -1,7 +1,7 @@
 /**
  * Audits events that are too frequent for one audit entry per event: issued access tokens, and failed code exchanges of
  * browsers. Each second, one audit entry is written for all events with the same caller, credential, version and
- * outcome. It contains the number of these events.
+ * outcome. The entry contains the number of these events.
  *
  * A response does not wait until its audit entry is stored, so a process that is killed loses the entries of at most
  * one second. All other audit entries are stored together with the write that they describe.
@@ -21,8 +21,8 @@ export interface AuditCounter extends AsyncDisposable {
 
 const FLUSH_INTERVAL_MS = 1_000
 /**
- * The limit on audit entries that are buffered while the store is unavailable. At the limit, further events are only
- * counted per action, without credential and caller.
+ * The limit on audit entries that are buffered while the store is unavailable. When the limit is reached, further
+ * events are counted by action only, without credential and caller.
  */
 const MAX_BUFFERED = 10_000
 

@@ -1,7 +1,7 @@
 import type { AuditEntry, AuditPage } from '@integration-host/shared/contracts/audit'
 import type { CredentialStore } from './credential-store.ts'
 
-/** How many entries one read of the log returns. */
+/** The maximum number of entries that one read of the log returns. */
 const BATCH = 1_000
 /** How many audit entries are searched for one page. The limit bounds the time of a page if few entries match. */
 const MAX_SEARCHED = 5_000

@@ -59,7 +59,7 @@ export function credentialLabelsContract(
       expect(listed).toMatchObject(labels)
     })
 
-    it('a reconnection replaces only the labels that it names', async () => {
+    it('a reconnection replaces only the label or the tags that its request contains', async () => {
       await connect('one', labels)
       expect(await connect('two', { label: 'New' })).toMatchObject({
         label: 'New',
@@ -105,7 +105,7 @@ export function credentialLabelsContract(
       expect((await store.readAudit(0, 100)).items.map(({ What }) => What)).toEqual(['granted'])
     })
 
-    it('labels stay unchanged if the caller names another version than the stored one, or if there is no credential', async () => {
+    it('labels stay unchanged if the caller requires another version than the stored version, or if there is no credential', async () => {
       expect(await store.label('ACC-1', labels, labelled)).toBe('absent')
       await connect('one')
       await connect('two')
@@ -117,7 +117,7 @@ export function credentialLabelsContract(
     it('a refresh and a change of labels during this refresh are both stored', async () => {
       await connect('one', { label: 'Old' })
       const { lease } = await held()
-      await store.recordIntent(lease)
+      await store.recordIntent(lease, 0)
       await store.label('ACC-1', labels, labelled)
       const refreshed = auditContextOf('refreshed')
       expect(await store.commit(lease, grantOf('ACC-1', 'two'), START, refreshed)).toBe('committed')
@@ -137,7 +137,7 @@ export function credentialLabelsContract(
       expect(await stored()).toStrictEqual(labels)
     })
 
-    it('labels are kept beside a fault, and are published with the events of the fault and the removal', async () => {
+    it('a fault does not change labels, and the events of a fault and of a removal contain the labels', async () => {
       await connect('one', labels)
       const { lease } = await held()
       const reason = { body: '{}', traceId: null }

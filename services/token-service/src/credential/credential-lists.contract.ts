@@ -60,13 +60,13 @@ export function credentialListsContract(
     const search = (text: string, conditions: Partial<CredentialFilter> = {}) =>
       list({ ...conditions, text: folded(text) })
 
-    it('a list without a condition has every credential in the order of the names', async () => {
+    it('a list without a condition contains every credential in the order of the names', async () => {
       expect(await list({})).toBe('')
       for (const realm of ['b', '20', 'A', '1', '10', '2', '-']) await connect(realm)
       expect(await list({})).toBe('- 1 10 2 20 A b')
     })
 
-    it('lists and counts by state and class follow every change of a credential', async () => {
+    it('every change of a credential updates the lists and counts by state and class', async () => {
       for (const realm of ['1', '2', '3', '4', '5', '6']) await connect(realm)
       await connect('7', { expiryNoticeDays: 90, hardExpiresAt: START + 1 })
       await fail('1', 'provider_unavailable', START + 1)
@@ -103,7 +103,7 @@ export function credentialListsContract(
       })
     })
 
-    it('lists by tags follow every change of the labels', async () => {
+    it('every change of labels updates the lists by tags', async () => {
       await connect('1', { tags: { plan: 'gold', team: 'a b' } })
       await connect('2', { tags: { plan: 'gold' } })
       await connect('3', { tags: { plan: 'silver' } })
@@ -125,7 +125,7 @@ export function credentialListsContract(
       expect(await tags(['plan', 'silver'])).toBe('1')
     })
 
-    it('a search finds the beginning of names and realms and any part of labels, in upper and lower case', async () => {
+    it('a search matches the beginning of a name or realm and any part of a label, and ignores upper and lower case', async () => {
       await connect('934100', { label: 'Müller & Söhne' })
       await connect('934200', { label: 'ACME %d [x] (Ltd.)' })
       await connect('aBc-1')
@@ -147,7 +147,7 @@ export function credentialListsContract(
       expect(await search('acme')).toBe('')
     })
 
-    it('a list fulfils all its conditions together', async () => {
+    it('a list contains only the credentials that fulfil all its conditions', async () => {
       const gold = { plan: 'gold' }
       await connect('1', { label: 'Acme One', tags: gold })
       await connect('2', { label: 'Acme Two', tags: gold })

@@ -18,8 +18,8 @@ const keyText = (id: string, text: string): string =>
 const keys = parseKeyRing(new Secret(keyText('k1', 'a fixed key')))
 
 /**
- * A record as release 0.1.0 (commit f646b69) stored it with the keys of this file. Its encrypted secrets authenticate
- * no plain fields.
+ * A record as release 0.1.0 (commit f646b69) stored it with the keys of this file. Its encrypted secrets do not
+ * authenticate the plain fields.
  */
 const earlierRecord: StoredFields = {
   Name: 'ACC-1',
@@ -139,7 +139,7 @@ describe('credential record of this release', () => {
     expect(opened.accessToken?.reveal()).toBe('access one')
   })
 
-  it('in a list, a record that cannot be decrypted has the fault record_rejected and no texts', () => {
+  it('a list contains a record that cannot be decrypted with the fault record_rejected and without texts', () => {
     const listed = openForList(keys, NAME, { ...faulted, Environment: 'phishing' })
     expect(listed).toMatchObject({ name: NAME, version: 2, fault: { Code: 'record_rejected' } })
     expect(JSON.stringify(listed)).not.toContain('phishing')

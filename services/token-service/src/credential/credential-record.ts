@@ -9,10 +9,10 @@
  *     without B2 and B3 until the next token pair is stored. Envelopes without labels cannot be created without the
  *     key, so an attacker can bypass B2 and B3 only by restoring an old record.
  * B5  A replica of an earlier release that runs during an upgrade may store a fault without `FaultSeal` beside a pair
- *     with labels. Such a fault stays in effect, because ignoring it could send a refresh token of a grant that has
- *     ended or was exported. But its texts are not shown.
+ *     with labels. Such a fault stays in effect, because otherwise this service could send a refresh token of a grant
+ *     that has ended or was exported. But the texts of the fault are not shown.
  *
- * Label and tags (labels.ts) are not part of the token pair: they are written and authenticated on their own.
+ * Label and tags (labels.ts) are not part of the token pair: they are written and authenticated separately.
  */
 import { Fault } from '@integration-host/shared/contracts/credential'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
@@ -59,8 +59,8 @@ const pairFields = [
 ] as const
 
 /**
- * Returns the labels of one envelope of a record: the plain fields that the envelope authenticates. Name and version
- * are not labels, because every envelope is bound to them anyway.
+ * Returns the plain fields that one envelope of a record authenticates (the labels of the envelope). They do not
+ * include name and version, because every envelope is bound to its name and version anyway.
  */
 const labelsOf = (fields: StoredFields, field: string): string =>
   JSON.stringify(
@@ -81,8 +81,8 @@ export function sealGrant(keys: KeyRing, grant: Grant, version: number): StoredF
     IdleExpiry: new Date(grant.idleExpiresAt).toISOString(),
     HardExpiry: grant.hardExpiresAt === null ? '' : new Date(grant.hardExpiresAt).toISOString(),
     ExpiryNotice: grant.expiryNoticeDays === null ? '' : String(grant.expiryNoticeDays),
-    // The version is stored instead of a flag. A replica of an earlier release does not write this field; if it stores
-    // a new version, the old value of this field has no effect.
+    // The version is stored instead of a flag. A replica of an earlier release does not write this field. If such a
+    // replica stores a new version, the old value of this field has no effect.
     Unused: grant.isUnused === true ? String(version) : '',
     PreviousRetiredAt:
       grant.previous === null ? '' : new Date(grant.previous.retiredAt).toISOString(),
@@ -146,8 +146,8 @@ export const openCredential = (keys: KeyRing, name: string, fields: StoredFields
   openRecord(keys, name, fields).credential
 
 /**
- * Does the same as `openCredential`, and also returns whether a `FaultSeal` may be created for the stored fault. It may
- * not be created for a fault without a seal whose token pair has labels (B5).
+ * Does the same as `openCredential`, and also returns whether a `FaultSeal` may be created for the stored fault. A seal
+ * must not be created for a fault that has no seal although the envelopes of the token pair have labels (B5).
  */
 function openRecord(
   keys: KeyRing,
@@ -247,7 +247,7 @@ export function openGrantSecrets(
   return {
     refreshToken: open('RefreshToken'),
     idToken: open('StoreA'),
-    // This field is not authenticated. A changed value could only change the class of a fault.
+    // This field is not authenticated. A wrong value could only change the class of a fault.
     isUnused: fields['Unused'] === fields['Version'],
     previous:
       previous === null
@@ -326,13 +326,16 @@ export const recordFields = [
 ] as const
 
 /**
- * Returns the age of the intent in a record; `null` if the record has none for its current version. The intent is
- * stored as `version:fence:epoch ms`. `storeNow` is in epoch ms by the clock that wrote the intent.
+ * Returns the age and the fence of the intent in a record; `null` if the record has none for its current version. The
+ * intent is stored as `version:fence:epoch ms`, in Redis followed by `:` and the run id of the server. `storeNow` is in
+ * epoch ms by the clock that wrote the intent.
  */
 export function intentOf(
   fields: StoredFields,
   storeNow: number,
-): { readonly ageMs: number } | null {
-  const [version, , at] = (fields['Intent'] ?? '').split(':')
-  return version === fields['Version'] ? { ageMs: Math.max(0, storeNow - Number(at)) } : null
+): { readonly ageMs: number; readonly fence: number } | null {
+  const [version, fence, at] = (fields['Intent'] ?? '').split(':')
+  return version === fields['Version']
+    ? { ageMs: Math.max(0, storeNow - Number(at)), fence: Number(fence) }
+    : null
 }

@@ -16,8 +16,8 @@ import {
 import { auditFactOf } from './outbox.ts'
 
 /**
- * The duration of a test lease. It is long enough for a few commands on a busy machine. It is short, because tests wait
- * until the lease expires.
+ * The duration of a lease in these tests. It is long enough for a few commands on a busy machine, but short, because
+ * tests wait until the lease expires.
  */
 const LONG_MS = 2_000
 
@@ -100,7 +100,7 @@ export function credentialStoreContract(
     it('the credential store keeps tokens, intent, events and due times across a restart', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1', 'a', LONG_MS)
-      await store.recordIntent(lease)
+      await store.recordIntent(lease, 0)
       store = await reopen()
       expect((await store.get('ACC-1'))?.accessToken?.reveal()).toBe('access one')
       expect(await events()).toEqual(['stored 1'])
@@ -137,7 +137,7 @@ export function credentialStoreContract(
       expect(await store.get('ACC-1')).toBeNull()
     })
 
-    it('the credential store returns audit entries before a number, the newest first', async () => {
+    it('the credential store returns the audit entries with a number below a given number, the newest first', async () => {
       const facts = Array.from({ length: 600 }, (_, n) =>
         auditFactOf({ name: `ACC-${n}`, version: 1 }, auditContextOf('granted')),
       )
@@ -192,7 +192,7 @@ export function credentialStoreContract(
         'settled',
       )
       const { lease } = await held('ACC-1')
-      expect(await store.recordIntent(lease)).toBe('recorded')
+      expect(await store.recordIntent(lease, 0)).toEqual({ kind: 'recorded' })
       const previous = { token: new Secret('refresh one'), retiredAt: START }
       expect(
         await store.commit(
@@ -272,7 +272,7 @@ export function credentialStoreContract(
           auditContextOf('refreshed'),
         ),
       ).toBe('fenced')
-      expect(await store.recordIntent(stale.lease)).toBe('lost')
+      expect(await store.recordIntent(stale.lease, 0)).toEqual({ kind: 'lost' })
       expect(await store.settle(stale.lease, settlement(), auditContextOf('faulted'))).toBe('lost')
       expect(await store.get('ACC-1')).toMatchObject({ version: 1, fault: null })
     })
@@ -289,7 +289,7 @@ export function credentialStoreContract(
     it('the credential store rejects the commit of a refresh that was in flight when a new grant was stored', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
-      await store.recordIntent(lease)
+      await store.recordIntent(lease, 0)
       expect(
         await store.put(grantOf('ACC-1', 'new'), START, auditContextOf('granted')),
       ).toMatchObject({
@@ -303,14 +303,14 @@ export function credentialStoreContract(
       expect((await held('ACC-1')).intent).toBeNull()
     })
 
-    it('the credential store keeps a fault beside the tokens, until a new grant removes the fault', async () => {
+    it('the credential store keeps the tokens of a credential with a fault, and a new grant removes the fault', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       await store.settle((await held('ACC-1')).lease, settlement(), auditContextOf('faulted'))
       const faulted = await store.get('ACC-1')
       expect(faulted).toMatchObject({ version: 1, fault, attempts: 1, nextTryAt: null })
       expect(faulted?.accessToken?.reveal()).toBe('access one')
       expect((await held('ACC-1')).refreshToken?.reveal()).toBe('refresh one')
-      // The fault says that this grant has ended. So the expiry of its access token is not counted.
+      // The fault means that this grant has ended, so nextExpiryAt ignores the expiry of its access token.
       expect(await store.counts()).toEqual({ stored: 1, faulted: 1, nextExpiryAt: null })
       expect((await store.takeDue(START + 1e9, 10, 1_000)).names).toEqual([])
       await store.put(grantOf('ACC-1', 'new'), START, auditContextOf('granted'))
@@ -337,10 +337,22 @@ export function credentialStoreContract(
       expect(await nearest()).toBe(START + 20_000)
     })
 
-    it('after a failed refresh without a fault, the credential store keeps the time of the next attempt and, if requested, the intent', async () => {
+    it('an intent replaces the intent of another lease if there was no failover in between, however long the configured deferral is', async () => {
+      await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
+      const first = await held('ACC-1', 'a')
+      await store.recordIntent(first.lease, 60_000)
+      await store.release(first.lease)
+      const second = await held('ACC-1', 'b')
+      expect(second.intent?.fence).toBe(first.lease.fence)
+      expect(await store.recordIntent(second.lease, 60_000)).toEqual({ kind: 'recorded' })
+      await store.release(second.lease)
+      expect((await held('ACC-1', 'c')).intent?.fence).toBe(second.lease.fence)
+    })
+
+    it('after a failed refresh without a fault, the credential store stores the time of the next attempt and, if requested, keeps the intent', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
-      await store.recordIntent(lease)
+      await store.recordIntent(lease, 0)
       const later = settlement({
         fault: null,
         isPublished: false,
@@ -362,7 +374,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1'])
     })
 
-    it('the event of a removal contains the request to erase only if the removal has it', async () => {
+    it('the event of a removal requests the erasure of runs only if the caller of the removal requested it', async () => {
       for (const erase of [undefined, false, true]) {
         await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
         const context = auditContextOf('removed')
@@ -420,7 +432,7 @@ export function credentialStoreContract(
       expect(JSON.stringify([first, rest])).not.toMatch(/access|refresh [ab]|1\.k/)
     })
 
-    it('the credential store returns each due name once, earliest first, and returns it again later if it was not refreshed', async () => {
+    it('the credential store returns each due name once, the earliest first, and again after a delay if the credential was not refreshed', async () => {
       await store.put(grantOf('ACC-late', 'x'), START + 30, auditContextOf('granted'))
       await store.put(grantOf('ACC-soon', 'x'), START + 10, auditContextOf('granted'))
       await store.put(grantOf('ACC-next', 'x'), START + 20, auditContextOf('granted'))
@@ -457,7 +469,7 @@ export function credentialStoreContract(
       expect(JSON.stringify(entries)).not.toMatch(/access|refresh one|id one/)
     })
 
-    it('the audit entries of all transitions form a hash chain, and an event is returned only after its audit entries are in the log', async () => {
+    it('the audit entries of all changes form a hash chain, and an event is returned only after its audit entries are in the log', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted', { who: 'browser' }))
       const { lease } = await held('ACC-1')
       expect(await store.readOutbox('relay', 1_000, 100)).toEqual([])
@@ -507,7 +519,7 @@ export function credentialStoreContract(
       expect((await store.readAudit(1, 1)).items.map(({ Seq }) => Seq)).toEqual([2])
     })
 
-    it('the credential store keeps the time at which the provider ends a grant, and publishes the expiry notice with the token pair', async () => {
+    it('the credential store stores the time at which the provider ends a grant, and adds the expiry notice in the same step as the token pair', async () => {
       const hardExpiresAt = START + 29 * 86_400_000
       const limits = { hardExpiresAt, idleExpiresAt: START + 1_000_000 }
       await store.put(grantOf('ACC-1', 'one', limits), START, auditContextOf('granted'))
@@ -593,7 +605,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
     })
 
-    it('the credential store replaces only the version that the caller names, and otherwise throws VersionConflict', async () => {
+    it('the credential store replaces a credential only if its version is the expected version, and otherwise throws VersionConflict', async () => {
       const put = (over: number | null) =>
         store.put(grantOf('ACC-1', 'x'), START, auditContextOf('imported'), { over })
       await expect(put(1)).rejects.toThrow(VersionConflict)
@@ -602,7 +614,7 @@ export function credentialStoreContract(
       expect(await put(1)).toMatchObject({ version: 2 })
     })
 
-    it('the credential store removes only the version that the caller names', async () => {
+    it('the credential store removes a credential only if its version is the expected version', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       await store.put(grantOf('ACC-1', 'two'), START, auditContextOf('granted'))
       const remove = (version: number) =>

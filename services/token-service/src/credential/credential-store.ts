@@ -2,9 +2,9 @@
  * The port to the credential store. Deployments use the Redis adapter, and the embedded host uses the file adapter. One
  * contract suite (credential-store.contract.ts) runs against both.
  *
- * Every write is atomic. It compares the credential's version first. It appends an entry to the outbox in the same
- * step, so a change is audited and published if and only if it is stored. The audit entries of an outbox entry are
- * moved into the audit log first, and then its events are published to the broker.
+ * Every write is atomic: it compares the version of the credential, changes the record, and appends an entry to the
+ * outbox in one step. So a change is audited and published if and only if it is stored. The audit entries of an outbox
+ * entry are moved into the audit log first, and then its events are published to the broker.
  *
  * All methods throw `IntegrationError` `store_unavailable` if the store cannot be used. The write may nevertheless have
  * succeeded if only the reply was lost. `put`, `label`, `recordIntent`, `commit`, `settle` and `remove` also throw it if fewer
@@ -76,14 +76,18 @@ export interface CredentialStore {
   /** Acquires the lease of a credential for `leaseMs` and reads the whole record in the same step. */
   acquire(name: string, owner: string, leaseMs: number): Promise<Acquired>
 
-  /** Extends a lease; resolves with `false` if another process holds the lease or if it has expired. */
+  /** Extends a lease; resolves with `false` if another process holds the lease or if the lease has expired. */
   renew(lease: Lease, leaseMs: number): Promise<boolean>
 
   /** Releases a lease. Has no effect if another process holds the lease. */
   release(lease: Lease): Promise<void>
 
-  /** Stores the intent to use the refresh token of the lease's version. Resolves with `lost` if the lease has ended. */
-  recordIntent(lease: Lease): Promise<'recorded' | 'lost'>
+  /**
+   * Stores the intent to use the refresh token of the lease's version, in place of an earlier intent. If the earlier
+   * intent is of another lease and was stored before a failover of the store, it is kept until `deferralMs` after the
+   * failover. A restart of the store counts as a failover.
+   */
+  recordIntent(lease: Lease, deferralMs: number): Promise<IntentRecorded>
 
   /**
    * Replaces the token pair of `lease.version` by the next pair, and clears intent, fault and lease. A repeated call
@@ -215,8 +219,8 @@ export interface StoreConnection {
   /** Calls `listener` with `true` when the connection was established, and with `false` when it was lost. */
   watch(listener: (isEstablished: boolean) => void): Disposable
   /**
-   * When the connection was last seen to lead to another or a restarted Redis server, in epoch ms; `null` if never.
-   * Writes before this time may have been lost.
+   * The time at which a check last found that the connection leads to another or a restarted Redis server, in epoch ms
+   * by the clock of that server; `null` if no check has found this. Writes before this time may have been lost.
    */
   serverChangedAt(): number | null
 }
@@ -253,12 +257,15 @@ export interface CommitOptions {
    * lost by the store keeps its version.
    */
   readonly version?: number
-  /** The id of the grant to which the pair belongs, if it may be another grant than that of the lease. */
+  /**
+   * The id of the grant to which the pair belongs. It is required if this grant may differ from the grant of the lease.
+   */
   readonly grantId?: string
 }
 
 /**
- * The error of a write whose credential was written by another process after its version was read. Nothing was stored.
+ * The error of a write that expected another version of the credential, because another process has written the
+ * credential since. Nothing was stored.
  */
 export class VersionConflict extends Error {
   override readonly name = 'VersionConflict'
@@ -286,18 +293,25 @@ export interface Lease {
   /** The fencing token. It increases with each lease, so that the store can reject writes of an earlier holder. */
   readonly fence: number
   readonly version: number
-  /** The `id` with which `put` stored the grant. Refreshes keep it. Empty if `put` had no `id`. */
+  /** The `id` with which `put` stored the grant; empty if `put` had no `id`. Refreshes do not change this id. */
   readonly grantId: string
 }
 
 export type Acquired =
   /**
    * The result of acquiring a lease. `removedVersion`: the last version of a removed credential of this name; `null` if
-   * none was removed.
+   * no credential of this name was removed.
    */
   | { readonly kind: 'absent'; readonly removedVersion: number | null }
   | { readonly kind: 'busy' }
   | { readonly kind: 'acquired'; readonly leased: LeasedCredential }
+
+export type IntentRecorded =
+  | { readonly kind: 'recorded' }
+  /** The lease has ended. */
+  | { readonly kind: 'lost' }
+  /** The intent of another lease is kept for `retryAfterMs`. The lease of the caller is not released. */
+  | { readonly kind: 'deferred'; readonly retryAfterMs: number }
 
 /** A credential under lease, with the secrets that only a refresh, an export or a revocation needs. */
 export interface LeasedCredential {
@@ -309,10 +323,11 @@ export interface LeasedCredential {
   /** Whether the provider issued the refresh token to this installation, and the token was not used yet. */
   readonly isUnused: boolean
   /**
-   * The intent to send the refresh token of this version, which a process stored `ageMs` ago. No response to its
-   * request was recorded. `null` if there is no intent.
+   * The stored intent to send the refresh token of this version; `null` if there is no intent. A process stored the
+   * intent `ageMs` ago, and no response to the request of this process was recorded. `fence`, the fencing token of the
+   * lease, identifies the intent.
    */
-  readonly intent: { readonly ageMs: number } | null
+  readonly intent: { readonly ageMs: number; readonly fence: number } | null
 }
 
 export interface Settlement {

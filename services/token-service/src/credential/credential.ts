@@ -18,7 +18,7 @@ export interface CredentialSummary extends Labels {
   readonly refreshedAt: number
   /** The version of the token pair. It increases by one with each new token pair, and no other change affects it. */
   readonly version: number
-  /** The time at which the provider ends the grant if the grant is not refreshed before. */
+  /** The time at which the provider ends the grant unless the grant is refreshed before that time. */
   readonly idleExpiresAt: number
   /**
    * The time at which the provider ends the grant even if the grant is refreshed; `null` if the provider sent no such

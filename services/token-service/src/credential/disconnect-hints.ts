@@ -1,6 +1,6 @@
 /**
- * Follows hints that a company has disconnected the application. The provider sends the company's browser to
- * `GET /disconnected`, which requires no key, so anyone can send such a hint about any company.
+ * Verifies hints that a company has disconnected the application. The provider sends the company's browser to `GET
+ * /disconnected`, which requires no key, so anyone can send such a hint about any company.
  *
  * D1  A hint alone changes nothing. It causes a refresh, and only the provider's rejection of the refresh token makes
  *     the fault `disconnected`.
@@ -29,7 +29,7 @@ export interface DisconnectHintsDeps {
   readonly admit: (name: string, intervalMs: number) => Promise<boolean>
   /** Returns the time of a monotonic clock, in milliseconds. */
   readonly now: () => number
-  /** Receives errors of background work, because no caller waits for it. */
+  /** Receives errors of background work, because no caller waits for this work. */
   readonly onError: (error: unknown) => void
 }
 
@@ -45,8 +45,8 @@ export function createDisconnectHints(deps: DisconnectHintsDeps): DisconnectHint
 
   async function verify(name: string): Promise<void> {
     const credential = await store.get(name)
-    // If the fault is `disconnected` but provisional, only the schedule confirms it. Otherwise a second hint could make
-    // the fault final during a short outage of the provider.
+    // If the fault is `disconnected` but provisional, only the refresh schedule confirms the fault. Otherwise a second
+    // hint could make the fault final during a short outage of the provider.
     if (credential === null || isTerminal(credential.fault)) return
     if (credential.fault?.Code === 'disconnected') return
     // The process limit is checked before the hint is recorded. Otherwise a hint that is dropped by this limit would
@@ -55,7 +55,8 @@ export function createDisconnectHints(deps: DisconnectHintsDeps): DisconnectHint
     const { version } = credential
     const goal = { kind: 'newer', version, force: true, isDisconnectReported: true } as const
     const result = await routine.refresh(name, goal, 'browser')
-    // If a refresh was already in flight, it did not know of the hint. Its result is then checked by a second refresh.
+    // A refresh that was already in flight did not take the hint into account. If that refresh was rejected, a second
+    // refresh is started, which takes the hint into account.
     if (result.kind !== 'faulted' || result.fault.Code === 'disconnected') return
     if (isProvisional(result.fault)) await routine.refresh(name, goal, 'browser')
   }

@@ -10,6 +10,7 @@ import { createMetrics } from '@integration-host/shared/observability/metrics'
 import type { KeyRing } from '@integration-host/shared/secrets/envelope'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { type RedisPair, startRedisPair } from '../../../../tests/support/backends/redis-pair.ts'
+import { startRestartableServer } from '../../../../tests/support/backends/restartable-servers.ts'
 import {
   type ScriptedProvider,
   startScriptedProvider,
@@ -41,8 +42,11 @@ beforeEach(async () => {
 afterEach(() => cleanup.disposeAsync())
 
 /** Opens the Redis adapters of one process. `replicas` is its setting REDIS_REPLICAS. */
-async function open(replicas: number, logger = silent): Promise<TestRedis> {
-  const redis = await openTestRedis({ keys, prefix: '', url: pair.address.url, replicas, logger })
+async function open(
+  replicas: number,
+  { logger = silent, url = pair.address.url } = {},
+): Promise<TestRedis> {
+  const redis = await openTestRedis({ keys, prefix: '', url, replicas, logger })
   cleanup.use(redis)
   await usable(redis)
   return redis
@@ -128,7 +132,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     },
   )
 
-  it('with REDIS_REPLICAS=0, a failover locks out no company while the process that has the token pairs lives', async () => {
+  it('with REDIS_REPLICAS=0, a failover locks out no company while the process that has the token pairs is running', async () => {
     const metrics = createMetrics('token-service')
     const service = await start(await open(0), { metrics })
     const { usedBefore, lockedOut, tokens } = await failOver(service, 'cut')
@@ -142,7 +146,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
   const metricsOf = async ({ url }: TestService): Promise<string> =>
     (await fetch(`${url}/metrics`)).text()
 
-  it('after a failover, the newest token pair is restored if the replica lacks two rotations of a company', async () => {
+  it('the newest token pair of a company is restored after a failover to a replica that lacks two rotations', async () => {
     const service = await start(await open(0))
     await service.connect('1')
     await eventually(async () => expect(await pair.replica.exists(NAME)).toBe(1))
@@ -195,7 +199,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     async (_, replicas, count) => {
       const warnings: string[] = []
       const warn = (_data: object, message = '') => warnings.push(message)
-      const { redis, health } = await open(replicas, { ...silent, warn })
+      const { redis, health } = await open(replicas, { logger: { ...silent, warn } })
       const announced = () => warnings.filter((text) => text.startsWith('Redis has replicas'))
       await eventually(() => expect(announced()).toHaveLength(count))
       redis.disconnect(true)
@@ -204,7 +208,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     },
   )
 
-  it('the remedy of a refresh token that is rejected after a failover names a lost pair and an ended grant as possible causes', async () => {
+  it('if a refresh token is rejected after a failover, the remedy of the fault names a lost pair and an ended grant as possible causes', async () => {
     const redis = await open(0)
     const service = await start(redis, { timing: { rejectedGrantRetryDelaysMs: [] } })
     await service.connect('1')
@@ -237,7 +241,116 @@ describe('a failover to a replica that lacks the newest writes', () => {
   })
 })
 
-describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () => {
+describe('a failover while a process has a new token pair that it could not commit (I5)', () => {
+  const LONG = { failoverDeferralMs: 60_000 }
+
+  /**
+   * Starts a process that refreshes the company, and suspends the process when it has received the new pair. The
+   * process does not renew its lease. `resume` lets it commit the pair.
+   */
+  async function suspendedBeforeCommit(adapters: TestRedis) {
+    const { promise, resolve: resume } = Promise.withResolvers<void>()
+    const hasPair = Promise.withResolvers<void>()
+    const store = { ...adapters.store, renew: async () => false }
+    const service = await start(
+      { ...adapters, store },
+      {
+        failpoint(at) {
+          if (at !== 'before commit') return
+          hasPair.resolve()
+          return promise
+        },
+      },
+    )
+    cleanup.defer(resume)
+    await service.connect('1')
+    const refreshing = refresh(service)
+    await hasPair.promise
+    return { refreshing, resume }
+  }
+
+  const failOver = async (): Promise<void> => {
+    await pair.promote('cut')
+    await pair.rejoin()
+  }
+  /** Requests a refresh until its response is 503 `provider_unavailable`. Returns its Retry-After in seconds. */
+  const deferred = (service: TestService): Promise<number> =>
+    eventually(async () => {
+      const response = await service.call(`/credentials/${NAME}/refresh`, json({}))
+      const { code } = (await response.json()) as { code?: string }
+      expect([response.status, code]).toEqual([503, 'provider_unavailable'])
+      return Number(response.headers.get('Retry-After'))
+    })
+
+  it.each([
+    ['runs since before the failover', 'before'],
+    ['started after the failover', 'after'],
+  ])(
+    'a process that %s does not send the old refresh token, until the process with the new pair has reached the new primary and committed the pair',
+    async (_, started) => {
+      const startSecond = async () => start(await open(1), { timing: LONG })
+      const early = started === 'before' ? await startSecond() : null
+      const { refreshing, resume } = await suspendedBeforeCommit(await open(1))
+      await failOver()
+      const second = early ?? (await startSecond())
+      expect(await deferred(second)).toBe(2)
+      expect(await pair.replica.exists(`lease:${NAME}`)).toBe(0)
+      expect(refreshes()).toHaveLength(1)
+      resume()
+      expect((await refreshing).body).toMatchObject({ Version: 2 })
+      await eventually(async () => expect(await pair.replica.hget(NAME, 'Version')).toBe('2'))
+      // The deferral ends at once with the commit.
+      expect((await refresh(second)).body).toMatchObject({ Version: 3, Status: 'active' })
+      expect(new Set(sentTokens()).size).toBe(2)
+    },
+  )
+
+  it('if the process with the new pair does not reach the new primary, the old refresh token is sent when the deferral has ended', async () => {
+    await suspendedBeforeCommit(await open(1))
+    provider.knobs.graceMs = 600_000
+    const adapters = await open(1)
+    const timing = { failoverDeferralMs: 1_500 }
+    const second = await start(adapters, { timing })
+    await failOver()
+    await refreshed(second)
+    const [first, repeated] = refreshes()
+    expect(sentTokens()).toEqual([
+      first?.form.get('refresh_token'),
+      first?.form.get('refresh_token'),
+    ])
+    const changedAt = Number(await pair.replica.hget('credentials:server', 'ChangedAt'))
+    expect((repeated?.at ?? 0) - changedAt).toBeGreaterThanOrEqual(timing.failoverDeferralMs)
+  })
+
+  it('the deferral ends at once when the intent of the other process is withdrawn', async () => {
+    await suspendedBeforeCommit(await open(1))
+    provider.knobs.graceMs = 600_000
+    const second = await start(await open(1), { timing: LONG })
+    await failOver()
+    await deferred(second)
+    await pair.replica.hdel(NAME, 'Intent')
+    expect((await refresh(second)).status).toBe(200)
+  })
+
+  it('a restart of a single Redis server defers the refresh in the same way as a failover', async () => {
+    const server = cleanup.use(await startRestartableServer('redis'))
+    const second = await start(await open(0, server), { timing: LONG })
+    const { refreshing, resume } = await suspendedBeforeCommit(await open(0, server))
+    await server.kill()
+    await server.restart()
+    await deferred(second)
+    expect(refreshes()).toHaveLength(1)
+    resume()
+    expect((await refreshing).body).toMatchObject({ Version: 2 })
+    await eventually(async () =>
+      expect((await second.ask(`/credentials/${NAME}`)).body).toMatchObject({ Version: 2 }),
+    )
+    expect((await refresh(second)).body).toMatchObject({ Version: 3 })
+    expect(new Set(sentTokens()).size).toBe(2)
+  })
+})
+
+describe('a refresh while the Redis primary loses its replica, with REDIS_REPLICAS=1', () => {
   it('a refresh withdraws its intent if the Redis primary has lost its replica, so that the next refresh need not wait', async () => {
     // If the next refresh found this intent, it would wait for a response, longer than a caller waits.
     const redis = await open(1)
@@ -264,16 +377,16 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
       return acquired.leased.lease
     }
     const first = await lease('a')
-    await store.recordIntent(first)
+    await store.recordIntent(first, 0)
     const intent = await redis.hget(NAME, 'Intent')
     await store.release(first)
     const second = await lease('b')
     pair.link.stall()
-    await expect(store.recordIntent(second)).rejects.toMatchObject({ code: 'store_unavailable' })
+    await expect(store.recordIntent(second, 0)).rejects.toMatchObject({ code: 'store_unavailable' })
     expect(await pair.primary.hget(NAME, 'Intent')).toBe(intent)
   })
 
-  it('after a failover during a refresh, the new token pair is used from memory and committed at the new primary, with one event', async () => {
+  it('after a failover during a refresh, the new token pair is used from memory, committed at the new primary and published once', async () => {
     const bus = cleanup.use(createInProcessBus(silent))
     const ids = await collectEvents(bus)
     const redis = await open(1)
@@ -341,7 +454,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     expect(new Set(sentTokens()).size).toBe(sentTokens().length)
   })
 
-  it('connecting a company gets the response 201 only when a Redis replica has stored the credential', async () => {
+  it('token-service responds 201 to the connection of a company only when a Redis replica has stored the credential', async () => {
     const redis = await open(1)
     const service = await start(redis)
     pair.link.stall()
@@ -356,7 +469,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     expect(await pair.replica.hget(NAME, 'Version')).toBe('1')
   })
 
-  it('the removal of a credential gets the response 503 if no Redis replica has received it', async () => {
+  it('token-service responds 503 to the removal of a credential if no Redis replica has received the removal', async () => {
     const service = await start(await open(1))
     await service.connect('1')
     pair.link.stall()
@@ -365,7 +478,7 @@ describe('a refresh whose primary loses its replica, with REDIS_REPLICAS=1', () 
     expect(await pair.replica.exists(NAME)).toBe(1)
   })
 
-  it('the health check reports why nothing is written until the replica is available again', async () => {
+  it('the health check reports why writes fail until the replica is available again', async () => {
     const { health } = await open(1)
     pair.link.stall()
     const writes = () => health.report().dependencies['redis-writes']

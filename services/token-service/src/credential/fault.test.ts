@@ -32,7 +32,7 @@ describe('a fault', () => {
     expect(isTerminal(fault)).toBe(true)
   })
 
-  it('a fault is provisional and has NextTryAt if the rejected refresh token will be tried again', () => {
+  it('a fault is provisional and has NextTryAt if the rejected refresh token will be sent again', () => {
     const fault = faultOf(
       'ACC-12',
       'invalid_grant',

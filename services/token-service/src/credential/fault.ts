@@ -5,8 +5,8 @@ import type { ProviderResponse } from '../provider/provider.ts'
 
 /**
  * The fault classes. `endsGrant`: only a new grant can end the fault. `isRejection`: the provider rejected the refresh
- * token. An outage of some providers may cause such a rejection. For these providers (see the provider profile), the
- * token is sent again before the fault becomes final.
+ * token. Some providers also reject refresh tokens during an outage. For these providers (see the provider profile),
+ * the token is sent again before the fault becomes final.
  */
 export const faultClasses = {
   invalid_grant: {
@@ -78,7 +78,7 @@ export type FaultClass = keyof typeof faultClasses
 const PROVISIONAL_REMEDY =
   'Wait: the provider rejected the refresh token, which it may also do in an outage, so the token is tried again at NextTryAt. If the owner of the company disconnected the application, or another program uses this grant, reconnect the company.'
 
-/** The remedies of provisional faults in which waiting alone does not help. */
+/** The remedies of those provisional faults for which waiting alone does not help. */
 const PROVISIONAL_REMEDIES: Partial<Record<FaultClass, string>> = {
   disconnected: `${faultClasses.disconnected.remedy} The token is tried once more at NextTryAt, because the provider may also reject it in an outage.`,
   used_elsewhere: `${faultClasses.used_elsewhere.remedy} The token is tried again at NextTryAt, because the provider may also reject it in an outage.`,
@@ -114,7 +114,7 @@ export interface FaultContext {
   readonly rejections?: number
   /** When a rejected refresh token is sent again, in epoch ms; `null` if it is not sent again. */
   readonly retryAt?: number | null
-  /** Whether the store may have lost a newer pair, by which the provider replaced the rejected refresh token. */
+  /** Whether the store may have lost a newer pair that replaced the rejected refresh token. */
   readonly isPossiblySuperseded?: boolean
 }
 

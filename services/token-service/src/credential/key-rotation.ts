@@ -52,8 +52,8 @@ export function createKeyRotation({
       IsFinished: isFinished,
       RetiredKeys: [...retired],
     })
-    // A replica whose active key is still the old key writes records with the old key. So passes are repeated until a
-    // pass finds no such record.
+    // A replica whose active key is still the old key writes records with the old key. So the rotation repeats its pass
+    // over all records until a pass finds no record with an old key.
     let found = -1
     for (let pass = 1; found !== 0 && pass <= MAX_PASSES; pass += 1) {
       found = 0

@@ -1,6 +1,6 @@
 /**
- * Tests what happens to labels when token pairs are transferred, restored, rescued or re-encrypted. The stores are file
- * stores.
+ * Tests what happens to labels when token pairs are transferred, restored, rescued or re-encrypted. All stores in these
+ * tests are file stores.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -83,7 +83,7 @@ describe('the labels of a transferred credential', () => {
   })
 })
 
-describe('the labels of a token pair that the store has lost', () => {
+describe('the labels of a grant whose token pair was lost by the store', () => {
   it('labels are restored with the newest token pair of the grant, including labels that were changed later', async () => {
     let store = await openStore()
     let report: (isEstablished: boolean) => void = () => {}

@@ -103,7 +103,8 @@ export function openLabels(keys: KeyRing, name: string, fields: StoredFields): L
 }
 
 /**
- * Returns a new seal that is encrypted with the active key; `null` if the stored seal already has this key.
+ * Returns a new seal that is encrypted with the active key; `null` if the stored seal is already encrypted with this
+ * key.
  *
  * @throws {DecryptionError} if the seal is not valid.
  */
@@ -133,5 +134,5 @@ export function authenticLabels(keys: KeyRing, name: string, fields: StoredField
 const sealOf = (keys: KeyRing, name: string, text: string): string =>
   keys.sealWithLabels('', placeOf(name), text)
 
-/** The seal has a constant version, because labels outlive the token pair. */
+/** The version in the seal is constant, because labels are kept when the token pair is replaced. */
 const placeOf = (name: string) => ({ name, field: 'LabelsSeal', version: 1 })

@@ -1,6 +1,6 @@
 /**
- * The outbox entry that a write stores in the same step as its change. It contains entries for the audit log and events
- * for other services.
+ * The outbox entry that a write stores in the same step as the change of the credential. The outbox entry contains
+ * entries for the audit log and events for other services.
  */
 import { z } from 'zod'
 import { AuditFact } from '@integration-host/shared/contracts/audit'
@@ -23,7 +23,7 @@ export interface AuditContext {
   /** The default value is `ok`. */
   readonly outcome?: string
   readonly traceId?: string | null
-  /** For a removal: whether the coordinator erases the data of the runs of the company. */
+  /** For a removal: whether the coordinator erases the data of the company's runs. */
   readonly erase?: boolean
 }
 

@@ -46,7 +46,7 @@ export interface RecentPairsDeps {
 }
 
 export interface RecentPairs extends AsyncDisposable {
-  /** The given store, extended: each pair that is stored through this store is also kept in memory. */
+  /** A store that forwards all calls to the given store, and also keeps each stored pair in memory. */
   readonly store: CredentialStore
   /**
    * Writes a pair that cannot be committed to `RESCUE_DIR`. Resolves with `false` if `RESCUE_DIR` is not set or if the

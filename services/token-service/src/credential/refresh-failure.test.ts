@@ -41,7 +41,7 @@ const provisional = {
 }
 
 describe('settlement of a failed refresh', () => {
-  it('if the provider is unavailable while a token is needed, the failure is recorded as a fault and retried with back-off', () => {
+  it('if the provider is unavailable while a token is needed, a fault is recorded and the refresh is retried with back-off', () => {
     expect(settlementOf(healthy, failureOf('provider_unavailable'), context)).toEqual({
       attempts: 1,
       nextTryAt: START + 1_000,
@@ -79,7 +79,7 @@ describe('settlement of a failed refresh', () => {
     expect(settlement).toMatchObject({ attempts: 1, fault: null, isPublished: false })
   })
 
-  it('throttling by the provider is recorded as provider_unavailable, and the retry waits at least for Retry-After', () => {
+  it('a throttled refresh is recorded as provider_unavailable and is not retried before Retry-After has passed', () => {
     const settlement = settlementOf(
       healthy,
       failureOf('throttled', { retryAfterMs: 30_000 }),
@@ -91,7 +91,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('rejected client credentials do not count as an attempt, and the retry comes at the next probe of the client credentials', () => {
+  it('a refresh with rejected client credentials does not count as an attempt, and is retried at the next probe of the credentials', () => {
     const failure = failureOf('client_refused', { retryAfterMs: 1_000 })
     expect(settlementOf(healthy, failure, { ...context, random: 0.999 })).toEqual({
       attempts: 0,
@@ -248,7 +248,7 @@ describe('the class of a rejected refresh token', () => {
     expect(actual).toBe(expected)
   })
 
-  it('the token of a company that was reported as disconnected is tried again, and the remedy names the ways to reconnect', () => {
+  it('the rejected token of a company that was reported as disconnected is sent again, and the remedy names the ways to reconnect', () => {
     const first = settlementOf(healthy, failureOf('disconnected'), context)
     expect(first).toMatchObject({ nextTryAt: START + 300_000, fault: { Final: false } })
     const second = settlementOf(

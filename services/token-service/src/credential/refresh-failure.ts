@@ -40,7 +40,7 @@ export interface RefreshFailureContext {
   readonly isTokenNeeded: boolean
   /** The delays before each further attempt with a rejected refresh token (I10 of refresh.ts). */
   readonly rejectedGrantRetryDelaysMs: readonly number[]
-  /** When the store may last have lost writes, in epoch ms; `null` if never. */
+  /** The last time at which the store may have lost writes, in epoch ms; `null` if there was none. */
   readonly storeChangedAt: number | null
 }
 
@@ -155,8 +155,8 @@ const isFaultClass = (failureClass: RefreshFailureClass): failureClass is FaultC
   failureClass in faultClasses
 
 /**
- * Returns whether a fault is published as an event. Published are the first fault, the first rejection of the grant,
- * the first final fault, and the first fault that says that the company has disconnected the application.
+ * Returns whether a fault is published as an event. An event is published for the first fault, for the first rejection
+ * of the grant, for the first final fault, and for the first fault `disconnected`.
  */
 const isPublishedOver = (standing: Fault | null, fault: Fault): boolean =>
   standing === null ||

@@ -65,7 +65,9 @@ const events = async (): Promise<string[]> => {
   )
 }
 
-/** A store as seen by a process that the test can kill. After the kill, each call of this store fails. */
+/**
+ * Returns the store of a process that the test can kill. After the process was killed, each call of this store fails.
+ */
 function killable(store: CredentialStore) {
   let isDead = false
   const proxied = new Proxy(store, {
@@ -140,7 +142,7 @@ describe('single flight (I1)', () => {
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('a hundred realms that expire together are refreshed once each, with at most 32 concurrent requests', async () => {
+  it('a hundred realms whose access tokens expire together are refreshed once each, with at most 32 concurrent requests', async () => {
     const service = await start()
     const realms = Array.from({ length: 100 }, (_, index) => `r${index}`)
     await Promise.all(realms.map((realm) => service.connect(realm)))
@@ -175,7 +177,7 @@ describe('a refresh that is granted', () => {
     expect(previous?.token.reveal()).toBe(refreshes()[0]?.form.get('refresh_token'))
   })
 
-  it('a granted refresh keeps the refresh token and the id token if the response has neither', async () => {
+  it('a granted refresh keeps the refresh token and the id token if the response contains neither', async () => {
     const service = await start()
     await service.connect('1')
     provider.knobs.rotation = 'never'
@@ -281,7 +283,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
     readOutbox: async () => null,
   })
 
-  it('the request of a killed process is repeated only when it can no longer be in flight', async () => {
+  it('another process repeats the request of a killed process only when that request can no longer be in flight', async () => {
     const doomed = killable(redis.store)
     const response = Promise.withResolvers<void>()
     const first = await start({ store: doomed.store })
@@ -329,6 +331,28 @@ describe('a lease holder that was paused until its lease expired (I7)', () => {
     )
     const healed = await second.ask(`/credentials/${NAME}/token`)
     expect(healed.body['Authenticator']).toBe((await slow).body['Authenticator'])
+  })
+
+  it('a paused process commits its token pair while another replica waits until the request can no longer be in flight (I5)', async () => {
+    const wake = Promise.withResolvers<void>()
+    const first = await start({
+      store: withoutRenewals(redis.store),
+      failpoint: (at) => (at === 'before commit' ? wake.promise : undefined),
+    })
+    await first.connect('1')
+    await expire()
+    const slow = first.ask(`/credentials/${NAME}/token`)
+    await eventually(() => expect(refreshes()).toHaveLength(1))
+    const fence = await redis.redis.hget(NAME, 'Fence')
+    const second = await start({ timing: { foreignIntentMaxAgeMs: 600_000 } })
+    const waiting = second.ask(`/credentials/${NAME}/token`)
+    // The lease of the paused process expires, and the other replica acquires it.
+    await eventually(async () => expect(await redis.redis.hget(NAME, 'Fence')).not.toBe(fence))
+    wake.resolve()
+    const { status, body } = await waiting
+    expect([status, body['Version']]).toEqual([200, 2])
+    expect((await slow).body['Authenticator']).toBe(body['Authenticator'])
+    expect(refreshes()).toHaveLength(1)
   })
 
   /** A store as used by a paused process, which does not renew its leases. */
@@ -589,7 +613,7 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(more).toEqual([])
   })
 
-  it('a credential with a rejected refresh token does not count for nextExpiryAt', async () => {
+  it('nextExpiryAt ignores a credential whose refresh token was rejected', async () => {
     const service = await start({ timing: { rejectedGrantRetryDelaysMs: [60_000] } })
     await service.connect('1')
     expect((await redis.store.counts()).nextExpiryAt).not.toBeNull()

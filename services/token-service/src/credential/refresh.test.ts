@@ -11,7 +11,7 @@ import {
   type RefreshDeps,
   type RefreshReport,
   refreshTiming,
-  type UnansweredCall,
+  type CallWithoutResult,
 } from './refresh.ts'
 
 const NAME = 'ACC-1'
@@ -35,7 +35,7 @@ function storeOf(commit: () => Promise<'committed'>): RefreshStore {
     }),
     renew: async () => true,
     release: async () => {},
-    recordIntent: async () => 'recorded',
+    recordIntent: async () => ({ kind: 'recorded' }),
     commit,
     settle: async () => 'settled',
   }
@@ -56,7 +56,7 @@ const granted: TokenOutcome = {
 
 function startRoutine(store: RefreshStore, overrides: Partial<RefreshDeps> = {}) {
   const reports: RefreshReport[] = []
-  const unanswered: UnansweredCall[] = []
+  const withoutResult: CallWithoutResult[] = []
   const routine = createRefreshRoutine({
     store,
     provider: { refresh: async () => granted },
@@ -77,20 +77,20 @@ function startRoutine(store: RefreshStore, overrides: Partial<RefreshDeps> = {})
     rescue: async () => false,
     storeChangedAt: () => null,
     report: (report) => void reports.push(report),
-    reportUnanswered: (call) => void unanswered.push(call),
+    reportWithoutResult: (call) => void withoutResult.push(call),
     onError: (error) => {
       throw error
     },
     ...overrides,
   })
-  return { routine, reports, unanswered }
+  return { routine, reports, withoutResult }
 }
 
 const unavailable = async (): Promise<never> => {
   throw new IntegrationError('store_unavailable', 'no store')
 }
 
-it('a token request without a response is reported at once, because a rotated pair may be lost with its response', async () => {
+it('a token request without a response is reported at once, because the lost response may contain a rotated pair', async () => {
   const lost: TokenOutcome = {
     kind: 'unknown',
     status: null,
@@ -99,7 +99,7 @@ it('a token request without a response is reported at once, because a rotated pa
   }
   const refused: TokenOutcome = { ...lost, kind: 'refused', status: 400, error: 'invalid_grant' }
   const outcomes = [lost, refused]
-  const { routine, reports, unanswered } = startRoutine(
+  const { routine, reports, withoutResult } = startRoutine(
     storeOf(async () => 'committed'),
     { provider: { refresh: async () => outcomes.shift() ?? granted } },
   )
@@ -107,8 +107,66 @@ it('a token request without a response is reported at once, because a rotated pa
   await vi.advanceTimersByTimeAsync(refreshTiming.ambiguousRetryDelayMs)
   await refreshing
   const { kind: _, ...response } = lost
-  expect(unanswered).toEqual([{ name: NAME, wasSent: true, ...response }])
+  expect(withoutResult).toEqual([{ name: NAME, wasSent: true, ...response }])
   expect(reports).toMatchObject([{ calls: 2 }])
+})
+
+describe('the intent of another process (I5)', () => {
+  it.each([
+    [90_000, 2_000],
+    [700, 700],
+  ])(
+    'a refresh that the store defers for %i ms sends no token, releases its lease, and may be repeated after %i ms',
+    async (storeDefersMs, retryAfterMs) => {
+      const store = storeOf(async () => 'committed')
+      const release = vi.spyOn(store, 'release')
+      const recordIntent = vi
+        .spyOn(store, 'recordIntent')
+        .mockResolvedValueOnce({ kind: 'deferred', retryAfterMs: storeDefersMs })
+      const refreshToken = vi.fn<RefreshDeps['provider']['refresh']>(async () => granted)
+      const { routine } = startRoutine(store, { provider: { refresh: refreshToken } })
+      const result = await routine.refresh(NAME, { kind: 'fresh' }, 'routine')
+      expect(result).toMatchObject({ kind: 'deferred', retryAfterMs, credential: { name: NAME } })
+      expect(recordIntent).toHaveBeenCalledWith(expect.anything(), 40_000)
+      expect(release).toHaveBeenCalledTimes(1)
+      expect(refreshToken).not.toHaveBeenCalled()
+      await routine.refresh(NAME, { kind: 'fresh' }, 'routine')
+      expect(refreshToken).toHaveBeenCalledTimes(1)
+    },
+  )
+
+  it.each([
+    ['grows', (waitedMs: number) => waitedMs],
+    ['stays 0, because the clock of the store was set back', () => 0],
+  ])(
+    'a process waits 12 s without the lease before it sends the refresh token of an intent, if the age of the intent %s',
+    async (_, ageAfter) => {
+      const free = storeOf(async () => 'committed')
+      const startedAt = performance.now()
+      let isHeld = false
+      const store: RefreshStore = {
+        ...free,
+        async acquire(...args) {
+          const acquired = await free.acquire(...args)
+          if (acquired.kind !== 'acquired') return acquired
+          isHeld = true
+          const intent = { ageMs: ageAfter(performance.now() - startedAt), fence: 7 }
+          return { ...acquired, leased: { ...acquired.leased, intent } }
+        },
+        async release() {
+          isHeld = false
+        },
+      }
+      const refreshToken = vi.fn<RefreshDeps['provider']['refresh']>(async () => granted)
+      const { routine } = startRoutine(store, { provider: { refresh: refreshToken } })
+      const refreshing = routine.refresh(NAME, { kind: 'fresh' }, 'routine')
+      await vi.advanceTimersByTimeAsync(refreshTiming.foreignIntentMaxAgeMs - 1)
+      expect([isHeld, refreshToken.mock.calls.length]).toEqual([false, 0])
+      await vi.advanceTimersByTimeAsync(1)
+      expect([isHeld, refreshToken.mock.calls.length]).toEqual([true, 1])
+      expect((await refreshing).kind).toBe('refreshed')
+    },
+  )
 })
 
 describe('shutdown with a rotated token pair that is not stored (I6)', () => {

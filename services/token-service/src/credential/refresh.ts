@@ -10,7 +10,7 @@
  * I1  Only one refresh of a credential runs at a time. Callers in the same process share a promise, and a lease with
  *     a fencing token (`fence`) excludes other replicas. A replica that does not get the lease polls the record,
  *     because there is no queue for the lease.
- * I2  The record is read again under the lease. If it already satisfies the goal, nothing is sent.
+ * I2  The record is read again under the lease. If the record already satisfies the goal, nothing is sent.
  * I3  No request is sent before the intent is stored. The intent names the version whose refresh token will be sent,
  *     and storing it proves that the store accepts writes. If storing it fails, no token was used. In a replicated
  *     store, "stored" means that the required number of replicas has acknowledged the write (`REDIS_REPLICAS`). An
@@ -18,14 +18,18 @@
  * I4  Two requests never overlap: a second request starts only after the first is closed and `ambiguousRetryDelayMs`
  *     has passed. A request is retried once if it was not sent or its outcome is unknown, and never after a response.
  * I5  Only a response clears an intent. A process that finds the intent of another process waits until that request
- *     can no longer be in flight (`foreignIntentMaxAgeMs`), and then sends the same refresh token again.
+ *     can no longer be in flight (`foreignIntentMaxAgeMs`), and then sends the same refresh token again. If the store
+ *     has failed over since the intent was stored, the other process may have a pair that it could not commit (I6), and
+ *     may reach the new primary later than this process. So the refresh is deferred until `failoverDeferralMs` after
+ *     the failover. During the wait and the deferral, this process does not hold the lease, so that the other process
+ *     can acquire it and commit its pair (I7).
  * I6  A received pair stays in memory until it is stored ("stored" as in I3). Until then its access token is issued.
  *     The commit is retried, at whichever server is the primary, until it succeeds or is superseded. During shutdown
  *     it is retried for `commitDeadlineMs`. After that the pair is written to a file (`RESCUE_DIR`,
  *     `rotation_rescued`); otherwise it is dropped and reported as `rotation_dropped`.
  * I7  A commit compares version and fence. A newer fence means that another process may be sending the same refresh
- *     token. The pair is not discarded then; it is committed under a new lease if no newer version is stored. The
- *     same happens if a failover of the store has lost the version before that of the pair.
+ *     token. The pair is not discarded then; it is committed under a new lease if no newer version is stored. The same
+ *     happens if the store has lost the previous version in a failover.
  * I8  A new grant advances the version, so the commit of a refresh in flight is rejected.
  * I9  A fault is stored beside the tokens, which are kept. Only `invalid_grant` ends a grant. Before the grant counts
  *     as ended, the record is read again, and the previous refresh token is tried, because the provider may still
@@ -90,6 +94,9 @@ export type RefreshResult =
     }
   | { readonly kind: 'absent' }
 
+/** The Retry-After of a refresh that is deferred after a failover (I5). The missing pair may be committed at any time. */
+const DEFERRED_RETRY_MS = 2_000
+
 /** The points between the steps of a refresh at which tests pause or kill the process. */
 export const failpoints = [
   'before intent',
@@ -109,6 +116,11 @@ export interface RefreshTiming {
   readonly leaseMs: number
   /** I5: the age of an intent after which the request of its process can no longer be in flight. */
   readonly foreignIntentMaxAgeMs: number
+  /**
+   * I5: how long a refresh is deferred after a failover of the store if another process stored an intent before the
+   * failover.
+   */
+  readonly failoverDeferralMs: number
   /** I4: the pause between a request of this process whose outcome is unknown and the retry. */
   readonly ambiguousRetryDelayMs: number
   /** The pause between two reads of a record that another replica is refreshing. */
@@ -123,10 +135,17 @@ export interface RefreshTiming {
   readonly rejectedGrantRetryDelaysMs: readonly number[]
 }
 
+/** The number of reads of a record between two attempts to acquire its lease. */
+const POLLS_PER_ACQUIRE = 20
+
 /** The durations for provider requests of at most 10 s. Two further durations come from the provider profile. */
 export const refreshTiming: Omit<RefreshTiming, 'graceMs' | 'rejectedGrantRetryDelaysMs'> = {
   leaseMs: 15_000,
   foreignIntentMaxAgeMs: 12_000,
+  // A process on an overloaded machine reached the new primary half a minute after another process. A longer deferral
+  // would harm the grants of processes that have died: a provider with a grace period of 60 s must get the old refresh
+  // token within 60 s of the rotation, and a failover by Sentinel may take 15 s of this time.
+  failoverDeferralMs: 40_000,
   ambiguousRetryDelayMs: 2_000,
   pollMs: 50,
   waitTimeoutMs: 25_000,
@@ -157,8 +176,8 @@ export interface RefreshDeps {
   >
   readonly provider: Pick<Provider, 'refresh'>
   /**
-   * Milliseconds until the next token request may be sent while the provider rejects the client credentials; otherwise
-   * 0.
+   * While the provider rejects the client credentials: the milliseconds until the next token request may be sent.
+   * Otherwise 0.
    */
   readonly heldBackMs: () => number
   /** Identifies this process in leases. */
@@ -179,21 +198,24 @@ export interface RefreshDeps {
   readonly notifyOutbox: () => void
   /** Writes a pair that could not be committed to a file (I6). Resolves with `false` if that is not possible. */
   readonly rescue: (pair: KeptPair) => Promise<boolean>
-  /** When the store may have lost writes, in epoch ms (`StoreConnection.serverChangedAt`); `null` if never. */
+  /**
+   * The last time at which the store may have lost writes, in epoch ms (`StoreConnection.serverChangedAt`); `null` if
+   * there was none.
+   */
   readonly storeChangedAt: () => number | null
   readonly report: (report: RefreshReport) => void
   /**
    * Receives each token request that got no usable response. If the refresh later fails as `rotation_lost`, this report
    * explains why: the provider has processed the request, and its response with the new pair is lost.
    */
-  readonly reportUnanswered: (call: UnansweredCall) => void
+  readonly reportWithoutResult: (call: CallWithoutResult) => void
   /** Receives an unexpected error while a received pair is being committed; the commit is retried. */
   readonly onError: (error: unknown) => void
   /** Awaited at each failpoint. Only tests set this function. */
   readonly failpoint?: (point: Failpoint, name: string) => Promise<void> | void
 }
 
-export interface UnansweredCall extends ProviderResponse {
+export interface CallWithoutResult extends ProviderResponse {
   readonly name: string
   /** Whether the provider may have processed the request. */
   readonly wasSent: boolean
@@ -300,6 +322,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     who: string,
   ): Promise<RefreshResult> {
     let goal = wanted
+    let awaitedIntent = { fence: 0, until: 0 }
     const waitUntil = performance.now() + timing.waitTimeoutMs
     for (;;) {
       const rotation = uncommittedRotations.get(name)
@@ -320,7 +343,16 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         const acquired = await store.acquire(name, owner, timing.leaseMs)
         if (acquired.kind === 'absent') return acquired
         if (acquired.kind === 'acquired') {
-          const result = await refreshUnderLease(acquired.leased, goal, who)
+          const { leased } = acquired
+          const { intent } = leased
+          // The end of the wait is computed once for each intent, because the clock of the store may be set back.
+          if (intent !== null && intent.fence !== awaitedIntent.fence) {
+            const until = performance.now() + timing.foreignIntentMaxAgeMs - intent.ageMs
+            awaitedIntent = { fence: intent.fence, until }
+          }
+          const inFlightMs = intent === null ? 0 : awaitedIntent.until - performance.now()
+          const result = await refreshUnderLease(leased, goal, who, inFlightMs)
+          if (result === 'in flight') continue
           if (result !== null) return result
         }
         const polled = await pollRecord(name, goal)
@@ -335,11 +367,11 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     }
   }
 
-  /** Polls the record for 20 intervals; returns `null` if it does not satisfy the goal by then. */
+  /** Polls the record for some intervals; returns `null` if the record still does not satisfy the goal. */
   async function pollRecord(name: string, goal: RefreshGoal): Promise<RefreshResult | null> {
-    // After 20 reads, this process tries to acquire the lease again. This interval is short enough to replace a lease
+    // After these reads, this process tries to acquire the lease again. This interval is short enough to replace a lease
     // holder that has died. It causes little load while the lease holder is alive.
-    const until = performance.now() + 20 * timing.pollMs
+    const until = performance.now() + POLLS_PER_ACQUIRE * timing.pollMs
     while (performance.now() < until && !shutdown.signal.aborted) {
       const credential = await store.get(name)
       if (credential === null) return { kind: 'absent' }
@@ -350,17 +382,26 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
     return null
   }
 
-  /** Resolves with `null` if the lease was lost before a refresh token was sent. */
+  /**
+   * Resolves with `null` if the lease was lost before a refresh token was sent. Resolves with `in flight` after a pause
+   * if another process may have a request in flight for the next `inFlightMs` (I5).
+   */
   async function refreshUnderLease(
     leased: LeasedCredential,
     goal: RefreshGoal,
     who: string,
-  ): Promise<RefreshResult | null> {
+    inFlightMs: number,
+  ): Promise<RefreshResult | 'in flight' | null> {
     const { lease } = leased
     const satisfied = alreadySatisfied(leased.credential, goal) // the record as read under the lease (I2)
     if (satisfied !== null) {
       await store.release(lease)
       return satisfied
+    }
+    if (inFlightMs > 0 && !shutdown.signal.aborted) {
+      await store.release(lease)
+      await sleep(Math.min(inFlightMs, POLLS_PER_ACQUIRE * timing.pollMs), shutdown.signal)
+      return 'in flight'
     }
     const renewal = startRenewal(lease)
     try {
@@ -394,10 +435,6 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       return recordFailure(leased, goal, who, failure, 0)
     }
     let isAmbiguous = leased.intent !== null
-    // Another process may have a request in flight under this intent. So this process waits until that request must
-    // have ended (I5).
-    if (leased.intent !== null)
-      await sleep(Math.max(0, timing.foreignIntentMaxAgeMs - leased.intent.ageMs), shutdown.signal)
     let token: Secret = leased.refreshToken
     let retriesLeft = 1
     for (let calls = 1; ; calls += 1) {
@@ -408,7 +445,13 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
       await failpoint('before intent', name)
       const requestedAt = performance.now()
       // No request is sent before the intent is stored (I3).
-      if ((await store.recordIntent(lease)) === 'lost') return null
+      const intent = await store.recordIntent(lease, timing.failoverDeferralMs)
+      if (intent.kind === 'lost') return null
+      if (intent.kind === 'deferred') {
+        await store.release(lease)
+        const retryAfterMs = Math.min(intent.retryAfterMs, DEFERRED_RETRY_MS)
+        return { kind: 'deferred', credential, retryAfterMs }
+      }
       await failpoint('after intent', name)
       // This process was suspended for a long time after it stored the intent. Another process may consider the intent
       // expired and send the refresh token (I5). So the intent is stored again first.
@@ -436,7 +479,7 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
         case 'unknown': {
           const { status, body, traceId } = outcome
           const wasSent = outcome.kind === 'unknown'
-          deps.reportUnanswered({ name, wasSent, status, body, traceId })
+          deps.reportWithoutResult({ name, wasSent, status, body, traceId })
           isAmbiguous ||= wasSent
           if (retriesLeft === 0) {
             return failed(

@@ -1,4 +1,7 @@
-/** Tests when a token pair is stored again. The file store of each test has an older state than the pair. */
+/**
+ * Tests the conditions under which a token pair is stored again. The file store of each test has an older state than
+ * the pair.
+ */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { auditContextOf, grantOf, START } from '../../test-support/grants.ts'
@@ -85,7 +88,7 @@ describe('storing a token pair again', () => {
     expect(await stored()).toEqual({ version: 1, token: 'access one' })
   })
 
-  it('a new grant that the store lost is restored, whether the store has an older grant or none', async () => {
+  it('a new grant that the store lost is restored, whether or not the store has an older grant', async () => {
     expect(await restorations.restore(keptPair(1))).toBe('superseded')
     const pair = keptPair(1, { isNewGrant: true })
     expect(await restorations.restore(pair)).toBe('restored')
@@ -118,14 +121,14 @@ describe('storing a token pair again', () => {
     expect(acquired).toMatchObject({ leased: { lease: { grantId: 'grant two', version: 2 } } })
   })
 
-  it('a company that was removed is not restored', async () => {
+  it('the token pair of a removed company is not restored', async () => {
     await put('one', 'grant one')
     await store.remove(NAME, true, auditContextOf('removed'))
     expect(await restorations.restore(keptPair(1, { isNewGrant: true }))).toBe('superseded')
     expect(await stored()).toBeNull()
   })
 
-  it('a company is not restored if another installation has custody of the company', async () => {
+  it('the token pair of a company is not restored if another installation has custody of the company', async () => {
     await put('one', 'grant one')
     await settleFault('transferred')
     expect(await restorations.restore(keptPair(2))).toBe('superseded')

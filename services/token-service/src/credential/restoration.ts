@@ -1,5 +1,5 @@
 /**
- * Stores a token pair again that the store does not have. Such a pair was lost in a failover of the store after it had
+ * Stores a token pair again if it is missing in the store. Such a pair was lost in a failover of the store after it had
  * been committed, or was saved in a file by a process that shut down. A provider that rotates refresh tokens accepts
  * only the newest pair, so the older pair in the store is of no use.
  *

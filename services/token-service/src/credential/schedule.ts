@@ -1,7 +1,7 @@
 /**
  * Refreshes every stored credential when its refresh is due. The due times are an index in the store that all replicas
- * share. So every replica schedules a credential, whichever replica has stored it. A starting process reads only a
- * range of the index instead of every credential.
+ * share. So each replica can start the refresh of every credential, whichever replica stored the credential. A starting
+ * process reads only a range of the index instead of every credential.
  */
 import type { CredentialStore } from './credential-store.ts'
 import type { RefreshRoutine } from './refresh.ts'

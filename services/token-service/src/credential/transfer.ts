@@ -146,7 +146,7 @@ export function createTransfers(deps: TransferDeps): Transfers {
     async exportCredentials(names, sealedWith, who) {
       const wanted = [...new Set(names)]
       // All names are checked before the first credential is marked as transferred, because this installation no longer
-      // refreshes a marked credential. An export that fails because of a wrong name therefore marks none.
+      // refreshes a marked credential. An export that fails because of a wrong name therefore marks no credential.
       for (const name of wanted) if ((await store.get(name)) === null) throw notFound(name)
       const exported: ExportedCredential[] = []
       try {

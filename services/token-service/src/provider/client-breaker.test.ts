@@ -44,7 +44,7 @@ const exchangeCode = () =>
   provider.exchangeCode({ code: new Secret('made up'), codeVerifier: null, nonce: null })
 
 describe('the circuit breaker for rejected client credentials', () => {
-  it('the breaker allows one probe after 1 s, and all calls once the provider accepts the client credentials', async () => {
+  it('the breaker allows one probe after 1 s, and allows all calls when the provider accepts the client credentials again', async () => {
     expect(await refresh()).toMatchObject({ kind: 'client_refused', retryAfterMs: 1_000 })
     clock += 999
     expect(await refresh()).toMatchObject({ kind: 'client_refused', retryAfterMs: 1 })
@@ -85,7 +85,7 @@ describe('the circuit breaker for rejected client credentials', () => {
     expect([calls, provider.heldBackMs()]).toEqual([32, 1_000])
   })
 
-  it('the breaker allows one probe at a time, and returns retryAfterMs 1,000 to callers during the probe', async () => {
+  it('the breaker allows one probe at a time, and returns a retryAfterMs of 1,000 to other callers during the probe', async () => {
     for (const delayMs of [1_000, 2_000, 4_000, 8_000]) {
       await refresh()
       clock += delayMs
@@ -129,7 +129,7 @@ describe('the circuit breaker for rejected client credentials', () => {
     expect(changes).toEqual([])
   })
 
-  it('while refreshes are blocked, code exchanges are sent, and they do not use or delay the probe', async () => {
+  it('while refreshes are blocked, code exchanges are sent, and they neither count as the probe nor delay the probe', async () => {
     await refresh()
     clock += 1_000
     const gate = Promise.withResolvers<ExchangeOutcome>()

@@ -1,18 +1,18 @@
 /**
- * A circuit breaker that holds back refreshes while the provider rejects CLIENT_ID and CLIENT_SECRET
- * (`invalid_client`, RFC 6749 §5.2). The credentials of the companies are not at fault then, and every further
- * refresh would be rejected too.
+ * A circuit breaker that blocks refreshes while the provider rejects CLIENT_ID and CLIENT_SECRET (`invalid_client`, RFC
+ * 6749 §5.2). The cause is not the credential of a company, so every further refresh would be rejected too.
  *
  * One call at a time is let through as a probe: the first probe after 1 s, and each further probe after twice the
  * previous delay, but at most 60 s. If the provider soon accepts the client again, refreshes are delayed by about a
- * second. If it does not, it gets one call a minute. The breaker sends no call of its own; the first call after the
- * delay is the probe. The first response that shows that the provider accepts the client closes the breaker.
+ * second. Otherwise the provider finally gets only one call a minute. The breaker sends no call of its own; the first
+ * call after the delay is the probe. The first response that shows that the provider accepts the client closes the
+ * breaker.
  *
  * Code exchanges bypass the breaker: their results neither open nor close it, and they are not used as probes. A
- * browser can call the callback with any text as code, and a provider may reject an unknown code with
- * `invalid_client` or 401. If such a rejection counted, a browser without any key could stop the refreshes of all
- * companies. Code exchanges are not held back, because an installation without a stored credential has no refresh
- * that could close the breaker again.
+ * browser can call the callback with any text as code, and a provider may reject an unknown code with `invalid_client`
+ * or 401. If such a rejection counted, a browser without any key could stop the refreshes of all companies. Code
+ * exchanges are not blocked, because an installation without a stored credential has no refresh that could close the
+ * breaker again.
  */
 import type { Provider, TokenOutcome } from './provider.ts'
 
@@ -40,9 +40,9 @@ export interface BreakerOptions {
 
 /** The provider behind a circuit breaker. */
 export interface GuardedProvider extends Provider {
-  /** Milliseconds until the next call is let through; 0 if the provider accepts the client or a probe is due. */
+  /** Milliseconds until the breaker allows the next call; 0 if the provider accepts the client or a probe is due. */
   readonly heldBackMs: () => number
-  /** Whether the provider has rejected the client and not accepted it since. */
+  /** Whether the provider has rejected the client and has not accepted the client since. */
   readonly isClientRejected: () => boolean
 }
 
@@ -54,8 +54,8 @@ export function breakOnRejectedClient(
 
   function heldBackMs(): number {
     if (rejection === null) return 0
-    // The result of the probe in flight soon decides whether calls are let through. So callers need not wait until the
-    // next probe.
+    // The result of the probe in flight soon decides whether calls are allowed. So callers need not wait until the next
+    // probe.
     if (rejection.isProbing) return FIRST_PROBE_MS
     return Math.max(0, rejection.nextProbeAt - now())
   }
@@ -64,8 +64,7 @@ export function breakOnRejectedClient(
     const probed = rejection
     if (probed !== null) {
       const retryAfterMs = heldBackMs()
-      // No trace id is returned. The only known trace id belongs to the rejected call, and the present call is not
-      // sent.
+      // No trace id is returned, because the call is not sent. The only known trace id belongs to the rejected call.
       if (retryAfterMs > 0) return { ...probed.response, traceId: null, retryAfterMs }
       probed.isProbing = true
     }

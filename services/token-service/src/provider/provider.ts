@@ -14,7 +14,7 @@ export interface Provider {
 
   /**
    * Returns the authorization URL for the operator's browser (RFC 6749 §4.1.1). If `codeVerifier` is not `null`, the
-   * URL has its PKCE challenge.
+   * URL contains the PKCE challenge for this verifier.
    *
    * @throws {IntegrationError} `provider_unavailable` until the discovery document was fetched once.
    */
@@ -24,7 +24,10 @@ export interface Provider {
     readonly codeVerifier: Secret | null
   }): Promise<string>
 
-  /** Returns the provider's issuer identifier, and whether its callbacks always have it as `iss` (RFC 9207 §3). */
+  /**
+   * Returns the provider's issuer identifier, and whether every callback of the provider contains the parameter `iss`
+   * (RFC 9207 §3).
+   */
   issuer(): Promise<{ readonly identifier: string; readonly isAlwaysSent: boolean }>
 
   /**
@@ -61,9 +64,14 @@ export interface TokenSet {
   /** The company that a verified id token names (Intuit's `realmid`); `null` if it names none. */
   readonly realm: string | null
   readonly lifetimeSeconds: number
-  /** Seconds without a refresh after which the provider ends the grant; `null` if the response did not say. */
+  /**
+   * Seconds without a refresh after which the provider ends the grant; `null` if the response did not contain this
+   * number.
+   */
   readonly idleSeconds: number | null
-  /** Seconds after which the provider ends the grant in any case; `null` if the response did not say. */
+  /**
+   * Seconds after which the provider ends the grant in any case; `null` if the response did not contain this number.
+   */
   readonly hardSeconds: number | null
 }
 

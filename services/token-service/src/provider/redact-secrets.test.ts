@@ -38,7 +38,7 @@ describe('redactSecrets', () => {
     expect(redactSecrets('x=%C3%BCn%C3%AFc&y', ['ünïc'])).toBe('x=[redacted]&y')
   })
 
-  it('redactSecrets() redacts a secret that a response has truncated after 32 characters or more', () => {
+  it('redactSecrets() redacts a secret of which the response contains only the first 32 characters or more', () => {
     const long = 'abcdefgh'.repeat(10)
     expect(redactSecrets(`echo ${long.slice(0, 50)}`, [long])).toBe('echo [redacted]')
   })
@@ -66,7 +66,8 @@ describe('the cost of a redaction', () => {
       expect(decoded.rounds).toBeLessThanOrEqual(4)
       expect(decoded.text.length).toBeLessThanOrEqual(echo.length)
       expect(decoded.offsets).toHaveLength(decoded.text.length + 1)
-      // Each span has at least 32 characters and begins after the previous span, so the search never moves backwards.
+      // Each span has at least 32 characters and begins after the end of the previous span, so the search never moves
+      // backwards.
       let from = 0
       for (const { start, end } of spansOf(decoded.text, code)) {
         expect(start).toBeGreaterThanOrEqual(from)

@@ -85,8 +85,8 @@ function decodeOnce(text: string, offsets: readonly number[]): { text: string; o
 }
 
 /**
- * A response may contain a truncated copy of the secret. So a text that begins with this many characters of a secret is
- * redacted as far as it matches the secret.
+ * A response may contain a truncated copy of the secret. So if a part of a text equals at least this many characters at
+ * the beginning of a secret, that part is redacted.
  */
 const PREFIX_LENGTH = 32
 
@@ -124,8 +124,8 @@ export function redactSecrets(text: string, secrets: readonly string[]): string 
 }
 
 /**
- * The two forms of a secret that are searched: the secret itself, and its UTF-8 bytes read as one character each, which
- * is what decoding `%C3%BC` returns. For an ASCII secret both forms are equal.
+ * Returns the two forms of a secret for which a text is searched: the secret itself, and a text with one character for
+ * each UTF-8 byte of the secret. Decoding `%C3%BC` gives the second form. For an ASCII secret both forms are equal.
  */
 const spellingsOf = (secret: string): string[] => [
   ...new Set([secret, Buffer.from(secret, 'utf8').toString('latin1')]),

@@ -51,7 +51,7 @@ describe('the newest audit entries', () => {
   }
   const numbers = ({ items }: Page): number[] => items.map(({ Seq }) => Seq)
 
-  it('token-service returns the newest audit entries first, page by page, of all credentials or of one', async () => {
+  it('GET /audit returns the newest audit entries of all credentials or of one credential, page by page, the newest first', async () => {
     const here = await install()
     const page = async (query: string): Promise<Page> =>
       (await here.service.ask(`/audit?${query}`)).body as unknown as Page

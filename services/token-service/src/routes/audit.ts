@@ -31,6 +31,7 @@ export function auditRoutes({ auditLog }: AuditRoutesDeps): Hono {
     '/audit',
     needs('audit:read'),
     describeRoute({
+      operationId: 'listAuditEntries',
       tags: ['custody'],
       summary:
         'The audit log: the newest entries first, or in order from the entry after `after` on. A page with the newest entries first may be empty although `next_before` is not null',

@@ -166,7 +166,7 @@ describe('the state parameter of an authorization request', () => {
     expect(await names()).toEqual(['ACC-1'])
   })
 
-  it('the callbacks of two tabs are accepted in the reverse order of their starts', async () => {
+  it('token-service accepts the callbacks of two authorizations in two tabs, even if the authorization that was started last ends first', async () => {
     const one = await startInBrowser()
     const two = await startInBrowser('', one.cookie)
     expect((await callBackFor(two, { realmId: '2' }, one.cookie)).status).toBe(302)
@@ -452,7 +452,7 @@ describe('a denied authorization', () => {
     )
   })
 
-  it('an error callback without a state is reported as authorization_denied', async () => {
+  it('token-service reports a callback with an error and without a state as authorization_denied', async () => {
     const response = await callBack(service.url, { error: 'access_denied' })
     expect(JSON.parse(await expectRefused(response))).toMatchObject({
       code: 'authorization_denied',
@@ -533,7 +533,7 @@ async function raw(method: string, path: string, headers: Readonly<Record<string
   return { status: answer.statusCode, headers: answer.headers, body: await text(answer) }
 }
 
-describe('headers that claim another identity', () => {
+describe('request headers that claim another host, URL, origin or method', () => {
   it.each([
     { Host: 'evil.example' },
     { 'X-Forwarded-Host': 'evil.example', 'X-Forwarded-Proto': 'https' },
@@ -562,7 +562,7 @@ describe('headers that claim another identity', () => {
   })
 })
 
-describe('a method that a path does not have', () => {
+describe('a request with a method that its path does not support', () => {
   const key = { Authorization: `Bearer ${SERVICE_KEY}` }
   const allowed: Readonly<Record<string, readonly string[]>> = {
     '/authorizations': ['POST'],
@@ -592,7 +592,7 @@ describe('a method that a path does not have', () => {
 })
 
 describe('the realm id of a company', () => {
-  it('a realm id stays text, even if it looks like a number', async () => {
+  it('token-service handles a realm id as text, even if the realm id looks like a number', async () => {
     const realms = [
       '0',
       '007',

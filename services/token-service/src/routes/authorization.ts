@@ -29,21 +29,25 @@ import { requireJson } from './json-body.ts'
 
 export const ReturnTo = z.string().min(1).max(MAX_RETURN_TO_LENGTH)
 
-const StartBody = z.strictObject({
-  return_to: ReturnTo.optional(),
-  realm: Realm.optional(),
-  label: Label.optional(),
-  tags: Tags.optional(),
-})
-const StartedView = z.object({ url: z.url(), state: z.string(), expires_at: z.iso.datetime() })
-const ExchangeBody = z.strictObject({ RealmID: Realm, Code })
+const StartBody = z
+  .strictObject({
+    return_to: ReturnTo.optional(),
+    realm: Realm.optional(),
+    label: Label.optional(),
+    tags: Tags.optional(),
+  })
+  .meta({ ref: 'StartAuthorization' })
+const StartedView = z
+  .object({ url: z.url(), state: z.string(), expires_at: z.iso.datetime() })
+  .meta({ ref: 'StartedAuthorization' })
+const ExchangeBody = z.strictObject({ RealmID: Realm, Code }).meta({ ref: 'ExchangeCode' })
 
 export interface AuthorizationRoutesDeps {
   readonly authorization: Pick<Authorization, 'start'>
   readonly completeAuthorization: CompleteAuthorization
   readonly exchanges: Pick<CodeExchanges, 'exchange'>
   readonly admission: ExchangeAdmission
-  /** Whether `GET /authorize` starts authorizations for everyone (the setting `AUTHORIZE`). */
+  /** Whether `GET /authorize` starts an authorization for every client (the setting `AUTHORIZE`). */
   readonly isAuthorizeOpen: boolean
   /** The setting `REDIRECT`: the URL of this service to which the provider redirects browsers. */
   readonly redirectUri: URL
@@ -60,6 +64,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
       '/authorizations',
       needs('credentials:manage'),
       describeRoute({
+        operationId: 'startAuthorization',
         tags,
         summary: "Starts an authorization: where to send the operator's browser",
         responses: {
@@ -87,6 +92,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
     .get(
       '/authorize',
       describeRoute({
+        operationId: 'authorize',
         tags,
         summary: 'Starts an authorization and sends this browser to the provider',
         responses: {
@@ -119,6 +125,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
     .get(
       '/callback',
       describeRoute({
+        operationId: 'receiveCallback',
         tags,
         summary: "The provider's redirect with code, realmId and state",
         responses: {
@@ -145,6 +152,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
       '/callback',
       needs('credentials:manage'),
       describeRoute({
+        operationId: 'exchangeCode',
         tags,
         summary: 'Exchanges a code that another application received',
         responses: {
@@ -182,6 +190,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
     .get(
       '/connected',
       describeRoute({
+        operationId: 'showConnected',
         tags,
         summary: 'The page at the end of a successful authorization',
         responses: { 200: textResponse('the page', 'text/html') },

@@ -59,8 +59,8 @@ export const button = (label: string, scriptNonce: string): PageContent =>
     </script>`
 
 /**
- * Returns the `Content-Security-Policy` of a page with a {@link button}. The policy has no `form-action`: browsers
- * would apply it to the redirect to the provider that follows the form, too.
+ * Returns the `Content-Security-Policy` of a page with a {@link button}. The policy has no `form-action`, because
+ * browsers would also apply this directive to the redirect to the provider that follows the form.
  */
 export const formPolicy = (scriptNonce: string): string =>
   `default-src 'none'; script-src 'nonce-${scriptNonce}'; base-uri 'none'; frame-ancestors 'none'`

@@ -30,8 +30,8 @@ export interface BrowserCookie {
 /** `redirectUri` is the setting `REDIRECT`, the URL of this service as browsers see it. */
 export function createBrowserCookie(redirectUri: URL): BrowserCookie {
   const isSecure = redirectUri.protocol === 'https:'
-  // A browser accepts a __Host- cookie only from this host and over https. So a sibling domain or an attacker in the
-  // network cannot set it.
+  // A browser accepts a __Host- cookie only from this host and over https. So neither a sibling domain nor an attacker
+  // in the network can set this cookie.
   const name = isSecure ? '__Host-authorization' : 'authorization'
   const read = (c: Context): string | null => {
     const cookie = getCookie(c, name)

@@ -40,9 +40,9 @@ export function readCallback(c: Context, browser: string | null): Callback {
 }
 
 /**
- * Returns a query parameter that may have one of several names; `null` if it is absent or empty.
+ * Returns a query parameter that may have one of several names; `null` if the parameter is absent or empty.
  *
- * @throws {IntegrationError} `invalid_request` if the parameter occurs more than once, counting all its names, or if it
+ * @throws {IntegrationError} `invalid_request` if the parameter occurs more than once under any of its names, or if it
  * does not match the schema.
  */
 export function single(

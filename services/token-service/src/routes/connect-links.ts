@@ -22,32 +22,40 @@ import { ReturnTo } from './authorization.ts'
 import { requireJson } from './json-body.ts'
 import { wholeNumber } from './whole-number.ts'
 
-const LinkBody = z.strictObject({
-  realm: Realm.optional().meta({ description: 'the only company that the link may connect' }),
-  label: Label.optional(),
-  tags: Tags.optional(),
-  return_to: ReturnTo.optional(),
-  expires_in: z
-    .int()
-    .min(1)
-    .max(MAX_LINK_SECONDS)
-    .optional()
-    .meta({ description: `seconds; ${DEFAULT_LINK_SECONDS} if it is missing` }),
-})
+const LinkBody = z
+  .strictObject({
+    realm: Realm.optional().meta({ description: 'the only company that the link may connect' }),
+    label: Label.optional(),
+    tags: Tags.optional(),
+    return_to: ReturnTo.optional(),
+    expires_in: z
+      .int()
+      .min(1)
+      .max(MAX_LINK_SECONDS)
+      .optional()
+      .meta({ description: `seconds; ${DEFAULT_LINK_SECONDS} if it is missing` }),
+  })
+  .meta({ ref: 'CreateConnectLink' })
 const LinkId = z.string().regex(/^[A-Za-z0-9_-]{43}$/, 'is not the id of a connect link')
-const CreatedView = z.object({ id: LinkId, url: z.url(), expires_at: z.iso.datetime() })
-const LinkView = z.object({
-  id: LinkId,
-  realm: Realm.nullable(),
-  label: z.string().nullable(),
-  tags: z.record(z.string(), z.string()),
-  return_to: z.string().nullable(),
-  created_at: z.iso.datetime(),
-  created_by: z.string(),
-  expires_at: z.iso.datetime(),
-  used_at: z.iso.datetime().nullable(),
-})
-const LinkPage = z.object({ items: z.array(LinkView), next_cursor: z.string().nullable() })
+const CreatedView = z
+  .object({ id: LinkId, url: z.url(), expires_at: z.iso.datetime() })
+  .meta({ ref: 'CreatedConnectLink' })
+const LinkView = z
+  .object({
+    id: LinkId,
+    realm: Realm.nullable(),
+    label: z.string().nullable(),
+    tags: z.record(z.string(), z.string()),
+    return_to: z.string().nullable(),
+    created_at: z.iso.datetime(),
+    created_by: z.string(),
+    expires_at: z.iso.datetime(),
+    used_at: z.iso.datetime().nullable(),
+  })
+  .meta({ ref: 'ConnectLink' })
+const LinkPage = z
+  .object({ items: z.array(LinkView), next_cursor: z.string().nullable() })
+  .meta({ ref: 'ConnectLinkPage' })
 const PageQuery = z.object({
   cursor: z
     .string()
@@ -75,6 +83,7 @@ export function connectLinkRoutes({
       '/connect-links',
       needs('credentials:manage'),
       describeRoute({
+        operationId: 'createConnectLink',
         tags,
         summary: 'Creates a link with which the owner of a company connects it',
         responses: {
@@ -120,6 +129,7 @@ export function connectLinkRoutes({
       '/connect-links',
       needs('credentials:manage'),
       describeRoute({
+        operationId: 'listConnectLinks',
         tags,
         summary: 'The connect links, those that are deleted first at the beginning',
         description:
@@ -149,6 +159,7 @@ export function connectLinkRoutes({
       '/connect-links/:id',
       needs('credentials:manage'),
       describeRoute({
+        operationId: 'deleteConnectLink',
         tags,
         summary: 'Deletes a connect link, so that it can no longer be used',
         responses: {

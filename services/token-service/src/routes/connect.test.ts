@@ -97,7 +97,7 @@ describe('a connect link', () => {
     expect(await shown()).toEqual([expect.objectContaining({ id, used_at: expect.any(String) })])
   })
 
-  it('the company gets the label and the tags of its connect link, and the page shows the label as text', async () => {
+  it('a company gets the label and the tags of its connect link, and the page escapes the label', async () => {
     const label = '<script>alert(1)</script> & Söhne'
     const { page } = await createLink({ label, tags: { region: 'EU' } })
     const text = await (await open(page)).text()
@@ -284,7 +284,7 @@ describe('the routes for connect links', () => {
     expect((await press(page)).status).toBe(410)
   })
 
-  it('10,000 connect links are listed in pages, each link once', async () => {
+  it('token-service lists 10,000 connect links in pages, and each link once', async () => {
     for (let count = 0; count < 10_000; count += 1)
       await links.add(linkOf({ expiresAt: Date.now() + 86_400_000 + (count % 100) }), Date.now())
     const seen = new Set<string>()
@@ -302,7 +302,7 @@ describe('the routes for connect links', () => {
 })
 
 describe('GET /authorize with AUTHORIZE=links', () => {
-  it('GET /authorize explains how to connect and sets no cookie, unless AUTHORIZE is open', async () => {
+  it('GET /authorize with AUTHORIZE=links shows how to get a connect link, and sets no cookie', async () => {
     const closed = await open(`${service.url}/authorize`)
     expect([closed.status, closed.headers.getSetCookie()]).toEqual([403, []])
     expect(await closed.text()).toContain('Ask its operators for a connect link')

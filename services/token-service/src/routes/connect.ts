@@ -29,6 +29,7 @@ export function connectRoutes({ connectLinks, redirectUri }: ConnectRoutesDeps):
     .get(
       '/connect/:ticket',
       describeRoute({
+        operationId: 'showConnectLink',
         tags,
         parameters,
         summary: 'The page of a connect link, with one button',
@@ -63,6 +64,7 @@ export function connectRoutes({ connectLinks, redirectUri }: ConnectRoutesDeps):
     .post(
       '/connect/:ticket',
       describeRoute({
+        operationId: 'useConnectLink',
         tags,
         parameters,
         summary:

@@ -96,7 +96,7 @@ describe('GET /credentials', () => {
     expect([status, body['code']]).toEqual([400, 'invalid_request'])
   })
 
-  it('GET /credentials lists and counts only the realms of a bounded key', async () => {
+  it('GET /credentials lists and counts only the realms to which the key is bound', async () => {
     expect((await list('', BOUNDED_KEY)).realms).toBe('11 2 20')
     expect((await list('q=1', BOUNDED_KEY)).realms).toBe('11')
     const headers = { Authorization: `Bearer ${BOUNDED_KEY}` }
@@ -120,7 +120,7 @@ describe('GET /credentials/summary', () => {
 })
 
 describe('a credential in a list', () => {
-  it('a credential in a list has its labels, its state, and the times of its grant and its next refresh', async () => {
+  it('a list shows the labels and the state of a credential, and the times of its grant and its next refresh', async () => {
     const { body } = await service.ask('/credentials?q=acme')
     const [item] = body['items'] as Record<string, unknown>[]
     expect(item).toMatchObject({

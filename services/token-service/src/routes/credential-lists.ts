@@ -33,7 +33,7 @@ const TagQuery = z
   })
 
 const ListQuery = z.object({
-  // The cursor of a search may be between two names.
+  // The cursor of a search need not be the name of a credential.
   cursor: z
     .string()
     .regex(/^ACC-[A-Za-z0-9_.-]{1,128}~?$/, 'must be next_cursor of the previous page')
@@ -61,13 +61,15 @@ const ListQuery = z.object({
     .meta({ description: 'the beginning of a name or realm, or a part of a label; in any case' }),
 })
 
-const CredentialPage = z.object({
-  items: z.array(CredentialView),
-  next_cursor: z.string().nullable().meta({
-    description:
-      'null: the last page. Otherwise there may be more, even if this page has fewer items than the limit, or none',
-  }),
-})
+const CredentialPage = z
+  .object({
+    items: z.array(CredentialView),
+    next_cursor: z.string().nullable().meta({
+      description:
+        'null: the last page. Otherwise there may be more, even if this page has fewer items than the limit, or none',
+    }),
+  })
+  .meta({ ref: 'CredentialPage' })
 
 export const SUMMARY_PATH = '/credentials/summary'
 
@@ -85,6 +87,7 @@ export function credentialListRoutes({ lists, refreshAheadMs }: CredentialListRo
       '/credentials',
       needs('credentials:read'),
       describeRoute({
+        operationId: 'listCredentials',
         tags,
         summary:
           'Credentials that the key may see, in the order of their names, without secrets. A credential is listed if it fulfils all conditions; of several states or classes, one',
@@ -121,6 +124,7 @@ export function credentialListRoutes({ lists, refreshAheadMs }: CredentialListRo
       routedFixedPath(SUMMARY_PATH),
       needs('credentials:read'),
       describeRoute({
+        operationId: 'getCredentialSummary',
         tags,
         summary: 'How many credentials the key may see, by state and by class of the fault',
         responses: {

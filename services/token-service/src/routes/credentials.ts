@@ -17,9 +17,11 @@ import { requireJson } from './json-body.ts'
 
 const Params = z.object({ name: CredentialName })
 const RemoveQuery = z.object({ erase: z.enum(['true', 'false']).optional() })
-const RefreshBody = z.strictObject({
-  Version: z.int().positive().max(Number.MAX_SAFE_INTEGER).optional(),
-})
+const RefreshBody = z
+  .strictObject({
+    Version: z.int().positive().max(Number.MAX_SAFE_INTEGER).optional(),
+  })
+  .meta({ ref: 'RefreshRequest' })
 const IF_MATCH = ifMatchParameter(
   'the Version of the credential in double quotes: 412 if another one is stored',
 )
@@ -51,6 +53,7 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
       '/credentials/:name',
       needs('credentials:read'),
       describeRoute({
+        operationId: 'getCredential',
         tags,
         summary: 'One credential, without secrets',
         responses: {
@@ -74,6 +77,7 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
       '/credentials/:name/token',
       needs('credentials:token'),
       describeRoute({
+        operationId: 'getAccessToken',
         tags,
         summary: 'An access token that is valid now, refreshed first when it has expired',
         responses: {
@@ -104,6 +108,7 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
       '/credentials/:name/refresh',
       needs('credentials:manage'),
       describeRoute({
+        operationId: 'refreshCredential',
         tags,
         summary: 'Refreshes now, unless the credential is already newer than Version',
         parameters: [IF_MATCH],
@@ -133,6 +138,7 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
       '/credentials/:name',
       needs('credentials:manage'),
       describeRoute({
+        operationId: 'changeCredential',
         tags,
         summary: 'Changes label and tags; the version stays',
         parameters: [IF_MATCH],
@@ -164,6 +170,7 @@ export function credentialRoutes(deps: CredentialRoutesDeps): Hono {
       '/credentials/:name',
       needs('credentials:manage'),
       describeRoute({
+        operationId: 'deleteCredential',
         tags,
         parameters: [IF_MATCH],
         summary: 'Revokes the grant at the provider and removes the credential',

@@ -151,7 +151,7 @@ describe('the audit log', () => {
     )
   })
 
-  it('token-service returns the audit log page by page', async () => {
+  it('GET /audit returns the audit log page by page', async () => {
     const here = await install()
     for (const realm of ['1', '2', '3']) await here.service.connect(realm)
     await eventually(async () => expect((await read(here)).items).toHaveLength(3))
@@ -185,7 +185,7 @@ describe('the transfer of a credential', () => {
     more: object = { Passphrase: PASSPHRASE },
   ) => post(to, '/imports', { Document: document, ...more }) as Promise<Answer<ImportReport>>
 
-  it('export and import move a credential: the target installation refreshes it, and the source stops refreshing it', async () => {
+  it('after an export and an import, the target installation refreshes the credential, and the source stops refreshing it', async () => {
     const source = await install()
     const target = await install()
     await source.service.connect('1')
@@ -237,7 +237,7 @@ describe('the transfer of a credential', () => {
     expect((await target.service.ask('/credentials/ACC-1/refresh', json({}))).status).toBe(200)
   })
 
-  it('an export with an unknown name exports nothing', async () => {
+  it('an export of several names exports no credential if one name is unknown', async () => {
     const source = await install()
     await source.service.connect('1')
     expect((await exportFrom(source, ['ACC-1', 'ACC-2'])).status).toBe(404)
@@ -249,7 +249,7 @@ describe('the transfer of a credential', () => {
     await source.service.connect('1')
     const acquired = await source.redis.store.acquire('ACC-1', 'a process that died', 50)
     if (acquired.kind !== 'acquired') throw new Error('the lease must be free')
-    await source.redis.store.recordIntent(acquired.leased.lease)
+    await source.redis.store.recordIntent(acquired.leased.lease, 0)
     expect((await exportFrom(source, ['ACC-1'])).status).toBe(200)
     expect(refreshes()).toBe(1)
     expect(await credential(source, 'ACC-1')).toMatchObject({

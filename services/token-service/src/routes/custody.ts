@@ -54,6 +54,7 @@ export function custodyRoutes({
       '/exports',
       needs('custody:transfer'),
       describeRoute({
+        operationId: 'exportCredentials',
         tags,
         summary:
           'Exports credentials, encrypted with a passphrase or key; they are no longer refreshed here',
@@ -82,6 +83,7 @@ export function custodyRoutes({
       '/imports',
       needs('custody:transfer'),
       describeRoute({
+        operationId: 'importCredentials',
         tags,
         summary: 'Imports exported credentials',
         responses: {
@@ -106,6 +108,7 @@ export function custodyRoutes({
       '/key-rotations',
       needs('custody:transfer'),
       describeRoute({
+        operationId: 'rotateKeys',
         tags,
         summary:
           'Re-encrypts every credential with the first of CREDENTIAL_KEYS, and streams its progress',
@@ -121,8 +124,8 @@ export function custodyRoutes({
         const caller = callerOf(c)
         caller.requireEveryRealm()
         const lines = rotateKeys(caller.name, AbortSignal.any([shutdown, c.req.raw.signal]))
-        // The first line is computed before the response head is sent, so that an unavailable store can still be
-        // reported by the status of the response.
+        // The first line is computed before the response head is sent. So if the store is unavailable, the status of
+        // the response can still report this.
         let line = await lines.next()
         c.header('Content-Type', 'application/x-ndjson')
         const write = async (out: { write(text: string): Promise<unknown> }): Promise<void> => {
@@ -140,6 +143,7 @@ export function custodyRoutes({
       '/key-check',
       needs('credentials:read'),
       describeRoute({
+        operationId: 'checkKeys',
         tags,
         summary:
           'Whether the secrets of credentials can be decrypted with CREDENTIAL_KEYS; read-only',

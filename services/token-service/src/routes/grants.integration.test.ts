@@ -127,7 +127,7 @@ describe('POST /imports/grants', () => {
     expect((await service.ask('/credentials/ACC-1')).body).toMatchObject(names)
   })
 
-  it('POST /imports/grants sends no token of a line that was adopted before, even after later rotations', async () => {
+  it('POST /imports/grants does not send the token of a line that was adopted before, even after later rotations', async () => {
     const line = { Realm: '1', RefreshToken: await foreignToken() }
     await adopt(line)
     await service.ask('/credentials/ACC-1/refresh', json({}))
@@ -140,7 +140,7 @@ describe('POST /imports/grants', () => {
     expect(provider.requests).toHaveLength(0)
   })
 
-  it('POST /imports/grants rejects a line that was adopted before and whose grant has ended since, without sending its token', async () => {
+  it('POST /imports/grants rejects a line without sending its token if its grant was adopted before and has ended since', async () => {
     await service[Symbol.asyncDispose]()
     service = await start({ env: { PROVIDER_PROFILE: 'generic' } })
     const line = { Realm: '1', RefreshToken: await foreignToken() }
@@ -198,7 +198,7 @@ describe('POST /imports/grants', () => {
     await eventually(async () => expect(await audited('ACC-1')).toEqual(['adopted invalid_grant']))
   })
 
-  it('POST /imports/grants names invalid lines by number and adopts the grants of the others', async () => {
+  it('POST /imports/grants reports the numbers of invalid lines and adopts the grants of the valid lines', async () => {
     const token = await foreignToken()
     const secret = 'AB11xyz0123456789012345678901234567890'
     const report = await adopt(

@@ -2,7 +2,7 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import {
   grantOf,
-  type GrantLine,
+  GrantLine,
   GrantReport,
   type GrantResult,
   type InvalidLine,
@@ -13,7 +13,11 @@ import {
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs, requireRealm } from '@integration-host/shared/http/access'
-import { jsonResponse, problemResponses } from '@integration-host/shared/http/service-app'
+import {
+  jsonResponse,
+  linesBody,
+  problemResponses,
+} from '@integration-host/shared/http/service-app'
 import { parseJson } from '@integration-host/shared/json'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import type { Adoption } from '../credential/adoption-outcome.ts'
@@ -36,8 +40,10 @@ export function grantRoutes({ adoptions }: GrantRoutesDeps): Hono {
     '/imports/grants',
     needs('custody:transfer'),
     describeRoute({
+      operationId: 'importGrants',
       tags: ['custody'],
       summary: `Takes over up to ${MAX_GRANT_LINES} grants of another program, which must be stopped before (application/x-ndjson or a JSON list)`,
+      requestBody: linesBody(GrantLine),
       responses: {
         200: jsonResponse('one result per line', GrantReport),
         ...problemResponses({
@@ -129,7 +135,10 @@ function listOf(text: string): unknown[] {
   return value as unknown[]
 }
 
-/** Marks the second and each further line of a realm as invalid. Only one of their tokens can be the newest. */
+/**
+ * Marks the second and each further line of a realm as invalid, because only one of the tokens of a realm can be the
+ * newest.
+ */
 function withoutRepeatedRealms(lines: readonly Line[]): Line[] {
   const firstLines = new Map<string, number>()
   return lines.map(({ number, grant }) => {

@@ -56,7 +56,7 @@ describe('the labels of an authorization', () => {
     expect(await connected({ label: 'New' })).toMatchObject({ Label: 'New', Tags: labels.Tags })
   })
 
-  it('labels may have their full size, and the state stays short enough for a URL', async () => {
+  it('the state is short enough for a URL even if the labels have their maximum size', async () => {
     const tags = Object.fromEntries(
       Array.from({ length: 10 }, (_, index) => [`${index}`.padEnd(64, 'n'), '語'.repeat(256)]),
     )
@@ -82,7 +82,7 @@ describe('the labels of an authorization', () => {
 describe('PATCH /credentials/{name}', () => {
   beforeEach(async () => void (await service.connect('1')))
 
-  it('PATCH /credentials/{name} changes the named members, keeps the version, and audits the caller', async () => {
+  it('PATCH /credentials/{name} changes only the members in its body, keeps the version, and records the caller in the audit log', async () => {
     const first = await service.ask(PATH, patch({ Label: 'Acme', Tags: { a: 'b' } }))
     expect(first).toMatchObject({
       status: 200,

@@ -105,7 +105,7 @@ describe('GET /reconnect', () => {
     const before = await credential()
     expect((await visitor()).status).toBe(409)
     expect(await credential()).toEqual(before)
-    // A company whose grant has ended has nothing to lose.
+    // If the grant of a company has ended, a visitor may replace it.
     provider.revokeAll()
     await service.ask(`/credentials/${NAME}/refresh`, { method: 'POST' })
     expect((await visitor()).status).toBe(302)
@@ -146,7 +146,7 @@ describe('GET /reconnect', () => {
   })
 
   it.each(['/reconnect', '/disconnected'])(
-    '%s with a realmId of 10 KB, with markup or given twice gets a page with status 400',
+    '%s responds 400 with a page if the realmId has 10 KB, contains markup or is given twice',
     async (path) => {
       for (const query of [`realmId=${LONG}`, 'realmId=%3Cscript%3E', 'realmId=1&realmId=2']) {
         const response = await visit(`${path}?${query}`)
@@ -180,7 +180,7 @@ describe('GET /disconnected', () => {
     )
     await eventually(() => expect(events).toHaveLength(1))
     expect(events[0]?.event.Fault?.Code).toBe('disconnected')
-    // The stored access token has not expired, but the provider has ended it together with the grant.
+    // The stored access token has not expired, but the provider has revoked the token together with the grant.
     const issued = await service.ask(`/credentials/${NAME}/token`)
     expect([issued.status, issued.body['code']]).toEqual([424, 'credential_faulted'])
     expect(refreshes()).toHaveLength(1)
@@ -246,7 +246,7 @@ describe('GET /disconnected', () => {
     expect(refreshes()).toHaveLength(20)
   })
 
-  it('disconnect hints about unknown companies write nothing, and the page is the same', async () => {
+  it('disconnect hints about unknown companies write nothing and get the same page as hints about known companies', async () => {
     const [first, second] = await Promise.all(['1', '2'].map((realm) => disconnected(realm)))
     expect((await first?.text())?.replaceAll('realmId=1', '')).toBe(
       (await second?.text())?.replaceAll('realmId=2', ''),
@@ -255,7 +255,7 @@ describe('GET /disconnected', () => {
     expect(await redis.redis.keys(`${redis.prefix}authorization:*`)).toEqual([])
   })
 
-  it('a HEAD request to /disconnected does not count as a disconnect hint', async () => {
+  it('a HEAD request to /disconnected is not treated as a disconnect hint', async () => {
     await service.connect(REALM)
     expect((await visit(`/disconnected?realmId=${REALM}`, { method: 'HEAD' })).status).toBe(200)
     await disconnected('another')

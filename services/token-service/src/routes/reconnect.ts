@@ -17,7 +17,7 @@ import {
 } from './browser-session.ts'
 import { single } from './callback-parameters.ts'
 
-/** How often each process may look up a company for browsers. The limit slows down clients that try many realm ids. */
+/** How often each process may look up a company for browsers. The limit slows down clients that guess realm ids. */
 const LOOKUPS = { count: 20, intervalMs: 1_000 }
 
 export interface ReconnectRoutesDeps {
@@ -30,8 +30,8 @@ export interface ReconnectRoutesDeps {
 }
 
 /**
- * The pages behind the Reconnect URL and the Disconnect URL. Operators enter these URLs at the provider, in the
- * settings of the application.
+ * The pages at the Reconnect URL and at the Disconnect URL. Operators enter these URLs at the provider, in the settings
+ * of the application.
  */
 export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
   const { authorization, disconnectHints, isKnown, redirectUri } = deps
@@ -45,6 +45,7 @@ export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
     .get(
       '/reconnect',
       describeRoute({
+        operationId: 'reconnect',
         tags,
         parameters,
         summary: 'Starts an authorization that accepts only the company realmId, if it is known',
@@ -76,6 +77,7 @@ export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
     .get(
       '/disconnected',
       describeRoute({
+        operationId: 'showDisconnected',
         tags,
         parameters,
         summary: 'The page for a company that has disconnected the application at the provider',

@@ -27,9 +27,9 @@ export async function appendEntries(
     // zeros, so the entries are appended at the end of the file instead.
     const { size } = await file.stat()
     const from = Math.min(at, size)
-    // Bytes after `at` have one of two causes. An append of the same lines may have been interrupted. Or the credential
-    // file is older than the audit file, because it was restored from a backup or deleted. In the second case the bytes
-    // are newer audit entries, so they are copied to another file before they are overwritten.
+    // There are two reasons why the file may contain bytes after `at`. Either an append of the same lines was
+    // interrupted, or the credential file was deleted or restored from a backup. In the second case the bytes are newer
+    // audit entries, so they are copied to another file before they are overwritten.
     const tail = Buffer.alloc(size - from)
     await file.read(tail, 0, tail.length, from)
     if (!bytes.subarray(0, tail.length).equals(tail))

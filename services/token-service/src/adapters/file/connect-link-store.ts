@@ -16,7 +16,7 @@ import { createMemoryConnectLinkStore } from '../memory/connect-link-store.ts'
 
 const SUFFIX = '.link.json'
 
-/** Opens the folder, and creates it if it does not exist. Files of links that are no longer kept are deleted. */
+/** Opens the folder, and creates it if it does not exist. Deletes the files of links whose deletion time has passed. */
 export async function createFileConnectLinkStore(
   folder: string,
   now: () => number = Date.now,

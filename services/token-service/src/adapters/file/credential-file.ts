@@ -146,7 +146,7 @@ async function load(path: string, keys: KeyRing): Promise<FileState> {
   return state
 }
 
-/** Returns the result of a change after which nothing has to be written, because the state stays as it is. */
+/** Returns the result of a function that leaves the state unchanged, so that nothing is written. */
 export const unchanged = <T>(result: T): Change<T> => ({ next: null, result })
 
 /** Returns the error for a file that cannot be written. */

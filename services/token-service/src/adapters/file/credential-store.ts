@@ -22,6 +22,7 @@ import {
   type AdoptionClaim,
   type CredentialStore,
   type Lease,
+  type IntentRecorded,
   VersionConflict,
 } from '../../credential/credential-store.ts'
 import { countsOf, isListed } from '../../credential/listing.ts'
@@ -71,11 +72,11 @@ function openStore(
   const { change } = file
   // Leases are kept in memory and end with this process, because no other process uses the file.
   const leases = new Map<string, { readonly lease: Lease; until: number }>()
-  // Claims of adoptions are kept only in memory, as leases are. A restarted process needs no earlier claims: no request
-  // of an ended process can still be in flight.
+  // Claims of adoptions are kept only in memory, as leases are. A restarted process does not need the earlier claims,
+  // because no request of the previous process can still be in flight.
   const adoptions = new Map<string, AdoptionClaim & { readonly at: number }>()
-  // The names of due credentials whose refresh was started, each with the time until which the credential is not due
-  // again. The map is empty after a restart, so all these credentials are then due at once.
+  // The names of due credentials whose refresh was started, each with the time at which the credential is due again.
+  // After a restart the map is empty, so all these credentials are due at once.
   const postponedUntil = new Map<string, number>()
   const isHeld = (lease: Lease): boolean => {
     const held = leases.get(lease.name)
@@ -245,12 +246,13 @@ function openStore(
     },
 
     recordIntent: (lease) =>
-      change<'recorded' | 'lost'>((current) => {
+      change<IntentRecorded>((current) => {
         const fields = current.credentials[lease.name]
-        if (fields === undefined || !isHeld(lease) || !isOf(fields, lease)) return unchanged('lost')
+        if (fields === undefined || !isHeld(lease) || !isOf(fields, lease))
+          return unchanged({ kind: 'lost' })
         const Intent = `${lease.version}:${lease.fence}:${now()}`
         const credentials = { ...current.credentials, [lease.name]: { ...fields, Intent } }
-        return { next: { ...current, credentials }, result: 'recorded' }
+        return { next: { ...current, credentials }, result: { kind: 'recorded' } }
       }),
 
     commit: (lease, grant, dueAt, context, { isNoticeNew = false, version, grantId } = {}) =>

@@ -80,7 +80,7 @@ describe('the folder for rescued token pairs', () => {
     },
   )
 
-  it('opening the rescue folder creates it, and fails for a path at which no folder can be created', async () => {
+  it('opening the rescue folder creates the folder, and fails if no folder can be created at the path', async () => {
     await openRescueFolder(join(folder, 'a', 'b'), { keys, logger })
     expect(await readdir(join(folder, 'a'))).toEqual(['b'])
     await writeFile(join(folder, 'file'), '')

@@ -40,11 +40,11 @@ export interface CredentialEvents extends AsyncDisposable {
 const BATCH = 100
 const AUDIT_BATCH = 500
 /**
- * The duration of the relay lease, in milliseconds. It is longer than one publish may take, and each batch renews the
+ * The duration of the relay lease, in milliseconds. A publish cannot take longer than this, and each batch renews the
  * lease.
  */
 const LEASE_MS = 15_000
-/** Milliseconds between two polls of the outbox for entries that other replicas have added. */
+/** How often this process checks the outbox for entries that other replicas have added, in milliseconds. */
 const POLL_MS = 500
 
 export function relayCredentialEvents(deps: CredentialEventsDeps): CredentialEvents {

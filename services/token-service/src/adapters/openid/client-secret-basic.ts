@@ -3,7 +3,7 @@ import type { ClientAuth } from 'openid-client'
 /**
  * Authenticates the client by HTTP Basic with the form-encoded client id and secret (RFC 6749 §2.3.1). openid-client's
  * own ClientSecretBasic also percent-encodes `-`, `_` and `.`, which form encoding leaves unchanged. Intuit's SDKs do
- * not encode these characters. If Intuit compares the header without decoding it, it would reject a secret with a
+ * not encode these characters. A provider that compares the header without decoding it would reject a secret with a
  * percent-encoded hyphen.
  */
 export const clientSecretBasic =

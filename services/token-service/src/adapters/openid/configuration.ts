@@ -26,8 +26,8 @@ export type LibraryRequest = Parameters<LibraryFetch>[1]
 const REFETCH_AFTER_SECONDS = 60
 
 /**
- * Returns the openid-client configuration for one request. All HTTP requests of openid-client for it go through
- * `fetch`.
+ * Returns the openid-client configuration for one request to the provider. openid-client calls `fetch` for each HTTP
+ * request.
  */
 export function configure(
   { metadata, jwks }: DiscoveredProvider,
@@ -43,10 +43,10 @@ export function configure(
   configuration[customFetch] = fetch
   if (metadata.jwks_uri !== undefined) {
     enableNonRepudiationChecks(configuration)
-    // The signing keys are fetched before the code exchange. If they were fetched after it and the JWKS was
-    // unavailable, the code would be lost. openid-client fetches the JWKS again if a key is missing in its copy, but
-    // only if the copy is at least a minute old. The fetch time is therefore set in the past, so that openid-client can
-    // find a key that the provider has just added.
+    // The signing keys are fetched before the code exchange. If they were fetched only after the exchange and the JWKS
+    // was unavailable, the code would be lost. openid-client fetches the JWKS again if a key is missing in its copy,
+    // but only if the copy is at least a minute old. The fetch time is therefore set in the past, so that openid-client
+    // can find a key that the provider has just added.
     if (jwks !== null)
       setJwksCache(configuration, {
         jwks: { keys: [...jwks.keys] },

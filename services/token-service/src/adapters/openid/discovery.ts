@@ -59,9 +59,13 @@ export interface DiscoveredProvider {
 }
 
 export interface Discovery extends AsyncDisposable {
-  /** Resolves with the last usable document. If there is none, fetches the document first; `null` if that fails. */
+  /**
+   * Resolves with the last usable document. If there is none, fetches the document first; `null` if the fetch fails.
+   */
   current(): Promise<DiscoveredProvider | null>
-  /** Why there is no usable document, without text from the provider; `null` if there is one. */
+  /**
+   * The reason why there is no usable document; `null` if there is one. The reason contains no text from the provider.
+   */
   readonly problem: string | null
 }
 

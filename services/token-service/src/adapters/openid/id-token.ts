@@ -1,5 +1,5 @@
 /**
- * Reads claims of an id token for checks that openid-client does not have. The functions in this file do not verify the
+ * Reads claims of an id token for checks that openid-client does not make. The functions in this file do not verify the
  * signature. Callers use the results only after openid-client has verified the signature.
  */
 import { parseJson } from '@integration-host/shared/json'
@@ -42,8 +42,8 @@ export function realmOf(claims: Readonly<Record<string, unknown>>, claim: string
 }
 
 /**
- * The longest difference between `iat` of an id token and the present. It is small, because the provider issues the id
- * token during the code exchange.
+ * The maximum difference between the `iat` of an id token and the current time. The maximum is small, because the
+ * provider issues the id token during the code exchange.
  */
 const LONGEST_AGE_SECONDS = 600
 

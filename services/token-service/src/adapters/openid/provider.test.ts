@@ -84,7 +84,7 @@ const refreshWith = async (...steps: Scripted[]): Promise<TokenOutcome> => {
 }
 
 describe('the provider over HTTP', () => {
-  it('a code exchange has Basic authentication and exactly the form parameters of RFC 6749 §4.1.3', async () => {
+  it('a code exchange uses Basic authentication and exactly the form parameters of RFC 6749 §4.1.3', async () => {
     const tokens = await granted()
     expect(tokens.lifetimeSeconds).toBe(3600)
     const [request] = scripted.requests
@@ -140,7 +140,7 @@ describe('the provider over HTTP', () => {
   })
 
   it.each([':%+/= secret', 'ünïcödé', 'a&b=c#d?e', '-_.~!*()'])(
-    'the Basic header encodes the client secret %s so that the provider decodes it',
+    'the provider can decode the client secret %s from the Basic header',
     async (secret) => {
       scripted.knobs.secrets = [secret]
       await reopen([secret])
@@ -148,7 +148,7 @@ describe('the provider over HTTP', () => {
     },
   )
 
-  it('a token request has one deadline for the attempts with all client secrets', async () => {
+  it('the attempts of a token request with several client secrets share one deadline', async () => {
     await reopen(['wrong', 'wrong as well'], 1_500)
     scripted.knobs.secrets = ['another']
     scripted.knobs.latencyMs = 1_000
@@ -164,7 +164,7 @@ describe('the provider over HTTP', () => {
     expect(scripted.requests).toHaveLength(3)
   })
 
-  it('under the intuit profile, a revocation is sent as JSON and not as a form', async () => {
+  it('with the provider profile intuit, a revocation is sent as JSON and not as a form', async () => {
     const { refreshToken } = await granted()
     expect(await provider.revoke(refreshToken as Secret)).toBe(true)
     scripted.knobs.revocationStatus = 415
@@ -176,7 +176,7 @@ describe('the provider over HTTP', () => {
     ])
   })
 
-  it('under the generic profile, a revocation is sent as a form and not as JSON (RFC 7009 §2.1)', async () => {
+  it('with the provider profile generic, a revocation is sent as a form and not as JSON (RFC 7009 §2.1)', async () => {
     await reopen(undefined, undefined, generic)
     const { refreshToken } = await granted()
     expect(await provider.revoke(refreshToken as Secret)).toBe(true)
@@ -189,7 +189,7 @@ describe('the provider over HTTP', () => {
     expect(scripted.revocations).toEqual([form, form])
   })
 
-  it('a 204 confirms a revocation, and only a 401 makes the service send it again with the next client secret', async () => {
+  it('the status 204 confirms a revocation, and only the status 401 causes another revocation request with the next client secret', async () => {
     await reopen([CLIENT_SECRET, 'another'])
     const { refreshToken } = await granted()
     scripted.knobs.revocationStatus = 204
@@ -221,7 +221,7 @@ describe('the provider over HTTP', () => {
     },
   )
 
-  it('a refresh requests the hard expiry of the grant only under the intuit profile', async () => {
+  it('a refresh requests the hard expiry of the grant only with the provider profile intuit', async () => {
     await granted()
     await reopen(undefined, undefined, generic)
     await granted()
@@ -863,7 +863,7 @@ describe('the signing keys of the provider', () => {
     },
   )
 
-  it('unusable keys in the JWKS are ignored (RFC 7517 §5)', async () => {
+  it('the provider adapter ignores unusable keys in the JWKS (RFC 7517 §5)', async () => {
     const { keys } = scripted.knobs.jwks as { keys: unknown[] }
     scripted.knobs.jwks = { keys: [{ use: 'sig' }, 7, ...keys] }
     await reopen()
@@ -876,7 +876,7 @@ describe('the signing keys of the provider', () => {
     expect((await authorize()).kind).toBe('granted')
   })
 
-  it('a refresh without an available JWKS drops only the id token, and returns the new token pair', async () => {
+  it('a refresh returns the new token pair without its id token if the JWKS is unavailable', async () => {
     const { refreshToken } = await granted()
     scripted.knobs.jwksStatus = 500
     scripted.rotateKey()
@@ -951,7 +951,7 @@ describe('a discovery document', () => {
 })
 
 describe('an invalid id token of a refresh', () => {
-  it('a refresh drops an invalid id token, and returns the new token pair', async () => {
+  it('a refresh with an invalid id token returns the new token pair without the id token', async () => {
     const { refreshToken } = await granted()
     scripted.knobs.idTokenClaims = { aud: 'another' }
     const outcome = await provider.refresh(refreshToken as Secret)

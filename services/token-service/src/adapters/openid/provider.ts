@@ -49,8 +49,8 @@ export interface OpenIdProviderOptions {
     durationMs: number,
   ) => void
   /**
-   * Reports that the id token of a refresh is invalid in `member`. The id token is dropped, and the token pair is
-   * kept.
+   * Called when the id token of a refresh is invalid because of `member`. The id token is dropped, and the token pair
+   * is kept.
    */
   readonly onIdTokenRejected?: (member: string) => void
 }
@@ -150,8 +150,8 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
         if (!hasKeys(provider)) return { ...NOT_DISCOVERED, body: `no response (${NO_KEYS})` }
         const callback = new URL(redirectUri)
         callback.searchParams.set('code', code.reveal())
-        // The service has already compared the parameter `iss` of the callback. openid-client requires the parameter
-        // nevertheless if the provider says that it always sends `iss` (RFC 9207 §3).
+        // The service has already compared the parameter `iss` of the callback. Nevertheless openid-client requires the
+        // parameter if the discovery document says that the provider always sends `iss` (RFC 9207 §3).
         if (provider.metadata['authorization_response_iss_parameter_supported'] === true) {
           callback.searchParams.set('iss', provider.metadata.issuer)
         }
@@ -159,8 +159,8 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
           authorizationCodeGrant(configuration, callback, {
             ...(codeVerifier !== null && { pkceCodeVerifier: codeVerifier.reveal() }),
             idTokenExpected: nonce !== null && requestsIdToken,
-            // The expected nonce is a getter, because it depends on the response: openid-client reads it only after the
-            // response has arrived.
+            // `expectedNonce` is a getter, because its value depends on the response. openid-client reads this value
+            // only after the response has arrived.
             get expectedNonce() {
               return expectedNonce(provider, nonce, response()) as string
             },
@@ -197,8 +197,8 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
           return { kind: 'granted', tokens: tokensOf(response, profile) }
         } catch (error) {
           // The provider may already have invalidated the previous token pair. If the new pair were dropped because of
-          // its invalid id token, the access to the company would be lost. Only the id token is dropped, because no
-          // other part of the service needs it.
+          // an invalid id token, the access to the company would be lost. So only the id token is dropped, which no
+          // other part of the service needs.
           options.onIdTokenRejected?.(rejectedMember(error))
           const { id_token: _, ...wire } = response.wire
           return { kind: 'granted', tokens: tokensOf({ ...response, wire }, profile) }

@@ -1,4 +1,7 @@
-/** Revokes a refresh token at the provider (RFC 7009), with the deviations of the provider profile. */
+/**
+ * Revokes a refresh token at the provider as RFC 7009 specifies, with the deviations that the provider profile
+ * configures.
+ */
 import { tokenRevocation } from 'openid-client'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
 import type { Secret } from '@integration-host/shared/secrets/secret'

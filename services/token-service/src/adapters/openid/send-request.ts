@@ -8,7 +8,7 @@ import { request as requestHttps } from 'node:https'
 import { reasonOf } from '@integration-host/shared/observability/health'
 import { callTraced, tracing } from '@integration-host/shared/observability/telemetry'
 
-/** The limit on the bytes that are read of a response. A token response has a few kilobytes. */
+/** The maximum number of bytes that are read from a response. A token response has a few kilobytes. */
 const BODY_LIMIT_BYTES = 65_536
 
 export interface ProviderHttpRequest {
@@ -74,8 +74,8 @@ function send(url: URL, request: ProviderHttpRequest): Promise<ProviderHttpRespo
     const fail = (reason: string, cause?: unknown): void =>
       settle(() => reject(new NoResponse(reason, wasSent, cause === undefined ? {} : { cause })))
     // Node runs timers before it reads sockets. If this process was suspended, a response that arrived in time may
-    // therefore still be unread. It may have the only copy of a new refresh token, so the socket is read before the
-    // request is aborted.
+    // therefore still be unread. The response may contain the only copy of a new refresh token, so the socket is read
+    // before the request is aborted.
     const deadline = setTimeout(() => setImmediate(() => fail('deadline')), request.deadlineMs)
 
     outgoing.once('error', (error) => fail(reasonOf(error), error))

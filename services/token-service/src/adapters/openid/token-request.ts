@@ -1,8 +1,8 @@
 /**
- * Sends a token request through openid-client, which builds the request and validates the response. Keeps a copy of
- * the token response, because a rotated token pair must be stored even if openid-client rejects the id token. The
- * HTTP request itself goes through send-request.ts, so it is not retried, not redirected, and its response is
- * bounded.
+ * Sends a token request through openid-client, which builds the request and validates the response. Keeps a copy of the
+ * token response, because a rotated token pair must be stored even if openid-client rejects the id token.
+ * send-request.ts sends the HTTP request: it does not retry, does not follow redirects, and limits the size of the
+ * response.
  */
 import type { Configuration } from 'openid-client'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'

@@ -30,9 +30,9 @@ export interface TokenResponse {
     readonly refresh_token?: string
     readonly id_token?: string
   }
-  /** Seconds without a refresh after which the grant ends; `null` if the response does not say. */
+  /** Seconds without a refresh after which the grant ends; `null` if the response does not contain this number. */
   readonly idleSeconds: number | null
-  /** Seconds after which the grant ends in any case; `null` if the response does not say. */
+  /** Seconds after which the grant ends in any case; `null` if the response does not contain this number. */
   readonly hardSeconds: number | null
 }
 

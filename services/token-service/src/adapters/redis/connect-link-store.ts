@@ -1,6 +1,6 @@
 /**
- * Connect links in Redis: a hash `authorization:link:<id>` for each link, which expires when the link is no longer
- * kept, and the sorted set `authorization:links` with the positions of all links in alphabetical order.
+ * Stores connect links in Redis: a hash `authorization:link:<id>` for each link, which expires at the deletion time of
+ * the link, and the sorted set `authorization:links` with the positions of all links in alphabetical order.
  */
 import type { Redis } from 'ioredis'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -18,8 +18,8 @@ const INDEX = 'authorization:links'
 const linkKey = (id: string): string => `authorization:link:${id}`
 
 /**
- * Lua: stores a link unless the limit is reached. KEYS: index, link. ARGV: the position from which links have not
- * expired, the limit, the position of the link, the link, its deletion time.
+ * Lua: stores a link unless the limit is reached. KEYS: index, link. ARGV: the first position of unexpired links, the
+ * limit, the position of the new link, the new link, its deletion time.
  */
 const ADD = `
 redis.call('ZREMRANGEBYLEX', KEYS[1], '-', '(' .. ARGV[1])

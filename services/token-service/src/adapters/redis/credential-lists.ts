@@ -1,7 +1,7 @@
 /**
  * Lists and counts credentials with the sorted sets of list-index.ts.
  *
- * A list reads the smallest set that contains all its credentials, in pieces, until the page is full or `SCAN_MS` have
+ * A list reads the smallest set that contains all its credentials, in batches, until the page is full or `SCAN_MS` have
  * passed. A script checks the remaining conditions. Then all conditions are checked again on the decrypted record,
  * because an entry of a set may be outdated: another release or another program may have written it.
  */
@@ -25,22 +25,26 @@ import { KEYS } from './key-names.ts'
 import type { ScriptArguments } from './scripts.ts'
 import { classSet, LABELS, prefixRanges, stateSet, tagSet } from './list-index.ts'
 
-/** How long the sets are searched for one page. A page then ends, even with fewer entries than requested. */
+/**
+ * How long the sets are searched for one page, in milliseconds. After this time, the page may have fewer entries than
+ * requested.
+ */
 const SCAN_MS = 20
 /**
- * How many entries of a set one script call examines at most. Other commands wait about a millisecond for such a call.
+ * The maximum number of entries of a set that one script call examines. Such a call delays other commands by about a
+ * millisecond.
  */
 const MAX_CHUNK = 2_000
 /**
- * The cost of a condition on the label for an entry of a set of names, relative to an entry of `labels`: the label of a
- * name has to be read from its record.
+ * How much more it costs to compare the label for an entry of a set of names than for an entry of the set `labels`. For
+ * a name, the label must be read from the record.
  */
 const LABEL_LOOKUP_COST = 4
 
 const NAMES = 'names'
 const indexedStates = credentialStates.filter((state) => state !== 'active')
 
-/** A part of a sorted set. A list reads one or several of them. */
+/** A part of a sorted set. A list reads one or several such parts. */
 interface Source {
   readonly set: string
   readonly range: NameRange
@@ -72,8 +76,8 @@ export function createRedisLists(
   }
 
   /**
-   * Chooses which sets are read: those with the fewest members. Also returns the conditions that their members still
-   * have to fulfil.
+   * Returns the parts of sets that cost least to read, and the conditions that still have to be checked for the entries
+   * of these parts.
    */
   async function planOf(
     text: string,
@@ -196,7 +200,10 @@ export function createRedisLists(
   }
 }
 
-/** Returns the bounds for ZRANGEBYLEX and ZLEXCOUNT: the entries of a range that come after the name `after`. */
+/**
+ * Returns the bounds with which ZRANGEBYLEX and ZLEXCOUNT select the entries of a range that come after the name
+ * `after`.
+ */
 function lexRange(set: string, { first, last }: NameRange, after: string): [string, string] {
   // An entry of `labels` is a name, a space and text. `!` is the character that sorts directly after the space.
   const end = set === LABELS ? '!' : ''

@@ -46,8 +46,92 @@ credentialStoreContract('Redis', contractOptions)
 credentialLabelsContract('Redis', contractOptions)
 credentialListsContract('Redis', contractOptions)
 
+describe('an intent in Redis that was stored before a failover', () => {
+  /**
+   * Stores an intent of process a, and acquires the lease for process b. After `failOver`, the intent appears to be
+   * stored before a failover.
+   */
+  async function intentOfAnother() {
+    const { redis, store } = await openUsable()
+    await store.put(grantOf('ACC-1', 'one'), 1, auditContextOf('granted'))
+    const acquire = async (owner: string) => {
+      const acquired = await store.acquire('ACC-1', owner, 60_000)
+      if (acquired.kind !== 'acquired') throw new Error(acquired.kind)
+      return acquired.leased.lease
+    }
+    const first = await acquire('a')
+    await store.recordIntent(first, 0)
+    await store.release(first)
+    const lease = await acquire('b')
+    const intent = async () => (await redis.hget('ACC-1', 'Intent')) ?? ''
+    return {
+      redis,
+      intent,
+      record: (deferralMs = 60_000) => store.recordIntent(lease, deferralMs),
+      /** Changes the stored run ids, so that the earlier writes appear to be writes of another server. */
+      failOver: async () => {
+        await redis.hset('ACC-1', 'Intent', (await intent()).replace(/\w+$/, 'earlierserver'))
+        await redis.hset('credentials:server', 'RunId', 'earlierserver')
+      },
+    }
+  }
+
+  it('the intent of another lease is kept during the deferral after a failover, and is replaced after the deferral', async () => {
+    const { record, failOver, intent } = await intentOfAnother()
+    await failOver()
+    const before = await intent()
+    const deferred = await record()
+    const left = deferred.kind === 'deferred' ? deferred.retryAfterMs : 0
+    expect(left).toBeGreaterThan(0)
+    expect(left).toBeLessThanOrEqual(60_000)
+    expect(await intent()).toBe(before)
+    expect(await record(0)).toEqual({ kind: 'recorded' })
+    expect(await intent()).not.toBe(before)
+  })
+
+  it('a second failover starts the deferral of an intent again', async () => {
+    const { record, failOver, redis } = await intentOfAnother()
+    await failOver()
+    await redis.hset('credentials:server', 'ChangedAt', '1')
+    expect(await record()).toMatchObject({ kind: 'deferred' })
+  })
+
+  it('the intent of another lease is also kept if the server that stored the intent has become the primary again', async () => {
+    const { record, redis, intent } = await intentOfAnother()
+    const [version, fence, at, server] = (await intent()).split(':')
+    await redis.hset('ACC-1', 'Intent', [version, fence, Number(at) - 1_000, server].join(':'))
+    await redis.hset('credentials:server', 'RunId', 'serverbetween')
+    expect(await record()).toMatchObject({ kind: 'deferred' })
+  })
+
+  it('the same lease may store its intent again after a failover', async () => {
+    const { record, failOver } = await intentOfAnother()
+    expect(await record()).toEqual({ kind: 'recorded' })
+    await failOver()
+    expect(await record()).toEqual({ kind: 'recorded' })
+  })
+
+  it.each([
+    ['the failover was long ago', { ChangedAt: '1' }],
+    ['the clock of the server was set back', { ChangedAt: String(Date.now() + 3_600_000) }],
+  ])('the intent of another lease is replaced if %s', async (_, server) => {
+    const { record, failOver, redis } = await intentOfAnother()
+    await failOver()
+    await record() // stores the run id of this server
+    await redis.hset('credentials:server', server)
+    expect(await record()).toEqual({ kind: 'recorded' })
+  })
+
+  it('the intent of another lease is replaced if an earlier release stored the intent without a run id', async () => {
+    const { record, failOver, redis, intent } = await intentOfAnother()
+    await failOver()
+    await redis.hset('ACC-1', 'Intent', (await intent()).replace(':earlierserver', ''))
+    expect(await record()).toEqual({ kind: 'recorded' })
+  })
+})
+
 describe('a credential in Redis', () => {
-  it('the Redis store keeps a credential as a hash with the documented fields, encrypted secrets and no expiry', async () => {
+  it('the Redis store stores a credential as a hash with the documented fields, encrypted secrets and no expiry', async () => {
     const { redis, store } = await openUsable()
     await store.put(grantOf('ACC-9341453908059889', 'canary'), 1, auditContextOf('granted'))
     const stored = await redis.hgetall('ACC-9341453908059889')
@@ -206,7 +290,7 @@ describe('unexpected data in Redis', () => {
     return { items, head }
   }
 
-  it('a list page of the Redis store is full even if a name in the index has no record', async () => {
+  it('the Redis store returns a full list page even if a name in the index has no record', async () => {
     const opened = await openUsable()
     for (const realm of ['1', '2', '3', '4'])
       await opened.store.put(grantOf(`ACC-${realm}`, 'x'), 1, auditContextOf('granted'))

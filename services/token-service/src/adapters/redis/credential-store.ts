@@ -202,21 +202,23 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       await script('release', keysOf(lease.name), { holder: holder(lease) })
     },
 
-    async recordIntent(lease) {
+    async recordIntent(lease, deferralMs) {
       const args = leaseArguments(lease)
       const reply = (await replicated(
         'recordIntent',
         keysOf(lease.name),
-        args,
-        // No refresh token was sent under this intent, so the intent is removed. If it stayed, the next refresh would
-        // wait for a response that never comes.
+        { ...args, deferralMs: String(deferralMs) },
+        // No refresh token was sent under this intent, so the intent is removed. Otherwise the next refresh would wait
+        // for a response to a request that was never sent.
         async (recorded, run) => {
-          if (recorded === 'lost') return
-          const [, previous] = recorded as ['recorded', string]
-          await run('withdrawIntent', keysOf(lease.name), { ...args, previous })
+          const [kind, previous] = recorded as IntentReply
+          if (kind === 'recorded')
+            await run('withdrawIntent', keysOf(lease.name), { ...args, previous })
         },
-      )) as ['recorded', string] | 'lost'
-      return reply === 'lost' ? 'lost' : 'recorded'
+      )) as IntentReply
+      return reply[0] === 'deferred'
+        ? { kind: 'deferred', retryAfterMs: reply[1] }
+        : { kind: reply[0] }
     },
 
     async commit(lease, grant, dueAt, context, { isNoticeNew = false, version, grantId } = {}) {
@@ -360,6 +362,9 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
     retireKeys: () => using(() => retireKeyCheckValues(redis, keys)),
   }
 }
+
+/** The reply of the script `recordIntent`, with the earlier intent or the milliseconds of the deferral. */
+type IntentReply = ['recorded', string] | ['lost'] | ['deferred', number]
 
 const holder = (lease: Lease): string => `${lease.owner}:${lease.fence}`
 

@@ -12,7 +12,7 @@ export const KEYS = {
   faulted: 'credentials:faulted',
   /** The prefix of the names of the sorted sets that lists read (list-index.ts). */
   index: 'credentials:index:',
-  /** String: exists once every credential is in the sets of its state and its class. */
+  /** String: exists if every credential has been added to the sets of its state and its class. */
   indexBuilt: 'credentials:index-built',
   /** String with expiry: the replica that builds the sets of states and classes. */
   indexLease: 'lease:credentials:index',
@@ -30,8 +30,8 @@ export const KEYS = {
    */
   auditHead: 'credentials:audit-head',
   /**
-   * Hash: `RunId` of the Redis server that a process saw last, and `ChangedAt`, the time in epoch ms at which it was
-   * first seen.
+   * Hash: `RunId` is the run id of the Redis server on which a script last ran. `ChangedAt` is the time at which a
+   * script first ran on that server, in epoch ms by the clock of the server.
    */
   server: 'credentials:server',
   /** String with expiry: the id of the replica that publishes the events of the outbox. */

@@ -1,10 +1,11 @@
 /**
  * Completes the index of states and classes (list-index.ts) once after each start. After an upgrade, the index lacks
  * credentials of earlier releases. It may also be outdated, because a replica of an earlier release changed records
- * without changing the index. Upgraded replicas start later than such changes, so they find and correct them.
+ * without changing the index. An upgraded replica starts after such changes, so it finds and corrects the outdated
+ * entries.
  *
- * One replica does this work at a time. Its progress is not stored. If the process dies, the next start examines all
- * credentials again and skips those whose index entries are correct.
+ * Only one replica at a time completes the index. The progress is not stored. If the process dies, the next start
+ * examines all credentials again and skips those whose index entries are correct.
  */
 import { randomUUID } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
@@ -19,7 +20,7 @@ import { classSet, listedSets, stateSet } from './list-index.ts'
 const PAGE = 500
 /** The pause between two pages, in milliseconds, so that other commands are not delayed. */
 const PAUSE_MS = 10
-/** How long the lease for this work lasts after each page, in milliseconds. */
+/** The duration of the lease for completing the index, in milliseconds. Each page renews the lease. */
 const LEASE_MS = 30_000
 const FIELDS = ['Name', 'Version', 'Fault', 'ExpiryNotice', 'Listed'] as const
 
@@ -71,7 +72,7 @@ export async function completeIndex(
       const summary = summaryOf({ Fault: fault ?? '', ExpiryNotice: notice ?? '' })
       const wanted = listedSets(summary)
       if (wanted === (listed ?? '')) continue
-      // If the record was written after it was read, that write has corrected the index itself. The script then changes
+      // If the record was changed after it was read, that change has corrected the index. The script then writes
       // nothing.
       await script('relist', keysOf(name), {
         name,

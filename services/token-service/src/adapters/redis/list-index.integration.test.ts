@@ -98,9 +98,9 @@ describe('the index of lists after an upgrade', () => {
 })
 
 describe('a search in Redis', () => {
-  it('a search ends a page after 20 ms, and the next page continues there, so that every credential is found', async () => {
+  it('a page of a search ends after 20 ms, and the next page continues at the same position, so that every credential is found', async () => {
     const { store, redis } = await openUsable()
-    // Names without a record are examined but never listed, so the search has to continue behind them.
+    // Names without a record are examined but never listed, so the search has to continue after these names.
     const names = Array.from({ length: 60_000 }, (_, index) => `ACC-${100_000 + index}`)
     for (let start = 0; start < names.length; start += 10_000) {
       const part = names.slice(start, start + 10_000)

@@ -4,8 +4,8 @@
  * in these sets.
  *
  * - `state:<state>` and `class:<class>`: names. There is no set for the state `active`, which nearly all credentials
- *   have; a credential is active if it is in no other set of a state. The field `Listed` of a record names the sets
- *   that contain the credential.
+ *   have. A credential is active if it is in no set of a state. The field `Listed` of a record names the sets that
+ *   contain the credential.
  * - `tag:<name>:<value>`: names.
  * - `labels`: `<name> <folded label>`. A space sorts before every character that a name may have, so the entries are in
  *   the order of the names.
@@ -39,15 +39,15 @@ export const labelEntries = (name: string, { label, tags }: Labels): readonly st
 ]
 
 /**
- * For how many letters at the beginning of a text both cases are looked up. Each further letter would double the number
- * of ranges.
+ * The number of letters at the beginning of a text that are searched in both upper and lower case. Each further letter
+ * would double the number of ranges.
  */
 const CASED_LETTERS = 2
 
 /**
- * Returns ranges that contain every name that matches: the name or its realm begins with the folded `text`. The stored
- * names have upper and lower case, so the ranges cover both cases of the first letters. They may contain other names as
- * well.
+ * Returns ranges that contain every matching name. A name matches if the name or its realm begins with the folded
+ * `text`. Stored names contain upper and lower case, so the ranges cover both cases of the first letters. The ranges
+ * may also contain names that do not match.
  */
 export function prefixRanges(text: string): readonly NameRange[] {
   if (!/^[a-z0-9_-]+$/.test(text)) return []

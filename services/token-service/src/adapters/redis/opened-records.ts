@@ -1,16 +1,13 @@
 /**
  * Opens credential records, and decrypts a record only if it has changed since it was last opened. A token request
- * reads the whole record, and nearly every record is the same as at the previous request. Decrypting it again would
- * take about a tenth of the processor time of the request (bench/token-handout.ts).
+ * reads the whole record, and nearly every record is the same as at the previous request. Decrypting the record at each
+ * request would take about a tenth of the processor time of the request (bench/token-handout.ts).
  */
 import type { KeyRing } from '@integration-host/shared/secrets/envelope'
 import { openCredential, type StoredFields } from '../../credential/credential-record.ts'
 import type { Credential } from '../../credential/credential.ts'
 
-/**
- * The number of opened records that are kept in memory. When there are more, the record that was opened first is
- * dropped first.
- */
+/** The maximum number of opened records in memory. Above this number, the record that was opened first is dropped. */
 const MAX_REMEMBERED = 5_000
 
 /** The values of a record's fields, in a fixed order; `null` for an absent field. */

@@ -56,7 +56,7 @@ describe('credential store on a Redis that rejects writes because its memory is 
     const { store, redis } = opened
     await store.put(grantOf(NAME, 'one'), START, auditContextOf('granted'))
     const { lease } = await leased()
-    await store.recordIntent(lease)
+    await store.recordIntent(lease, 0)
     await fillMemory()
     const committed = store.commit(lease, grantOf(NAME, 'two'), START, auditContextOf('refreshed'))
     expect(await committed).toBe('committed')
@@ -81,7 +81,7 @@ describe('credential store on a Redis that rejects writes because its memory is 
     await store.put(grantOf(NAME, 'one'), START, auditContextOf('granted'))
     const { lease } = await leased()
     await fillMemory()
-    await expect(store.recordIntent(lease)).rejects.toMatchObject({ code: 'store_unavailable' })
+    await expect(store.recordIntent(lease, 0)).rejects.toMatchObject({ code: 'store_unavailable' })
     await expect(store.acquire('ACC-1', 'b', 1_000)).resolves.toEqual({ kind: 'busy' })
     await store.release(lease)
     await expect(store.acquire(NAME, 'b', 1_000)).rejects.toMatchObject({

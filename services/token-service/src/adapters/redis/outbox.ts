@@ -20,10 +20,7 @@ import { KEYS } from './key-names.ts'
  * because all audit entries of an outbox entry are written in the same call.
  */
 const FACTS_PER_CALL = 10_000
-/**
- * How long, in milliseconds, `record` recognizes a repeated call. A caller repeats its call if the reply to it was
- * lost.
- */
+/** How long, in milliseconds, `record` recognizes a repeated call. A caller repeats a call whose reply was lost. */
 const MARKER_MS = 600_000
 
 /**
@@ -123,7 +120,7 @@ type StreamEntry = [id: string, pairs: string[]]
 
 /**
  * Parses an outbox entry. `labels` is the text that the scripts have stored with the entry; scripts of earlier releases
- * stored none.
+ * stored no labels.
  */
 function parseOutboxEntry([, entry = '', , labels = '']: readonly string[]): OutboxEntry | null {
   const parsed = parseJsonAs(OutboxEntry, entry)

@@ -1,16 +1,16 @@
 /**
  * Reports a write as successful only after Redis replicas have acknowledged it. Redis replicates asynchronously, so a
  * failover loses the writes that no replica had received. Each write is therefore followed by the command WAIT (`WAIT n
- * <ms>`). Its reply is the number of replicas that have received every earlier write of the same connection.
+ * <ms>`). The reply to WAIT is the number of replicas that have received every earlier write of the same connection.
  *
  * - The writes use a second connection, because WAIT blocks its connection until the replicas respond.
  * - One WAIT covers many writes: the writes that arrive while a WAIT is in flight form the next batch.
  * - A write and its WAIT must reach the same server, so a batch fails if the connection was lost in between.
- * - WAIT covers only writes of its own connection. A repeated commit that changes nothing would not be waited for. So
- *   each script that runs here executes a write command on every path that reports success.
+ * - WAIT covers only writes of its own connection. If a repeated commit wrote nothing, WAIT would not cover it. So each
+ *   script that runs on this connection executes a write command on every path that reports success.
  * - If too few replicas acknowledge, the server may be a primary that was cut off. Both connections are then opened
- *   again, because their address may lead to another server by now. The same happens to the other connection if one of
- *   the two is lost.
+ *   again, because their address may lead to another server by now. If one of the two connections is lost, the other is
+ *   also opened again.
  *
  * If no replica is required, writes use the main connection, and no WAIT follows.
  */
@@ -38,7 +38,7 @@ export interface ReplicatedWrites extends AsyncDisposable {
   replicas(): Promise<number>
   /**
    * Calls `write` with a connection, and resolves with its result once enough replicas have acknowledged the write. If
-   * too few do, `undo` is called with the result, and then the promise is rejected with {@link TooFewReplicas}.
+   * too few replicas acknowledge the write, calls `undo` with the result, and then rejects with {@link TooFewReplicas}.
    */
   run<T>(
     write: (redis: Redis) => Promise<T>,

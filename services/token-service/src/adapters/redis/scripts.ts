@@ -1,6 +1,6 @@
 /**
  * The writes of the credential store as Lua scripts, each of which Redis executes atomically. The port,
- * credential/credential-store.ts, specifies what each does.
+ * credential/credential-store.ts, specifies what each script does.
  *
  * A script declares the names of its keys. It gets the keys as the table `K`, and through KEYS, so that the driver can
  * add a key prefix. Its arguments are one JSON object, which Lua reads as the table `a`:
@@ -49,6 +49,28 @@ local fence = math.max(redis.call('INCR', K.fence), last + 1, ms)
 redis.call('SET', K.fence, fence)
 `
 
+/**
+ * Lua: sets `server` to the run id of this Redis server; it is empty if the Redis account may not run INFO. Every server
+ * has its own run id, and a restarted server has a new one. Sets `changedAt` to the epoch milliseconds, by the clock of
+ * this server, at which a script first ran on it; it is `false` if scripts never ran on an earlier server. `ms` must be
+ * set.
+ */
+const OBSERVE_SERVER = `
+local info = redis.pcall('INFO', 'server')
+local server = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
+local observed = redis.call('HMGET', K.server, 'RunId', 'ChangedAt')
+local changedAt = observed[2]
+if server ~= '' and observed[1] ~= server then
+  local change = {'RunId', server}
+  if observed[1] then
+    changedAt = string.format('%.0f', ms)
+    change = {'RunId', server, 'ChangedAt', changedAt}
+  end
+  -- A new primary without replicas may reject writes. The next call stores the change then.
+  redis.pcall('HSET', K.server, unpack(change))
+end
+`
+
 /** Lua: deletes the lease if the caller still holds it. */
 const RELEASE_OWN_LEASE = `
 if redis.call('GET', K.lease) == a.holder then redis.call('DEL', K.lease) end
@@ -63,7 +85,7 @@ redis.call('HDEL', K.credential, unpack(a.overlayFields))
 redis.call('HSET', K.credential, unpack(a.fields))
 `
 
-/** Lua: a condition that is true if the stored labels are no longer those that the caller has read. */
+/** Lua: a condition that is true if the stored labels differ from the labels that the caller has read. */
 const HAS_OTHER_LABELS = `
 if a.lastLabels and (redis.call('HGET', K.credential, 'Labels') or '') ~= a.lastLabels`
 
@@ -100,16 +122,40 @@ return redis.call('PEXPIRE', K.lease, a.leaseMs)
 
 const release = define(['lease'], RELEASE_OWN_LEASE)
 
+/**
+ * The intent contains the run id of the server. So a later call on another server detects the failover, even if the
+ * calling process has just started or the clocks of the servers differ. If this server stored the intent, but another
+ * server was the primary in between, a comparison of the two times shows the failover, because both times are of the
+ * same clock. An intent without a run id, which an earlier release has stored, counts as stored after the failover.
+ */
 const recordIntent = define(
-  ['credential', 'lease'],
+  ['credential', 'lease', 'server'],
   `
-if redis.call('GET', K.lease) ~= a.holder then return 'lost' end
-local now = redis.call('HMGET', K.credential, 'Fence', 'Version')
-if now[1] ~= a.fence or now[2] ~= a.version then return 'lost' end
+if redis.call('GET', K.lease) ~= a.holder then return {'lost'} end
+local now = redis.call('HMGET', K.credential, 'Fence', 'Version', 'Intent')
+if now[1] ~= a.fence or now[2] ~= a.version then return {'lost'} end
 ${NOW_MS}
-local previous = redis.call('HGET', K.credential, 'Intent') or ''
-redis.call('HSET', K.credential, 'Intent', a.version .. ':' .. a.fence .. ':' .. string.format('%.0f', ms))
+${OBSERVE_SERVER}
+local previous = now[3] or ''
+local version, fence, at, place = string.match(previous, '^(%d+):(%d+):(%d+):(%w+)$')
+if version == a.version and fence ~= a.fence and server ~= '' and changedAt then
+  local isEarlier = place ~= server or tonumber(at) < tonumber(changedAt)
+  local left = changedAt + a.deferralMs - ms
+  -- If the clock of this server was set back, the age of the failover is unknown.
+  if isEarlier and ms >= tonumber(changedAt) and left > 0 then return {'deferred', left} end
+end
+local intent = {a.version, a.fence, string.format('%.0f', ms), server}
+redis.call('HSET', K.credential, 'Intent', table.concat(intent, ':'))
 return {'recorded', previous}
+`,
+)
+
+const observeServer = define(
+  ['server'],
+  `
+${NOW_MS}
+${OBSERVE_SERVER}
+return changedAt
 `,
 )
 
@@ -139,7 +185,7 @@ const commit = define(
   `
 local now = redis.call('HMGET', K.credential, 'Fence', 'Version', 'CommitFence')
 if not now[2] then
-  -- Nothing is stored that could be written again, so the lease is written, which expires at once.
+  -- There is no stored value to write again, so the script writes a lease that expires at once.
   redis.call('SET', K.lease, a.holder, 'PX', 1)
   return 'superseded'
 end
@@ -344,6 +390,7 @@ const scripts = {
   renew,
   release,
   recordIntent,
+  observeServer,
   withdrawIntent,
   commit,
   put,

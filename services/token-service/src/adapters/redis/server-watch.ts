@@ -1,13 +1,15 @@
 /**
  * Detects that the connection leads to another Redis server than before, or to a restarted server. Such a server may
  * lack the newest writes, after a failover or after a restart from an append-only file that is flushed once a second.
- * The time of the last change is stored in Redis. So every replica of token-service knows it, even one that starts
- * later.
+ * The time of the last change is stored in Redis. So every replica of token-service can read this time, even a replica
+ * that starts later. The script that stores an intent makes the same check, because the script may run before the check
+ * in this file.
  */
 import type { Redis } from 'ioredis'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { StoreConnection } from '../../credential/credential-store.ts'
 import { KEYS } from './key-names.ts'
+import { defineScripts } from './scripts.ts'
 import type { ReplicatedWrites } from './replicated-writes.ts'
 
 export function watchServer(options: {
@@ -16,13 +18,14 @@ export function watchServer(options: {
   readonly logger: Logger
 }): StoreConnection & Disposable {
   const { redis, writes, logger } = options
+  const script = defineScripts(redis)
   let changedAt: number | null = null
   let hasWarned = false
 
   async function examine(): Promise<void> {
     const info = await redis.info()
-    const runId = /^run_id:(\w+)/m.exec(info)?.[1]
-    if (runId !== undefined) await compare(runId)
+    const reply = (await script('observeServer', KEYS, {})) as string | null
+    changedAt = reply === null ? null : Number(reply)
     const replicas = Number(/^connected_slaves:(\d+)/m.exec(info)?.[1] ?? 0)
     if (replicas > 0 && !hasWarned && (await writes.replicas()) === 0) {
       hasWarned = true
@@ -32,19 +35,6 @@ export function watchServer(options: {
         'Redis has replicas, but no write waits for them: a failover may lose token rotations',
       )
     }
-  }
-
-  /** Compares the run id of the server with the run id that a process of token-service saw last. */
-  async function compare(runId: string): Promise<void> {
-    const [known, at] = await redis.hmget(KEYS.server, 'RunId', 'ChangedAt')
-    if (known === runId) {
-      changedAt = at ? Number(at) : null
-      return
-    }
-    // If no run id is stored, this is the first start with this store, and nothing was lost.
-    const now = Date.now()
-    changedAt = known ? now : null
-    await redis.hset(KEYS.server, { RunId: runId, ...(known && { ChangedAt: now }) })
   }
 
   // An error is ignored: the connection was lost again, or this Redis account may not run INFO.

@@ -57,8 +57,8 @@ export function watchWrites(
 }
 
 /**
- * Returns the error code at the beginning of a Redis error reply, such as `OOM`; without a code, the reason of the
- * failed command.
+ * Returns the error code at the beginning of a Redis error reply, such as `OOM`; if there is no code, the reason why
+ * the command failed.
  */
 function rejectionOf(error: unknown): string {
   if (error instanceof TooFewReplicas) return error.message
