@@ -1,0 +1,97 @@
+/** Sends a request, and sends it again after temporary failures. */
+import { ProblemError, retryAfterSeconds } from './problem.ts'
+
+/** What all requests of a client have in common. */
+export interface Connection {
+  readonly fetch: typeof fetch
+  readonly key: string
+  /** How often a request is sent at most, if it may be repeated. */
+  readonly attempts: number
+  /** The pause before the second attempt, in milliseconds. It doubles with every further attempt. */
+  readonly pauseMs: number
+  /** After this time without a response, an attempt has failed. */
+  readonly timeoutMs: number
+}
+
+export interface Attempts {
+  /** Sends the request once. */
+  readonly send: (signal: AbortSignal) => Promise<Response>
+  /** Whether sending the request again does no harm. `response` is `null` if none arrived. */
+  readonly isRepeatable: (response: Response | null) => boolean
+  readonly signal?: AbortSignal | null | undefined
+  readonly idempotencyKey?: string | null
+}
+
+/** The statuses after which the same request can succeed: too many calls, and an unavailable server or gateway. */
+const TEMPORARY: readonly number[] = [429, 502, 503, 504]
+/** A response with a longer `Retry-After` is returned to the caller, who can decide to wait that long. */
+const MAX_PAUSE_MS = 30_000
+
+/**
+ * Returns the first response that is not temporary, or the last one.
+ *
+ * @throws {ProblemError} `connection_failed` if the last attempt got no response.
+ * @throws the reason of `signal` when it is aborted.
+ */
+export async function sendWithAttempts(
+  { attempts, pauseMs, timeoutMs }: Connection,
+  { send, isRepeatable, signal, idempotencyKey = null }: Attempts,
+): Promise<Response> {
+  for (let attempt = 1; ; attempt += 1) {
+    signal?.throwIfAborted()
+    let response: Response | null = null
+    let cause: unknown
+    try {
+      response = await withTimeout(timeoutMs, signal, send)
+      if (!TEMPORARY.includes(response.status)) return response
+    } catch (error) {
+      signal?.throwIfAborted()
+      cause = error
+    }
+    const waitSeconds = response === null ? null : retryAfterSeconds(response)
+    const waitMs = Math.max(
+      (waitSeconds ?? 0) * 1_000,
+      // Full jitter, so that clients which failed together do not repeat together.
+      Math.random() * pauseMs * 2 ** (attempt - 1),
+    )
+    if (attempt >= attempts || waitMs > MAX_PAUSE_MS || !isRepeatable(response)) {
+      if (response !== null) return response
+      throw new ProblemError(
+        { code: 'connection_failed', title: 'No response arrived', idempotencyKey },
+        { cause },
+      )
+    }
+    await response?.body?.cancel()
+    await pause(waitMs, signal)
+  }
+}
+
+/** Resolves after the time; rejects with the reason of `signal` when it is aborted. */
+export function pause(ms: number, signal?: AbortSignal | null): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = (): void => {
+      clearTimeout(timer)
+      reject(signal?.reason as Error)
+    }
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', stop)
+      resolve()
+    }, ms)
+    if (signal?.aborted === true) stop()
+    else signal?.addEventListener('abort', stop, { once: true })
+  })
+}
+
+async function withTimeout<Result>(
+  ms: number,
+  signal: AbortSignal | null | undefined,
+  work: (signal: AbortSignal) => Promise<Result>,
+): Promise<Result> {
+  const late = new AbortController()
+  const timer = setTimeout(() => late.abort(new Error(`no response within ${ms} ms`)), ms)
+  try {
+    return await work(signal ? AbortSignal.any([signal, late.signal]) : late.signal)
+  } finally {
+    clearTimeout(timer)
+  }
+}

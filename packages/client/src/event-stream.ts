@@ -1,0 +1,51 @@
+/** Reads server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html) from a response body. */
+
+export interface ServerSentEvent {
+  /** `message` if the stream names none. */
+  readonly name: string
+  /** `null` if the event has no id. */
+  readonly id: string | null
+  readonly data: string
+}
+
+/**
+ * Yields the events of the stream; `null` for a block that consists of comments, which shows that the connection is alive.
+ * Leaving the loop cancels the stream.
+ */
+export async function* readEvents({
+  body,
+}: Pick<Response, 'body'>): AsyncGenerator<ServerSentEvent | null, void, void> {
+  if (body === null) return
+  const decoder = new TextDecoder()
+  // Not every browser can iterate over a stream.
+  const reader: ReadableStreamDefaultReader<Uint8Array> = body.getReader()
+  let text = ''
+  try {
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (done) return
+      text += decoder.decode(value, { stream: true })
+      const blocks = text.split(/\r?\n\r?\n/)
+      text = blocks.pop() ?? ''
+      for (const block of blocks) yield parseBlock(block)
+    }
+  } finally {
+    await reader.cancel().catch(() => {}) // fails if the connection is lost already
+  }
+}
+
+function parseBlock(block: string): ServerSentEvent | null {
+  const fields = new Map<string, string>()
+  const data: string[] = []
+  for (const line of block.split(/\r?\n/)) {
+    const [, name = '', value = ''] = /^([^:]*):? ?(.*)$/.exec(line) ?? []
+    if (name === 'data') data.push(value)
+    else if (name !== '') fields.set(name, value)
+  }
+  if (data.length === 0) return null
+  return {
+    name: fields.get('event') ?? 'message',
+    id: fields.get('id') ?? null,
+    data: data.join('\n'),
+  }
+}

@@ -1,0 +1,110 @@
+/**
+ * Follows the events of a process with one stream, which all callers that wait for a run of this process share: browsers open
+ * at most six connections to a server, and the coordinator serves at most a hundred streams.
+ *
+ * An event only causes a read, so the stream never has to be complete. R1: after a connection without `Last-Event-ID`, and after
+ * the event `reset`, all runs are read, because events may be missing. R2: while no stream can be opened, all runs are read
+ * at each attempt to open one.
+ */
+import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import { pause } from './attempts.ts'
+import { readEvents } from './event-stream.ts'
+import { ProblemError } from './problem.ts'
+
+export interface RunEventsDeps {
+  /**
+   * Opens the stream, after the event with this id if it is not `null`.
+   *
+   * @throws {ProblemError} if the response is not a stream.
+   */
+  readonly open: (lastEventId: string | null, signal: AbortSignal) => Promise<Response>
+  /** The pause between two attempts to open the stream, in milliseconds. */
+  readonly pollMs: number
+  /** After this time without a byte, the connection is regarded as lost. The coordinator writes a comment every 15 s. */
+  readonly idleMs: number
+}
+
+export interface RunEvents {
+  /** Calls `wake` when the run may have ended. Returns the function that ends this. */
+  watch(transactionId: string, wake: () => void): () => void
+}
+
+const ENDED: readonly unknown[] = ['Completed', 'Failed', 'Cancelled']
+/** The key is not allowed to read the events, which no other attempt changes. Runs can still be read. */
+const REJECTED: readonly unknown[] = ['unauthorized', 'forbidden', 'process_not_found']
+
+export function createRunEvents({ open, pollMs, idleMs }: RunEventsDeps): RunEvents {
+  const watchers = new Set<{ readonly transactionId: string; readonly wake: () => void }>()
+  let following: AbortController | null = null
+
+  const wake = (transactionId: string | null): void => {
+    for (const watcher of watchers)
+      if (transactionId === null || watcher.transactionId === transactionId) watcher.wake()
+  }
+
+  /** Follows the stream until `signal` is aborted. */
+  async function follow(signal: AbortSignal): Promise<void> {
+    let lastId: string | null = null
+    let isRejected = false
+    while (!signal.aborted) {
+      const connection = new AbortController()
+      const alive = watchdog(idleMs, () => connection.abort())
+      let isOpen = false
+      try {
+        if (isRejected) throw new Error('the stream was rejected')
+        const response = await open(lastId, AbortSignal.any([signal, connection.signal]))
+        isOpen = true
+        if (lastId === null) wake(null)
+        for await (const event of readEvents(response)) {
+          alive.reset()
+          if (event === null) continue
+          lastId = event.name === 'reset' ? null : (event.id ?? lastId)
+          if (event.name === 'reset') wake(null)
+          if (event.name === 'transaction') onTransition(event.data)
+        }
+      } catch (error) {
+        isRejected ||= error instanceof ProblemError && REJECTED.includes(error.problem.code)
+        // An open stream that breaks continues after its last event, so nothing has to be read (R1).
+        if (!isOpen && !signal.aborted) wake(null)
+      } finally {
+        alive.stop()
+      }
+      // Half of the pause is random, so that clients of a restarted coordinator do not all return at once.
+      await pause(pollMs * (0.5 + Math.random() / 2), signal).catch(() => {})
+    }
+  }
+
+  function onTransition(data: string): void {
+    const { TransactionID, Status } = JSON.parse(data) as Partial<TransactionEvent>
+    if (TransactionID !== undefined && ENDED.includes(Status)) wake(TransactionID)
+  }
+
+  return {
+    watch(transactionId, onChange) {
+      const watcher = { transactionId, wake: onChange }
+      watchers.add(watcher)
+      if (following === null) {
+        following = new AbortController()
+        void follow(following.signal)
+      }
+      return () => {
+        watchers.delete(watcher)
+        if (watchers.size > 0) return
+        following?.abort()
+        following = null
+      }
+    },
+  }
+}
+
+/** Calls `onIdle` when `reset` was not called for `ms` milliseconds. */
+function watchdog(ms: number, onIdle: () => void): { reset(): void; stop(): void } {
+  let timer = setTimeout(onIdle, ms)
+  return {
+    reset() {
+      clearTimeout(timer)
+      timer = setTimeout(onIdle, ms)
+    },
+    stop: () => clearTimeout(timer),
+  }
+}
