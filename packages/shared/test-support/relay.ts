@@ -23,7 +23,7 @@ export interface Relay extends AsyncDisposable {
   silence(): void
   /** Keeps connections open, but forwards nothing in either direction until `restore`. */
   stall(): void
-  /** Forwards new connections to another backend. Existing connections stay where they are. */
+  /** Forwards new connections to another backend. Existing connections keep their backend. */
   redirect(backendUrl: string): void
   /** Forwards again. Bytes that arrived in the meantime were discarded, so the affected connections are closed. */
   restore(): void

@@ -268,19 +268,20 @@ describe('authorization of callers', () => {
   ]
   const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']
   const companyPaths = REALMS.map((realm) => `/v3/company/${realm}/x`)
-  const openPaths = ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']
+  const openPaths = [
+    '/',
+    '/favicon.ico',
+    '/health/live',
+    '/health/ready',
+    '/metrics',
+    '/openapi.json',
+    '/docs',
+  ]
 
   it.each(keys)(
     'the gateway serves only public resources to a request with %s',
     async (_what, headers) => {
-      for (const path of [
-        ...companyPaths,
-        '/v3/company/unknown/x',
-        '/',
-        '/v3',
-        '/healthz',
-        '/docs/x',
-      ])
+      for (const path of [...companyPaths, '/v3/company/unknown/x', '/v3', '/healthz', '/docs/x'])
         for (const method of methods) {
           const answer = await fetch(proxy.url + path, { method, headers })
           expect([method, path, answer.status]).toEqual([method, path, 401])

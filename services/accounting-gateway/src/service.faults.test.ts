@@ -59,7 +59,7 @@ const call = (proxy: Gateway, method: string, path = '/v3/company/1/x') =>
 
 describe('the repetition of a failed attempt', () => {
   it.each([502, 503, 504])(
-    'the gateway repeats a GET after status %i until it succeeds',
+    'the gateway repeats a GET after status %i until the GET succeeds',
     async (status) => {
       upstream.handle = statuses([status], [status], [200])
       expect(await text(await call(await open(), 'GET'))).toEqual([200, '200 '])
@@ -150,7 +150,7 @@ describe('the repetition of a failed attempt', () => {
     expect(upstream.seen).toHaveLength(1)
   })
 
-  it('the gateway repeats a POST whose chunked body was small enough to buffer', async () => {
+  it('the gateway repeats a POST if its chunked body is small enough to be buffered', async () => {
     upstream.handle = statuses([503], [200])
     const body = new Blob(['chunk by chunk']).stream()
     const answer = await (

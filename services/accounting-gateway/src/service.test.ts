@@ -288,7 +288,7 @@ describe('a call through the gateway', () => {
     await closed
   })
 
-  it('the gateway closes the connection if upstream breaks off a response, so that the caller recognizes a truncated response', async () => {
+  it('the gateway closes the connection if a response of upstream is interrupted, so that the caller recognizes a truncated response', async () => {
     upstream.handle = (_request, response) => {
       response.writeHead(200, { 'Content-Length': 100 })
       response.write('half', () => response.destroy())
@@ -439,7 +439,7 @@ describe('a response that the gateway creates itself', () => {
     expect(upstream.seen).toHaveLength(0)
   })
 
-  it.each(['/', '/v3', '/v3/company/123', '/v2/company/123/x', '/v3/accounts'])(
+  it.each(['/v3', '/v3/company/123', '/v2/company/123/x', '/v3/accounts'])(
     'the gateway responds to %s with 404 if the key is valid and with 401 if there is none',
     async (path) => {
       expect(await (await proxy.call(path)).json()).toMatchObject({

@@ -122,7 +122,7 @@ export async function startAccountingGateway(
  */
 function warnOfPlainHttp(config: Config, logger: Logger): void {
   const { ACCOUNTING_URL, DISCOVERY_URL } = config
-  // If ACCOUNTING_URL is set, the discovery document is not read, so DISCOVERY_URL need not be checked.
+  // If ACCOUNTING_URL is set, the discovery document is not fetched, so DISCOVERY_URL need not be checked.
   const [setting, address] =
     ACCOUNTING_URL === undefined
       ? ['DISCOVERY_URL', DISCOVERY_URL]

@@ -46,7 +46,7 @@ describe('the process of the demo API', () => {
     expect(stderr).toContain('SERVICE_API_KEY: is missing')
   })
 
-  it('the demo API listens and reports the coordinator as down while the coordinator is unavailable, and exits with code 0 on SIGTERM', async () => {
+  it('the demo API listens and reports an unavailable coordinator as down, and exits with code 0 on SIGTERM', async () => {
     const url = await listeningUrl(
       start({ SERVICE_API_KEY: KEY, COORDINATOR_URL: 'http://127.0.0.1:9' }),
     )

@@ -31,12 +31,15 @@ export interface SandboxProviderDeps {
   readonly client: Client
   /** The registered redirect URIs; `null` accepts any redirect URI with a loopback host. */
   readonly redirectUris: readonly string[] | null
-  /** The application's Disconnect URL; `null` if none is entered. */
+  /** The Disconnect URL of the application; `null` if the application has no Disconnect URL. */
   readonly disconnectUrl: string | null
-  /** Which provider is imitated, such as `intuit`, from the start and again after each reset of the sandbox. */
+  /**
+   * The name of the imitated provider, such as `intuit`. It applies at the start and again after each reset of the
+   * sandbox.
+   */
   readonly personality: PersonalityName
   readonly signer: IdentitySigner
-  /** Returns the provider's addresses. They are known only after the server has started to listen. */
+  /** Returns the addresses of this provider, which are known only after the server has started to listen. */
   readonly addresses: () => Addresses
   /** Returns the time in epoch milliseconds. */
   readonly now: () => number

@@ -34,7 +34,10 @@ const Settings = z.object({
    * when the sandbox provider exits.
    */
   STATE_FILE: z.string().optional(),
-  /** The Disconnect URL of the application: where the provider sends the browser of a user who disconnects a company. */
+  /**
+   * The Disconnect URL of the application. The provider redirects the browser to this URL when a user disconnects a
+   * company.
+   */
   DISCONNECT_URL: httpUrl().optional(),
   /** The address at which a browser reaches this provider: the base of the authorization endpoint. */
   BROWSER_URL: httpUrl().optional(),

@@ -22,9 +22,15 @@ export interface ProviderFixture extends AsyncDisposable {
   readonly url: string
   now(): number
   moveTime(ms: number): void
-  /** Returns the URL of a valid authorization request; `parameters` override its parameters, and `null` removes one. */
+  /**
+   * Returns the URL of a valid authorization request. `parameters` replace its parameters; the value `null` removes a
+   * parameter.
+   */
   authorizeUrl(parameters?: Readonly<Record<string, string | null>>): string
-  /** Obtains an authorization code for the realm by the parameter `sandbox_company`, without the authorization page. */
+  /**
+   * Obtains an authorization code for the realm with the parameter `sandbox_company`, which skips the authorization
+   * page.
+   */
   code(realm?: string, parameters?: Readonly<Record<string, string>>): Promise<string>
   token(
     form: Readonly<Record<string, string>>,

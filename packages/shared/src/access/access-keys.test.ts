@@ -69,7 +69,7 @@ describe('AccessKeys', () => {
     expect(open().keys.identify(`Bearer ${erp.sha256}`)).toBeNull()
   })
 
-  it('a key file cannot take scopes away from a service key', () => {
+  it('an entry of the key file cannot reduce the scopes of a service key', () => {
     const { keys } = open([{ ...erp, sha256: digestOf(SERVICE_KEY), scopes: ['gateway:read'] }])
     expect(keys.identify(`Bearer ${SERVICE_KEY}`)?.has('custody:transfer')).toBe(true)
   })

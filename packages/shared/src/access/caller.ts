@@ -29,7 +29,7 @@ export class Caller {
     this.#grants = grants
   }
 
-  /** The caller as the logs of actions name it, such as `key erp` or `key console for ada@example.com`. */
+  /** The caller in the action log and audit log, such as `key erp` or `key console for ada@example.com`. */
   get name(): string {
     return this.person === null ? `key ${this.keyId}` : `key ${this.keyId} for ${this.person}`
   }
@@ -47,7 +47,10 @@ export class Caller {
     return this.#grants.scopes.has(scope)
   }
 
-  /** The realms that the key may use: `*`, exact names, and prefixes that end in `*`. Lists use them as a filter. */
+  /**
+   * The realms that the key may use: `*`, exact names, and prefixes that end in `*`. Lists omit the items of all other
+   * realms.
+   */
   get realms(): readonly string[] {
     return this.#grants.realms
   }
@@ -66,8 +69,8 @@ export class Caller {
   }
 
   /**
-   * Returns whether the key may use something that belongs to `realm`. `null` and `undefined` mean that it belongs to
-   * no realm, so every key may use it.
+   * Returns whether the key may use a resource of `realm`. A resource without a realm (`null` or `undefined`) may be
+   * used with every key.
    */
   mayUse(realm: string | null | undefined): boolean {
     return realm === null || realm === undefined || this.mayUseRealm(realm)

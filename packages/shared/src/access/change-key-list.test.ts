@@ -42,7 +42,7 @@ describe('changeKeyList', () => {
   })
 
   it.skipIf(process.getuid?.() !== 0)(
-    'changeKeyList that runs as root keeps the owner of the file, and gives a new file to the owner of the folder',
+    'if root calls changeKeyList, an existing file keeps its owner, and a new file belongs to the owner of the folder',
     async () => {
       await chown(folder, 1000, 1000)
       await changeKeyList(file, () => [])
@@ -61,7 +61,7 @@ describe('changeKeyList', () => {
 })
 
 describe('the keys of a new installation', () => {
-  it('the key for applications can call the accounting API, queue and read; the key for operators cannot read tokens', () => {
+  it('the key for applications can call the accounting API and queue and read transactions; the key for operators cannot read tokens', () => {
     expect(installationKeys.application.scopes).toEqual([
       'gateway:read',
       'gateway:write',

@@ -71,7 +71,7 @@ describe('the key file', () => {
     expect(opened.isAccepted('erp')).toBe(false)
   })
 
-  it('a key file that changes after the settings were read and before the watch starts takes effect', async () => {
+  it('a change of the key file takes effect even if it happens between reading the settings and watching the file', async () => {
     await writeFile(file, listOf('erp'))
     const settings = read()
     await writeFile(file, listOf('console'))
@@ -89,7 +89,7 @@ describe('the key file', () => {
     expect(opened.isAccepted('erp')).toBe(true)
   })
 
-  it('a key file that is replaced through a symbolic link, as in Kubernetes, takes effect', async () => {
+  it('a new key file takes effect if a symbolic link is changed to name it, as in Kubernetes', async () => {
     await writeFile(join(folder, 'first'), listOf('erp'))
     await writeFile(join(folder, 'second'), listOf('console'))
     await symlink('first', file)

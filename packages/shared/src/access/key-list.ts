@@ -38,8 +38,8 @@ export const KeyEntry = z.strictObject({
 export type KeyEntry = z.output<typeof KeyEntry>
 
 /**
- * Parses the content of a key file. If the content is not valid, `faults` has a line for each fault. Each line names
- * the key by its position and its id, and the violated rule. It contains no other value of the file.
+ * Parses the content of a key file. If the content is not valid, `faults` has a line for each fault. A line contains
+ * the position and the id of the key and the violated rule, but no other value of the file.
  */
 export function parseKeyList(text: string): ParsedList<KeyEntry> {
   let json: unknown

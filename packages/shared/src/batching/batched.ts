@@ -1,7 +1,7 @@
 /**
  * Returns a function that collects single calls into batches without a timer: the calls that arrive while a batch is in
  * flight form the next batch. A batch is faster: one SQL statement for many messages has 3 to 10 times the throughput
- * of one statement per message. A call without others is not delayed.
+ * of one statement per message. A single call is not delayed.
  *
  * If a batch fails, its calls are repeated one by one, so that only the calls with bad input fail. If `retries` is
  * false, all calls of a failed batch fail. `retries` must be false if a second attempt of a call would hide the effect

@@ -56,7 +56,7 @@ export const AuditEntry = AuditFact.extend({
   Seq: z.int().positive(),
   Previous: Hash,
   Hash,
-})
+}).meta({ ref: 'AuditEntry' })
 export type AuditEntry = z.output<typeof AuditEntry>
 
 /** A position in the hash chain: the sequence number and the hash of one entry. */
@@ -66,14 +66,18 @@ export type AuditHead = z.output<typeof AuditHead>
 /** The position before the first entry of the chain. */
 export const auditStart: AuditHead = { Seq: 0, Hash: '0'.repeat(64) }
 
-export const AuditPage = z.object({
-  items: z.array(AuditEntry),
-  head: AuditHead.meta({ description: 'the newest entry; keep it, and compare with it next time' }),
-  next_before: z.int().positive().nullable().optional().meta({
-    description:
-      'of a page with the newest entry first: `before` of the next page; null at the end',
-  }),
-})
+export const AuditPage = z
+  .object({
+    items: z.array(AuditEntry),
+    head: AuditHead.meta({
+      description: 'the newest entry; keep it, and compare with it next time',
+    }),
+    next_before: z.int().positive().nullable().optional().meta({
+      description:
+        'of a page with the newest entry first: `before` of the next page; null at the end',
+    }),
+  })
+  .meta({ ref: 'AuditPage' })
 export type AuditPage = z.output<typeof AuditPage>
 
 /**
@@ -86,7 +90,7 @@ export function auditHash(entry: Omit<AuditEntry, 'Hash'>): string {
   return createHash('sha256').update(JSON.stringify(members)).digest('hex')
 }
 
-/** Returns the audit entries that continue the chain after `head` with the events in `facts`. */
+/** Returns an audit entry for each event in `facts`. The first entry is chained to `head`. */
 export function chain(head: AuditHead, facts: readonly AuditFact[]): AuditEntry[] {
   let last = head
   return facts.map((fact) => {

@@ -3,29 +3,32 @@ import { labelMembers } from './labels.ts'
 import { CredentialName } from './realm.ts'
 
 /** Describes why a refresh failed, whether the failure is final, and what the operator should do. Contains no token. */
-export const Fault = z.object({
-  Code: z.string().meta({ description: 'class of the fault, such as invalid_grant' }),
-  Message: z.string().meta({
-    description:
-      "Couldn't refresh token for realm <credential_name>, <token endpoint response body>",
-  }),
-  At: z.iso.datetime(),
-  Attempts: z.int().nonnegative(),
-  TraceId: z.string().optional().meta({ description: "the provider's trace id (intuit_tid)" }),
-  Remedy: z.string().optional().meta({ description: 'what to do' }),
-  Final: z.boolean().optional().meta({
-    description: 'false while the same refresh token will be retried; if absent, the class decides',
-  }),
-  Rejections: z
-    .int()
-    .positive()
-    .optional()
-    .meta({ description: 'how often the provider has rejected this refresh token' }),
-  NextTryAt: z.iso
-    .datetime()
-    .optional()
-    .meta({ description: 'when a rejected refresh token is retried' }),
-})
+export const Fault = z
+  .object({
+    Code: z.string().meta({ description: 'class of the fault, such as invalid_grant' }),
+    Message: z.string().meta({
+      description:
+        "Couldn't refresh token for realm <credential_name>, <token endpoint response body>",
+    }),
+    At: z.iso.datetime(),
+    Attempts: z.int().nonnegative(),
+    TraceId: z.string().optional().meta({ description: "the provider's trace id (intuit_tid)" }),
+    Remedy: z.string().optional().meta({ description: 'what to do' }),
+    Final: z.boolean().optional().meta({
+      description:
+        'false while the same refresh token will be retried; if absent, the class decides',
+    }),
+    Rejections: z
+      .int()
+      .positive()
+      .optional()
+      .meta({ description: 'how often the provider has rejected this refresh token' }),
+    NextTryAt: z.iso
+      .datetime()
+      .optional()
+      .meta({ description: 'when a rejected refresh token is retried' }),
+  })
+  .meta({ ref: 'CredentialFault' })
 export type Fault = z.output<typeof Fault>
 
 /**
@@ -36,52 +39,61 @@ export const credentialStates = ['active', 'expiring', 'failing', 'must_reconnec
 export type CredentialState = (typeof credentialStates)[number]
 
 /** A credential as token-service's API returns it: everything except the secrets. */
-export const CredentialView = z.object({
-  Name: CredentialName,
-  Environment: z.string().meta({ description: 'the realm; empty if unknown' }),
-  Expiry: z.iso.datetime().meta({ description: 'when the access token expires, UTC' }),
-  Status: z.enum(['active', 'faulted']),
-  State: z.enum(credentialStates),
-  ...labelMembers,
-  Version: z.int().positive(),
-  RefreshedAt: z.iso.datetime(),
-  RefreshDueAt: z.iso.datetime().optional().meta({
-    description: 'when the next refresh is scheduled; absent if none is, because the grant ended',
-  }),
-  IdleExpiry: z.iso.datetime().optional().meta({
-    description: 'when the grant ends unless it is refreshed before; absent if unknown',
-  }),
-  HardExpiry: z.iso
-    .datetime()
-    .optional()
-    .meta({ description: 'when the grant ends, regardless of refreshes; absent if unknown' }),
-  Attempts: z.int().nonnegative().meta({ description: 'failed refreshes since the last success' }),
-  NextTryAt: z.iso
-    .datetime()
-    .optional()
-    .meta({ description: 'before this time only a forced refresh is tried' }),
-  Fault: Fault.optional(),
-})
+export const CredentialView = z
+  .object({
+    Name: CredentialName,
+    Environment: z.string().meta({ description: 'the realm; empty if unknown' }),
+    Expiry: z.iso.datetime().meta({ description: 'when the access token expires, UTC' }),
+    Status: z.enum(['active', 'faulted']),
+    State: z.enum(credentialStates),
+    ...labelMembers,
+    Version: z.int().positive(),
+    RefreshedAt: z.iso.datetime(),
+    RefreshDueAt: z.iso.datetime().optional().meta({
+      description: 'when the next refresh is scheduled; absent if none is, because the grant ended',
+    }),
+    IdleExpiry: z.iso.datetime().optional().meta({
+      description: 'when the grant ends unless it is refreshed before; absent if unknown',
+    }),
+    HardExpiry: z.iso
+      .datetime()
+      .optional()
+      .meta({ description: 'when the grant ends, regardless of refreshes; absent if unknown' }),
+    Attempts: z
+      .int()
+      .nonnegative()
+      .meta({ description: 'failed refreshes since the last success' }),
+    NextTryAt: z.iso
+      .datetime()
+      .optional()
+      .meta({ description: 'before this time only a forced refresh is tried' }),
+    Fault: Fault.optional(),
+  })
+  .meta({ ref: 'Credential' })
 export type CredentialView = z.output<typeof CredentialView>
 
 /** The response of `GET /credentials/summary`: the number of credentials in total, by state and by fault class. */
-export const CredentialCounts = z.object({
-  Total: z.int().nonnegative(),
-  States: z.record(z.enum(credentialStates), z.int().nonnegative()),
-  Classes: z.record(z.string(), z.int().nonnegative()).meta({
-    description: 'by class of the fault; a class without credentials is absent',
-  }),
-})
+export const CredentialCounts = z
+  .object({
+    Total: z.int().nonnegative(),
+    States: z.record(z.enum(credentialStates), z.int().nonnegative()),
+    Classes: z.record(z.string(), z.int().nonnegative()).meta({
+      description: 'by class of the fault; a class without credentials is absent',
+    }),
+  })
+  .meta({ ref: 'CredentialCounts' })
 export type CredentialCounts = z.output<typeof CredentialCounts>
 
 /**
  * The response of `GET /credentials/{name}/token`: a valid access token. The response is never logged and must not be
  * cached.
  */
-export const AccessTokenView = z.object({
-  Name: CredentialName,
-  Authenticator: z.string().min(1).meta({ description: 'the bearer access token' }),
-  Expiry: z.iso.datetime(),
-  Version: z.int().positive(),
-})
+export const AccessTokenView = z
+  .object({
+    Name: CredentialName,
+    Authenticator: z.string().min(1).meta({ description: 'the bearer access token' }),
+    Expiry: z.iso.datetime(),
+    Version: z.int().positive(),
+  })
+  .meta({ ref: 'AccessToken' })
 export type AccessTokenView = z.output<typeof AccessTokenView>

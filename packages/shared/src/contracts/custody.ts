@@ -11,25 +11,27 @@ const base64 = (bytes: number) =>
  * Exported credentials, encrypted with AES-256-GCM. The key is given by the caller or derived from a passphrase. All
  * members except `Ciphertext` are additional authenticated data.
  */
-export const ExportDocument = z.strictObject({
-  Format: z.literal('integration-host-credentials/1'),
-  ExportedAt: z.iso.datetime(),
-  Names: z.array(CredentialName).min(1),
-  Kdf: z.discriminatedUnion('Name', [
-    z.strictObject({
-      Name: z.literal('scrypt'),
-      // The parameters of scrypt are fixed, because its memory use grows with them: an imported document must not be
-      // able to exhaust the memory.
-      N: z.literal(131_072),
-      r: z.literal(8),
-      p: z.literal(1),
-      Salt: base64(16),
-    }),
-    z.strictObject({ Name: z.literal('none') }),
-  ]),
-  Nonce: base64(12),
-  Ciphertext: z.base64(),
-})
+export const ExportDocument = z
+  .strictObject({
+    Format: z.literal('integration-host-credentials/1'),
+    ExportedAt: z.iso.datetime(),
+    Names: z.array(CredentialName).min(1),
+    Kdf: z.discriminatedUnion('Name', [
+      z.strictObject({
+        Name: z.literal('scrypt'),
+        // The parameters of scrypt are fixed, because its memory use grows with them: an imported document must not be
+        // able to exhaust the memory.
+        N: z.literal(131_072),
+        r: z.literal(8),
+        p: z.literal(1),
+        Salt: base64(16),
+      }),
+      z.strictObject({ Name: z.literal('none') }),
+    ]),
+    Nonce: base64(12),
+    Ciphertext: z.base64(),
+  })
+  .meta({ ref: 'ExportDocument' })
 export type ExportDocument = z.output<typeof ExportDocument>
 
 const secretMembers = {
@@ -47,6 +49,7 @@ export const MAX_TRANSFER = 500
 export const ExportRequest = z
   .strictObject({ Names: z.array(CredentialName).min(1).max(MAX_TRANSFER), ...secretMembers })
   .refine(hasOneSecret, ONE_SECRET)
+  .meta({ ref: 'ExportRequest' })
 
 /** The body of `POST /imports`. */
 export const ImportRequest = z
@@ -58,24 +61,29 @@ export const ImportRequest = z
     ...secretMembers,
   })
   .refine(hasOneSecret, ONE_SECRET)
+  .meta({ ref: 'ImportRequest' })
 
-export const ImportReport = z.object({
-  imported: z.array(z.object({ Name: CredentialName, Version: z.int().positive() })),
-  refused: z.array(z.object({ Name: CredentialName, Reason: z.string() })),
-})
+export const ImportReport = z
+  .object({
+    imported: z.array(z.object({ Name: CredentialName, Version: z.int().positive() })),
+    refused: z.array(z.object({ Name: CredentialName, Reason: z.string() })),
+  })
+  .meta({ ref: 'ImportReport' })
 export type ImportReport = z.output<typeof ImportReport>
 
 /**
  * The response of `GET /key-check`: one page of credentials, ordered by name. The service has decrypted all secrets of
  * these credentials, to verify that the key ring still has their keys.
  */
-export const KeyCheckPage = z.object({
-  Checked: z.int().nonnegative(),
-  Refused: z.array(CredentialName).meta({
-    description: 'no key of the ring decrypts them: changed, moved, or sealed with a removed key',
-  }),
-  next_cursor: z.string().nullable(),
-})
+export const KeyCheckPage = z
+  .object({
+    Checked: z.int().nonnegative(),
+    Refused: z.array(CredentialName).meta({
+      description: 'no key of the ring decrypts them: changed, moved, or sealed with a removed key',
+    }),
+    next_cursor: z.string().nullable(),
+  })
+  .meta({ ref: 'KeyCheckPage' })
 export type KeyCheckPage = z.output<typeof KeyCheckPage>
 
 /**

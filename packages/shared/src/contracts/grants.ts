@@ -21,13 +21,17 @@ const RefreshToken = z
   .max(4_096, 'is too long for a refresh token')
 
 /** One grant of another program. */
-export const GrantLine = z.strictObject({
-  Realm,
-  RefreshToken: RefreshToken.meta({ description: 'the newest refresh token of the other program' }),
-  Label: Label.optional(),
-  Tags: Tags.optional(),
-  Environment: Realm.optional().meta({ description: 'the default value is the realm' }),
-})
+export const GrantLine = z
+  .strictObject({
+    Realm,
+    RefreshToken: RefreshToken.meta({
+      description: 'the newest refresh token of the other program',
+    }),
+    Label: Label.optional(),
+    Tags: Tags.optional(),
+    Environment: Realm.optional().meta({ description: 'the default value is the realm' }),
+  })
+  .meta({ ref: 'Grant' })
 export type GrantLine = z.output<typeof GrantLine>
 
 /**
@@ -44,32 +48,36 @@ export const grantOutcomes = [
 ] as const
 export type GrantOutcome = (typeof grantOutcomes)[number]
 
-export const GrantResult = z.object({
-  Line: z.int().positive().meta({ description: 'the number of the line in the body, from 1' }),
-  Name: CredentialName.nullable().meta({ description: 'null if the line names no valid realm' }),
-  Outcome: z.enum(grantOutcomes),
-  Version: z.int().positive().optional().meta({ description: 'of the stored credential' }),
-  Code: z
-    .string()
-    .optional()
-    .meta({ description: "class of the failure, or the provider's error" }),
-  Reason: z.string().optional(),
-  TraceId: z.string().optional().meta({ description: "the provider's trace id" }),
-})
+export const GrantResult = z
+  .object({
+    Line: z.int().positive().meta({ description: 'the number of the line in the body, from 1' }),
+    Name: CredentialName.nullable().meta({ description: 'null if the line names no valid realm' }),
+    Outcome: z.enum(grantOutcomes),
+    Version: z.int().positive().optional().meta({ description: 'of the stored credential' }),
+    Code: z
+      .string()
+      .optional()
+      .meta({ description: "class of the failure, or the provider's error" }),
+    Reason: z.string().optional(),
+    TraceId: z.string().optional().meta({ description: "the provider's trace id" }),
+  })
+  .meta({ ref: 'GrantResult' })
 export type GrantResult = z.output<typeof GrantResult>
 
-export const GrantReport = z.object({
-  stored: z.int().nonnegative(),
-  already_here: z.int().nonnegative(),
-  refused: z.int().nonnegative(),
-  unavailable: z.int().nonnegative(),
-  invalid: z.int().nonnegative(),
-  retry_after: z
-    .int()
-    .nonnegative()
-    .meta({ description: 'seconds until the unavailable lines should be sent again' }),
-  results: z.array(GrantResult),
-})
+export const GrantReport = z
+  .object({
+    stored: z.int().nonnegative(),
+    already_here: z.int().nonnegative(),
+    refused: z.int().nonnegative(),
+    unavailable: z.int().nonnegative(),
+    invalid: z.int().nonnegative(),
+    retry_after: z
+      .int()
+      .nonnegative()
+      .meta({ description: 'seconds until the unavailable lines should be sent again' }),
+    results: z.array(GrantResult),
+  })
+  .meta({ ref: 'GrantReport' })
 export type GrantReport = z.output<typeof GrantReport>
 
 /** A line that is not a grant. `reason` contains no text of the line except names of members. */

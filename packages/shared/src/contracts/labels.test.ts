@@ -77,7 +77,7 @@ describe('a change of label and tags', () => {
     expect(accepts(LabelChange, { Label: 'A', label: 'B' })).toBe(false)
   })
 
-  it('empty label and tags are left out of views', () => {
+  it('views of a credential contain neither an absent label nor an empty list of tags', () => {
     expect(labelMembersOf({ label: null, tags: {} })).toStrictEqual({})
     expect(labelMembersOf({ label: 'A', tags: { a: 'b' } })).toStrictEqual({
       Label: 'A',

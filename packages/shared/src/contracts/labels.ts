@@ -27,7 +27,10 @@ const shortText = (longest: number) =>
 
 export const Label = shortText(100)
   .refine((text) => /\S/.test(text), { error: 'must not be blank' })
-  .meta({ description: 'what people call the company, 1 to 100 characters' })
+  .meta({
+    description: 'what people call the company, 1 to 100 characters',
+    examples: ['Rosewood Interiors'],
+  })
 
 /**
  * The name of a tag. It must not contain `:` and `=`, which separate name and value in queries and on command lines.
@@ -56,6 +59,7 @@ export const Tags = z
   })
   .meta({
     description: `at most ${MAX_TAGS} pairs; a name has 1 to 64 characters without : and =, a value at most 256`,
+    examples: [{ channel: 'shop' }],
   })
 export type Tags = z.output<typeof Tags>
 
@@ -68,6 +72,7 @@ export const LabelChange = z
   .refine(({ Label: label, Tags: tags }) => label !== undefined || tags !== undefined, {
     error: 'Label or Tags is needed',
   })
+  .meta({ ref: 'LabelChange' })
 
 /** Label and tags in views and events. Empty members are absent. */
 export const labelMembers = {

@@ -7,7 +7,7 @@ import { headerStatuses, ReplayID, TransactionID } from './transaction.ts'
 export const bulkActions = ['resume', 'cancel', 'replay', 'retry'] as const
 export type BulkAction = (typeof bulkActions)[number]
 
-/** The statuses of a bulk operation. `Paused` waits until the operation is continued; the last three are final. */
+/** The statuses of a bulk operation. A `Paused` operation waits until it is continued. The last three are final. */
 export const operationStatuses = ['Running', 'Paused', 'Completed', 'Stopped'] as const
 export type OperationStatus = (typeof operationStatuses)[number]
 
@@ -49,45 +49,48 @@ export const StartOperation = z
     error: 'is allowed only with the action replay',
     path: ['FromStep'],
   })
+  .meta({ ref: 'StartOperation' })
 export type StartOperation = z.output<typeof StartOperation>
 
 /**
- * A run that an operation names. `ReplayID` is `null` if the request meant the latest run and the transaction has no
- * run.
+ * The id of a run of the operation. `ReplayID` is `null` if the request named only the transaction and the transaction
+ * has no run.
  */
 const NamedRun = z.object({ TransactionID: z.string(), ReplayID: ReplayID.nullable() })
 
 /** A bulk operation as the API shows it, without the ids of its request. */
-export const OperationView = z.object({
-  ID: z.string(),
-  // The type is a string instead of an enum: during a rolling upgrade, a replica may read a value that only a newer
-  // release knows.
-  Action: z.string().meta({ description: bulkActions.join(', ') }),
-  Process: z.string(),
-  Filter: z.record(z.string(), z.unknown()).nullable(),
-  IdCount: z
-    .int()
-    .nullable()
-    .meta({ description: 'how many ids the request has; null with Filter' }),
-  FromStep: z.string().nullable(),
-  PerSecond: z.int(),
-  DryRun: z.boolean(),
-  Status: z.string().meta({ description: operationStatuses.join(', ') }),
-  StatusReason: z
-    .string()
-    .nullable()
-    .meta({ description: 'of a paused operation: the problem code that paused it' }),
-  KeyID: z.string(),
-  Person: z.string().nullable(),
-  Reason: z.string().nullable(),
-  Done: z.int().meta({ description: 'runs that were changed; of a dry run: that would be' }),
-  Skipped: z.int().meta({ description: 'runs whose state does not allow the action' }),
-  Failed: z.int(),
-  FailedByCode: z.record(z.string(), z.int()),
-  CreatedAt: z.iso.datetime(),
-  UpdatedAt: z.iso.datetime(),
-  FinishedAt: z.iso.datetime().nullable(),
-})
+export const OperationView = z
+  .object({
+    ID: z.string(),
+    // The type is a string instead of an enum: during a rolling upgrade, a replica may read a value that only a newer
+    // release knows.
+    Action: z.string().meta({ description: bulkActions.join(', ') }),
+    Process: z.string(),
+    Filter: z.record(z.string(), z.unknown()).nullable(),
+    IdCount: z
+      .int()
+      .nullable()
+      .meta({ description: 'how many ids the request has; null with Filter' }),
+    FromStep: z.string().nullable(),
+    PerSecond: z.int(),
+    DryRun: z.boolean(),
+    Status: z.string().meta({ description: operationStatuses.join(', ') }),
+    StatusReason: z
+      .string()
+      .nullable()
+      .meta({ description: 'of a paused operation: the problem code that paused it' }),
+    KeyID: z.string(),
+    Person: z.string().nullable(),
+    Reason: z.string().nullable(),
+    Done: z.int().meta({ description: 'runs that were changed; of a dry run: that would be' }),
+    Skipped: z.int().meta({ description: 'runs whose state does not allow the action' }),
+    Failed: z.int(),
+    FailedByCode: z.record(z.string(), z.int()),
+    CreatedAt: z.iso.datetime(),
+    UpdatedAt: z.iso.datetime(),
+    FinishedAt: z.iso.datetime().nullable(),
+  })
+  .meta({ ref: 'Operation' })
 export type OperationView = z.output<typeof OperationView>
 
 /** The response of `GET /operations/{id}`. */
@@ -98,11 +101,13 @@ export const OperationDetail = OperationView.extend({
   Matches: z
     .array(NamedRun.extend({ Status: z.enum(headerStatuses) }))
     .meta({ description: `of a dry run: the first ${MAX_LISTED_MATCHES} runs` }),
-})
+}).meta({ ref: 'OperationDetail' })
 export type OperationDetail = z.output<typeof OperationDetail>
 
-export const OperationPage = z.object({
-  items: z.array(OperationView),
-  next_cursor: z.string().nullable(),
-})
+export const OperationPage = z
+  .object({
+    items: z.array(OperationView),
+    next_cursor: z.string().nullable(),
+  })
+  .meta({ ref: 'OperationPage' })
 export type OperationPage = z.output<typeof OperationPage>

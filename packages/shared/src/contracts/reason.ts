@@ -18,3 +18,4 @@ export const Reason = z
     'must not contain control characters or characters that change the direction of text',
   )
   .refine((reason) => reason.isWellFormed(), 'must be well-formed Unicode')
+  .meta({ examples: ['the customer asked for it'] })

@@ -35,15 +35,15 @@ export const Time = z.iso
 function inUtc(time: string): string {
   const fraction = /\.\d{1,6}/.exec(time)?.[0] ?? ''
   const second = new Date(time.replace(/\.\d+/, ''))
-  // The schema has rejected a text that is not a time, but still calls this function.
+  // Zod calls this function even if the schema has already rejected the text, so the text may not be a time.
   return Number.isNaN(second.getTime())
     ? time
     : second.toISOString().replace('.000Z', `${fraction}Z`)
 }
 
 /**
- * A filter for runs. A run must match every member. It matches a member if it has any of the member's values; for
- * `tag`, it must have all of them.
+ * A filter for runs. It selects the runs that match every member. A run matches a member if it has one of the member's
+ * values. For the member `tag`, the run must have all values.
  *
  * A query repeats a parameter for several values; a JSON body uses an array. Parsing a parsed filter again returns it
  * unchanged.

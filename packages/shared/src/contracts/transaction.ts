@@ -39,6 +39,7 @@ export const TransactionID = z
   // A transaction with the identifier `.` or `..` could never be requested, because clients remove such a segment at
   // the end of a URL.
   .refine((id) => id !== '.' && id !== '..', 'must not be . or ..')
+  .meta({ examples: ['66'] })
 
 /** The number of a run: 0 for the first run of a transaction, then 1, 2, … */
 export const ReplayID = z.int().min(0).max(2_147_483_647)
@@ -49,18 +50,27 @@ export const ReplayID = z.int().min(0).max(2_147_483_647)
  */
 export const AnyJson = z
   .unknown()
-  .refine((data) => data !== undefined, 'is missing') as unknown as z.ZodType<z.core.util.JSONType>
+  .refine((data) => data !== undefined, 'is missing')
+  .meta({
+    ref: 'Json',
+    description: 'any JSON value',
+  }) as unknown as z.ZodType<z.core.util.JSONType>
 
 /** The body of `POST /processes/{process}/transactions`. */
-export const QueueTransaction = z.strictObject({
-  TransactionID,
-  InitialData: AnyJson,
-  Realm: Realm.optional(),
-  /** Tags, by which runs can be found. Every replay keeps them. */
-  Tags: Tags.optional(),
-  /** The reason is stored only in the action log; it is not part of the transaction. */
-  Reason: Reason.optional(),
-})
+export const QueueTransaction = z
+  .strictObject({
+    TransactionID,
+    InitialData: AnyJson,
+    Realm: Realm.optional(),
+    /** Tags, by which runs can be found. Every replay keeps them. */
+    Tags: Tags.optional(),
+    /** The reason is stored only in the action log; it is not part of the transaction. */
+    Reason: Reason.optional(),
+  })
+  .meta({
+    ref: 'QueueTransaction',
+    examples: [{ TransactionID: '66', InitialData: '66' }],
+  })
 export type QueueTransaction = z.output<typeof QueueTransaction>
 
 export const HeaderView = z.object({
@@ -69,7 +79,7 @@ export const HeaderView = z.object({
   ReplayID,
   Status: z.enum(headerStatuses),
   StepName: z.string(),
-  InitialData: z.json(),
+  InitialData: AnyJson,
   Realm: z.string().nullable(),
   Version: z.int().nonnegative(),
   Attempt: z.int().nonnegative(),
@@ -81,34 +91,38 @@ export const HeaderView = z.object({
 })
 export type HeaderView = z.output<typeof HeaderView>
 
-export const ItemView = z.object({
-  StepName: z.string(),
-  Status: z.enum(itemStatuses),
-  Attempt: z.int().nonnegative(),
-  IdempotencyKey: z.string(),
-  ResponseStatus: z.int().nullable(),
-  ResponseBody: z.string().nullable(),
-  Data: z.json().nullable(),
-  Error: z.string().nullable(),
-  StartedAt: z.iso.datetime().nullable(),
-  FinishedAt: z.iso.datetime().nullable(),
-})
+export const ItemView = z
+  .object({
+    StepName: z.string(),
+    Status: z.enum(itemStatuses),
+    Attempt: z.int().nonnegative(),
+    IdempotencyKey: z.string(),
+    ResponseStatus: z.int().nullable(),
+    ResponseBody: z.string().nullable(),
+    Data: AnyJson.nullable(),
+    Error: z.string().nullable(),
+    StartedAt: z.iso.datetime().nullable(),
+    FinishedAt: z.iso.datetime().nullable(),
+  })
+  .meta({ ref: 'Item' })
 export type ItemView = z.output<typeof ItemView>
 
-export const AttemptView = z.object({
-  StepName: z.string(),
-  Attempt: z.int().nonnegative(),
-  Outcome: z.string(),
-  ResponseStatus: z.int().nullable(),
-  Error: z.string().nullable(),
-  /** The last HTTP call of the attempt, without the query of its URL. */
-  Request: z.object({ Method: z.string(), Url: z.string() }).nullable().default(null),
-  TraceId: z.string().nullable().default(null),
-  /** The id by which the provider can find its response: the header `intuit_tid`, or else `X-Request-Id`. */
-  ResponseId: z.string().nullable().default(null),
-  StartedAt: z.iso.datetime(),
-  FinishedAt: z.iso.datetime().nullable(),
-})
+export const AttemptView = z
+  .object({
+    StepName: z.string(),
+    Attempt: z.int().nonnegative(),
+    Outcome: z.string(),
+    ResponseStatus: z.int().nullable(),
+    Error: z.string().nullable(),
+    /** The last HTTP call of the attempt, without the query of its URL. */
+    Request: z.object({ Method: z.string(), Url: z.string() }).nullable().default(null),
+    TraceId: z.string().nullable().default(null),
+    /** The id by which the provider can find its response: the header `intuit_tid`, or else `X-Request-Id`. */
+    ResponseId: z.string().nullable().default(null),
+    StartedAt: z.iso.datetime(),
+    FinishedAt: z.iso.datetime().nullable(),
+  })
+  .meta({ ref: 'Attempt' })
 export type AttemptView = z.output<typeof AttemptView>
 
 /** The response of `GET …/transactions/{id}`: the header of the transaction, its step items and all their attempts. */

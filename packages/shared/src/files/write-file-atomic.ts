@@ -46,8 +46,8 @@ export async function writeFileAtomic(
 }
 
 /**
- * Flushes a folder. Files that were created, renamed or removed in the folder before the flush remain so after a power
- * failure.
+ * Flushes a folder. After that, a power failure cannot undo that files in the folder were created, renamed or
+ * removed.
  */
 export async function syncFolder(path: string): Promise<void> {
   const folder = await open(path)

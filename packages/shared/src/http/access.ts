@@ -9,7 +9,7 @@ import { PROBLEM_CONTENT } from './openapi.ts'
 
 declare module 'hono' {
   interface ContextVariableMap {
-    /** The caller, for each request with a valid service key. */
+    /** The caller. It is set for each request with a valid service key. */
     caller: Caller
   }
 }

@@ -1,17 +1,11 @@
 import type { Hono } from 'hono'
-import { html } from 'hono/html'
 import { describeRoute, generateSpecs, resolver } from 'hono-openapi'
 import { Problem } from '../contracts/problem.ts'
 import { publicPath } from './fixed-path.ts'
+import { createReferencePage, SCRIPT_PATH } from './reference-page.ts'
 
 interface Operation {
-  readonly summary?: string
-  readonly description?: string
-  readonly parameters?: readonly {
-    readonly name?: string
-    readonly in?: string
-    readonly required?: boolean
-  }[]
+  description?: string
   responses?: Readonly<Record<string, { readonly description?: string }>>
   readonly 'x-scope'?: string
   security?: readonly Readonly<Record<string, readonly string[]>>[]
@@ -32,9 +26,12 @@ interface Documentation {
   readonly needsKey: (path: string) => boolean
 }
 
+/** The paths that `documentRoutes` serves. */
+export const DOCUMENTATION_PATHS = ['/', '/docs', SCRIPT_PATH, '/openapi.json', '/favicon.ico']
+
 /**
- * Adds two routes. `GET /openapi.json` returns a document that is generated from the schemas of the routes. `GET /docs`
- * returns a page that shows this document and loads nothing from other hosts.
+ * Adds the routes of the documentation. `GET /openapi.json` returns a document that is generated from the schemas of the
+ * routes, `GET /docs` a page that shows it. `GET /` redirects to the page. Browsers request `/favicon.ico` for each page.
  */
 export function documentRoutes(app: Hono, documentation: Documentation): void {
   const { needsKey, errorContent, ...info } = documentation
@@ -66,6 +63,8 @@ export function documentRoutes(app: Hono, documentation: Documentation): void {
         ...operation.responses,
       }
       if (hasKey) operation.security = [{ serviceKey: [] }]
+      const scope = operation['x-scope'] && `Requires the scope \`${operation['x-scope']}\`.`
+      if (scope) operation.description = [operation.description, scope].filter(Boolean).join('\n\n')
     }
     return document
   }
@@ -73,10 +72,12 @@ export function documentRoutes(app: Hono, documentation: Documentation): void {
   // generated at the first request, when all routes have been added, and never changes.
   let generated: ReturnType<typeof generate> | null = null
   const specs = () => (generated ??= generate())
+  const page = createReferencePage(info)
   const tags = ['operations']
   app.get(
     '/openapi.json',
     describeRoute({
+      operationId: 'getOpenApiDocument',
       tags,
       summary: 'This document',
       responses: {
@@ -91,6 +92,7 @@ export function documentRoutes(app: Hono, documentation: Documentation): void {
   app.get(
     '/docs',
     describeRoute({
+      operationId: 'showDocumentation',
       tags,
       summary: 'This document as a page',
       responses: {
@@ -100,7 +102,44 @@ export function documentRoutes(app: Hono, documentation: Documentation): void {
         },
       },
     }),
-    async (c) => c.html(page(info, operationsOf(await specs()))),
+    (c) => page.respond(c),
+  )
+  // Clients of the API need none of the following routes, so the page does not show them.
+  const hidden = { tags, 'x-scalar-ignore': true }
+  app.get(
+    SCRIPT_PATH,
+    describeRoute({
+      ...hidden,
+      operationId: 'getDocumentationScript',
+      summary: 'The script of the documentation page',
+      responses: {
+        200: {
+          description: 'the script',
+          content: { 'text/javascript': { schema: { type: 'string' } } },
+        },
+      },
+    }),
+    (c) => page.respondScript(c),
+  )
+  app.get(
+    '/',
+    describeRoute({
+      ...hidden,
+      operationId: 'redirectToDocumentation',
+      summary: 'Redirects to the documentation page',
+      responses: { 302: { description: 'to /docs' } },
+    }),
+    (c) => c.redirect('/docs', 302),
+  )
+  app.get(
+    '/favicon.ico',
+    describeRoute({
+      ...hidden,
+      operationId: 'getFavicon',
+      summary: 'Nothing: the service has no icon',
+      responses: { 204: { description: 'no icon' } },
+    }),
+    (c) => c.body(null, 204),
   )
 }
 
@@ -113,67 +152,3 @@ function operationsOf(document: { readonly paths: object }) {
     })),
   )
 }
-
-const page = (
-  info: { readonly title: string; readonly description: string },
-  operations: ReturnType<typeof operationsOf>,
-) =>
-  html`<!doctype html>
-    <html lang="en">
-      <head>
-        <meta charset="utf-8" />
-        <title>${info.title}</title>
-        <style>
-          body {
-            font:
-              16px/1.5 system-ui,
-              sans-serif;
-            max-width: 60rem;
-            margin: 2rem auto;
-            padding: 0 1rem;
-          }
-          code {
-            font-family: ui-monospace, monospace;
-          }
-          section {
-            border-top: 1px solid #ccc;
-            padding: 0.5rem 0;
-          }
-          th {
-            text-align: left;
-            padding-right: 1rem;
-            font-weight: normal;
-            vertical-align: top;
-          }
-        </style>
-      </head>
-      <body>
-        <h1>${info.title}</h1>
-        <p>${info.description}</p>
-        <p>The machine-readable document: <a href="/openapi.json">/openapi.json</a></p>
-        ${operations.map(
-          ({ path, method, operation }) =>
-            html`<section>
-              <h2><code>${method.toUpperCase()} ${path}</code></h2>
-              <p>${operation.summary ?? ''} ${operation.description ?? ''}</p>
-              ${operation['x-scope'] && html`<p>Requires the scope <code>${operation['x-scope']}</code>.</p>`}
-              <table>
-                ${(operation.parameters ?? []).map(
-                  (parameter) =>
-                    html`<tr>
-                      <th><code>${parameter.name ?? ''}</code></th>
-                      <td>${parameter.in ?? ''}${parameter.required ? ', required' : ''}</td>
-                    </tr>`,
-                )}
-                ${Object.entries(operation.responses ?? {}).map(
-                  ([status, response]) =>
-                    html`<tr>
-                      <th>${status}</th>
-                      <td>${response.description ?? ''}</td>
-                    </tr>`,
-                )}
-              </table>
-            </section>`,
-        )}
-      </body>
-    </html>`

@@ -1,3 +1,4 @@
+import { gunzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { AccessKeys } from '../access/access-keys.ts'
@@ -112,6 +113,39 @@ describe('the HTTP app of a service', () => {
       expect((await serve().call(path, { key: null })).status).toBe(200)
     },
   )
+
+  it('a service redirects its root to the documentation page, responds 204 to a request for an icon, and logs neither request', async () => {
+    const lines: string[] = []
+    const { call } = serve(lines)
+    const root = await call('/', { key: null })
+    expect([root.status, root.headers.get('Location')]).toEqual([302, '/docs'])
+    const icon = await call('/favicon.ico', { key: null })
+    expect([icon.status, await icon.text()]).toEqual([204, ''])
+    expect(lines).toEqual([])
+  })
+
+  it('the documentation page may load scripts only from its own service, and the URL of its script contains the version', async () => {
+    const { call } = serve()
+    const page = await call('/docs', { key: null })
+    const policy = page.headers.get('Content-Security-Policy') ?? ''
+    expect(policy).toContain("default-src 'none'")
+    expect(policy).toMatch(/script-src 'self' 'sha256-[^;']+';/)
+    expect(policy).toContain("connect-src 'self'")
+    const src = /<script src="([^"]+)">/.exec(await page.text())?.[1] ?? ''
+    expect(src).toMatch(/^\/docs\/reference\.js\?v=\d+\.\d+\.\d+$/)
+    const plain = await call(src, { key: null })
+    const compressed = await call(src, { key: null, headers: { 'Accept-Encoding': 'br, gzip' } })
+    expect(plain.headers.get('Content-Encoding')).toBeNull()
+    expect(compressed.headers.get('Content-Encoding')).toBe('gzip')
+    for (const { headers } of [plain, compressed])
+      expect([headers.get('Content-Type'), headers.get('Cache-Control')]).toEqual([
+        'text/javascript; charset=utf-8',
+        'public, max-age=31536000, immutable',
+      ])
+    const script = Buffer.from(await plain.arrayBuffer())
+    expect(gunzipSync(await compressed.arrayBuffer()).equals(script)).toBe(true)
+    expect(script.includes('createApiReference')).toBe(true)
+  })
 
   it.each([
     '/open/',

@@ -12,7 +12,7 @@ import type { Caller } from '../access/caller.ts'
 import { identify } from './access.ts'
 import { type ConnectionState, connectionState, UNAUTHENTICATED_IDLE_MS } from './connections.ts'
 import { pathsWith, publicPath } from './fixed-path.ts'
-import { type Content, documentRoutes, PROBLEM_CONTENT } from './openapi.ts'
+import { type Content, DOCUMENTATION_PATHS, documentRoutes, PROBLEM_CONTENT } from './openapi.ts'
 import { notFoundHandler, problemResponse } from './problem.ts'
 import type { HttpBindings } from '@hono/node-server'
 import { serveTraced, tracing } from '../observability/telemetry.ts'
@@ -56,7 +56,7 @@ export interface ErrorResponses {
 const PROBLEMS: ErrorResponses = { respond: problemResponse, content: PROBLEM_CONTENT }
 
 /** The paths of every service that require no key, because they expose neither a secret nor a realm. */
-const OPEN_PATHS = ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']
+const OPEN_PATHS = ['/health/live', '/health/ready', '/metrics', ...DOCUMENTATION_PATHS]
 
 /**
  * Creates the HTTP app that every service has: service keys, limits, problem documents, 405 with `Allow`, health,
@@ -137,6 +137,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
   app.get(
     '/health/live',
     describeRoute({
+      operationId: 'getLiveness',
       tags: ['operations'],
       summary: 'The process runs',
       responses: { 200: jsonResponse('alive', z.object({ status: z.literal('live') })) },
@@ -146,6 +147,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
   app.get(
     '/health/ready',
     describeRoute({
+      operationId: 'getReadiness',
       tags: ['operations'],
       summary: 'Whether every required dependency is available; each dependency by name',
       responses: {
@@ -161,6 +163,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
   app.get(
     '/metrics',
     describeRoute({
+      operationId: 'getMetrics',
       tags: ['operations'],
       summary: 'Prometheus metrics',
       responses: { 200: textResponse('metrics', 'text/plain') },
@@ -319,6 +322,15 @@ export const validate = <
 export const jsonResponse = (description: string, schema: z.ZodType) => ({
   description,
   content: { 'application/json': { schema: resolver(schema) } },
+})
+
+/** The `requestBody` of a route that reads a list as a JSON array or as NDJSON. */
+export const linesBody = (line: z.ZodType) => ({
+  required: true,
+  content: {
+    'application/json': { schema: resolver(z.array(line)) },
+    'application/x-ndjson': { schema: resolver(line) },
+  },
 })
 
 /** The `responses` entry of a text response. */

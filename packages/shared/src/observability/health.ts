@@ -15,13 +15,15 @@ export type DependencyState = z.output<typeof DependencyState>
 const notes = z.array(z.string()).optional()
 
 /** The body of `/health/ready`. */
-export const HealthReport = z.object({
-  status: z.enum(['ready', 'waiting']),
-  dependencies: z.record(
-    z.string(),
-    z.discriminatedUnion('status', [UpState.extend({ notes }), DownState.extend({ notes })]),
-  ),
-})
+export const HealthReport = z
+  .object({
+    status: z.enum(['ready', 'waiting']),
+    dependencies: z.record(
+      z.string(),
+      z.discriminatedUnion('status', [UpState.extend({ notes }), DownState.extend({ notes })]),
+    ),
+  })
+  .meta({ ref: 'Health' })
 export type HealthReport = z.output<typeof HealthReport>
 
 /** One backend or peer that a service needs, as reported by `/health/ready` and the log. */

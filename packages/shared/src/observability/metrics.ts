@@ -67,8 +67,8 @@ export function createMetrics(service: string): Metrics {
 }
 
 /**
- * The number of computations that may directly follow one another. It is larger than 1, because tests read metrics
- * several times in quick succession.
+ * How many times in a row the metrics may be computed without a pause. The number is larger than 1, because tests read
+ * metrics several times in quick succession.
  */
 const BURST = 20
 const INTERVAL_MS = 250

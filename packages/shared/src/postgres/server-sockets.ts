@@ -5,7 +5,7 @@
  *   get one more connection with each timeout.
  * - I2: A socket is not closed while the server may still be executing a statement for it. The server would not notice
  *   the close, and its process for the socket would remain beside the process for the next connection. Such a socket
- *   stays open until the server responds, ends this server process, or is found to no longer have it.
+ *   stays open until the server responds, or until its server process is known to have ended.
  * - I3: A statement is never cancelled. Cancelling a commit that waits for a synchronous standby commits it locally.
  */
 import type { Socket } from 'node:net'
@@ -83,7 +83,7 @@ export function createServerSockets(
   const released = new Set<Socket>()
   let opening = 0
   /**
-   * The address that was used last. It is tried first, because each dead address that is tried before it costs a
+   * The address that was used last. It is tried first, because each attempt to connect to a dead address costs a
    * timeout.
    */
   let last: ServerAddress | undefined

@@ -11,9 +11,12 @@ export type Environment = Readonly<Record<string, string | undefined>>
  */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
+  /** A line for each wrong or missing setting. */
+  readonly problems: readonly string[]
 
   constructor(problems: readonly string[]) {
     super(['The settings are not usable:', ...problems.map((line) => `  ${line}`)].join('\n'))
+    this.problems = problems
   }
 }
 

@@ -1,8 +1,9 @@
+import { once } from 'node:events'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { ConfigError } from './config.ts'
 import { reasonOf } from '../observability/health.ts'
-import { createLogger, type Logger } from '../observability/logger.ts'
+import { createLogger, type Logger, type LogLevel } from '../observability/logger.ts'
 import type { LogStream } from '../observability/terminal-log.ts'
 import { useTracing } from '../observability/telemetry.ts'
 
@@ -20,6 +21,11 @@ function terminationSignal(): Promise<NodeJS.Signals> {
   })
 }
 
+/** Resolves when the signal is aborted. */
+async function aborted(signal: AbortSignal): Promise<void> {
+  if (!signal.aborted) await once(signal, 'abort')
+}
+
 /**
  * A running service. Disposing the service first stops accepting work, then finishes the work in flight, and closes the
  * stores last.
@@ -34,6 +40,10 @@ const SHUTDOWN_DEADLINE_MS = 10_000
 export interface RunOptions {
   /** The stream to which the process logs; standard output by default. */
   readonly logTo?: LogStream
+  /** The log level of the lines that this function writes; `info` by default. */
+  readonly logLevel?: LogLevel
+  /** Ends the service when it is aborted, in place of SIGTERM and SIGINT. */
+  readonly stop?: AbortSignal
   /** The service's name in traces; `name` by default. `OTEL_SERVICE_NAME` takes precedence. */
   readonly tracedAs?: string
 }
@@ -45,9 +55,9 @@ export interface RunOptions {
 export async function runService(
   name: string,
   start: () => Promise<RunningService>,
-  { logTo, tracedAs = name }: RunOptions = {},
+  { logTo, logLevel = 'info', stop, tracedAs = name }: RunOptions = {},
 ): Promise<void> {
-  const logger = createLogger(name, 'info', logTo)
+  const logger = createLogger(name, logLevel, logTo)
   exitOnUnhandledError(logger)
   let service: RunningService
   let tracing: AsyncDisposable | null
@@ -63,8 +73,13 @@ export async function runService(
   }
   logger.info({ url: service.url }, 'service is listening')
   setTimeout(collectStartGarbage, 1_000).unref()
-  const signal = await terminationSignal()
-  logger.info({ signal }, 'service is shutting down')
+  if (stop === undefined) {
+    const signal = await terminationSignal()
+    logger.info({ signal }, 'service is shutting down')
+  } else {
+    await aborted(stop)
+    logger.info('service is shutting down')
+  }
   const deadline = setTimeout(() => {
     logger.error('service did not shut down in time')
     process.exit(1)
@@ -83,10 +98,21 @@ async function startTracing(name: string, logger: Logger): Promise<AsyncDisposab
   const { env } = process
   const endpoint = env['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'] || env['OTEL_EXPORTER_OTLP_ENDPOINT']
   if (!endpoint || env['OTEL_SDK_DISABLED'] === 'true') return null
-  const { startOpenTelemetry } = await import('../observability/opentelemetry/tracing.ts')
+  const { startOpenTelemetry } = await import('../observability/opentelemetry/tracing.ts').catch(
+    withoutOpenTelemetry,
+  )
   const tracing = startOpenTelemetry(name, env, logger)
   useTracing(tracing)
   return tracing
+}
+
+/** The package `integration-host` installs OpenTelemetry only if its user does (docs/tracing.md). */
+function withoutOpenTelemetry(error: unknown): never {
+  if ((error as { code?: unknown }).code !== 'ERR_MODULE_NOT_FOUND') throw error
+  throw new StartupError(
+    'OTEL_EXPORTER_OTLP_ENDPOINT is set, but OpenTelemetry is not installed: install the peerDependencies of the package integration-host',
+    { cause: error },
+  )
 }
 
 // Collects the garbage that stripping types and compiling the sources left behind. An idle process would keep this

@@ -13,7 +13,7 @@ const FIRST_REQUEST_TIMEOUT_MS = 10_000
 export interface FastPathConnectionDeps {
   readonly reader: RequestReader
   readonly serve: (request: BodilessGet, response: CallerResponse) => boolean
-  /** Gives the connection's socket to `node:http`. */
+  /** Hands the connection's socket over to `node:http`. */
   readonly handOver: () => void
   /** Called when the connection leaves the fast path: it was closed or handed over to `node:http`. */
   readonly onRemoved: () => void

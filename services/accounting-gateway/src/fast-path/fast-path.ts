@@ -27,11 +27,11 @@ import { FastPathConnection } from './connection.ts'
 import { type BodilessGet, RequestReader } from './request-reader.ts'
 
 export interface FastPath {
-  /** Serves a new connection on the fast path. Calls `handOver` to give the connection to `node:http`. */
+  /** Serves a new connection on the fast path. Calls `handOver` to hand the connection over to `node:http`. */
   accept(socket: Socket, handOver: () => void): void
   /**
-   * Closes idle connections at once, and each other connection after its current response. Gives new connections to
-   * `node:http`.
+   * Closes idle connections at once, and each other connection after its current response. Hands new connections over
+   * to `node:http`.
    */
   shutDown(): void
 }

@@ -74,7 +74,7 @@ describe('the minimum rate of a response after the deadline', () => {
     expect(vi.getTimerCount()).toBe(0)
   })
 
-  it('the gateway truncates a response whose body is fast in one minute and slow in the next', async () => {
+  it('the gateway truncates a response whose body arrives fast in one minute and slowly in the next', async () => {
     minute(1_024)
     expect(response.destroyed).toBe(false)
     minute(1)

@@ -163,7 +163,7 @@ describe('the access token of a realm', () => {
     expect((await healed).value).toBe('1/2')
   })
 
-  describe('upstream also rejects the token that a forced refresh returned', () => {
+  describe('a refreshed token that upstream also rejects', () => {
     const renewed = async (version: number) => {
       const promise = tokens.refreshedAfter401('1', version)
       await service.respondToAll()

@@ -31,7 +31,7 @@ export interface Permit {
 
 export interface Denial {
   readonly reason: 'cool-down' | 'rate' | 'concurrency'
-  /** Milliseconds until the next try can succeed. For the reason `concurrency` the value is an estimate. */
+  /** Milliseconds until the next attempt can succeed. If the reason is `concurrency`, the value is an estimate. */
   readonly waitMs: number
 }
 
@@ -115,7 +115,7 @@ interface Queue {
   readonly waiters: Waiter[]
   /** Time in epoch ms until which the rate limiter grants no permit. */
   blockedUntil: number
-  /** Ends the pause of the queue, so that the next permit is requested at once. */
+  /** Ends the pause between two attempts to get a permit for the first call of the queue. */
   wake: () => void
 }
 

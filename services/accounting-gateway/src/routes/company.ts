@@ -28,6 +28,7 @@ export function companyRoutes(): Hono {
       '/v3/company/:realm/*',
       needs(scope),
       describeRoute({
+        operationId: `forward${method.charAt(0)}${method.slice(1).toLowerCase()}`,
         tags: ['accounting'],
         summary: "Forwards the call to the accounting API with the realm's bearer token",
         description:

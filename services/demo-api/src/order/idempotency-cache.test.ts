@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { createIdempotencyCache } from './idempotency-cache.ts'
 
 describe('the idempotency cache', () => {
-  it('the cache evicts the oldest idempotency key when the cache is full', () => {
+  it('the idempotency cache evicts its oldest key when it is full', () => {
     const cache = createIdempotencyCache(2)
     let made = 0
     const respond = (key: string) => cache.respond(key, 'request', () => ++made).response
@@ -13,7 +13,7 @@ describe('the idempotency cache', () => {
     expect(respond('b')).toBe(5)
   })
 
-  it('the cache stores no response for a call without an idempotency key', () => {
+  it('the idempotency cache stores no response for a call without an idempotency key', () => {
     const cache = createIdempotencyCache(2)
     let made = 0
     const call = () => cache.respond(undefined, 'request', () => ++made)

@@ -9,10 +9,12 @@ import { textResponses } from './text-response.ts'
 import { IDEMPOTENCY_KEY_PARAMETER, ORDER_PARAMETER, type StepCalls } from './step-call.ts'
 
 const Parameters = z.object({ order: plainText(1_024) })
-const OrderResponse = z.object({
-  Order: z.string(),
-  CreatedAt: z.string().meta({ description: 'server time, ISO 8601 with offset' }),
-})
+const OrderResponse = z
+  .object({
+    Order: z.string(),
+    CreatedAt: z.string().meta({ description: 'server time, ISO 8601 with offset' }),
+  })
+  .meta({ ref: 'Order' })
 
 interface OrderDeps {
   readonly cache: IdempotencyCache
@@ -28,6 +30,7 @@ export function orderRoutes({ cache, calls, now }: OrderDeps) {
   return new Hono().get(
     '/order',
     describeRoute({
+      operationId: 'createOrder',
       tags: ['demo'],
       summary: 'Create an order',
       parameters: [ORDER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],

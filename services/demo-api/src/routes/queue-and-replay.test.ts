@@ -134,7 +134,7 @@ describe('the response of the coordinator', () => {
     ],
     ['/queue', { status: 302 }, 502, `Couldn't enqueue 66: the coordinator rejected the request`],
   ])(
-    'a call of %s to which the coordinator responds %j gets a plain-text response with status %i',
+    'the demo API responds to %s in plain text if the coordinator responds %j; the status is %i',
     async (path, told, status, text) => {
       coordinator.response = told
       const answer = await demo.send(`${path}?number=66`)

@@ -18,6 +18,7 @@ export function queueRoutes(deps: { readonly transactions: TransactionQueue }) {
     ['GET', 'POST'],
     '/queue',
     describeRoute({
+      operationId: ({ method }) => (method === 'POST' ? 'queueOrder' : 'queueOrderFromLink'),
       tags: ['demo'],
       summary: 'Queue a transaction; the number is its id and its initial data',
       parameters: [NUMBER_PARAMETER],

@@ -18,6 +18,7 @@ export function replayRoutes(deps: { readonly transactions: TransactionQueue }) 
     ['GET', 'POST'],
     '/replay',
     describeRoute({
+      operationId: ({ method }) => (method === 'POST' ? 'replayOrder' : 'replayOrderFromLink'),
       tags: ['demo'],
       summary: 'Run a finished transaction again, with the same initial data',
       parameters: [NUMBER_PARAMETER],

@@ -19,11 +19,13 @@ const Parameters = z.object({
       'must be ISO 8601 with offset, such as 2026-11-20T10:00:00+00:00 (a + is written %2B)',
     ),
 })
-const Report = z.object({
-  Order: z.string(),
-  CreatedAt: z.string().meta({ description: 'the value of created, unchanged' }),
-  Status: z.string(),
-})
+const Report = z
+  .object({
+    Order: z.string(),
+    CreatedAt: z.string().meta({ description: 'the value of created, unchanged' }),
+    Status: z.string(),
+  })
+  .meta({ ref: 'Report' })
 const STATUS = 'The order was reported.'
 
 interface ReportDeps {
@@ -39,6 +41,7 @@ export function reportRoutes({ cache, calls }: ReportDeps) {
   return new Hono().get(
     '/report',
     describeRoute({
+      operationId: 'createReport',
       tags: ['demo'],
       summary: 'Report that an order was created',
       parameters: [

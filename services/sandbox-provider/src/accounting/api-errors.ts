@@ -3,11 +3,12 @@
  *
  * - The accounting service's own errors are `{"Fault": {"Error": […]}, "time": "…"}` in JSON if the request's `Accept`
  *   names `application/json`. Otherwise they are XML, the default format of Intuit's API.
- * - Intuit's API gateway, in front of the service, sends a JSON envelope with a lower-case `fault` in which every other
- *   member is `null`. For 401 and 403, users report this envelope as well as XML, and Intuit does not document which
- *   format the gateway sends. In this sandbox, the `Accept` header of the request selects the format.
- * - The error of a throttled call is always XML. Users report XML even for requests that accept JSON. This sandbox also
- *   sends XML for failures of the gateway itself (5xx), because XML is harder to handle for a client that expects JSON.
+ * - Intuit's API gateway, which is in front of the service, sends a JSON object in which only the member `fault` (in
+ *   lower case) is not `null`. For 401 and 403, some users report this JSON object and others report XML. Intuit does
+ *   not document the format. In this sandbox, the `Accept` header of the request selects the format.
+ * - The error of a throttled call is always XML, because users report XML even for requests that accept JSON. This
+ *   sandbox also sends XML for failures of the gateway itself (5xx). So a client that expects JSON is also tested with
+ *   XML.
  *
  * The comment "ours" marks texts that were written for this sandbox and do not come from Intuit.
  */
@@ -22,7 +23,7 @@ export interface ApiError {
   readonly element: string | null
 }
 
-/** An error with one of Intuit's error codes. An injected fault can select the error by this code. */
+/** An error of Intuit's API. An injected fault can select the error by its code. */
 interface NumberedError extends ApiError {
   readonly status: 400 | 401 | 403 | 429
 }
@@ -145,7 +146,9 @@ export type ApiErrorCode = keyof typeof apiErrors
 /** The error codes in ascending order. */
 export const apiErrorCodes = Object.keys(apiErrors) as ApiErrorCode[]
 
-/** Returns the accounting API's error for an HTTP status that an injected fault specifies instead of an error code. */
+/**
+ * Returns the error of the accounting API for an HTTP status. An injected fault can specify a status instead of a code.
+ */
 export function apiErrorOf(status: number): ApiError {
   const known = STATUSES[status]
   if (known !== undefined) return apiErrors[known]

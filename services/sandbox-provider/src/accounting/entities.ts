@@ -32,8 +32,8 @@ const ENTITIES = [
 export type Entity = (typeof ENTITIES)[number]
 
 /**
- * Returns the kind of entity that a path (`salesreceipt`) or a query names; `null` if the sandbox does not support the
- * kind.
+ * Returns the kind of entity for its name in a path (`salesreceipt`) or in a query; `null` if the sandbox does not
+ * support this kind.
  */
 export const entityOf = (name: string): Entity | null =>
   ENTITIES.find((entity) => entity.toLowerCase() === name.toLowerCase()) ?? null

@@ -20,8 +20,8 @@ export interface PostedEntities {
   /**
    * Creates an entity, or updates or deletes the entity that the body names by `Id` and `SyncToken`. If an earlier
    * request of the company with the same `requestId` succeeded, nothing is changed and the first response is returned.
-   * Intuit does not document how long it remembers a `requestId`, or whether a client may reuse the `requestId` of a
-   * failed request. This sandbox accepts such a reuse.
+   * Intuit documents neither how long a `requestId` is stored nor whether a client may use the `requestId` of a failed
+   * request again. This sandbox accepts the `requestId` of a failed request.
    */
   post(request: PostRequest, body: Body, now: Date): Posted
   find(realm: string, entity: Entity, id: string): Body | null
@@ -37,8 +37,8 @@ interface Stored {
 }
 
 const MAX_REQUEST_ID = 50
-// The numbers of remembered responses and of stored entities are limited, so that a load test does not exhaust the
-// memory. At a limit the oldest response or entity is dropped.
+// The numbers of stored responses and of stored entities are limited, so that a load test does not exhaust the memory.
+// When a limit is reached, the oldest response or entity is deleted.
 const PLAYED_BACK_REQUESTS = 10_000
 const STORED_ENTITIES = 10_000
 

@@ -6,7 +6,7 @@ export interface AuthorizationRequest {
   readonly scope: readonly string[]
   readonly state: string
   readonly nonce: string | null
-  /** The S256 challenge; `null` if the provider ignores PKCE. */
+  /** The PKCE challenge of the method S256; `null` if the provider ignores PKCE. */
   readonly codeChallenge: string | null
 }
 
@@ -96,8 +96,8 @@ export function readAuthorizationRequest(
   if (!scope.every((name) => (supportedScopes as readonly string[]).includes(name))) {
     return error('invalid_scope', 'scope contains an unknown value')
   }
-  // Intuit's FAQ requires `state`, but it does not say how Intuit rejects a request without `state`. The response of
-  // this sandbox is an assumption.
+  // Intuit's FAQ requires `state`, but does not say how Intuit responds to a request without `state`. The error that
+  // this sandbox returns is an assumption.
   if (state === null) return error('invalid_request', 'state is missing')
   const codeChallenge = registration.pkce ? value('code_challenge') : null
   if (registration.pkce) {
@@ -122,7 +122,7 @@ export function readAuthorizationRequest(
   }
 }
 
-/** Returns the redirect URI with the response parameters added to its query. Existing query parameters are kept. */
+/** Returns the redirect URI with the response parameters added to its query. The existing query parameters are kept. */
 export function redirectTo(
   redirectUri: string,
   response: Readonly<Record<string, string | null>>,

@@ -12,8 +12,8 @@ export const redirectUriRules = {
    * development keys only.)
    *
    * This sandbox also accepts a loopback address such as `http://127.0.0.1:7217/callback`, which Intuit rejects. The
-   * compose stack and the embedded host use that address, because a browser may resolve `localhost` to ::1, where they
-   * do not listen.
+   * compose stack and the embedded host use such an address. They do not listen on ::1, to which a browser may resolve
+   * `localhost`.
    */
   intuit: (uri) => {
     if (uri.search !== '' || uri.href.endsWith('?')) return false
@@ -28,8 +28,8 @@ export const redirectUriRules = {
 export type RedirectUriRules = keyof typeof redirectUriRules
 
 /**
- * Returns whether a host name is an IP address. The host name must come from the class `URL`, which writes every IPv4
- * address as four decimal parts and every IPv6 address in brackets.
+ * Returns whether a host name is an IP address. The host name must come from the class `URL`, because this class
+ * normalizes every IPv4 address to four decimal parts and every IPv6 address to a text in brackets.
  */
 const isIpAddress = (hostname: string): boolean =>
   /^\d+(?:\.\d+){3}$/.test(hostname) || hostname.startsWith('[')

@@ -21,17 +21,19 @@ export const RealmCounters = z.object({
 export type RealmCounters = z.output<typeof RealmCounters>
 export type RealmCounter = Exclude<keyof RealmCounters, 'maxConcurrentRefreshes'>
 
-export const CountersView = z.object({
-  codeExchanges: Count,
-  refreshes: Count,
-  apiCalls: Count,
-  clientsRefused: Count.meta({ description: 'calls with wrong client authentication' }),
-  faultsServed: z.record(z.enum(faultTargets), Count),
-  realms: z.record(z.string(), RealmCounters),
-})
+export const CountersView = z
+  .object({
+    codeExchanges: Count,
+    refreshes: Count,
+    apiCalls: Count,
+    clientsRefused: Count.meta({ description: 'calls with wrong client authentication' }),
+    faultsServed: z.record(z.enum(faultTargets), Count),
+    realms: z.record(z.string(), RealmCounters),
+  })
+  .meta({ ref: 'Counters' })
 export type CountersView = z.output<typeof CountersView>
 
-/** Counts the calls that the provider received since its start or the last reset. */
+/** Counts the calls that the provider has received since the last reset, or since its start if there was no reset. */
 export interface Counters {
   count(realm: string, what: RealmCounter): void
   /** Counts a refresh call of the realm as in flight until the returned function is called. */

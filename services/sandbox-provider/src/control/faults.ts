@@ -13,7 +13,7 @@ const HeaderName = z
   .refine((name) => !FRAMING.includes(name.toLowerCase()), 'must not be a framing header')
 const HeaderValue = z.string().regex(/^[\x20-\x7e]{0,1024}$/, 'must be printable ASCII')
 
-/** An injected fault. It makes the next `calls` calls of `target` fail, or delays their responses. */
+/** An injected fault. It makes the next `calls` calls of `target` fail, or delays the responses to these calls. */
 export const Fault = z
   .strictObject({
     target: z.enum(faultTargets),
@@ -29,7 +29,7 @@ export const Fault = z
         'api only: respond with this error of the accounting API, its documented status and body; a status beside it replaces the documented one',
     }),
     body: z
-      .json()
+      .unknown()
       .optional()
       .meta({ description: 'a string is sent unchanged, any other value as JSON' }),
     headers: z.record(HeaderName, HeaderValue).optional(),
@@ -60,6 +60,7 @@ export const Fault = z
       [body, headers, contentType].every((part) => part === undefined),
     { message: 'body, headers and contentType need a status or a fault' },
   )
+  .meta({ ref: 'Fault' })
 export type Fault = z.output<typeof Fault>
 
 export interface Faults {

@@ -1,6 +1,6 @@
 /**
  * The providers whose behaviour this sandbox can imitate, one object for each provider. A comment marks each value that
- * the provider's documentation does not specify or on which its documents disagree.
+ * the documentation of the provider does not specify or specifies inconsistently.
  */
 import { supportedScopes } from '../authorization/authorization-request.ts'
 import type { Behaviour } from './behaviour.ts'
@@ -35,7 +35,8 @@ const intuit: Personality = {
     // Intuit does not document PKCE. Intuit accepts requests with a code challenge, but whether Intuit checks the code
     // verifier is unknown.
     pkce: false,
-    // None of Intuit's sample id tokens contains a nonce, and `claims_supported` does not list the nonce.
+    // None of Intuit's sample id tokens contains a nonce, and Intuit's `claims_supported` does not list the claim
+    // `nonce`.
     nonce: false,
     responseIssuer: false,
     realmIdNeedsScope: true,

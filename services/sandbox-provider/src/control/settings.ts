@@ -7,7 +7,9 @@ const personality = z.enum(personalityNames).meta({
     'sets all settings to the values of this personality; other settings in the same request override them',
 })
 
-export const SandboxSettings = z.strictObject({ personality, ...Behaviour.shape })
+export const SandboxSettings = z
+  .strictObject({ personality, ...Behaviour.shape })
+  .meta({ ref: 'Settings' })
 export type SandboxSettings = z.output<typeof SandboxSettings>
 
 export interface SettingsControl {

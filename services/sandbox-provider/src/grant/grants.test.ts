@@ -50,7 +50,7 @@ describe('grants of the sandbox provider', () => {
       expect(grants.exchangeCode(code, proof)).toBeNull()
     })
 
-    it('an authorization code that was rejected because of a wrong redirect URI is accepted with the right redirect URI', () => {
+    it('an authorization code that was sent with a wrong redirect URI can still be exchanged with the right redirect URI', () => {
       const code = issueCode()
       expect(
         grants.exchangeCode(code, { ...proof, redirectUri: 'http://127.0.0.1/other' }),
@@ -87,7 +87,7 @@ describe('grants of the sandbox provider', () => {
       expect(grants.accessToken(accessToken)).toBeNull()
     })
 
-    it('the sandbox provider keeps an access token valid after a later refresh', () => {
+    it('an access token stays valid after a refresh', () => {
       const first = connect()
       refresh(first.refreshToken)
       expect(grants.accessToken(first.accessToken)).not.toBeNull()
@@ -154,7 +154,7 @@ describe('grants of the sandbox provider', () => {
   })
 
   describe('refresh token lifetime', () => {
-    it('the lifetime of a refresh token counts from its rotation, even if later refreshes return the same token', () => {
+    it('the lifetime of a refresh token is counted from the rotation that issued the token, not from later refreshes', () => {
       const issued = connect()
       expect(issued.refreshTokenSeconds).toBe(101 * 86_400)
       now += 3_600 * SECOND
@@ -166,7 +166,7 @@ describe('grants of the sandbox provider', () => {
       expect(refresh(issued.refreshToken).refreshTokenSeconds).toBe(101 * 86_400)
     })
 
-    it('the lifetime of a refresh token counts from its last use if rotation is set to never', () => {
+    it('the lifetime of a refresh token is counted from the last use of the token if rotation is set to never', () => {
       settings.change({ refreshTokenSeconds: 100, rotation: 'never' })
       const { refreshToken } = connect()
       now += 99 * SECOND
@@ -198,7 +198,7 @@ describe('grants of the sandbox provider', () => {
       expect(grants.issueCode(consent)).not.toBeNull()
     })
 
-    it('the sandbox provider deletes ended grants when the maximum is reached, and keeps valid grants with their refresh tokens', () => {
+    it('the sandbox provider deletes only ended grants when the maximum number of codes and grants is reached', () => {
       const kept = connect()
       const ended = Array.from({ length: MAX_GRANTS - 1 }, () => {
         const issued = present(grants.exchangeCode(issueCode('other'), proof))
@@ -236,7 +236,7 @@ describe('grants of the sandbox provider', () => {
       expect(grants.refresh(second.refreshToken)).not.toBeNull()
     })
 
-    it('revokeRealm() ends all grants of the realm and keeps the grants of other realms', () => {
+    it('revokeRealm() ends all grants of the realm, and the grants of other realms stay valid', () => {
       const other = present(grants.exchangeCode(issueCode('other'), proof))
       connect()
       connect()
@@ -246,7 +246,7 @@ describe('grants of the sandbox provider', () => {
     })
   })
 
-  it('expireRealm() expires the access tokens of the realm and keeps its refresh tokens valid', () => {
+  it('expireRealm() expires the access tokens of the realm, and the refresh tokens of the realm stay valid', () => {
     const issued = connect()
     expect(grants.expireRealm(REALM)).toBe(1)
     expect(grants.accessToken(issued.accessToken)).toBeNull()

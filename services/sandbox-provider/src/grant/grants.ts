@@ -1,15 +1,15 @@
 /**
- * The grants that users have given to the application, with their codes and tokens.
+ * The grants that users have given to the application, and the codes and tokens of these grants.
  *
- * A code is exchanged once for a grant of access to one company. A grant has one current refresh token and any number
- * of access tokens. A refresh does not invalidate earlier access tokens.
+ * A code can be exchanged once. The exchange creates a grant of access to one company. A grant has one current refresh
+ * token and any number of access tokens. A refresh does not invalidate earlier access tokens.
  *
- * G1 A refresh either rotates the refresh token, which makes the presented token superseded, or returns the presented
- * token again.
- * G2 During the grace period, a refresh with a superseded token succeeds and returns the current refresh token. This
- * lets a client recover from a lost response. After the grace period, a superseded token is rejected by refresh and
- * revocation.
- * G3 The second use of a code is rejected and ends the grant (RFC 6749 §4.1.2, as Intuit's FAQ warns).
+ * G1 A refresh either replaces the presented refresh token by a new one (rotation), or returns the presented token
+ * again. After a rotation, the presented token is superseded.
+ * G2 During the grace period, a refresh with a superseded token succeeds and returns the current refresh token. So a
+ * client can recover from a lost response. After the grace period, a superseded token can be used neither for a refresh
+ * nor for a revocation.
+ * G3 The second use of a code is rejected and ends the grant (RFC 6749 §4.1.2). Intuit's FAQ describes the same rule.
  * G4 When a grant ends, all its tokens become invalid.
  * G5 A refresh token is valid for `refreshTokenSeconds` from the rotation that issued the token. If `rotation` is
  * `never`, this time counts from the last use of the token. Every grant ends five years after the user's consent.
@@ -55,8 +55,8 @@ export interface AccessTokenState {
 
 export interface Grants {
   /**
-   * Returns a new authorization code, which can be used once within ten minutes; `null` if {@link MAX_GRANTS} codes and
-   * grants are valid already.
+   * Returns a new authorization code, which can be used once within ten minutes; `null` if the limit {@link MAX_GRANTS}
+   * on valid codes and grants is reached.
    */
   issueCode(consent: Consent): string | null
   /** Exchanges a code for tokens; `null` if code, redirect URI or code verifier is invalid (`invalid_grant`). */
@@ -117,7 +117,9 @@ interface Grant {
   readonly subject: string
   readonly grantedAt: number
   current: { readonly token: string; readonly rotatedAt: number }
-  /** Superseded refresh tokens, oldest first. Each has the end of its grace period in epoch milliseconds. */
+  /**
+   * Superseded refresh tokens, oldest first, each with the time in epoch milliseconds at which its grace period ends.
+   */
   readonly superseded: Map<string, number>
   refreshExpiresAt: number
   isEnded: boolean
@@ -340,8 +342,8 @@ export function createGrants({
 }
 
 /**
- * Returns the subject (`sub`) of a company's fictitious user. The subject is a UUID that is derived from the realm, so
- * that it is the same at every consent.
+ * Returns the subject (`sub`) of the fictitious user of a company. The subject is a UUID that is derived from the
+ * realm, so every consent of this user has the same subject.
  */
 const subjectOf = (realm: string): string =>
   createHash('sha256')

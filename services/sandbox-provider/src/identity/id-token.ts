@@ -5,7 +5,7 @@ const ID_TOKEN_SECONDS = 3_600
 /**
  * Returns the claims of an id token (OpenID Connect Core §2) as in Intuit's samples: `aud` is an array, `realmid` is in
  * lower case, and `auth_time` is present although `claims_supported` does not list it. Intuit does not document whether
- * it sends `realmid` to a client that did not request it by the parameter `claims`. This provider always sends it.
+ * a client must request the claim `realmid` with the parameter `claims`. This provider always sends the claim.
  *
  * @param at `nowSeconds` is the time in epoch seconds
  */

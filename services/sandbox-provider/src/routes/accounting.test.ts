@@ -43,7 +43,7 @@ describe('queries for CompanyInfo', () => {
     },
   )
 
-  it('the accounting API accepts a query statement as the text body of a POST request', async () => {
+  it('the accounting API accepts a query statement in the text body of a POST request', async () => {
     const answer = await provider.api(`/v3/company/${REALM}/query`, accessToken, {
       method: 'POST',
       body: 'select * from CompanyInfo',
@@ -142,7 +142,7 @@ describe('entity creation in the accounting API', () => {
       { method: 'POST', body },
     )
 
-  it('the response to the creation of an entity has the members that the accounting API adds', async () => {
+  it('the accounting API adds its own members to the response that contains a created entity', async () => {
     const answer = await post(null, '{"DocNumber":"1001"}')
     expect(await answer.json()).toMatchObject({
       Invoice: { DocNumber: '1001', Id: '1', SyncToken: '0', domain: 'QBO' },
@@ -257,7 +257,7 @@ describe('entities posted to the accounting API', () => {
     },
   )
 
-  it('the accounting API accepts an update that keeps the name, and rejects an update to the name of another entity', async () => {
+  it('the accounting API accepts an update without a new name, and rejects an update that assigns the name of another entity', async () => {
     await post('customer', { DisplayName: 'A' })
     await post('customer', { DisplayName: 'B' })
     const same = await post('customer', { Id: '1', SyncToken: '0', DisplayName: 'A' })
@@ -274,7 +274,7 @@ describe('entities posted to the accounting API', () => {
     expect(await faultOf(tooLong)).toMatchObject({ status: 400, code: '2130' })
   })
 
-  it('the accounting API returns the list and the number of posted entities in response to queries', async () => {
+  it('the accounting API responds to queries for the list and for the number of posted entities', async () => {
     for (const DocNumber of ['1', '2', '3']) await post('invoice', { DocNumber })
     const queried = async (statement: string) =>
       (await (await provider.api(queryPath(statement), accessToken)).json()) as object

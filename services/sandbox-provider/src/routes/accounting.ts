@@ -18,7 +18,7 @@ import {
   type UnderFaultsDeps,
 } from './under-faults.ts'
 
-/** The query parameter whose value makes a repeated POST return the first response. */
+/** The query parameter that identifies a request. A repeated POST with the same value returns the first response. */
 const REQUEST_ID = intuit.accounting.repeatablePost?.name ?? ''
 
 export interface AccountingDeps extends UnderFaultsDeps {
@@ -72,30 +72,41 @@ export function accountingRoutes(deps: AccountingDeps) {
     .use('/v3/*', counted(deps), underFaults('api', deps), authorized(deps))
     .get(
       `${COMPANY}/query`,
-      describeRoute(operation('Query; select * or count(*) from an entity, without conditions')),
+      describeRoute(
+        operation('query', 'Query; select * or count(*) from an entity, without conditions'),
+      ),
       (c) => query(c, c.req.query('query') ?? ''),
     )
     .post(
       `${COMPANY}/query`,
-      describeRoute(operation('The same query, as text in the body')),
+      describeRoute(operation('postQuery', 'The same query, as text in the body')),
       async (c) => query(c, await c.req.text()),
     )
-    .get(`${COMPANY}/companyinfo/:id`, describeRoute(operation('CompanyInfo by id')), (c) => {
-      const company = companies.find(c.req.param('realm'))
-      if (company === null || c.req.param('id') !== company.realm) return rejected(c, '500')
-      return c.json({ CompanyInfo: companyInfo(company), time: clock().toISOString() })
-    })
-    .get(`${COMPANY}/${ENTITY}/:id`, describeRoute(operation('A posted entity by id')), (c) => {
-      const entity = entityOf(c.req.param('entity'))
-      if (entity === null) return rejected(c, '500')
-      const found = posted.find(c.req.param('realm'), entity, c.req.param('id'))
-      if (found === null) return rejected(c, '610')
-      return c.json({ [entity]: found, time: clock().toISOString() })
-    })
+    .get(
+      `${COMPANY}/companyinfo/:id`,
+      describeRoute(operation('getCompanyInfo', 'CompanyInfo by id')),
+      (c) => {
+        const company = companies.find(c.req.param('realm'))
+        if (company === null || c.req.param('id') !== company.realm) return rejected(c, '500')
+        return c.json({ CompanyInfo: companyInfo(company), time: clock().toISOString() })
+      },
+    )
+    .get(
+      `${COMPANY}/${ENTITY}/:id`,
+      describeRoute(operation('getEntity', 'A posted entity by id')),
+      (c) => {
+        const entity = entityOf(c.req.param('entity'))
+        if (entity === null) return rejected(c, '500')
+        const found = posted.find(c.req.param('realm'), entity, c.req.param('id'))
+        if (found === null) return rejected(c, '610')
+        return c.json({ [entity]: found, time: clock().toISOString() })
+      },
+    )
     .post(
       `${COMPANY}/${ENTITY}`,
       describeRoute(
         operation(
+          'writeEntity',
           'Create an entity, update it (Id, SyncToken) or delete it (operation=delete); a repeated requestid returns the first response',
         ),
       ),
@@ -162,7 +173,8 @@ function authorized({ grants, now }: AccountingDeps): MiddlewareHandler {
   }
 }
 
-const operation = (summary: string) => ({
+const operation = (operationId: string, summary: string) => ({
+  operationId,
   tags: ['accounting'],
   summary,
   responses: responsesUnderFaults({

@@ -20,8 +20,8 @@ const STYLE_ELEMENT = raw(['<style>', STYLE, '</style>'].join(''))
 
 /**
  * Returns the Content-Security-Policy of the page, which allows the page's style sheet and no other resource. Browsers
- * apply `form-action` also to redirects after a submitted form. The directive therefore lists the origin of the
- * application, and the loopback hosts to which the application may redirect next.
+ * also apply the directive `form-action` to the redirects that follow the submission of a form. The directive therefore
+ * lists the origin of the application, and the loopback hosts to which the application may then redirect.
  */
 export function pagePolicy(redirectUri: string | null): string {
   const style = createHash('sha256').update(STYLE).digest('base64')

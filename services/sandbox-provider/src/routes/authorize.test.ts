@@ -54,7 +54,7 @@ const unescape = (text: string): string =>
     .replaceAll('&amp;', '&')
 
 describe('the authorization page', () => {
-  it('one click on the authorization page connects the first company', async () => {
+  it('one click on the authorization page connects the company that is listed first', async () => {
     const page = await get(provider.authorizeUrl({ state: `"><'&` }))
     expect(page.status).toBe(200)
 
@@ -69,7 +69,7 @@ describe('the authorization page', () => {
     })
   })
 
-  it('the authorization page connects a new company that the user enters, and offers the new company the next time', async () => {
+  it('the authorization page connects a company that the user enters, and lists this company on the next visit', async () => {
     const answer = await submit(await get(provider.authorizeUrl()), {
       decision: 'connect',
       company: '+invented',
@@ -131,7 +131,7 @@ describe('the authorization page', () => {
   })
 })
 
-describe('authorization without a page (sandbox_company)', () => {
+describe('an authorization with the parameter sandbox_company', () => {
   it('the authorization endpoint redirects without a page if sandbox_company names a company', async () => {
     const answer = await get(provider.authorizeUrl({ sandbox_company: '55:A: B' }))
     expect(answer.status).toBe(302)
@@ -139,7 +139,7 @@ describe('authorization without a page (sandbox_company)', () => {
     expect(await (await get(provider.authorizeUrl())).text()).toContain('A: B')
   })
 
-  it('for sandbox_company=deny, the authorization endpoint shows no page and redirects with access_denied', async () => {
+  it('the authorization endpoint redirects with access_denied and shows no page if sandbox_company is deny', async () => {
     const answer = await get(provider.authorizeUrl({ sandbox_company: 'deny' }))
     expect(answered(answer)).toMatchObject({ error: 'access_denied', state: 'a state' })
   })
@@ -160,14 +160,14 @@ describe('the authorization response', () => {
     ['com.intuit.quickbooks.payment', REALM],
     ['openid profile email', undefined],
   ])(
-    'for the scope %j, the sandbox imitating Intuit redirects to the callback with the realmId %s',
+    'with the personality intuit and the scope %j, the callback contains the realmId %s',
     async (scope, realmId) => {
       const response = await get(provider.authorizeUrl({ sandbox_company: REALM, scope }))
       expect(answered(response)['realmId']).toBe(realmId)
     },
   )
 
-  it('the callback of the sandbox imitating a strict provider always has iss and realmId', async () => {
+  it('with the personality strict, the callback always contains `iss` and `realmId`', async () => {
     const scripted = { sandbox_company: REALM, scope: 'openid', ...challenge }
     expect(answered(await get(strict.authorizeUrl(scripted)))).toEqual({
       code: expect.any(String),
@@ -242,7 +242,7 @@ describe('validation of authorization requests', () => {
   ]
 
   it.each(badChallenges)(
-    'the sandbox imitating a strict provider redirects with an error and iss if the request has %s',
+    'with the personality strict, the sandbox redirects with an error and `iss` if the request has %s',
     async (_, parameters) => {
       const response = await get(strict.authorizeUrl({ ...scripted, ...parameters }))
       expect(answered(response)).toEqual({
@@ -255,7 +255,7 @@ describe('validation of authorization requests', () => {
   )
 
   it.each(badChallenges)(
-    'the sandbox imitating Intuit ignores PKCE and accepts a request with %s',
+    'with the personality intuit, the sandbox ignores PKCE and accepts a request with %s',
     async (_, parameters) => {
       const response = await get(provider.authorizeUrl({ ...scripted, ...parameters }))
       expect(answered(response)).toHaveProperty('code')
@@ -294,7 +294,7 @@ describe('validation of redirect URIs', () => {
   }
 
   it.each(['intuit', 'strict'])(
-    'the sandbox imitating the provider %s accepts only the configured redirect URIs that the rules of this provider allow',
+    'with the personality %s, the sandbox accepts only those configured redirect URIs that the imitated provider allows',
     async (name) => {
       await using held = await startProvider({ PERSONALITY: name, REDIRECT })
       const scripted = { sandbox_company: REALM, ...challenge }
@@ -307,7 +307,7 @@ describe('validation of redirect URIs', () => {
     },
   )
 
-  it('the redirect to the application keeps the query of the redirect URI', async () => {
+  it('the redirect to the application keeps the query parameters of the redirect URI', async () => {
     const redirect_uri = 'http://localhost:1/cb?a=1'
     const scripted = { sandbox_company: REALM, ...challenge, redirect_uri }
     expect(answered(await get(strict.authorizeUrl(scripted)))).toMatchObject({
@@ -354,13 +354,13 @@ describe('the discovery document', () => {
     'openid_sandbox_configuration',
     'openid-sandbox-configuration',
   ])(
-    'the discovery document of the sandbox imitating Intuit at /.well-known/%s has exactly the documented members',
+    'with the personality intuit, the discovery document at /.well-known/%s has exactly the documented members',
     async (spelling) => {
       expect(await documentOf(provider, spelling)).toEqual(ofIntuit(provider.url))
     },
   )
 
-  it('the discovery document of the sandbox imitating a strict provider announces PKCE, nonce and iss', async () => {
+  it('with the personality strict, the discovery document announces PKCE, nonce and `iss`', async () => {
     const { scopes_supported: _, ...same } = ofIntuit(strict.url)
     expect(await documentOf(strict)).toEqual({
       ...same,

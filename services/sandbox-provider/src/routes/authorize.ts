@@ -28,16 +28,18 @@ export interface AuthorizeDeps {
 }
 
 /**
- * `GET /connect/oauth2`: the authorization endpoint. It returns a page for the user. A script adds
- * `sandbox_company=<realm>[:<name>]` or `sandbox_company=deny` and is redirected without a page.
+ * `GET /connect/oauth2`: the authorization endpoint. It returns a page for the user. If a script adds the parameter
+ * `sandbox_company=<realm>[:<name>]` or `sandbox_company=deny`, the endpoint redirects at once instead.
  */
 export function authorizeRoutes(deps: AuthorizeDeps) {
   return new Hono()
-    .get(paths.authorize, describeRoute(DESCRIPTION), (c) =>
+    .get(paths.authorize, describeRoute({ operationId: 'authorize', ...DESCRIPTION }), (c) =>
       authorize(c, new URL(c.req.url).searchParams, deps),
     )
-    .post(paths.authorize, describeRoute(DESCRIPTION), async (c) =>
-      authorize(c, new URLSearchParams(await c.req.text()), deps),
+    .post(
+      paths.authorize,
+      describeRoute({ operationId: 'chooseCompany', ...DESCRIPTION }),
+      async (c) => authorize(c, new URLSearchParams(await c.req.text()), deps),
     )
 }
 

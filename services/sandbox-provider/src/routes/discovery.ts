@@ -11,20 +11,21 @@ export interface DiscoveryDeps extends UnderFaultsDeps {
 
 // Intuit's documents and SDKs, and other integrations, request the discovery document under these names. RFC 8414
 // specifies another well-known name, which no known client of Intuit requests.
-const SPELLINGS = [
-  'openid_configuration',
-  'openid-configuration',
-  'openid_sandbox_configuration',
-  'openid-sandbox-configuration',
-]
+const SPELLINGS = {
+  openid_configuration: 'getDiscoveryDocument',
+  'openid-configuration': 'getDiscoveryDocumentHyphenated',
+  openid_sandbox_configuration: 'getSandboxDiscoveryDocument',
+  'openid-sandbox-configuration': 'getSandboxDiscoveryDocumentHyphenated',
+}
 
 /** The route `GET /.well-known/openid_configuration`. */
 export function discoveryRoutes(deps: DiscoveryDeps) {
   const routes = new Hono()
-  for (const spelling of SPELLINGS) {
+  for (const [spelling, operationId] of Object.entries(SPELLINGS)) {
     routes.get(
       `/.well-known/${spelling}`,
       describeRoute({
+        operationId,
         tags: ['provider'],
         summary: 'Discovery document',
         responses: responsesUnderFaults({
@@ -41,8 +42,8 @@ export function discoveryRoutes(deps: DiscoveryDeps) {
 const CLAIMS = ['aud', 'exp', 'iat', 'iss', 'realmid', 'sub']
 
 /**
- * Returns the discovery document. It has the members that Intuit's document has, further members of the personality,
- * and members that announce what the current settings enable.
+ * Returns the discovery document. It has the same members as Intuit's document, further members that the personality
+ * adds, and members that announce the features that the current settings enable.
  */
 function discoveryDocument(addresses: Addresses, settings: SandboxSettings) {
   const { base, browser } = addresses

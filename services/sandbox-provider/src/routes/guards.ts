@@ -9,8 +9,8 @@ import { mediaType } from './client-authentication.ts'
 const CHANGES = ['POST', 'PUT', 'DELETE']
 
 /**
- * Rejects requests that are addressed to another host name than the provider's own. An attacker can make such a host
- * name resolve to a loopback address (DNS rebinding).
+ * Rejects requests whose `Host` is not a host name of this provider. An attacker can make another host name resolve to
+ * a loopback address (DNS rebinding).
  */
 export function hostGuard(addresses: () => Addresses) {
   return new Hono().use(
@@ -29,9 +29,9 @@ export function hostGuard(addresses: () => Addresses) {
  * Rejects requests to the control routes that a web page of another origin made. The control routes need no key, so
  * browsers must not give such pages access to them.
  *
- * Every change must have the content type `application/json`, even a change without a body. Before such a request a
- * browser sends a CORS preflight, which this provider does not accept. The preflight stops older browsers, which send
- * no other header that identifies a cross-site request.
+ * Every change must have the content type `application/json`, even a change without a body. Before such a request to
+ * another origin, a browser sends a CORS preflight, which this provider rejects. This also protects against older
+ * browsers, which send no header that identifies a cross-site request.
  */
 export const controlGuard = new Hono().use(
   '/sandbox/*',

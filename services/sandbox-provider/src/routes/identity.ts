@@ -19,6 +19,7 @@ export function identityRoutes({ grants, signer }: IdentityDeps) {
     .get(
       paths.jwks,
       describeRoute({
+        operationId: 'getKeySet',
         tags: ['provider'],
         summary: 'Keys that id tokens are signed with',
         responses: {
@@ -30,6 +31,7 @@ export function identityRoutes({ grants, signer }: IdentityDeps) {
     .get(
       paths.userinfo,
       describeRoute({
+        operationId: 'getUserInfo',
         tags: ['provider'],
         summary: 'Claims about the user who consented',
         responses: {

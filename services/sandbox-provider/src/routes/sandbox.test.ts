@@ -58,7 +58,7 @@ describe('the behaviour settings of the sandbox', () => {
     expect(await current()).toMatchObject({ accessTokenSeconds: 7 })
   })
 
-  it('a request that selects a personality sets every behaviour setting, and explicit values take precedence', async () => {
+  it('a request that selects a personality sets every behaviour setting, except those to which it assigns another value', async () => {
     await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
     const chosen = { personality: 'strict', rotation: 'daily' }
     expect(await (await provider.sandbox('PUT', 'settings', chosen)).json()).toEqual({
@@ -120,7 +120,7 @@ describe('faults of the sandbox', () => {
     expect(await provider.counters()).toMatchObject({ faultsServed: { api: 2 }, apiCalls: 3 })
   })
 
-  it('an injected fault at the token endpoint leaves the presented refresh token unused', async () => {
+  it('an injected fault at the token endpoint does not use up the refresh token of the request', async () => {
     const { refresh_token: token } = await provider.tokens()
     await fault({ target: 'token', status: 500 })
     expect((await provider.refresh(token)).status).toBe(500)
@@ -167,7 +167,7 @@ describe('faults of the sandbox', () => {
     },
   )
 
-  it('an injected fault with the error code 3001 returns 429, and an injected fault can override the status of its error code', async () => {
+  it('an injected fault responds with the status of its error code unless the fault specifies another status', async () => {
     await fault({ target: 'api', fault: '3001', headers: { 'Retry-After': '7' } })
     const throttled = await provider.api(companyInfo, 'x')
     expect([throttled.status, throttled.headers.get('Retry-After')]).toEqual([429, '7'])
@@ -194,7 +194,7 @@ describe('faults of the sandbox', () => {
     ],
     ['', 'text/plain', ''],
   ])(
-    'an injected fault with the body %j returns this body with the content type %s',
+    'an injected fault sends its own body %j with its own content type %s',
     async (body, contentType, text) => {
       await fault({ target: 'token', status: 400, body, contentType })
       const answer = await provider.refresh('x')
@@ -242,7 +242,7 @@ describe('faults of the sandbox', () => {
     expect(answer.status).toBe(500)
   })
 
-  it('the control routes list pending injected faults in the order in which they were added, and delete them', async () => {
+  it('the control routes list the queued faults in the order in which they were added, and delete all queued faults', async () => {
     await fault({ target: 'api', status: 500 })
     await fault({ target: 'api', calls: 3, drop: 'before' })
     expect(await (await provider.sandbox('GET', 'faults')).json()).toEqual({
@@ -294,8 +294,8 @@ describe('faults of the sandbox', () => {
   )
 })
 
-describe("revocation and expiry of a realm's tokens by the control routes", () => {
-  it('a control route revokes all tokens of a realm and keeps the tokens of other realms', async () => {
+describe('the control routes that revoke or expire the tokens of a realm', () => {
+  it('a control route revokes all tokens of a realm, and the tokens of other realms stay valid', async () => {
     const [tokens, others] = [await provider.tokens(), await provider.tokens('4620816365291')]
     const answer = await provider.sandbox('POST', `realms/${REALM}/revoke`)
     expect(await answer.json()).toEqual({ revoked: 1 })
@@ -304,7 +304,7 @@ describe("revocation and expiry of a realm's tokens by the control routes", () =
     expect((await provider.refresh(others.refresh_token)).status).toBe(200)
   })
 
-  it('a control route disconnects a company as its user does, and says where the browser of the user goes', async () => {
+  it('a control route disconnects a company as a user would, and returns the URL to which the browser is redirected', async () => {
     const [tokens, others] = [await provider.tokens(), await provider.tokens('4620816365291')]
     const disconnect = (realm: string) => provider.sandbox('POST', `companies/${realm}/disconnect`)
     expect(await (await disconnect(REALM)).json()).toEqual({ revoked: 1, browserGoesTo: null })
@@ -322,7 +322,7 @@ describe("revocation and expiry of a realm's tokens by the control routes", () =
     })
   })
 
-  it('a control route expires the access tokens of a realm and keeps its refresh tokens valid', async () => {
+  it('a control route expires the access tokens of a realm, and the refresh tokens of the realm stay valid', async () => {
     const tokens = await provider.tokens()
     const answer = await provider.sandbox('POST', `realms/${REALM}/expire`)
     expect(await answer.json()).toEqual({ expired: 1 })

@@ -18,16 +18,15 @@ export interface SandboxDeps {
   readonly companies: Companies
   readonly grants: Grants
   readonly posted: PostedEntities
-  /** The application's Disconnect URL; `null` if none is entered. */
+  /** The Disconnect URL of the application; `null` if the application has no Disconnect URL. */
   readonly disconnectUrl: string | null
 }
 
-const SettingsChange = SandboxSettings.partial().refine(
-  (part) => Object.keys(part).length > 0,
-  'must name a setting',
-)
+const SettingsChange = SandboxSettings.partial()
+  .refine((part) => Object.keys(part).length > 0, 'must name a setting')
+  .meta({ ref: 'SettingsChange' })
 const RealmParam = z.object({ realm: Realm })
-const Waiting = z.object({ waiting: z.array(Fault) })
+const Waiting = z.object({ waiting: z.array(Fault) }).meta({ ref: 'QueuedFaults' })
 const Disconnected = z.object({ revoked: z.int(), browserGoesTo: z.url().nullable() })
 const MAX_WAITING_FAULTS = 1_000
 
@@ -43,6 +42,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
     .get(
       '/sandbox/settings',
       describeRoute({
+        operationId: 'getSettings',
         tags: ['sandbox'],
         summary: 'The settings of the provider’s behaviour',
         responses: { 200: jsonResponse('settings', SandboxSettings) },
@@ -52,6 +52,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
     .put(
       '/sandbox/settings',
       describeRoute({
+        operationId: 'changeSettings',
         tags: ['sandbox'],
         summary: 'Change some settings and keep the others; a personality sets all of them',
         responses: {
@@ -65,6 +66,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
     .get(
       '/sandbox/faults',
       describeRoute({
+        operationId: 'listFaults',
         tags: ['sandbox'],
         summary: 'The queued faults',
         responses: { 200: jsonResponse('the queued faults in order', Waiting) },
@@ -74,6 +76,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
     .post(
       '/sandbox/faults',
       describeRoute({
+        operationId: 'queueFault',
         tags: ['sandbox'],
         summary: 'Queue a fault for the next calls of a target',
         responses: {
@@ -96,6 +99,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
     .delete(
       '/sandbox/faults',
       describeRoute({
+        operationId: 'deleteFaults',
         tags: ['sandbox'],
         summary: 'Delete the queued faults',
         responses: { 204: { description: 'no fault is queued' } },
@@ -108,6 +112,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
     .post(
       '/sandbox/realms/:realm/revoke',
       describeRoute({
+        operationId: 'revokeGrants',
         tags: ['sandbox'],
         summary: "End the company's grants, as a disconnect by its owner does",
         responses: {
@@ -121,6 +126,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
     .post(
       '/sandbox/companies/:realm/disconnect',
       describeRoute({
+        operationId: 'disconnectCompany',
         tags: ['sandbox'],
         summary:
           'Disconnect the application from the company, as its user does in the accounting product',
@@ -145,6 +151,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
     .post(
       '/sandbox/realms/:realm/expire',
       describeRoute({
+        operationId: 'expireAccessTokens',
         tags: ['sandbox'],
         summary: "Expire the company's access tokens now",
         responses: {
@@ -158,6 +165,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
     .get(
       '/sandbox/counters',
       describeRoute({
+        operationId: 'getCounters',
         tags: ['sandbox'],
         summary: 'Counters of the calls that the provider received',
         responses: { 200: jsonResponse('counters', CountersView) },
@@ -167,6 +175,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
     .post(
       '/sandbox/reset',
       describeRoute({
+        operationId: 'resetSandbox',
         tags: ['sandbox'],
         summary: 'Restore the state and settings of the start; the signing key is kept',
         responses: { 204: { description: 'reset' } },
@@ -180,8 +189,8 @@ export function sandboxRoutes(deps: SandboxDeps) {
 }
 
 /**
- * Returns a copy of the object without members that are undefined. When the object is spread, such a member would
- * overwrite an existing value.
+ * Returns a copy of the object without its undefined members. An undefined member would overwrite an existing value
+ * when the object is spread into another object.
  */
 const defined = <Part extends object>(part: Part) =>
   Object.fromEntries(Object.entries(part).filter(([, value]) => value !== undefined)) as {

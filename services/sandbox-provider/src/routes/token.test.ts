@@ -51,7 +51,8 @@ describe('authorization code exchange', () => {
       id_token: expect.any(String),
     })
     const { payload, protectedHeader } = await verified(tokens.id_token ?? '')
-    // As in Intuit's samples, the id token has no nonce although the request had one, and its header has no `typ`.
+    // As in Intuit's samples, the id token has no nonce, although the authorization request had a nonce. The header of
+    // the id token has no `typ`.
     expect(protectedHeader).toEqual({ alg: 'RS256', kid: expect.any(String) })
     expect(payload).toEqual({
       sub: expect.stringMatching(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/),
@@ -64,7 +65,7 @@ describe('authorization code exchange', () => {
     })
   })
 
-  it('the id token of the sandbox imitating a strict provider repeats the nonce', async () => {
+  it('with the personality strict, the id token repeats the nonce of the authorization request', async () => {
     await provider.sandbox('PUT', 'settings', { personality: 'strict', pkce: false })
     const code = await provider.code(REALM, { nonce: 'the nonce' })
     const { id_token: idToken } = (await (await provider.exchange(code)).json()) as Tokens
@@ -82,7 +83,7 @@ describe('authorization code exchange', () => {
     expect(await (await provider.exchange(code)).json()).not.toHaveProperty('id_token')
   })
 
-  it('the token endpoint adds x_refresh_token_hard_expires_in to the token response if a request header asks for it', async () => {
+  it('the token response contains x_refresh_token_hard_expires_in if a request header requests this member', async () => {
     const form = {
       grant_type: 'refresh_token',
       refresh_token: (await provider.tokens()).refresh_token,
@@ -125,7 +126,7 @@ describe('authorization code exchange', () => {
     ]
 
     it.each(['intuit', 'strict'])(
-      'the sandbox imitating the provider %s accepts a code with the matching code verifier',
+      'with the personality %s, the token endpoint accepts a code with the matching code verifier',
       async (personality) => {
         await provider.sandbox('PUT', 'settings', { personality })
         const code = await provider.code(REALM, challenge)
@@ -134,7 +135,7 @@ describe('authorization code exchange', () => {
     )
 
     it.each(bad)(
-      'the sandbox imitating a strict provider rejects a code exchange with %s',
+      'with the personality strict, the token endpoint rejects a code exchange with %s',
       async (_, form) => {
         await provider.sandbox('PUT', 'settings', { personality: 'strict' })
         const answer = await provider.exchange(await provider.code(REALM, challenge), form)
@@ -143,7 +144,7 @@ describe('authorization code exchange', () => {
     )
 
     it.each(bad)(
-      'the sandbox imitating Intuit ignores PKCE and accepts a code exchange with %s',
+      'with the personality intuit, the token endpoint ignores PKCE and accepts a code exchange with %s',
       async (_, form) => {
         const answer = await provider.exchange(await provider.code(REALM, challenge), form)
         expect(answer.status).toBe(200)
@@ -169,7 +170,7 @@ describe('refresh at the token endpoint', () => {
     expect(after?.payload).not.toHaveProperty('nonce')
   })
 
-  it('the sandbox imitating Intuit rotates the refresh token after 24 hours and then rejects the previous refresh token', async () => {
+  it('with the personality intuit, the sandbox rotates the refresh token after 24 hours and then rejects the previous one', async () => {
     const first = await provider.tokens()
     provider.moveTime(DAY_MS - 1_000)
     const same = await refreshed(first.refresh_token)
@@ -187,7 +188,7 @@ describe('refresh at the token endpoint', () => {
     expect((await provider.refresh(next.refresh_token)).status).toBe(200)
   })
 
-  it('the sandbox imitating a strict provider rotates the refresh token at every refresh and ends the grant if an old token is reused', async () => {
+  it('with the personality strict, the sandbox rotates the refresh token at every refresh and ends the grant if an old token is used', async () => {
     await provider.sandbox('PUT', 'settings', { personality: 'strict', pkce: false })
     const first = await provider.tokens()
     const second = await refreshed(first.refresh_token)
@@ -208,7 +209,7 @@ describe('refresh at the token endpoint', () => {
     expect([late.status, await late.json()]).toEqual([400, INVALID_REFRESH_TOKEN])
   })
 
-  it('the sandbox provider reports the maximum number of refreshes of a realm that were in flight at the same time', async () => {
+  it('the counters of the sandbox report how many refreshes of a realm were in flight at the same time at most', async () => {
     await provider.sandbox('PUT', 'settings', { latencyMs: 100 })
     const { refresh_token: token } = await provider.tokens()
     await Promise.all([provider.refresh(token), provider.refresh(token), provider.refresh(token)])
@@ -334,12 +335,12 @@ describe('the token revocation endpoint', () => {
   ]
 
   describe.each(personalities)(
-    'token revocation by the sandbox imitating the provider $personality',
+    'token revocation with the personality $personality',
     ({ personality, ...expected }) => {
       beforeEach(() => provider.sandbox('PUT', 'settings', { personality, pkce: false }))
 
       it.each(['refresh_token', 'access_token'] as const)(
-        'a revocation of the %s ends the grant',
+        'revoking the %s ends the grant',
         async (which) => {
           const tokens = await provider.tokens()
           expect((await revoke(...expected.body(tokens[which]))).status).toBe(200)
@@ -363,7 +364,7 @@ describe('the token revocation endpoint', () => {
         expect((await provider.refresh(token)).status).toBe(200)
       })
 
-      it('the revocation endpoint responds to the revocation of an invalid token as the imitated provider does', async () => {
+      it('the revocation endpoint responds to an invalid token in the same way as the imitated provider', async () => {
         const { refresh_token: token } = await provider.tokens()
         await revoke(...expected.body(token))
         for (const invalid of [token, 'unknown']) {

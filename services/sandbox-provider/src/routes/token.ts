@@ -39,6 +39,7 @@ export function tokenRoutes(deps: TokenDeps) {
   return new Hono<AnsweredEnv>().post(
     paths.token,
     describeRoute({
+      operationId: 'requestTokens',
       tags: ['provider'],
       summary: 'Token endpoint',
       requestBody: {

@@ -20,9 +20,9 @@ export interface AnsweredEnv {
 }
 
 /**
- * Returns the middleware that applies the next fault for `target`. A fault either replaces the response without running
- * the route, or delays or drops the response after the route has run. A delayed or dropped call still takes effect,
- * even if the client gets no response.
+ * Returns the middleware that applies the next fault for `target`. Some faults replace the response or reset the
+ * connection before the route runs, so the call has no effect. Other faults delay or drop the response after the route
+ * has run. Then the call takes effect, even if the client gets no response.
  */
 export function underFaults(
   target: FaultTarget,

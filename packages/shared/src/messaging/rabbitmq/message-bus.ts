@@ -90,7 +90,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   // Closing the connection causes a reconnect, because `keepConnected` then opens the next connection.
   const restart = (current: ChannelModel, reason: string): void => {
     if (current !== model || isClosing) return
-    logger.warn({ reason }, 'restarting the broker connection')
+    logger.warn({ reason }, 'broker connection discarded; a new connection is opened')
     void closeConnection(current)
   }
 

@@ -11,8 +11,8 @@
  * ids of new permits. From 12 on in pairs: id of a prefetched permit, and the number of ms since its use (-1 if the
  * permit expired unused).
  *
- * Returns the verdict, the ms until the next try, the number of granted permits, the number of prefetched permits, and
- * the number of slots of the gateway replica.
+ * Returns the verdict, the ms until the next attempt, the number of granted permits, the number of prefetched permits,
+ * and the number of slots of the gateway replica.
  */
 export const RESERVE_PERMITS = `
 local time = redis.call('TIME')
@@ -56,8 +56,8 @@ local function reply(verdict, ms, granted, prefetched, ownSlots)
   end
   return {verdict, ms, granted, prefetched, ownSlots}
 end
--- Returns the milliseconds until the window has room for one more call. It has room when the oldest of the last <limit>
--- calls leaves it.
+-- Returns the milliseconds until the window has room for one more call, which is when the oldest of the last <limit>
+-- calls has left the window.
 local function wait(limit, window)
   local nth = redis.call('ZRANGE', KEYS[1], -limit, -limit, 'WITHSCORES')
   if nth[2] == nil then return 0 end

@@ -18,7 +18,7 @@ import { RESERVE_PERMITS, START_COOL_DOWN } from './rate-limiter-scripts.ts'
  *     last moment at which it may be used. So over all replicas no window of any length contains more calls than
  *     allowed.
  * I5  Each gateway replica has at most one Redis command in flight per realm. A command states how many slots the
- *     replica uses. Two concurrent commands would each leave out the slots of the other.
+ *     replica uses. If two commands were in flight, neither would include the slots that the other one reserves.
  */
 
 type Verdict = 'granted' | Denial['reason']
@@ -44,14 +44,14 @@ declare module 'ioredis' {
 const LEASE_MS = 30_000
 const RENEW_EVERY_MS = 10_000
 /**
- * How long a gateway replica may use a prefetched permit. For this time no other gateway replica can use the permit,
- * even if it stays unused.
+ * How long a gateway replica may use a prefetched permit. During this time no other gateway replica can use the permit,
+ * even if the permit stays unused.
  */
 const PREFETCH_TTL_MS = 2_000
 const SWEEP_EVERY_MS = 1_000
 const CONCURRENCY_POLL_MS = 50
 /**
- * After a failed command, no command is sent to Redis for this time. Otherwise every call would wait for the Redis
+ * How long no command is sent to Redis after a failed command. Otherwise every call would wait for the Redis
  * timeout.
  */
 const RETRY_AFTER_FAILURE_MS = 1_000

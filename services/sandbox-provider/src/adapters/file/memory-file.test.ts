@@ -59,7 +59,7 @@ describe('the state file of the sandbox provider', () => {
   })
 
   it.each(['', 'not ours', '{}'])(
-    'the sandbox provider refuses to open a state file that contains %j, and leaves it unchanged',
+    'opening a state file that contains %j throws an error that names the file, and leaves the file unchanged',
     (content) => {
       const path = join(folder, crypto.randomUUID())
       writeFileSync(path, content)

@@ -1,0 +1,45 @@
+/** The runs as the API of the coordinator shows them, and the bodies of the actions on a run. */
+import { z } from 'zod'
+import { Reason } from './reason.ts'
+import { AnyJson, AttemptView, HeaderView, ItemView } from './transaction.ts'
+
+export const RunResponse = HeaderView.extend({
+  ErrorClass: z.string().nullable(),
+  WaitingFor: z.string().nullable(),
+  InDoubt: z.boolean().meta({
+    description: 'an earlier attempt of the due step may have done its work',
+  }),
+  Tags: z.record(z.string(), z.string()).nullable(),
+  InputChanged: z.boolean().meta({
+    description: 'this replay has other initial data than the run before it',
+  }),
+  ErasedAt: z.iso.datetime().nullable().meta({
+    description: 'when an erasure has blanked the data of the run',
+  }),
+  PurgedAt: z.iso.datetime().nullable().meta({
+    description: 'when retention has removed the data of the run; only its id and status are left',
+  }),
+}).meta({ ref: 'Run' })
+export type RunResponse = z.output<typeof RunResponse>
+/**
+ * The response of `GET …/transactions/{id}`: the run, its lease, its step items, and its newest attempts in the order
+ * in which they ran.
+ */
+export const RunDetailResponse = RunResponse.extend({
+  LeaseOwner: z.string().nullable().meta({ description: 'the replica that runs the due step now' }),
+  LeaseUntil: z.iso.datetime().nullable(),
+  StartedAt: z.iso.datetime().nullable().meta({ description: 'start of the attempt in flight' }),
+  Items: z.array(ItemView),
+  Attempts: z.array(AttemptView),
+  AttemptCount: z.int().nonnegative().meta({ description: 'all attempts' }),
+}).meta({ ref: 'Transaction' })
+export type RunDetailResponse = z.output<typeof RunDetailResponse>
+
+/** The body of an action. The body may be missing. */
+export const ActBody = z.strictObject({ Reason: Reason.optional() }).meta({ ref: 'ActionReason' })
+/** The body of `POST …/transactions/{id}/replays`. The body may be missing. */
+export const ReplayTransaction = ActBody.extend({
+  fromStep: z.string().optional(),
+  InitialData: AnyJson.optional(),
+})
+export type ReplayTransaction = z.output<typeof ReplayTransaction>
