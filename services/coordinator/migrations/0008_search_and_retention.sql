@@ -75,8 +75,8 @@ CREATE INDEX "Order_Header_completed" ON "Order_Header" USING btree ("Process","
 ALTER TABLE "Order_Header" ADD CONSTRAINT "Order_Header_times" CHECK (("LeaseUntil" is null or "LeaseUntil" between '0001-01-02 00:00+00' and '9999-12-30 00:00+00') and ("StartedAt" is null or "StartedAt" between '0001-01-02 00:00+00' and '9999-12-30 00:00+00') and ("NextAttemptAt" is null or "NextAttemptAt" between '0001-01-02 00:00+00' and '9999-12-30 00:00+00') and ("NextSweepAt" is null or "NextSweepAt" between '0001-01-02 00:00+00' and '9999-12-30 00:00+00') and ("CreatedAt" is null or "CreatedAt" between '0001-01-02 00:00+00' and '9999-12-30 00:00+00') and ("UpdatedAt" is null or "UpdatedAt" between '0001-01-02 00:00+00' and '9999-12-30 00:00+00') and ("CompletedAt" is null or "CompletedAt" between '0001-01-02 00:00+00' and '9999-12-30 00:00+00') and ("ErasedAt" is null or "ErasedAt" between '0001-01-02 00:00+00' and '9999-12-30 00:00+00') and ("PurgedAt" is null or "PurgedAt" between '0001-01-02 00:00+00' and '9999-12-30 00:00+00'));--> statement-breakpoint
 -- The audit reads the items of the last hour. Pages that are not summarised count as recent.
 ALTER INDEX "Order_Item_recent" SET (autosummarize = on);--> statement-breakpoint
--- "Status" changes with every claim, so no index may contain it. These columns change only when a run ends badly or is
--- resumed, whichever program or version of this one writes "Status". WHEN is checked before anything is called.
+-- "Status" changes with every claim, so no index may contain it. These columns change only when a run ends badly, is
+-- resumed or is settled, whichever program or version of this one writes "Status". WHEN is checked before anything is called.
 CREATE FUNCTION "Order_Header_end"() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 	IF NEW."Status" IN ('Failed', 'Cancelled') THEN
@@ -91,7 +91,8 @@ BEGIN
 	RETURN NEW;
 END $$;--> statement-breakpoint
 CREATE TRIGGER "Order_Header_ended" BEFORE INSERT OR UPDATE ON "Order_Header"
-	FOR EACH ROW WHEN ((NEW."Status" IN ('Failed', 'Cancelled')) <> (NEW."EndedAs" IS NOT NULL))
+	FOR EACH ROW WHEN ((NEW."Status" IN ('Failed', 'Cancelled')) <> (NEW."EndedAs" IS NOT NULL)
+		OR NEW."EndedInDoubt" <> NEW."InDoubt")
 	EXECUTE FUNCTION "Order_Header_end"();--> statement-breakpoint
 -- The trigger sets the columns.
 UPDATE "Order_Header" SET "EndedAs" = NULL WHERE "Status" IN ('Failed', 'Cancelled');--> statement-breakpoint

@@ -1,5 +1,5 @@
 /**
- * Tests invalid requests, misbehaving targets and steps, and full disks. Each case must end in a documented
+ * Tests invalid requests, misbehaving targets and steps, and full disks. Each transaction must end in a documented
  * status, and the next transaction must still run.
  */
 import { spawnSync } from 'node:child_process'
@@ -33,7 +33,7 @@ afterEach(async () => {
 const start = async (options: FixtureOptions = {}): Promise<Fixture> =>
   (host = await startFixture(backends, options))
 
-/** A process whose only step runs the handler that the initial data names; `good` completes normally. */
+/** A process whose only step runs the handler that the initial data names. The handler `good` completes normally. */
 const tried = (handlers: Readonly<Record<string, (step: Step<string>) => unknown>>) =>
   defineProcess('Tried', {
     stepTimeoutSeconds: 3,
@@ -103,7 +103,7 @@ describe('a misbehaving step', () => {
     },
   )
 
-  it('every attempt of a step that blocks the event loop for longer than its lease sends the same idempotency key', async () => {
+  it('a step that blocks the event loop for longer than its lease sends the same idempotency key in every attempt', async () => {
     let times = 0
     const block = (step: Step<string>) => {
       times += 1

@@ -17,6 +17,7 @@ import { providerProfile } from '@integration-host/shared/provider-profile/profi
 import { keyRing } from '@integration-host/shared/secrets/key-ring'
 import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { z } from 'zod'
+import { processSources } from './adapters/folder/process-sources.ts'
 import { allowedHosts, webhookFaults } from './adapters/files/webhooks-file.ts'
 
 /** A check that the internet is reachable: an HTTP URL that must respond, or a TCP port that must accept a connection. */
@@ -50,6 +51,7 @@ const Embedded = z.object({
   ...listenSettings(7219),
   SERVICE_API_KEY: serviceKeys(),
   SERVICE_KEYS_FILE: keyFile().optional(),
+  PROCESSES: processSources().optional(),
   WEBHOOKS_FILE: readableFile().optional(),
   WEBHOOKS_ALLOWED_HOSTS: allowedHosts().optional(),
   LOCAL_PULL_SECONDS: seconds(0.05, 3_600).default(15),
@@ -91,7 +93,10 @@ export const reference = OnPostgres.extend({
 const OnMemory = Embedded.extend({ ...backends, TRANSACTION_SOURCE: z.literal('memory') })
 export type Config = z.output<typeof OnPostgres> | z.output<typeof OnMemory>
 
-/** The settings of a coordinator of its own; `DATABASE_URL` is required unless `TRANSACTION_SOURCE` is `memory`. */
+/**
+ * The settings of a coordinator that runs as its own OS process; `DATABASE_URL` is required unless `TRANSACTION_SOURCE`
+ * is `memory`.
+ */
 export const readConfig = (env: Environment): Config =>
   withValidWebhooks(
     env['TRANSACTION_SOURCE'] === 'memory'
@@ -99,11 +104,13 @@ export const readConfig = (env: Environment): Config =>
       : parseConfig(OnPostgres, env),
   )
 
-/** The settings of the embedded host: those of a coordinator process without the settings of the backends. */
+/** The settings of the embedded host: the settings of a coordinator process without those of the backends. */
 export const readEmbeddedConfig = (env: Environment): EmbeddedConfig =>
   withValidWebhooks(parseConfig(Embedded, env))
 
-/** @throws {ConfigError} if the webhooks file is not valid. Which hosts it may name depends on another setting. */
+/**
+ * Returns the settings after checking the webhooks file against them. @throws {ConfigError} if the file is not valid.
+ */
 function withValidWebhooks<Settings extends EmbeddedConfig>(config: Settings): Settings {
   const faults = webhookFaults(config)
   if (faults.length > 0) throw new ConfigError(faults)
@@ -111,8 +118,8 @@ function withValidWebhooks<Settings extends EmbeddedConfig>(config: Settings): S
 }
 
 /**
- * Returns the configured probes. By default, there is one probe, of the host of the discovery document. Without a
- * discovery document there are no probes, and the internet always counts as reachable.
+ * Returns the configured probes. By default there is one probe, which checks the host of the discovery document.
+ * Without a discovery document there are no probes, and the internet always counts as reachable.
  */
 export function probesOf(config: EmbeddedConfig): readonly Probe[] {
   if (config.INTERNET_PROBES !== undefined) return config.INTERNET_PROBES

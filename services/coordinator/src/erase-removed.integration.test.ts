@@ -54,7 +54,7 @@ describe('the removal of a credential', () => {
   const isErased = async (host: Fixture, id: string): Promise<boolean> =>
     (await host.run(id)).InitialData === null
 
-  it('erases the ended runs of the company and their files if the event requests it', async () => {
+  it('the removal of a credential erases the ended runs of its company and their files if the event requests the erasure', async () => {
     await using host = await startFixture(backends)
     await cancelled(host, '1', 'e1')
     await cancelled(host, '2', 'e2')
@@ -86,7 +86,7 @@ describe('the removal of a credential', () => {
     })
   })
 
-  it('is followed by a coordinator that was not running when the event was published', async () => {
+  it('the removal of a credential is processed by a coordinator that was not running when the event was published', async () => {
     {
       await using host = await startFixture(backends)
       await cancelled(host, '1', 'e1')
@@ -100,7 +100,7 @@ describe('the removal of a credential', () => {
     await until(() => isErased(host, 'e1'))
   })
 
-  it('is followed after failures of the store, and by another coordinator after a shutdown', async () => {
+  it('the removal of a credential is processed again after a failure of the store, and by another coordinator after a shutdown', async () => {
     const failing = async () => {
       throw new IntegrationError('store_unavailable', 'a test')
     }

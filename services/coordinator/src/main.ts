@@ -5,14 +5,17 @@ import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/mes
 import { tlsFiles } from '@integration-host/shared/tls/tls-files'
 import { tracedStore } from '@integration-host/shared/observability/telemetry'
 import { type Config, readConfig } from './config.ts'
+import { configure } from './load-processes.ts'
 import { startCoordinator } from './service.ts'
 import type { TransactionSource } from './transaction/transaction-source.ts'
 
-/** Each call of these source methods gets a trace span of its own, although one SQL statement may execute many calls. */
+/**
+ * Each call of these source methods gets its own trace span, although one SQL statement may execute many of the calls.
+ */
 const TRACED = ['queue', 'claim', 'record', 'replay', 'resume', 'cancel'] as const
 
 await runService('coordinator', async () => {
-  const config = readConfig(process.env)
+  const { config, processes } = await configure(process.env, readConfig)
   const logger = createLogger('coordinator', config.LOG_LEVEL)
   const health = createHealth(logger)
   await using stack = new AsyncDisposableStack()
@@ -26,7 +29,9 @@ await runService('coordinator', async () => {
       prefix: config.AMQP_PREFIX,
     }),
   )
-  const service = stack.use(await startCoordinator(config, { logger, health, source, bus }))
+  const service = stack.use(
+    await startCoordinator(config, { logger, health, source, bus, processes }),
+  )
   const owned = stack.move()
   return { url: service.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 

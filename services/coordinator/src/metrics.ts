@@ -9,21 +9,21 @@ import type { WebhookBacklog } from './transaction/transaction-source.ts'
 import type { RetentionAges } from './worker/retention.ts'
 
 export interface CoordinatorMetrics {
-  /** Counts the outcome of a step; `ms` is the duration of the step, given only if the outcome was recorded. */
+  /** Counts the outcome of a step. `ms` is the duration of the step; it is given only if the outcome was recorded. */
   readonly countStep: (process: string, step: string, outcome: string, ms?: number) => void
   readonly countSwept: (count: number) => void
   readonly countRecovered: (count: number) => void
   readonly setOnline: (isOnline: boolean) => void
   readonly countCutStream: (reason: CutReason) => void
-  /** Registers a function that each scrape calls for the number of open event streams. */
+  /** Registers a function that returns the number of open event streams. Each scrape calls the function. */
   readonly watchStreams: (count: () => number) => void
   readonly setWebhookBacklog: (backlog: readonly WebhookBacklog[]) => void
   readonly setOperations: (counts: Readonly<Record<'Running' | 'Paused', number>>) => void
   readonly countBulkRun: (action: string, outcome: string) => void
-  /** Counts the runs of a process that were purged, and the ids that were forgotten. */
+  /** Counts the purged runs of a process, and the deleted ids. */
   readonly countPurged: (process: string, count: number) => void
   readonly countForgotten: (count: number) => void
-  /** Sets how long ago the oldest finished run of each process ended, and the last pass of the purge was completed. */
+  /** Sets the age of the oldest finished run of each process, and the time since the last completed retention pass. */
   readonly setRetention: (ages: RetentionAges) => void
   readonly setResealing: (progress: ResealingProgress | null) => void
   readonly setAudit: (audit: Audit) => Promise<void>
@@ -142,7 +142,7 @@ export function createCoordinatorMetrics(
     countCutStream: (reason) => cutStreams.inc({ reason }),
     watchStreams: (count) => metrics.beforeEach(() => watchers.set(count())),
     setWebhookBacklog(backlog) {
-      // A receiver that has got everything is no longer in the list.
+      // A receiver without undelivered webhooks is no longer in the list.
       webhooksWaiting.reset()
       oldestWebhook.reset()
       for (const { receiver, waiting, oldestMs } of backlog) {
@@ -176,7 +176,7 @@ export function createCoordinatorMetrics(
       inDoubt.set({ state: 'ended' }, inDoubtOf(audit.endedBadly))
       for (const { name: process, stepNames } of processes.values())
         for (const step of stepNames) {
-          // An empty step name means the first step; another program may have inserted a row without a step
+          // An empty step name means the first step, because another program may have inserted a row without a step
           // name. The audit lists only steps with due runs, so the metrics of all other steps are set to 0.
           const here = audit.dueBySteps.filter(
             (entry) => entry.process === process && (entry.step || stepNames[0]) === step,
@@ -187,7 +187,7 @@ export function createCoordinatorMetrics(
           oldestDue.set({ process, step }, oldestMs / 1_000)
         }
       const deadLetters = await countDeadLetters()
-      // A process that is not loaded any more is listed only while it has dead letters.
+      // A process that is no longer loaded is listed only while it has dead letters.
       deadMessages.reset()
       for (const [process, count] of deadLetters) deadMessages.set({ process }, count)
     },
@@ -195,8 +195,9 @@ export function createCoordinatorMetrics(
 }
 
 /**
- * Returns the keys of payloads, which also count each payload that cannot be opened. They are derived from the keys of
- * the setting, so that they differ from all other keys, even if the operator uses `CREDENTIAL_KEYS` a second time.
+ * Returns the payload keys, which also count each payload that cannot be decrypted. They are derived from the keys of
+ * the setting, so that they differ from all other keys even if the operator uses the value of `CREDENTIAL_KEYS` for
+ * them.
  */
 export function payloadKeysOf(keys: KeyRing | undefined, metrics: Metrics): KeyRing | null {
   const failures = metrics.counter(

@@ -41,7 +41,7 @@ describe('a coordinator with PAYLOAD_KEYS', () => {
       ?.split(' ')[1]
 
   it.each(['message', 'inline'] as const)(
-    'runs transactions whose data no file contains in plain text (dispatch: %s)',
+    'a coordinator with PAYLOAD_KEYS stores the data of transactions in no file in plain text (dispatch: %s)',
     async (dispatch) => {
       await using host = await start(k1, dispatch)
       await host.queue('1', { note: MARKER })
@@ -86,7 +86,7 @@ describe('a coordinator with PAYLOAD_KEYS', () => {
     },
   )
 
-  it('seals what was stored without keys, or with an older one, and reports what is left', async () => {
+  it('a coordinator with PAYLOAD_KEYS seals payloads that are in plain text or sealed with an older key, and reports how many remain', async () => {
     {
       await using host = await start(null)
       await host.queue('1', { note: MARKER })

@@ -4,7 +4,8 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Backends, type Fixture, openBackends, startFixture } from '../test-support/fixture.ts'
 
-// A run is purged soon after it has ended. A pass begins after 60 intervals of the remote pull, every 3 s here.
+// A run can be purged soon after it has ended. A retention pass begins after 60 intervals of the remote pull, here
+// every 3 s.
 const env = {
   RETENTION_COMPLETED_DAYS: '0.000000001',
   RETENTION_FAILED_DAYS: '0',
@@ -34,7 +35,7 @@ describe.each(['embedded', 'real'] as const)('retention on the %s backends', (ki
   const post = (path: string, body: string, type = 'application/json') =>
     host.call(path, { method: 'POST', headers: { 'Content-Type': type }, body })
 
-  it('a purged run is read as a stub without data, items and attempts, and is in no list', async () => {
+  it('a purged run is returned as a stub without data, items and attempts, and no list contains it', async () => {
     expect(await host.run('old')).toMatchObject({
       Process: 'OrderProcess',
       TransactionID: 'old',
@@ -47,7 +48,7 @@ describe.each(['embedded', 'real'] as const)('retention on the %s backends', (ki
     expect(list).toMatchObject({ items: [] })
   })
 
-  it('its files are gone, and its data is in no file of the coordinator', async () => {
+  it('the files of a purged run are removed, and no file of the coordinator contains its data', async () => {
     await eventually(async () =>
       expect(await readdir(join(backends.dataDir, 'OrderCSV'))).toEqual([]),
     )
@@ -62,7 +63,7 @@ describe.each(['embedded', 'real'] as const)('retention on the %s backends', (ki
     })
   })
 
-  it('a late duplicate is not run again: 200 with the stub, and `exists` in a bulk request', async () => {
+  it('a late duplicate of a purged run is not run again: the response has 200 and the stub, or `exists` in a bulk request', async () => {
     const calls = host.target.calls.length
     for (const data of [MARKER, 'other data']) {
       const response = await host.queue('old', data)
@@ -83,7 +84,7 @@ describe.each(['embedded', 'real'] as const)('retention on the %s backends', (ki
     }
   })
 
-  it('the integrity check is right, and the action log and the metrics say what was purged', async () => {
+  it('the integrity check reports no violation, and the action log and the metrics report the number of purged runs', async () => {
     const integrity = await (await host.call('/integrity')).json()
     expect(integrity).toMatchObject({ ok: true, headers: {} })
     await eventually(async () => {

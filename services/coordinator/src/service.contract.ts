@@ -269,7 +269,7 @@ export function coordinatorContract(
         expect(keys).toEqual(Array(2).fill(`OrderProcess/${id}/0/report`))
       })
 
-      it('a run that waits for its next attempt is tried at once after a retry', async () => {
+      it('a run that waits for its next attempt is attempted at once after a retry', async () => {
         let isFixed = false
         const first = (step: Step) => {
           if (!isFixed) throw new Error('not yet')
@@ -323,7 +323,7 @@ export function coordinatorContract(
         expect(run.Items[0]).toMatchObject({ ResponseStatus: 200, ResponseBody: '<html>' })
       })
 
-      it('a run waits, and is charged no attempt, as long as its credential cannot be refreshed', async () => {
+      it('a run waits while its credential cannot be refreshed, and no attempt is counted', async () => {
         let isFaulted = true
         const host = await start({
           processes: trial((step) =>
@@ -389,7 +389,7 @@ export function coordinatorContract(
           await host.call(`/processes/Trial/transactions/${id}/cancel`, { method: 'POST' })
       })
 
-      it('a call that got a 429 is repeated after the cool-down, and the step is charged no attempt', async () => {
+      it('a call that got a 429 is repeated after the cool-down, and the attempt is not counted', async () => {
         const host = await start({ processes: trial(ofCompany, { retry: { maxAttempts: 1 } }) })
         host.target.on(path, (request, response) =>
           host.target.callsTo(path).length > 2
@@ -409,7 +409,7 @@ export function coordinatorContract(
       })
     })
 
-    it('a step is charged no attempt, however often it calls waitFor()', async () => {
+    it('a step has no counted attempt, however often it calls waitFor()', async () => {
       let times = 0
       const waiting = (step: Step) => {
         times += 1
@@ -588,7 +588,7 @@ export function coordinatorContract(
     })
 
     describe('a coordinator without access to the internet', () => {
-      it('while the internet is unreachable the coordinator starts no step and charges no attempt, and logs the beginning and the end of the pause', async () => {
+      it('while the internet is unreachable the coordinator starts no step and counts no attempt, and logs the beginning and the end of the pause', async () => {
         await using internet = await startFakeInternet()
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },
@@ -617,7 +617,7 @@ export function coordinatorContract(
         )
       })
 
-      it('in ten internet outages under load no attempt is charged, no call is repeated and no message is dead-lettered', async () => {
+      it('no attempt is counted, no call is repeated and no message is dead-lettered in ten internet outages under load', async () => {
         await using internet = await startFakeInternet()
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },
@@ -644,16 +644,16 @@ export function coordinatorContract(
         expect(report).toMatchObject({ ok: true, deadLetters: { OrderProcess: 0 } })
       })
 
-      it('a step is charged no attempt for a call that failed because the internet was unreachable', async () => {
+      it('an attempt is not counted if its call failed because the internet was unreachable', async () => {
         await using internet = await startFakeInternet()
-        let isAway = true
+        let isUnreachable = true
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },
           // The probe interval is a minute, so during this test only the failed call can trigger the probe.
           timing: { onlineIntervalMs: 60_000, offlineIntervalMs: 30, confirmMs: 10, rampMs: 10 },
         })
         host.target.on('/order', async (request) => {
-          if (!isAway) return true
+          if (!isUnreachable) return true
           internet.isReachable = false
           request.socket.destroy()
           return undefined
@@ -661,13 +661,13 @@ export function coordinatorContract(
         const id = fresh()
         await host.queue(id)
         await until(() => host.log.some(({ msg }) => msg === 'coordinator cancellation complete'))
-        // The attempt is not charged, but it is stored because its call had been sent.
+        // The attempt is not counted, but it is stored because its call had been sent.
         expect(await host.run(id)).toMatchObject({
           Attempt: 0,
           Status: 'Queued',
           Attempts: [{ Outcome: 'no_answer' }],
         })
-        isAway = false
+        isUnreachable = false
         internet.isReachable = true
         const run = await host.reached(id, 'Completed')
         expect(run.Attempts.map(({ Attempt }) => Attempt)).toEqual([1, 1, 1, 1])

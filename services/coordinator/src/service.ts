@@ -2,14 +2,16 @@ import { hostname } from 'node:os'
 import { openAccessKeys } from '@integration-host/shared/access/key-file'
 import type { Health } from '@integration-host/shared/observability/health'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
-import type { RunningService } from '@integration-host/shared/process/lifecycle'
+import { type RunningService, StartupError } from '@integration-host/shared/process/lifecycle'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
 import { createFileRemover } from './adapters/files/remove-files.ts'
 import { watchDataFolder } from './adapters/files/data-folder.ts'
 import { createThreadedFiles } from './adapters/files/threaded-files.ts'
-import { loadProcesses } from './adapters/folder/processes.ts'
+import { type LoadedProcesses, loadProcesses } from './adapters/folder/processes.ts'
+import { createLoadReport } from './adapters/folder/report-failures.ts'
+import type { WatchProcesses } from './adapters/folder/watch-processes.ts'
 import { openReceivers } from './adapters/files/webhooks-file.ts'
 import { createHttpCaller } from './adapters/http/http-call.ts'
 import type { WebhookPostOptions } from './adapters/http/webhook-post.ts'
@@ -26,6 +28,7 @@ import { createPayloads } from './transaction/payload.ts'
 import { createSealedSource } from './transaction/sealed-source.ts'
 import type { Audit } from './transaction/audit.ts'
 import type { TransactionSource } from './transaction/transaction-source.ts'
+import { createAuditor } from './worker/auditor.ts'
 import { countDeadLetters } from './worker/count-dead-letters.ts'
 import { createConnectivity } from './worker/connectivity.ts'
 import { startDeadLetterIntake } from './worker/dead-letter-intake.ts'
@@ -57,8 +60,13 @@ export interface CoordinatorAdapters {
   readonly metrics?: Metrics
   readonly source: TransactionSource
   readonly bus: MessageBus
-  /** The processes to run. Default: the processes of the folder `processes/`. */
-  readonly processes?: readonly ProcessDefinition[]
+  /**
+   * The processes to run, or the loaded processes together with the failures to report. Default: the built-in
+   * processes.
+   */
+  readonly processes?: readonly ProcessDefinition[] | LoadedProcesses
+  /** For development: replaces a running process when its file changes. Default: processes are not replaced. */
+  readonly watchProcesses?: WatchProcesses
   /** Returns epoch ms. Used for durations only, because the transaction source has its own clock. */
   readonly now?: () => number
   /** Tests set shorter times than the defaults. */
@@ -82,10 +90,11 @@ export async function startCoordinator(
   const source = createSealedSource(adapters.source, createPayloads(payloadKeys))
   const owner = `${hostname()}:${process.pid}:${crypto.randomUUID().slice(0, 8)}`
   const random = Math.random
-  const loaded =
-    adapters.processes === undefined
-      ? await loadProcesses()
-      : new Map(adapters.processes.map((definition) => [definition.name, definition]))
+  const retryStore = createStoreRetry(random)
+  const { processes: given = await loadProcesses() } = adapters
+  const loaded = 'definitions' in given ? given : withoutFailures(given)
+  for (const { name, bound } of loaded.definitions.values())
+    if (bound === null) throw new StartupError(`the settings of the process ${name} are not bound`)
 
   // The parts are opened from top to bottom and closed from bottom to top. On shutdown the service first stops
   // accepting work, then waits for the steps in flight, and then closes the publishers of their transitions.
@@ -93,11 +102,15 @@ export async function startCoordinator(
   const receivers = stack.use(
     openReceivers(config, { logger: log, health, metrics: serviceMetrics }),
   )
-  const processes = addWebhookProcess(loaded, receivers, {
+  const processes = addWebhookProcess(loaded.definitions, receivers, {
     now,
     random,
     ...(timing.webhooks !== undefined && { timing: timing.webhooks }),
   })
+  /** `replaceProcesses` adds the names of new processes. */
+  const processNames = [...processes.keys()]
+  const reportLoaded = createLoadReport({ logger: log, health, metrics: serviceMetrics })
+  reportLoaded(loaded)
   stack.use(watchDataFolder(config.DATA_DIR, health.dependency('data-folder', 'optional')))
   const caller = stack.use(createHttpCaller())
   const files = stack.use(createThreadedFiles())
@@ -105,7 +118,7 @@ export async function startCoordinator(
   const traceparentOf = createTraceparents()
   const queue = createStepQueue(bus, owner, traceparentOf)
   const deadLetters = createDeadLetterQueue(bus, owner)
-  const countDead = () => countDeadLetters(source, deadLetters, [...processes.keys()])
+  const countDead = () => countDeadLetters(source, deadLetters, processNames)
   const metrics = createCoordinatorMetrics(serviceMetrics, processes, countDead)
   await Promise.all(
     [...processes.values()].map((definition) => queue.declare(outlineOf(definition))),
@@ -114,7 +127,7 @@ export async function startCoordinator(
   const events = stack.use(
     await joinTransactionEvents(bus, owner, (event) => {
       feed.add(event)
-      // Another replica has cancelled the run, so a call of this run that is in flight here must not continue.
+      // Another replica has cancelled the run, so a call of this run that is in flight on this replica must be aborted.
       if (event.Status === 'Cancelled') stepsInFlight.abortCancelled(event)
     }),
   )
@@ -137,6 +150,7 @@ export async function startCoordinator(
         bus,
         receivers,
         owner,
+        retryStore,
         log,
         random,
         intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
@@ -168,6 +182,7 @@ export async function startCoordinator(
       settings: processSettings,
       checkOnline: connectivity.check,
       traceparentOf,
+      retryStore,
       log,
       owner,
       prefetch,
@@ -177,10 +192,29 @@ export async function startCoordinator(
       ...timing,
     }),
   )
+  const onWatchError = (error: unknown): void =>
+    log.error(
+      { err: error, remediation: 'save a process file again, or restart' },
+      'changed processes could not be applied',
+    )
+  if (adapters.watchProcesses !== undefined)
+    stack.use(
+      adapters.watchProcesses(async (changed) => {
+        for (const definition of changed.definitions.values()) {
+          await queue.declare(outlineOf(definition))
+          if (!processes.has(definition.name)) processNames.push(definition.name)
+          processes.set(definition.name, definition)
+        }
+        worker.followDefinitions()
+        reportLoaded(changed, true)
+      }, onWatchError),
+    )
+  let isOnline = false
   stack.use(
-    connectivity.watch((isOnline) => {
-      metrics.setOnline(isOnline)
-      worker.setOnline(isOnline)
+    connectivity.watch((online) => {
+      isOnline = online
+      metrics.setOnline(online)
+      worker.setOnline(online)
     }),
   )
   const operations = createOperations({ source, processes, publisher, stepsInFlight, worker })
@@ -188,8 +222,9 @@ export async function startCoordinator(
     startOperationRunner({
       source,
       operations,
-      processes: [...processes.keys()],
+      processes: processNames,
       owner,
+      retryStore,
       log,
       random,
       intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
@@ -210,9 +245,13 @@ export async function startCoordinator(
     }
   })
   stack.defer(() => credentials.cancel())
-  const erase = createErasure({ source, removeFiles, log })
+  const erase = createErasure({
+    source,
+    removeFiles,
+    isLoaded: (process) => processes.has(process),
+    log,
+  })
   const shutdown = new AbortController()
-  const retryStore = createStoreRetry(random)
   const erasures = await onErasureRequested(
     bus,
     `${owner} erasures`,
@@ -236,13 +275,20 @@ export async function startCoordinator(
       onSweep: metrics.countSwept,
     }),
   )
+  const auditor = createAuditor({
+    source,
+    queue,
+    processes: processNames,
+    isOnline: () => isOnline,
+    now,
+  })
   let lastAudit: Audit | null = null
   stack.use(
     startLeaseRecovery({
       source,
       publisher,
       worker,
-      processes: [...processes.keys()],
+      auditor,
       log,
       random,
       intervalMs: config.REMOTE_PULL_SECONDS * 1_000,
@@ -289,8 +335,8 @@ export async function startCoordinator(
     startDeadLetterIntake({
       store: source,
       queue: deadLetters,
-      processes: [...processes.keys()],
-      retryStore: createStoreRetry(random),
+      processes: processNames,
+      retryStore,
       log,
       now,
       random,
@@ -316,6 +362,7 @@ export async function startCoordinator(
     shutdown: exportsEnd.signal,
     source,
     worker,
+    auditor,
     queue,
     countDeadLetters: countDead,
     deadLetterOperations: createDeadLetterOperations({ source, operations, publisher }),
@@ -338,3 +385,8 @@ export async function startCoordinator(
   const owned = stack.move()
   return { url: server.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }
+
+const withoutFailures = (definitions: readonly ProcessDefinition[]): LoadedProcesses => ({
+  definitions: new Map(definitions.map((definition) => [definition.name, definition])),
+  failures: [],
+})

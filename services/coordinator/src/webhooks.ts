@@ -1,4 +1,4 @@
-/** Assembles the parts that deliver webhooks. Without `WEBHOOKS_FILE` nothing of this runs. */
+/** Creates and connects the parts that deliver webhooks. None of them runs without `WEBHOOKS_FILE`. */
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
@@ -14,9 +14,9 @@ import {
   type WebhookStarterDeps,
 } from './webhook/start-webhooks.ts'
 import { webhooksOfCredential, webhooksOfTransition } from './webhook/webhook.ts'
-import { ABORTED, createStoreRetry } from './worker/store-retry.ts'
+import { ABORTED, type StoreRetry } from './worker/store-retry.ts'
 
-/** @throws {StartupError} if a process of the user has the name of the built-in process. */
+/** @throws {StartupError} if a process of the user has the same name as the built-in process. */
 export function addWebhookProcess(
   processes: ReadonlyMap<string, ProcessDefinition>,
   receivers: OpenedReceivers | null,
@@ -29,10 +29,10 @@ export function addWebhookProcess(
     readonly random: () => number
     readonly timing?: WebhookTiming & WebhookPostOptions
   },
-): ReadonlyMap<string, ProcessDefinition> {
+): Map<string, ProcessDefinition> {
   if (processes.has(WEBHOOK_PROCESS))
     throw new StartupError(`the process name ${WEBHOOK_PROCESS} is that of a built-in process`)
-  if (receivers === null) return processes
+  if (receivers === null) return new Map(processes)
   const post = createWebhookPost(timing)
   const process = createWebhookProcess({ receivers: receivers.current, post, now, random, timing })
   return new Map([...processes, [process.name, process]])
@@ -43,16 +43,16 @@ export interface WebhooksDeps extends WebhookStarterDeps {
   readonly bus: MessageBus
   readonly receivers: OpenedReceivers
   readonly owner: string
+  readonly retryStore: StoreRetry
 }
 
-/** Stores the webhooks of transitions and credential events, and starts their runs. */
+/** Stores the webhooks of transitions and credential events, and starts the runs that deliver the webhooks. */
 export async function startWebhooks(deps: WebhooksDeps): Promise<WebhookStarter> {
-  const { source, bus, receivers, owner, random } = deps
+  const { source, bus, receivers, owner, retryStore } = deps
   source.announce((run) => webhooksOfTransition(receivers.current(), run))
   await using stack = new AsyncDisposableStack()
   const starter = stack.use(startWebhookRuns(deps))
   const shutdown = new AbortController()
-  const retryStore = createStoreRetry(random)
   const consumer = await onCredentialEvent(bus, `${owner} webhooks`, async (kind, event) => {
     const webhooks = webhooksOfCredential(receivers.current(), kind, event)
     const stored = await retryStore(() => source.addWebhooks(webhooks), shutdown.signal)

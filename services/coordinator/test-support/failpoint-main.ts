@@ -19,12 +19,12 @@ import { runService, StartupError } from '@integration-host/shared/process/lifec
 import { createLogger } from '@integration-host/shared/observability/logger'
 import type { MessageBus, OutgoingMessage } from '@integration-host/shared/messaging/message-bus'
 import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
+import { loadProcesses } from '../src/adapters/folder/processes.ts'
 import { connectPostgres } from '../src/adapters/postgres/connection.ts'
 import { createPostgresTransactionSource } from '../src/adapters/postgres/transaction-source.ts'
 import { readConfig } from '../src/config.ts'
 import { defineProcess, type ProcessDefinition } from '../src/process/definition.ts'
 import type { Step } from '../src/process/step.ts'
-import orderProcess from '../src/processes/order-process.ts'
 import { startCoordinator } from '../src/service.ts'
 import type { TransactionSource } from '../src/transaction/transaction-source.ts'
 
@@ -147,6 +147,10 @@ const shortProcess = defineProcess('OrderProcess', {
     csv: (step: Step) => void step.complete(),
   },
 })
+
+// Loaded as the coordinator does it, because the file imports `integration-host`.
+const orderProcess = (await loadProcesses()).definitions.get('OrderProcess')
+if (orderProcess === undefined) throw new StartupError('OrderProcess was not loaded')
 
 const processes: Readonly<Record<string, ProcessDefinition>> = {
   order: orderProcess,

@@ -169,7 +169,7 @@ export async function startFixture(
     ...options.env,
   })
   const { dispatch } = options
-  const given = options.processes ?? [...(await loadProcesses()).values()]
+  const given = options.processes ?? [...(await loadProcesses()).definitions.values()]
   const processes =
     dispatch === undefined ? given : given.map((definition) => ({ ...definition, dispatch }))
   const service = stack.use(

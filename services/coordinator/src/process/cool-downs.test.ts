@@ -7,7 +7,7 @@ function coolDownsAt(start: number) {
 }
 
 describe('the cool-down of a credential', () => {
-  it('the cool-down after a 429 ends after the time in its Retry-After, and affects only the credential of the call', () => {
+  it('a cool-down lasts as long as the Retry-After of the 429 says, and delays only calls with the same credential', () => {
     const { clock, coolDowns } = coolDownsAt(5_000)
     expect(coolDowns.start('ACC-1', 3_000)).toBe(3_000)
     expect(coolDowns.delayOf('ACC-2')).toBeNull()
@@ -24,7 +24,7 @@ describe('the cool-down of a credential', () => {
     expect([...delays, coolDowns.delayOf('ACC-1')]).toEqual([3_000, 3_100, 2_200])
   })
 
-  it('if several concurrent 429 responses name different times, the cool-down ends at the latest of them', () => {
+  it('the cool-down ends at the latest time if concurrent 429 responses have different Retry-After times', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 3_000)
     coolDowns.start('ACC-1', 2_000)
@@ -33,7 +33,7 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.start('ACC-1', 10_000)).toBe(10_000)
   })
 
-  it('a step that gets a 429 during a cool-down is scheduled after the steps that already wait', () => {
+  it('a step that gets a 429 during a cool-down is scheduled after the steps that were already waiting', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 1_000)
     for (let n = 0; n < 50; n += 1) coolDowns.delayOf('ACC-1')

@@ -1,7 +1,7 @@
 /**
- * Credentials whose calls must wait because a call with the credential got a 429. Each worker keeps this state
- * only in its own memory. The gateway enforces the cool-down of the realm for all replicas, so each replica
- * gets a 429 with its first call and starts its own cool-down.
+ * Credentials whose calls must wait after a call with the same credential got a 429. Each worker keeps this state only
+ * in its own memory. The gateway enforces the cool-down of the realm for all replicas: the first call of each replica
+ * gets a 429 too, so each replica starts its own cool-down.
  */
 export interface CoolDowns {
   /** Starts a cool-down; `retryAfterMs` is the Retry-After of the 429. Returns the same delay as `delayOf`. */
@@ -17,8 +17,8 @@ interface CoolDown {
   /** Epoch ms. */
   until: number
   /**
-   * Epoch ms at which the next waiting step may call. Each waiting step gets another time, so that the steps do
-   * not all call at once.
+   * Epoch ms at which the next waiting step may make its call. Each waiting step gets a different time, so that the
+   * steps do not all make their calls at once.
    */
   nextAt: number
 }
@@ -50,8 +50,9 @@ export function createCoolDowns(now: () => number): CoolDowns {
 
 // The length of a cool-down after a 429 without Retry-After. The gateway has the same default.
 const DEFAULT_MS = 60_000
-// A cool-down lasts at least this long, even after Retry-After: 0. A cool-down charges no attempt, so without a
-// minimum the step would repeat its call without any delay or limit.
+// A cool-down lasts at least this long, even after Retry-After: 0. An attempt that ends in a cool-down does not count
+// against the maximum number of attempts. Without a minimum, the step could therefore repeat its call without delay and
+// without limit.
 const MIN_MS = 1_000
 // A cool-down lasts at most this long. A longer Retry-After is treated as a mistake of the target, as in
 // retry-policy.ts.

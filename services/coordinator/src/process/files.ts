@@ -10,9 +10,9 @@ export interface Files {
    */
   writeAtomic(path: string, content: string): Promise<void>
   /**
-   * Removes the temporary files that killed writers of this path left behind. The method reads the whole
-   * folder, so call it for a repeated attempt only. If a writer is still active, its write fails and leaves the
-   * file unchanged.
+   * Removes the temporary files that killed writers of this path have left behind. The method reads the whole folder,
+   * so call it only in a repeated attempt. If another writer is still writing a temporary file for this path, its write
+   * fails and the file at the path stays unchanged.
    */
   removeTemporaryFiles(path: string): Promise<void>
 }

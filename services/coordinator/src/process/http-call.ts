@@ -1,8 +1,9 @@
+import type { HeaderList } from '@integration-host/shared/http/client/header-list'
 import type { StepAbort } from './step-abort.ts'
 
 /**
- * The port to the targets of steps: makes one HTTP call. A foreseen failure is returned as an outcome instead
- * of thrown, because the outcome of the step depends on how far its call got.
+ * The port through which steps call their targets: makes one HTTP call. A foreseen failure is returned as an outcome
+ * instead of thrown, because the outcome of the step depends on how far the call got.
  */
 export type HttpCall = (request: CallRequest, limits: CallLimits) => Promise<CallOutcome>
 
@@ -15,7 +16,7 @@ export interface CallRequest {
 
 export interface CallLimits {
   /**
-   * An abort with a reason ends the call at any point. `blockNewCalls` ends the call only if nothing of it was
+   * An abort with a reason ends the call at any time. `blockNewCalls` ends the call only if no part of the request was
    * sent yet.
    */
   readonly abort: StepAbort
@@ -31,6 +32,7 @@ export type CallOutcome =
   | {
       readonly kind: 'answered'
       readonly status: number
+      readonly headers: HeaderList
       readonly body: string
       readonly retryAfter: string | null
       readonly responseId: string | null
@@ -45,15 +47,33 @@ export type CallOutcome =
       readonly responseId: string | null
     }
 
-/** What is stored of the last call of an attempt, so that it can be found in the logs of its target. */
+/**
+ * The data that is stored about the last call of an attempt, so that the call can be found in the logs of the target.
+ */
 export interface StepCall {
   readonly method: string
-  /** Without user info, query and fragment, which may contain secrets. */
+  /** The URL without user info, query and fragment, which may contain secrets. */
   readonly url: string
   readonly traceId: string
-  /** `null` if there was no response, or if it had no id. */
+  /** `null` if there was no response, or if the response had no id. */
   readonly responseId: string | null
 }
+
+/**
+ * Header fields that frame the message or apply only to one connection (RFC 9110 §7.6.1). Only the HTTP client may set
+ * these fields.
+ */
+export const CONNECTION_HEADERS: ReadonlySet<string> = new Set([
+  'connection',
+  'content-length',
+  'expect',
+  'host',
+  'keep-alive',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+])
 
 /** The maximum length of a response body that is stored with an item. */
 export const MAX_RESPONSE_BYTES = 1_048_576

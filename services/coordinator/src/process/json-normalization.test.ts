@@ -6,8 +6,8 @@ import {
   normalizedText,
 } from './json-normalization.ts'
 
-describe('normalizing JSON that a transaction source stores', () => {
-  it('normalization replaces U+0000 and lone surrogates in text and JSON by U+FFFD', () => {
+describe('the normalization of JSON for a transaction source', () => {
+  it('normalization replaces U+0000 and lone surrogates in text and JSON with U+FFFD', () => {
     expect(normalizedText('a\0b\ud83dc😀')).toBe('a\uFFFDb\uFFFDc😀')
     expect(normalizedJson({ 'k\0': ['\ud83d', '😀', '\\u0000', '\\\0'] })).toEqual({
       'k\uFFFD': ['\uFFFD', '😀', '\\u0000', '\\\uFFFD'],
@@ -53,7 +53,7 @@ describe('normalizing JSON that a transaction source stores', () => {
     expect(normalizedJson(value)).toEqual([expected])
   })
 
-  it('normalization replaces undefined by null', () => {
+  it('normalization replaces undefined with null', () => {
     expect(normalizedJson(undefined)).toBeNull()
   })
 })

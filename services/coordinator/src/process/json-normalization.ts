@@ -9,6 +9,18 @@ export type Json =
   | { readonly [key: string]: Json }
 
 /**
+ * A value that code may pass where JSON is stored or sent. Members that are `undefined` are omitted, as JSON.stringify
+ * does.
+ */
+export type JsonInput =
+  | string
+  | number
+  | boolean
+  | null
+  | readonly JsonInput[]
+  | { readonly [key: string]: JsonInput | undefined }
+
+/**
  * Returns the text with U+0000 and lone surrogates replaced by U+FFFD. PostgreSQL can store neither, and a
  * whole response must not be lost because of one character.
  */
@@ -27,14 +39,11 @@ const REPLACED = /(?<=(?<!\\)(?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})/g
 export function normalizedJson(value: unknown): Json {
   const text = JSON.stringify(value) as string | undefined
   if (text === undefined) return null
-  // A search for any `\u` comes first, because the regular expression takes ten times as long.
+  // Searching for any `\u` first avoids the regular expression, which takes ten times as long.
   return JSON.parse(text.includes('\\u') ? text.replaceAll(REPLACED, '\\ufffd') : text) as Json
 }
 
-/**
- * Whether a value can be stored unchanged. Initial data that cannot be stored unchanged is rejected instead of
- * being changed.
- */
+/** Whether a value can be stored unchanged. A request whose initial data cannot be stored unchanged is rejected. */
 export const isPreservedAsJson = (value: unknown): boolean =>
   (JSON.stringify(value) ?? '').search(REPLACED) === -1
 
@@ -44,8 +53,8 @@ export const isPreservedAsJson = (value: unknown): boolean =>
  * the result contains a value that `isPreservedAsJson` rejects, so that the number is not changed silently.
  */
 export function parseClientJson(text: string): unknown {
-  // A reviver that checks every number makes parsing many times slower, and most texts contain no number that
-  // could lose digits.
+  // A reviver that checks every number makes parsing many times slower, and most texts contain no number whose digits
+  // could be lost.
   if (!MAY_LOSE_DIGITS.test(text)) return parseJson(text)
   try {
     return JSON.parse(text, markLoss)
@@ -64,7 +73,9 @@ function markLoss(_key: string, value: unknown, context?: { readonly source?: st
   return isLost ? NOT_PRESERVED : value
 }
 
-/** Returns a canonical text of a number: the same for all its notations, such as `150` and `1.50e2`. */
+/**
+ * Returns a canonical text of a number, which is the same for all notations of the number, such as `150` and `1.50e2`.
+ */
 function decimalOf(number: string): string {
   const parts = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(number)
   if (parts === null) return number

@@ -4,7 +4,7 @@ import { parseJson } from '@integration-host/shared/json'
 import { providerFaultClasses } from '@integration-host/shared/provider-profile/provider-fault'
 import type { CoolDowns } from './cool-downs.ts'
 import { type CallOutcome, MAX_RESPONSE_BYTES } from './http-call.ts'
-import { type Json, normalizedText } from './json-normalization.ts'
+import { normalizedText } from './json-normalization.ts'
 import { NO_RESPONSE, type Response, type StepOutcome } from './progress.ts'
 import { leavesDoubt, verdictOf } from './retry-policy.ts'
 import type { Gateway } from './step-request.ts'
@@ -15,18 +15,18 @@ export type EarlyOutcome = Exclude<StepOutcome, { readonly kind: 'completed' }>
 export interface JudgeDeps {
   readonly coolDowns: CoolDowns
   readonly gateway: Gateway
-  /** Whether the internet is reachable. If it is not, a failed call charges no attempt. */
+  /** Whether the internet is reachable. If not, a failed call does not count as an attempt of the step. */
   readonly isOnline: () => Promise<boolean>
-  /** Returns epoch ms, to convert a `Retry-After` that is a date. */
+  /** Returns epoch ms, which are needed to convert a `Retry-After` that is a date. */
   readonly now: () => number
 }
 
 const MAX_ERROR_LENGTH = 1_000
 
-/** Shortens an error text to the length that is stored, and replaces characters that PostgreSQL cannot store. */
+/** Shortens an error text to the maximum stored length, and replaces characters that PostgreSQL cannot store. */
 export const shortText = (text: string): string => normalizedText(text.slice(0, MAX_ERROR_LENGTH))
 
-/** Whether a call may have taken effect although no response confirms it; the step is then in doubt. */
+/** Whether a call may have taken effect without a response that confirms the effect. The step is then in doubt. */
 export const mayHaveTakenEffect = (outcome: CallOutcome): boolean =>
   outcome.kind === 'failed' || outcome.kind === 'aborted'
     ? outcome.isSent
@@ -34,14 +34,41 @@ export const mayHaveTakenEffect = (outcome: CallOutcome): boolean =>
       ? outcome.kind === 'too_large'
       : leavesDoubt(outcome.status)
 
+/** The calls that a cool-down delays: those with the same credential, or those to the same target. */
+export interface CallOwner {
+  readonly credential: string | undefined
+  /** `target:<Process>/<name>`. */
+  readonly targetKey: string | undefined
+}
+
 /**
- * Returns the response of a successful call, or the outcome with which any other call ends its step. `what` names the
- * call in error texts.
+ * Whether `fetch` returns a response to the step. Any other response concerns the credential or the target as a whole,
+ * and ends the attempt in `fetch` as it does in `execute`.
+ */
+export function isForStep(
+  outcome: CallOutcome,
+  { credential, targetKey }: CallOwner,
+  now: number,
+): outcome is CallOutcome & { readonly kind: 'answered' } {
+  if (outcome.kind !== 'answered') return false
+  const { status } = outcome
+  if (credential !== undefined)
+    return ![UNAUTHORIZED, FAILED_DEPENDENCY, TOO_MANY_REQUESTS].includes(status)
+  return targetKey === undefined || !isBusy(status, parseRetryAfter(outcome.retryAfter, now))
+}
+
+/** Whether the response of a target starts a cool-down. */
+const isBusy = (status: number, retryAfterMs: number | null): boolean =>
+  status === TOO_MANY_REQUESTS || (status === SERVICE_UNAVAILABLE && retryAfterMs !== null)
+
+/**
+ * Returns the response of a successful call. For any other call it returns the outcome with which the step ends. `what`
+ * names the call in error texts.
  */
 export async function judgeCall(
   outcome: CallOutcome,
   what: string,
-  credential: string | undefined,
+  { credential, targetKey }: CallOwner,
   { coolDowns, gateway, isOnline, now }: JudgeDeps,
 ): Promise<Response | EarlyOutcome> {
   if (outcome.kind === 'aborted' || outcome.kind === 'failed') {
@@ -49,7 +76,7 @@ export async function judgeCall(
     const error = shortText(
       outcome.isSent ? `${what} got no response: ${reason}` : `${what} failed: ${reason}`,
     )
-    // A call that failed while the internet is unreachable charges no attempt, like an aborted call.
+    // A call that failed while the internet is unreachable does not count as an attempt, like an aborted call.
     if (outcome.kind === 'aborted' || !(await isOnline()))
       return { kind: 'released', ...(outcome.isSent && { noResponse: error }) }
     const errorClass = outcome.isSent ? NO_RESPONSE : 'network'
@@ -84,13 +111,17 @@ export async function judgeCall(
     const delayMs = coolDowns.start(credential, retryAfterMs)
     return { kind: 'held', errorClass, error, response, delayMs }
   }
+  if (targetKey !== undefined && isBusy(outcome.status, retryAfterMs)) {
+    const delayMs = coolDowns.start(targetKey, retryAfterMs)
+    return { kind: 'held', errorClass, error, response, delayMs }
+  }
   return { kind: 'retry', errorClass, error, response, retryAfterMs }
 }
 
 /**
- * Returns the failure that an error body of the provider describes; `null` if the status alone decides. Providers use
- * unspecific statuses for errors that only a person can fix: Intuit reports an ended subscription with 400, and may
- * report an error with 200.
+ * Returns the failure that an error body of the provider describes; `null` if the status alone decides. The body
+ * matters because providers use unspecific statuses for errors that only a person can fix: Intuit reports an ended
+ * subscription with 400, and may report an error with 200.
  */
 function providerFailure(response: Response, what: string, gateway: Gateway): EarlyOutcome | null {
   const fault = gateway.faultOf(response.body)
@@ -119,13 +150,14 @@ const UNAUTHORIZED = 401
 const TOKEN_RENEWAL_MS = 60_000
 // RFC 6585 §4: too many requests.
 const TOO_MANY_REQUESTS = 429
+// RFC 9110 §15.6.4: with Retry-After, the target says how long it will be overloaded or in maintenance.
+const SERVICE_UNAVAILABLE = 503
 
 /** Parses a response body for a step. If the body cannot be parsed, `why` describes what is wrong with it. */
-export function parseBody<Data extends Json>(
+export function parseBody<Data>(
   { body }: Response,
-  parse: ((body: unknown) => Data) | undefined,
+  parse: (body: unknown) => Data,
 ): { readonly data: Data } | { readonly why: string } {
-  if (parse === undefined) return { data: null as Data }
   const json = parseJson(body)
   if (json === undefined) return { why: 'not JSON' }
   try {

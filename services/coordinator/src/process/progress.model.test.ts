@@ -28,7 +28,7 @@ import type { RetryPolicy } from './retry-policy.ts'
 
 const SEQUENCES = process.env['TEST_FAULTS'] === undefined ? 4_000 : 100_000
 const SEED = Number(process.env['TEST_SEED'] ?? 1)
-/** A source keeps all its runs. After this many sequences the test opens a new source, because a full one is slow. */
+/** A source keeps all its runs and becomes slow. After this many sequences the test therefore opens a new source. */
 const SEQUENCES_PER_SOURCE = 500
 
 const steps = ['order', 'report', 'csv'] as const
@@ -77,7 +77,10 @@ type Happening =
 
 const anyId = fc.constantFrom(...ids)
 const recent = fc.nat({ max: 3 })
-/** How many versions a message lags behind its run: mostly 0, sometimes more, and -1 if it is one version ahead. */
+/**
+ * How many versions a message is behind its run: usually 0, sometimes more, and -1 for a message that is one version
+ * ahead.
+ */
 const behind = fc.constantFrom(0, 0, 0, 0, 1, 2, -1)
 const anything: fc.Arbitrary<Happening> = fc.oneof(
   {
@@ -86,7 +89,7 @@ const anything: fc.Arbitrary<Happening> = fc.oneof(
   },
   {
     weight: 8,
-    // An empty step name stands for the step that is due. A random name would hardly ever be that of the due step.
+    // An empty step name stands for the due step. A random name would hardly ever match the due step.
     arbitrary: fc.record({
       do: fc.constant('claim'),
       run: recent,
@@ -133,7 +136,7 @@ const anything: fc.Arbitrary<Happening> = fc.oneof(
   { weight: 1, arbitrary: fc.record({ do: fc.constant('pause'), isPaused: fc.boolean() }) },
 ) as fc.Arbitrary<Happening>
 
-/** The predicted state of a run, which the source must return as well. */
+/** The state of a run that the model predicts and the source must return. */
 interface ModelRun {
   readonly id: string
   readonly replay: number
@@ -220,7 +223,7 @@ class Model {
         if (lease === undefined || outcome === undefined) return
         const run = this.#find(lease.TransactionID, lease.ReplayID) as ModelRun
         const held = run.lease?.version === lease.version
-        // A worker computes the transition from the run as it was at the claim, even if the run has changed since.
+        // A worker computes the transition from the run as claimed, even if the run has changed after the claim.
         const claimed = {
           ...(await this.#get(run)).run,
           StepName: lease.step,
@@ -334,7 +337,10 @@ class Model {
     for (const run of this.runs) await this.#compare(run)
   }
 
-  /** Expects that `due` returns every unfinished run, even a run that was returned many times and never claimed. */
+  /**
+   * Expects that `due` returns every unfinished run, including a run that was already returned many times and never
+   * claimed.
+   */
   async expectAllToComeUp(): Promise<void> {
     const waiting = new Set(this.runs.filter(({ status }) => !isOver(status)))
     this.#clock.now += LEASE_MS + WAITING_RECHECK_MS + SWEEP_CAP_MS
@@ -470,7 +476,7 @@ class Model {
   }
 
   #start(id: string, replay: number, step: string, data: number): ModelRun {
-    // A new run must have an unused ReplayID, so that it replaces no other.
+    // A new run must have an unused ReplayID, otherwise it would replace another run.
     expect(this.#find(id, replay)).toBeUndefined()
     const run: ModelRun = {
       id,
@@ -557,7 +563,7 @@ describe('a transaction source under random operations', () => {
           await rm(folder, { recursive: true })
         }
       }
-      // Runs must have reached every status; otherwise the random sequences would prove little.
+      // The random sequences prove little unless runs have reached every status.
       expect([...happened.keys()].toSorted()).toEqual([
         'Cancelled',
         'Completed',

@@ -92,7 +92,7 @@ describe('the transition of a run', () => {
     })
   })
 
-  it('a step is charged no attempt if it waits for a credential, calls waitFor(), or is stopped before it sends a call', () => {
+  it('an attempt is not counted if its step waits for a credential, calls waitFor(), or is stopped before it sends a call', () => {
     expect(advance(run({ Attempt: 3 }), waiting, options)).toMatchObject({
       status: 'Waiting',
       attempt: 2,
@@ -115,7 +115,7 @@ describe('the transition of a run', () => {
     })
   })
 
-  it('during a cool-down a step is charged no attempt, and only the call that got the 429 is stored as an attempt', () => {
+  it('no attempt is counted during a cool-down, and only the call that got the 429 is stored as an attempt', () => {
     expect(advance(run({ Attempt: 10 }), told429, options)).toMatchObject({
       status: 'Retrying',
       attempt: 9,
@@ -131,7 +131,7 @@ describe('the transition of a run', () => {
     })
   })
 
-  it('an attempt that is not charged is still stored if its call had been sent', () => {
+  it('an attempt that is not counted is still stored if its call was sent', () => {
     const outcome: StepOutcome = { kind: 'released', noResponse: 'no response', isInDoubt: true }
     expect(advance(run(), outcome, options)).toMatchObject({
       status: 'Queued',
@@ -142,7 +142,7 @@ describe('the transition of a run', () => {
     })
   })
 
-  it('the outcome of a step decides whether the run is in doubt, and a completed step ends the doubt', () => {
+  it('a run is in doubt if the outcome of its step is in doubt, and is no longer in doubt after the step has completed', () => {
     for (const outcome of [retry, failed, waiting, told429, released]) {
       expect(advance(run(), { ...outcome, isInDoubt: true }, options).isInDoubt).toBe(true)
       expect(advance(run(), outcome, options).isInDoubt).toBe(false)

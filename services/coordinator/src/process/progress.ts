@@ -1,7 +1,7 @@
 /**
- * Decides which transition of the run and its item results from the outcome of a step, and returns the
- * transition as a value. The other transitions of a run are in `transaction/transitions.ts`. Times are
- * durations from now, to which the transaction source adds the time of its own clock.
+ * Decides how the outcome of a step changes the run and its item, and returns the change (the transition) as a value.
+ * The other transitions of a run are in `transaction/transitions.ts`. Times are durations from now; the transaction
+ * source adds them to the time of its own clock.
  */
 import type { HeaderStatus, ItemStatus } from '@integration-host/shared/contracts/transaction'
 import type { ClaimedRun } from '../transaction/run.ts'
@@ -10,20 +10,20 @@ import type { StepCall } from './http-call.ts'
 import { type RetryPolicy, retryDelayMs } from './retry-policy.ts'
 import type { Json } from './json-normalization.ts'
 
-/** The response of the service that a step called, as it is stored with the result of the step. */
+/** The response of the called service, as it is stored with the result of the step. */
 export interface Response {
   readonly status: number
   readonly body: string
 }
 
 /**
- * How an attempt of a step ended. `isInDoubt`: the attempt may have done the step's work, so the next one calls
- * `confirm` first.
+ * How an attempt of a step ended. `isInDoubt`: the attempt may have done the work of the step, so the next attempt
+ * calls `confirm` first.
  */
 export type StepOutcome =
   /**
-   * The item is completed, and the next step is due. With `endsRun` the run is completed instead
-   * (`setStatus('Completed')`).
+   * The item is completed, and the next step becomes due. With `endsRun`, which `setStatus('Completed')` sets, the run
+   * is completed instead.
    */
   | {
       readonly kind: 'completed'
@@ -46,7 +46,9 @@ export type StepOutcome =
       readonly response: Response | null
       readonly isInDoubt?: boolean
     }
-  /** The credential is faulted (cannot be refreshed). This is not an error of the step, so no attempt is charged. */
+  /**
+   * The credential is faulted (cannot be refreshed). This is not an error of the step, so the attempt is not counted.
+   */
   | {
       readonly kind: 'waiting'
       readonly credential: string
@@ -54,8 +56,8 @@ export type StepOutcome =
       readonly isInDoubt?: boolean
     }
   /**
-   * The credential is in a cool-down after a 429, so no attempt is charged. `response` is the 429 response, or
-   * `null` if the call was not sent at all.
+   * The credential is in a cool-down after a 429, so the attempt is not counted. `response` is the 429 response, or
+   * `null` if the call was not sent.
    */
   | {
       readonly kind: 'held'
@@ -65,7 +67,10 @@ export type StepOutcome =
       readonly delayMs: number
       readonly isInDoubt?: boolean
     }
-  /** The step called `waitFor`, or waits for the reason `error`. It starts again later, and no attempt is charged. */
+  /**
+   * The step called `waitFor`, or waits for the reason `error`. The step starts again later, and the attempt is not
+   * counted.
+   */
   | {
       readonly kind: 'later'
       readonly delayMs: number
@@ -73,8 +78,8 @@ export type StepOutcome =
       readonly isInDoubt?: boolean
     }
   /**
-   * The worker had to stop before the step ended, so no attempt is charged. `noResponse` describes a call that had
-   * already been sent. Without such a call, neither an item nor an attempt is stored.
+   * The worker had to stop before the step ended, so the attempt is not counted. `noResponse` describes a call that was
+   * already sent. If no call was sent, neither an item nor an attempt is stored.
    */
   | { readonly kind: 'released'; readonly noResponse?: string; readonly isInDoubt?: boolean }
 
@@ -89,11 +94,11 @@ export interface Transition {
   readonly errorClass: string | null
   /** Whether an earlier attempt may have done the work of the due step. */
   readonly isInDoubt: boolean
-  /** Whether the worker keeps the lease and continues with the step that is due now. */
+  /** Whether the worker keeps the lease and continues with the next step. */
   readonly continues?: boolean
-  /** The last call of the attempt; absent if it sent none. */
+  /** The last call of the attempt; absent if the attempt sent no call. */
   readonly call?: StepCall
-  /** The item of the step that ran; `null` stores neither item nor attempt. */
+  /** The item of the step that ran. If it is `null`, neither an item nor an attempt is stored. */
   readonly item: {
     readonly status: ItemStatus
     readonly response: Response | null
@@ -112,17 +117,17 @@ export interface TransitionOptions {
 }
 
 /**
- * The error class of a call that was sent and got no response. The error class of a call that was never sent is
+ * The error class of a call that was sent and got no response. A call that was never sent has the error class
  * `network`.
  */
 export const NO_RESPONSE = 'no_answer'
 
-/** The error class of a run whose step waits because it has called `waitFor`. It tells the wait from a failed attempt. */
+/** The error class of a run whose step has called `waitFor`. It distinguishes this wait from a failed attempt. */
 const STEP_WAITS = 'step_waits'
 
 /**
- * Returns the transition of a claimed run. `run` is the run as claimed, so its `Attempt` counts the attempt
- * that ended.
+ * Returns the transition of a claimed run. `run` is the run as claimed, so its `Attempt` is the number of the attempt
+ * that has ended.
  */
 export function advance(
   run: ClaimedRun,
@@ -250,8 +255,8 @@ const failed = (
 })
 
 /**
- * Returns the status of a run after an attempt that does not count towards the maximum number of attempts. The status depends on whether the due step was
- * attempted before.
+ * Returns the status of a run after an attempt that does not count against the maximum number of attempts. The status
+ * depends on whether the due step was attempted before.
  */
 function dueStatus(stepName: string, attempt: number, steps: readonly string[]): HeaderStatus {
   if (attempt > 0) return 'Retrying'

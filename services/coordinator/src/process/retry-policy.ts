@@ -1,6 +1,6 @@
 import { backoffMs } from '@integration-host/shared/process/backoff'
 
-/** How often a step is tried, and how long the pause between two attempts is. */
+/** How often a step is attempted, and how long the pause between two attempts is. */
 export interface RetryPolicy {
   readonly maxAttempts: number
   readonly baseMs: number
@@ -10,9 +10,9 @@ export interface RetryPolicy {
 export const defaultRetryPolicy: RetryPolicy = { maxAttempts: 10, baseMs: 1_000, capMs: 300_000 }
 
 /**
- * Milliseconds from attempt number `attempt` (from 1) to the next one: base × 2ⁿ⁻¹ up to the cap, with full
- * jitter, so that steps that failed together are not retried together. A `Retry-After` of the target takes
- * precedence.
+ * Returns the delay in milliseconds between attempt number `attempt` (from 1) and the next attempt: base × 2ⁿ⁻¹ up to
+ * the cap, with full jitter, so that steps that failed together are not retried together. A `Retry-After` of the target
+ * takes precedence.
  */
 export function retryDelayMs(
   attempt: number,
@@ -23,7 +23,7 @@ export function retryDelayMs(
   return backoffMs(attempt, { ...policy, random })
 }
 
-// A longer Retry-After is treated as a mistake of the target, and the call is retried after a day.
+// A longer Retry-After is treated as a mistake of the target: the call is retried after a day.
 const MAX_RETRY_AFTER_MS = 86_400_000
 
 /** What the status of an HTTP response means for the step that made the call. */
@@ -36,7 +36,7 @@ export function verdictOf(status: number): CallVerdict {
 }
 
 /**
- * Whether a target that responds with this status may have done the work. It may have crashed during the work
+ * Whether a target that responds with this status may have done the work. The target may have crashed during the work
  * (500), or the response comes from a gateway that does not know the result (502, 504; RFC 9110 §15.6).
  */
 export const leavesDoubt = (status: number): boolean => [500, 502, 504].includes(status)

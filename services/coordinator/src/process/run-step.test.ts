@@ -1,92 +1,12 @@
 import { createLogger } from '@integration-host/shared/observability/logger'
-import { intuit } from '@integration-host/shared/provider-profile/intuit'
+import { Secret } from '@integration-host/shared/secrets/secret'
 import { describe, expect, it } from 'vitest'
-import type { Claim } from '../transaction/transaction-source.ts'
+import { answered, outcomeOf, TRACE_ID, TRACEPARENT } from '../../test-support/step-outcome.ts'
 import { createCoolDowns } from './cool-downs.ts'
-import type { CallOutcome, CallRequest, StepCall } from './http-call.ts'
-import { runStep, type StepDeps } from './run-step.ts'
-import { type AnyStep, defineStep, type Step } from './step.ts'
-import { StepAbort } from './step-abort.ts'
-
-const claim: Claim = {
-  lease: {
-    Process: 'P',
-    TransactionID: 'a/b',
-    ReplayID: 2,
-    step: 'second',
-    version: 3,
-    owner: 'me',
-    attempt: 4,
-    startedAt: '',
-  },
-  run: {
-    Process: 'P',
-    TransactionID: 'a/b',
-    ReplayID: 2,
-    Status: 'Running',
-    StepName: 'second',
-    InitialData: { n: 1 },
-    Realm: '42',
-    Version: 3,
-    Attempt: 4,
-    NextAttemptAt: null,
-    WaitingFor: null,
-    LastError: null,
-    ErrorClass: null,
-    InDoubt: false,
-    CreatedAt: '',
-    UpdatedAt: '',
-    CompletedAt: null,
-  },
-  items: [{ StepName: 'first', ResponseStatus: 200, ResponseBody: '{"x":1}', Data: { x: 1 } }],
-}
-const answered = (status: number, body = '{}', retryAfter: string | null = null): CallOutcome => ({
-  kind: 'answered',
-  status,
-  body,
-  retryAfter,
-  responseId: null,
-})
-
-const TRACE_ID = '4bf92f3577b34da6a3ce929d0e0e4736'
-const TRACEPARENT = `00-${TRACE_ID}-00f067aa0ba902b7-01`
-
-/** Runs a step whose calls get these outcomes in order; returns the outcome of the step and its calls. */
-async function outcomeOf(
-  handler: AnyStep,
-  answers: readonly CallOutcome[] = [],
-  change: Partial<StepDeps & { readonly isInDoubt: boolean; readonly realm: string | null }> = {},
-) {
-  const calls: CallRequest[] = []
-  const { isInDoubt = false, realm = '42', ...deps } = change
-  const outcome = await runStep(
-    handler,
-    { ...claim, run: { ...claim.run, InDoubt: isInDoubt, Realm: realm } },
-    ['first', 'second'],
-    {
-      call: async (request) => {
-        calls.push(request)
-        return answers[calls.length - 1] ?? { kind: 'aborted', isSent: false }
-      },
-      gateway: {
-        url: 'http://gateway:7218',
-        key: 'service-key',
-        faultOf: intuit.accounting.faultOf,
-      },
-      coolDowns: createCoolDowns(() => 0),
-      files: { writeAtomic: async () => {}, removeTemporaryFiles: async () => {} },
-      settings: { demoApiUrl: 'http://demo', dataDir: '/data' },
-      log: () => createLogger('test', 'silent'),
-      traceparent: () => TRACEPARENT,
-      onCall: () => {},
-      abort: new StepAbort(),
-      isOnline: async () => true,
-      now: () => 0,
-      ...deps,
-    },
-  )
-  return { outcome, calls }
-}
+import { bindSettings, defineProcess } from './definition.ts'
+import type { CallOutcome, StepCall } from './http-call.ts'
+import { secret } from './settings.ts'
+import { defineStep, type Step } from './step.ts'
 
 describe('the argument that a step function gets', () => {
   it('a step can read its run, the previous step, and each finished step by name', async () => {
@@ -115,8 +35,52 @@ describe('the argument that a step function gets', () => {
   })
 })
 
+describe('a step that throws an error that cannot be read', () => {
+  const log = () => createLogger('test', 'debug', { write: () => {} })
+  const secretive = bindSettings(
+    defineProcess('P', {
+      settings: { key: secret() },
+      steps: { first: () => null, second: () => null },
+    }),
+    { key: new Secret('canary-key-0123456789') },
+  )
+
+  it.each([
+    ['a message that is a symbol', { message: Symbol('why') }],
+    ['a name without a text', { name: Object.create(null) as unknown }],
+    ['a stack that is a symbol', { stack: Symbol('where') }],
+    [
+      'a cause that is not readable',
+      { cause: Object.assign(new Error(), { message: Symbol('') }) },
+    ],
+  ])('is retried: %s', async (_, members) => {
+    for (const change of [{ log }, { log, definition: secretive }]) {
+      const { outcome } = await outcomeOf(
+        () => Promise.reject(Object.assign(new Error('why'), members)),
+        [],
+        change,
+      )
+      expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'step_threw' })
+    }
+  })
+
+  it('is retried in doubt if reading the error throws', async () => {
+    const { proxy, revoke } = Proxy.revocable(new Error('why'), {})
+    revoke()
+    const { outcome } = await outcomeOf(() => Promise.reject(proxy))
+    expect(outcome).toEqual({
+      kind: 'retry',
+      errorClass: 'step_threw',
+      error: 'what the step threw or returned cannot be read',
+      response: null,
+      retryAfterMs: null,
+      isInDoubt: true,
+    })
+  })
+})
+
 describe('an HTTP call that a step makes', () => {
-  it('a call is reported before it is sent, without user info and query, and again with the id of its response', async () => {
+  it('a call is reported without user info and query before it is sent, and again with the id of its response', async () => {
     const reported: StepCall[] = []
     let before: readonly StepCall[] = []
     await outcomeOf(
@@ -137,7 +101,7 @@ describe('an HTTP call that a step makes', () => {
     expect(reported.slice(1)).toEqual([{ ...call, responseId: 'tid-1' }])
   })
 
-  it('the first call of a step sends the idempotency key, and each further call sends the key with a number', async () => {
+  it('the first call of a step sends the idempotency key of the step, and each further call appends a number to the key', async () => {
     const { calls, outcome } = await outcomeOf(
       async (step: Step) => {
         await step.execute({ url: 'http://x/a', query: { q: 'ä&b', n: 1 } })
@@ -168,7 +132,7 @@ describe('an HTTP call that a step makes', () => {
     const { outcome, calls } = await outcomeOf((step: Step) =>
       step.execute({ url: 'http://target.example/', headers }),
     )
-    expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'step_threw' })
+    expect(outcome).toMatchObject({ kind: 'failed', errorClass: 'step_threw' })
     expect(calls).toEqual([])
   })
 
@@ -189,7 +153,7 @@ describe('an HTTP call that a step makes', () => {
     ]) {
       const refused = await send(url)
       expect(refused.calls).toEqual([])
-      expect(refused.outcome).toMatchObject({ kind: 'retry', errorClass: 'step_threw' })
+      expect(refused.outcome).toMatchObject({ kind: 'failed', errorClass: 'step_threw' })
     }
   })
 
@@ -247,7 +211,7 @@ describe('an HTTP call that a step makes', () => {
     },
   )
 
-  it('a step is charged no attempt if its call fails while the internet is unreachable', async () => {
+  it('an attempt is not counted if its call fails while the internet is unreachable', async () => {
     const { outcome } = await outcomeOf(
       (step: Step) => step.execute({ url: 'http://x/' }),
       [{ kind: 'failed', reason: 'ENETUNREACH', isSent: false }],
@@ -405,8 +369,47 @@ describe('the end of a step', () => {
   })
 })
 
+describe('a step function that throws', () => {
+  const missing = null as unknown as { readonly data: string }
+
+  it.each([
+    ['reads a member of null', () => missing.data],
+    ['reads an item that does not exist', (step: Step) => step.item('third')],
+    ['throws a ReferenceError', () => Promise.reject(new ReferenceError('x is not defined'))],
+  ])(
+    'a step fails without a retry because of a bug in its code: the function %s',
+    async (_, run) => {
+      const { outcome } = await outcomeOf(run)
+      expect(outcome).toMatchObject({ kind: 'failed', errorClass: 'step_threw' })
+      expect(outcome).not.toHaveProperty('isInDoubt')
+    },
+  )
+
+  it.each([
+    ['an error of its own', new Error('no')],
+    [
+      'the TypeError with which fetch reports a failed network',
+      new TypeError('fetch failed', { cause: new Error('ECONNREFUSED') }),
+    ],
+  ])('a step is retried if its function throws %s', async (_, error) => {
+    const { outcome } = await outcomeOf(() => Promise.reject(error))
+    expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'step_threw' })
+  })
+
+  it('a step is left in doubt if its function throws after a successful call', async () => {
+    const { outcome } = await outcomeOf(
+      async (step: Step) => {
+        await step.execute({ url: 'http://x/', method: 'POST' })
+        return missing.data
+      },
+      [answered(200)],
+    )
+    expect(outcome).toMatchObject({ kind: 'failed', errorClass: 'step_threw', isInDoubt: true })
+  })
+})
+
 describe('a call of waitFor() in a step', () => {
-  it('waitFor() ends the attempt of a step without charging it', async () => {
+  it('waitFor() ends the attempt of a step, and the attempt is not counted', async () => {
     const { outcome } = await outcomeOf(
       async (step: Step) => {
         await step.execute({ url: 'http://x/' })
@@ -418,7 +421,7 @@ describe('a call of waitFor() in a step', () => {
   })
 
   it.each([Number.NaN, -1, Number.POSITIVE_INFINITY])(
-    'waitFor() rejects a delay of %d ms',
+    'waitFor() rejects a delay of %d ms or shortens it to a year',
     async (delayMs) => {
       const { outcome } = await outcomeOf((step: Step) => step.waitFor(delayMs))
       expect(outcome).toMatchObject(
@@ -430,7 +433,7 @@ describe('a call of waitFor() in a step', () => {
   )
 })
 
-describe('whether an attempt leaves its step in doubt', () => {
+describe('the doubt that an attempt leaves', () => {
   const lost: CallOutcome = { kind: 'failed', reason: 'ECONNRESET', isSent: true }
   const unsent: CallOutcome = { kind: 'failed', reason: 'ECONNREFUSED', isSent: false }
   const call = (step: Step) =>
@@ -495,7 +498,7 @@ describe('a step in doubt that has a confirm function', () => {
     expect(calls.map(({ method }) => method)).toEqual(['POST'])
   })
 
-  it('a step in doubt completes with the data that its confirm function found, without a second call', async () => {
+  it('a step in doubt completes with the data of its confirm function, and the call is not repeated', async () => {
     const { outcome, calls } = await outcomeOf(step, [answered(200, '"O-1"')], { isInDoubt: true })
     expect(outcome).toEqual({
       kind: 'completed',
@@ -505,8 +508,8 @@ describe('a step in doubt that has a confirm function', () => {
     })
     expect(calls).toHaveLength(1)
     expect(calls[0]?.url.searchParams.get('key')).toBe('P/a%2Fb/2/second')
-    // The query that `confirm` makes has no idempotency key. With the key of the step's call, the target would
-    // return the response that it stored for that call.
+    // The query of `confirm` must not have the idempotency key of the step's call. With that key, the target would
+    // return the response that it stored for the call.
     expect(calls[0]?.headers['idempotency-key']).toBeUndefined()
   })
 

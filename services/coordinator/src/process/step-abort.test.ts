@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest'
 import { StepAbort } from './step-abort.ts'
 
 describe('the abort of a step', () => {
-  it('listeners are notified when a step may send no more calls and when the step is aborted', () => {
+  it('listeners are notified when new calls of a step are blocked and when the step is aborted', () => {
     const abort = new StepAbort()
     const notified = vi.fn<() => void>()
     abort.watch(notified)
@@ -32,7 +32,7 @@ describe('the abort of a step', () => {
   })
 
   it.each(['before', 'after'])(
-    'an aborted step sees an aborted AbortSignal if it reads the signal %s the abort',
+    'the AbortSignal of an aborted step is aborted if the step reads the signal %s the abort',
     (when) => {
       const abort = new StepAbort()
       const early = when === 'before' ? abort.signal : null

@@ -2,8 +2,8 @@
 export type AbortReason = 'timeout' | 'lease_lost' | 'shutdown'
 
 /**
- * Aborts a step, or blocks only those of its calls that have not been sent. Two AbortControllers would do the
- * same, but every step would pay for both. Here an AbortSignal is created only if the step reads it.
+ * Aborts a step, or blocks only those of its calls that were not sent yet. Two AbortControllers would do the same, but
+ * would cost time in every step. Here an AbortSignal is created only if the step reads it.
  */
 export class StepAbort {
   #reason: AbortReason | null = null
@@ -11,7 +11,7 @@ export class StepAbort {
   #controller: AbortController | null = null
   readonly #listeners = new Set<() => void>()
 
-  /** `null` while the step may continue. */
+  /** The reason of the abort; `null` while the step may continue. */
   get reason(): AbortReason | null {
     return this.#reason
   }
@@ -36,7 +36,7 @@ export class StepAbort {
     this.#notify()
   }
 
-  /** Aborts the step; the first reason counts. */
+  /** Aborts the step. Later calls do not change the reason. */
   abort(reason: AbortReason): void {
     if (this.#reason !== null) return
     this.#reason = reason

@@ -1,16 +1,31 @@
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import type { ProviderProfile } from '@integration-host/shared/provider-profile/provider-profile'
-import type { Json } from './json-normalization.ts'
+import type { JsonInput } from './json-normalization.ts'
+import { CONNECTION_HEADERS } from './http-call.ts'
+import type { BoundTarget } from './targets.ts'
 
-export interface StepRequest {
+export interface StepRequest extends RequestContent {
   /** An absolute URL. With a `credential`, only a path, which is appended to the gateway's address. */
   readonly url: string
+  readonly target?: never
+}
+
+/** A request to a target of the process. */
+export interface TargetRequest<Name extends string = string> extends RequestContent {
+  /** The name of the target. */
+  readonly target: Name
+  /** Begins with a slash. It is appended to the URL of the target. */
+  readonly path: string
+  readonly url?: never
+}
+
+interface RequestContent {
   /** Default: GET. */
   readonly method?: string
   readonly query?: Readonly<Record<string, string | number | boolean>>
   readonly headers?: Readonly<Record<string, string>>
   /** The request body. Text is sent unchanged, any other value as JSON. */
-  readonly body?: Json
+  readonly body?: JsonInput | undefined
 }
 
 export interface Gateway {
@@ -20,33 +35,24 @@ export interface Gateway {
   readonly faultOf: ProviderProfile['accounting']['faultOf']
 }
 
-/**
- * Headers that frame the message or apply to its connection only (RFC 9110 §7.6.1). Only the HTTP client may
- * set them.
- */
-const CONNECTION_HEADERS = new Set([
-  'connection',
-  'content-length',
-  'expect',
-  'host',
-  'keep-alive',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-])
+/** How a call reaches its service. If both members are undefined, the call is sent to the URL of the request. */
+export interface CallRoute {
+  /** If it is set, the call goes through the gateway. */
+  readonly credential: string | undefined
+  readonly target: BoundTarget | undefined
+}
 
 /**
  * Builds the HTTP call of a request. @throws {TypeError} if the request cannot be sent, which is a bug of the
  * step.
  */
 export function outgoingCall(
-  request: StepRequest,
-  credential: string | undefined,
+  request: StepRequest | TargetRequest,
+  { credential, target }: CallRoute,
   gateway: Gateway,
 ) {
   const isGateway = credential !== undefined
-  const url = isGateway ? gatewayUrl(request.url, credential, gateway.url) : new URL(request.url)
+  const url = urlOf(request, { credential, target }, gateway)
   if (url.protocol !== 'http:' && url.protocol !== 'https:')
     throw new TypeError('a step can only call http(s) addresses')
   const method = (request.method ?? 'GET').toUpperCase()
@@ -67,26 +73,62 @@ export function outgoingCall(
       accept: 'application/json',
       ...(body !== null &&
         typeof request.body !== 'string' && { 'content-type': 'application/json' }),
-      ...(request.headers !== undefined && headersOf(request.headers)),
+      ...(request.headers !== undefined && headersOf(request.headers, target)),
       ...(isGateway && { authorization: `Bearer ${gateway.key}` }),
+      ...(target?.auth && { [target.auth.name]: target.auth.value.reveal() }),
     },
     body,
   }
 }
 
-/** @throws {TypeError} for invalid header names and values. */
-function headersOf(given: Readonly<Record<string, string>>): Record<string, string> {
+/** @throws {TypeError} for invalid header names and values, and for the header that authenticates calls to the target. */
+function headersOf(
+  given: Readonly<Record<string, string>>,
+  target: BoundTarget | undefined,
+): Record<string, string> {
   const headers = Object.fromEntries(new Headers(given))
-  const foreign = Object.keys(headers).find((name) => CONNECTION_HEADERS.has(name))
+  const foreign = Object.keys(headers).find(
+    (name) => CONNECTION_HEADERS.has(name) || name === target?.auth?.name,
+  )
   if (foreign !== undefined) throw new TypeError(`a step must not set the header ${foreign}`)
   return headers
+}
+
+function urlOf(
+  request: StepRequest | TargetRequest,
+  { credential, target }: CallRoute,
+  gateway: Gateway,
+): URL {
+  if (target === undefined) {
+    const address = request.url
+    if (typeof address !== 'string')
+      throw new TypeError('a request needs a url, or target and path')
+    return credential === undefined
+      ? new URL(address)
+      : gatewayUrl(address, credential, gateway.url)
+  }
+  if (credential !== undefined)
+    throw new TypeError('a call has a target or a credential: the gateway has one address')
+  if (request.url !== undefined || typeof request.path !== 'string')
+    throw new TypeError('a request to a target has a path instead of a url')
+  return targetUrl(request.path, target)
+}
+
+function targetUrl(path: string, target: BoundTarget): URL {
+  const base = new URL(target.url)
+  const url = new URL(target.url + path)
+  // The call contains the key of the target, so the path must not lead to another host.
+  const isBelow = url.pathname.startsWith(`${base.pathname.replace(/\/$/, '')}/`)
+  if (!path.startsWith('/') || url.origin !== base.origin || !isBelow)
+    throw new TypeError('the path of a call must begin with a slash and stay below its target')
+  return url
 }
 
 function gatewayUrl(path: string, credential: string, gateway: string): URL {
   const realm = realmOf(credential)
   const url = new URL(gateway + path)
-  // The call carries the coordinator's service key. Therefore it must be sent only to the gateway, and only to
-  // the named realm.
+  // The call contains the coordinator's service key. Therefore it must be sent only to the gateway, and only to the
+  // named realm.
   if (!path.startsWith('/') || url.origin !== new URL(gateway).origin)
     throw new TypeError('the url of a call with a credential must be a path, not an address')
   if (!credential.startsWith('ACC-') || !url.pathname.startsWith(`/v3/company/${realm}/`))

@@ -25,7 +25,7 @@ describe('the types of steps', () => {
     expectTypeOf<Parameters<typeof csv>[0]['initialData']>().toEqualTypeOf<{ number: string }>()
   })
 
-  it('a step with a confirm function keeps its types, and the confirm function must return the same data type as the step', () => {
+  it('defineStep() keeps the types of a step, and its confirm function must return the same data type as the step', () => {
     const confirmed = defineStep(order, {
       confirm: async (step) => {
         expectTypeOf(step.initialData).toEqualTypeOf<{ number: string }>()
@@ -39,7 +39,7 @@ describe('the types of steps', () => {
       },
     })
     expectTypeOf<DataOf<typeof confirmed>>().toEqualTypeOf<{ Order: string }>()
-    // @ts-expect-error confirm returns data of another type than the step
+    // @ts-expect-error confirm returns data of a different type than the step
     defineStep(order, { confirm: async (step) => step.complete({ order: 66 }) })
     // @ts-expect-error confirm returns neither a completion nor 'not_done'
     defineStep(order, { confirm: async () => {} })

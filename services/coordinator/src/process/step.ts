@@ -1,16 +1,19 @@
 /** The types of steps and of the argument that a step function gets: the interface for authors of process files. */
-import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Files } from './files.ts'
-import type { StepRequest } from './step-request.ts'
-import type { Json } from './json-normalization.ts'
+import type { StepLog } from './redaction.ts'
+import type { RetryPolicy } from './retry-policy.ts'
+import type { StepRequest, TargetRequest } from './step-request.ts'
+import type { Json, JsonInput } from './json-normalization.ts'
 
-/** A step function with any types of data from earlier steps, and with its `confirm` function if it has one. */
+/** A step function with any types of data from earlier steps, and with the options of `defineStep` if it has any. */
 export interface AnyStep {
   (step: never): unknown
   readonly confirm?: (step: never) => unknown
+  readonly retry?: Partial<RetryPolicy>
+  readonly timeoutMs?: number
 }
 
-/** The data that a step passes to the next step: the result of `parse`, or the argument of `complete`. */
+/** The data that a step passes to the next step: the data that `parse` returns, or the argument of `complete`. */
 export type DataOf<Of> = Of extends (step: never) => infer Result
   ? Awaited<Result> extends { readonly data: infer Data }
     ? Data
@@ -27,20 +30,38 @@ export interface StepItem<Data = Json> {
   readonly data: Data
 }
 
-export interface ExecuteOptions<Data extends Json> {
-  /** Returns the step's data from the parsed JSON body; throws if the response is not as expected. */
-  readonly parse?: (body: unknown) => Data
-  /** `ACC-<realm>`: the call goes through the gateway, which adds that realm's current access token. */
+export interface CallOptions {
+  /** `ACC-<realm>`: the call goes through the gateway, which adds the current access token of the realm. */
   readonly credential?: string
-  /** The time limit of the whole call, including connecting. Default: 60 seconds. */
+  /** The time limit of the whole call, including connecting. Default: the time limit of the target, or 60 seconds. */
   readonly timeoutMs?: number
 }
 
+export interface ExecuteOptions<Data extends JsonInput> extends CallOptions {
+  /** Returns the step's data from the parsed JSON body; throws if the response is not as expected. */
+  readonly parse?: (body: unknown) => Data
+}
+
 /** The successful response to a call. */
-export interface StepResponse<Data extends Json> {
+export interface StepResponse<Data extends JsonInput> {
   readonly status: number
   readonly body: string
   readonly data: Data
+}
+
+/** The response that `fetch` returns. */
+export interface StepReply {
+  readonly status: number
+  /** Whether the status is 2xx. */
+  readonly ok: boolean
+  readonly body: string
+  /** Returns the first value of a header; `null` if the response has no such header. */
+  header(name: string): string | null
+  /**
+   * Returns the data that `parse` returns for the parsed JSON body. The step fails as `response_invalid` if the body is
+   * not JSON or if `parse` throws.
+   */
+  parse<Data>(parse: (body: unknown) => Data): Data
 }
 
 /** Settings of the installation that steps may use. */
@@ -50,14 +71,20 @@ export interface ProcessSettings {
   readonly dataDir: string
 }
 
+export type NamedSteps = Readonly<Record<string, AnyStep>>
+
 /**
  * A step of a run. `Initial` is the type of the initial data, `Previous` is the preceding step function, and
  * `Items` names the earlier steps that `item` can read: `Step<string, typeof report, { order: typeof order }>`.
+ * `Settings` are the settings that the step can read, and `TargetName` the names of the targets that it can call.
+ * `defineProcess(…).step(…)` infers all of them.
  */
 export interface Step<
   Initial = Json,
   Previous extends AnyStep | null = null,
-  Items extends Readonly<Record<string, AnyStep>> = Readonly<Record<string, AnyStep>>,
+  Items extends NamedSteps = NamedSteps,
+  Settings = ProcessSettings,
+  TargetName extends string = string,
 > {
   readonly process: string
   readonly name: string
@@ -65,11 +92,11 @@ export interface Step<
   readonly replayId: number
   readonly isReplay: boolean
   readonly realm: string | null
-  /** Counts the attempts of this step, from 1. */
+  /** The number of this attempt of the step, from 1. */
   readonly attempt: number
   /**
-   * The idempotency key that the step's call sends. The key is the same in every attempt of the step. A replay has
-   * another key.
+   * The idempotency key that the step's call sends. The key is the same in every attempt of the step, and different in
+   * every replay.
    */
   readonly idempotencyKey: string
   readonly initialData: Initial
@@ -77,59 +104,91 @@ export interface Step<
   readonly previous: Previous extends AnyStep ? StepItem<DataOf<Previous>> : null
   /** Returns a finished step of this run by its name. */
   item<Name extends keyof Items & string>(name: Name): StepItem<DataOf<Items[Name]>>
-  readonly settings: ProcessSettings
+  readonly settings: Settings
   /** Writes files that survive a power failure. */
   readonly files: Files
-  /** Is aborted when the run is cancelled, its lease is lost, the step times out, or the coordinator shuts down. */
+  /**
+   * Is aborted when the run is cancelled, the lease of the run is lost, the step times out, or the coordinator shuts
+   * down.
+   */
   readonly signal: AbortSignal
-  readonly log: Pick<Logger, 'debug' | 'info' | 'warn' | 'error'>
+  readonly log: StepLog
   /**
    * Makes an HTTP call with this step's idempotency key. A 2xx response completes the step. Any other result
    * ends the attempt here: the step is retried later, fails, or waits for the credential.
    */
-  execute<Data extends Json = Json>(
-    request: StepRequest,
+  execute<Data extends JsonInput = Json>(
+    request: StepRequest | TargetRequest<TargetName>,
     options?: ExecuteOptions<Data>,
   ): Promise<StepResponse<Data>>
+  /**
+   * Makes a call that does not decide the status of the step. The step evaluates the response, and then calls
+   * `complete`, `waitFor` or `fail`. The attempt ends as in `execute` only if the credential or the target as a whole
+   * is concerned: a faulted credential, a cool-down (429), an expired token (401 with a credential), or no response at
+   * all. Each fetch has its own idempotency key; the idempotency key of the step is reserved for `execute`.
+   */
+  fetch(request: StepRequest | TargetRequest<TargetName>, options?: CallOptions): Promise<StepReply>
   /** Completes the step without a call. */
-  complete<Data extends Json = null>(data?: Data): { readonly data: Data }
+  complete<Data extends JsonInput = null>(data?: Data): { readonly data: Data }
   /** Ends the step and the run as failed. */
   fail(reason: string): never
-  /** Ends this attempt without charging it. The step starts again after `delayMs`, which is at most a year. */
+  /** Ends this attempt without counting it. The step starts again after `delayMs`, which is at most a year. */
   waitFor(delayMs: number): never
   /** Completes the step and the run, even if further steps follow. */
   setStatus(status: 'Completed'): void
 }
 
-/** The argument of `confirm`: the step, with `find` in place of `execute`. */
-export type InDoubtStep<Of extends AnyStep> = Omit<Parameters<Of>[0], 'execute'> & {
+/** The argument of `confirm`. */
+export type InDoubtStep<Of extends AnyStep> = InDoubt<Parameters<Of>[0], string>
+
+/** A step with `find` in place of `execute`. */
+export type InDoubt<Given, TargetName extends string> = Omit<Given, 'execute'> & {
   /**
    * Queries the target for the effect of the earlier call, without an idempotency key. Returns `null` for 404
    * and 410. Any other status except 2xx ends the attempt as it would in `execute`, and the step stays in
    * doubt.
    */
-  find<Data extends Json = Json>(
-    request: StepRequest,
+  find<Data extends JsonInput = Json>(
+    request: StepRequest | TargetRequest<TargetName>,
     options?: ExecuteOptions<Data>,
   ): Promise<StepResponse<Data> | null>
 }
 
 /**
- * Defines a step with a `confirm` function, which is called before the step runs again if an earlier attempt is
- * in doubt. An attempt is in doubt if it sent a call and then its worker was lost, no response arrived, or the
- * response leaves open whether the work was done (500, 502, 504).
- *
- * `confirm` returns `step.complete(data)` if the work was done, or `'not_done'`, and then the step runs again.
- * If `confirm` cannot decide yet, it throws or calls `step.waitFor`, and is called again later. A step without
- * a `confirm` runs again with the same idempotency key, which the target has to recognise.
+ * The options of a step. `Given` is the argument of `confirm`, and `Data` the data that the step passes to later steps.
  */
+export interface StepOptions<Given, Data> {
+  /**
+   * Is called before the step runs again if an earlier attempt is in doubt. An attempt is in doubt if it sent a call
+   * and then its worker was lost, no response arrived, or the response does not show whether the work was done (500,
+   * 502, 504).
+   *
+   * Returns `step.complete(data)` if the work was done, or `'not_done'` if the step must run again. If the function
+   * cannot decide yet, it throws or calls `step.waitFor`, and is called again later. A step without `confirm` runs
+   * again with the same idempotency key, which the target has to recognise.
+   */
+  readonly confirm?: (step: Given) => Promise<{ readonly data: Data } | 'not_done'>
+  /** How often this step is attempted, where this differs from its process. */
+  readonly retry?: Partial<RetryPolicy>
+  /** The time limit of an attempt of this step in milliseconds, instead of `stepTimeoutSeconds` of its process. */
+  readonly timeoutMs?: number
+}
+
+/** Defines a step with options. The function can be a member of `steps`, or an argument of `.step(…)`. */
 export const defineStep = <Run extends AnyStep>(
   run: Run,
-  options: {
-    readonly confirm: (
-      step: InDoubtStep<Run>,
-    ) => Promise<{ readonly data: DataOf<Run> } | 'not_done'>
-  },
-): Run & { readonly confirm: (step: never) => unknown } =>
-  // The function is copied with `bind`, because another process definition may use the same function without `confirm`.
-  Object.assign(run.bind(null) as Run, { confirm: options.confirm })
+  options: StepOptions<InDoubtStep<Run>, DataOf<Run>>,
+): Run =>
+  // The function is copied with `bind`, because another process definition may use the same function without options.
+  Object.assign(run.bind(null) as Run, givenOf(run), givenOf(options))
+
+/** Returns the options that are set. An absent option must not replace an option that the function already has. */
+const givenOf = ({
+  confirm,
+  retry,
+  timeoutMs,
+}: Pick<AnyStep, keyof StepOptions<never, unknown>>) => ({
+  ...(confirm !== undefined && { confirm }),
+  ...(retry !== undefined && { retry }),
+  ...(timeoutMs !== undefined && { timeoutMs }),
+})

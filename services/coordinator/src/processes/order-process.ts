@@ -1,34 +1,13 @@
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { stringify } from 'csv-stringify/sync'
-import { z } from 'zod'
-import { defineProcess, type RunFiles } from '../process/definition.ts'
-import type { Step } from '../process/step.ts'
+import { defineProcess, type RunFiles, z } from 'integration-host'
 
 const OrderResponse = z.object({ Order: z.string(), CreatedAt: z.iso.datetime({ offset: true }) })
 const ReportResponse = OrderResponse.extend({ Status: z.string() })
 
-const order = (step: Step<string | number>) =>
-  step.execute(
-    { url: `${step.settings.demoApiUrl}/order`, query: { order: `O-${step.initialData}` } },
-    { parse: (body) => OrderResponse.parse(body) },
-  )
-
-const report = (step: Step<string | number, typeof order>) => {
-  const { Order, CreatedAt } = step.previous.data
-  // `CreatedAt` is passed on as text, because parsing and printing it again would lose digits or its UTC offset.
-  const query = { order: Order, created: CreatedAt }
-  return step.execute({ url: `${step.settings.demoApiUrl}/report`, query })
-}
-
-const csv = async (step: Step<string | number, typeof report, { order: typeof order }>) => {
-  const { CreatedAt, Status } = ReportResponse.parse(JSON.parse(step.previous.ResponseBody ?? ''))
-  const row = { Order: step.item('order').data.Order, CreatedAt, Status }
-  const file = csvFile(step)
-  if (step.attempt > 1) await step.files.removeTemporaryFiles(file)
-  await step.files.writeAtomic(file, csvOf(row))
-  step.setStatus('Completed')
-}
+/** The initial data is the number of the order, or any other JSON value. The demo API accepts both as an order. */
+const orderOf = (initialData: unknown): string => `O-${String(initialData)}`
 
 const csvFile = (run: Parameters<RunFiles>[0]): string =>
   join(run.settings.dataDir, 'OrderCSV', csvFileName(run))
@@ -36,8 +15,30 @@ const csvFile = (run: Parameters<RunFiles>[0]): string =>
 export default defineProcess('OrderProcess', {
   requireInternet: true,
   files: (run) => [csvFile(run)],
-  steps: { order, report, csv },
 })
+  .step('order', (step) =>
+    step.execute(
+      {
+        url: `${step.settings.demoApiUrl}/order`,
+        query: { order: orderOf(step.initialData) },
+      },
+      { parse: (body) => OrderResponse.parse(body) },
+    ),
+  )
+  .step('report', (step) => {
+    const { Order, CreatedAt } = step.previous.data
+    // `CreatedAt` is passed on as text, because parsing and formatting the time would lose digits or the UTC offset.
+    const query = { order: Order, created: CreatedAt }
+    return step.execute({ url: `${step.settings.demoApiUrl}/report`, query })
+  })
+  .step('csv', async (step) => {
+    const { CreatedAt, Status } = ReportResponse.parse(JSON.parse(step.previous.ResponseBody ?? ''))
+    const row = { Order: step.item('order').data.Order, CreatedAt, Status }
+    const file = csvFile(step)
+    if (step.attempt > 1) await step.files.removeTemporaryFiles(file)
+    await step.files.writeAtomic(file, csvOf(row))
+    step.setStatus('Completed')
+  })
 
 /**
  * Returns the CSV of an order: a header line and one row. Cells that a spreadsheet would run as a formula are

@@ -1,33 +1,38 @@
 import { Reason } from '@integration-host/shared/contracts/reason'
+import { type ActBody, ReplayTransaction } from '@integration-host/shared/contracts/run'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf } from '@integration-host/shared/http/access'
 import { ifMatch, ifMatchParameter } from '@integration-host/shared/http/if-match'
 import type { Context } from 'hono'
+import { resolver } from 'hono-openapi'
 import { z } from 'zod'
 import { parseClientJson } from '../process/json-normalization.ts'
 import type { Act, Actor } from '../transaction/action.ts'
 import { StorableJson, utf8Of } from './contracts.ts'
 
-/** The body of an action, which is optional as a whole. */
-export const ActBody = z.strictObject({ Reason: Reason.optional() })
-export const ReplayBody = ActBody.extend({
-  fromStep: z.string().optional(),
+/** The body of a replay: the shared contract, restricted to data that can be stored unchanged. */
+export const ReplayBody = ReplayTransaction.extend({
   InitialData: StorableJson.optional().meta({
     description: 'the initial data of the new run; without it, that of the run before it',
   }),
-})
-/** An operator has found out whether a step in doubt was done, which must have a reason. */
-export const SettleBody = z.strictObject({
-  Outcome: z.enum(['done', 'not_done']),
-  Data: StorableJson.optional().meta({
-    description: 'with `done`: the data of the item, which later steps read; null by default',
-  }),
-  Reason,
-})
+}).meta({ ref: 'ReplayTransaction' })
+/**
+ * The body of a settlement, with which an operator reports whether a step in doubt was done. The reason is required.
+ */
+export const SettleBody = z
+  .strictObject({
+    Outcome: z.enum(['done', 'not_done']),
+    Data: StorableJson.optional().meta({
+      description: 'with `done`: the data of the item, which later steps read; null by default',
+    }),
+    Reason,
+  })
+  .meta({ ref: 'SettleTransaction' })
 type Body = typeof ActBody | typeof SettleBody
 
 /**
- * Reads the body of an action and its circumstances: the caller, the reason, and the version in `If-Match`.
+ * Reads the body of an action, and returns the body together with the context of the action: the caller, the reason,
+ * and the version in `If-Match`.
  *
  * @throws {IntegrationError} `invalid_request` if the body or the header is not valid.
  */
@@ -53,12 +58,29 @@ export async function readAct<Schema extends Body>(
   }
 }
 
+/**
+ * Reads the body of an action whose target has no version.
+ *
+ * @param target the name of the target in the error message, such as `an operation`
+ * @throws {IntegrationError} `invalid_request` if the body is not valid, or if the request has `If-Match`.
+ */
+export async function readActOn<Schema extends Body>(
+  c: Context,
+  target: string,
+  schema: Schema,
+): ReturnType<typeof readAct<Schema>> {
+  const read = await readAct(c, schema)
+  if (read.act.ifVersion !== null)
+    throw new IntegrationError('invalid_request', `${target} has no Version for If-Match`)
+  return read
+}
+
 const isRequired = (schema: Body): boolean => !schema.safeParse({}).success
 
 /** The OpenAPI description of the body. */
 export const describeBody = (schema: Body) => ({
   required: isRequired(schema),
-  content: { 'application/json': { schema: z.toJSONSchema(schema, { io: 'input' }) as object } },
+  content: { 'application/json': { schema: resolver(schema) } },
 })
 
 /** The OpenAPI description of the header `If-Match`. */
@@ -67,8 +89,9 @@ export const IF_MATCH = ifMatchParameter(
 )
 
 /**
- * Returns the actor of a request that queues transactions; undefined if they are not recorded as actions. What a
- * service of the installation queues by itself is not: no person acted, and most transactions are queued that way.
+ * Returns the actor of a request that queues transactions; `undefined` if these transactions are not recorded as
+ * actions. They are not recorded if a service of the installation queues them without a person and without a reason,
+ * because most transactions are queued in that way.
  */
 export function queuerOf(
   c: Context,

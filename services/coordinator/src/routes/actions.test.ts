@@ -71,7 +71,7 @@ const codeOf = async (response: Response) => [
 ]
 
 describe('the actions of callers', () => {
-  it('a run shows the Version that If-Match names, and each action is recorded with who did it and why', async () => {
+  it('a response has the Version of the run for If-Match, and each action is recorded with its actor and its reason', async () => {
     await host.queue('a1', 'a1', '42')
     const asAda = by('console', { 'Acting-For': 'ada@example.com' })
     const { Version } = await host.run('a1')
@@ -94,7 +94,7 @@ describe('the actions of callers', () => {
     ])
   })
 
-  it('the pause and the resume of a process are recorded with their reason', async () => {
+  it('pausing and resuming a process are recorded with their reasons', async () => {
     for (const action of ['resume', 'pause'])
       await post(`/processes/OrderProcess/${action}`, { Reason: `${action} it` }, by('console'))
     const { items } = await read('?limit=2')
@@ -104,7 +104,7 @@ describe('the actions of callers', () => {
     ])
   })
 
-  it('a key that is bound to realms cannot pause or resume a process, but operates its own runs', async () => {
+  it('a key that is bound to realms cannot pause or resume a process, but can act on the runs of its realms', async () => {
     const before = await read('?limit=1')
     for (const action of ['resume', 'pause'])
       expect(
@@ -115,7 +115,7 @@ describe('the actions of callers', () => {
     expect((await post(`${transactions}/o-own/cancel`, '', by('operator'))).status).toBe(200)
   })
 
-  it('a queued transaction is recorded if a listed key or a person queues it or a reason is given, but not if a service does by itself', async () => {
+  it('a queued transaction is recorded if a listed key or a person queues it or a reason is given, but not if a service queues it without a reason', async () => {
     const body = (id: string, more = {}) => ({ TransactionID: id, InitialData: 'secret', ...more })
     await post(transactions, body('q-service'))
     await post(transactions, body('q-erp'), by('erp'))
@@ -135,7 +135,7 @@ describe('the actions of callers', () => {
     expect(JSON.stringify(await read('?limit=500'))).not.toContain('secret')
   })
 
-  it('the reason is not a part of the transaction: the same id and data with another reason exist already', async () => {
+  it('a transaction that is queued again with a different reason already exists, because the reason is not part of the transaction', async () => {
     const body = { TransactionID: 'r1', InitialData: 1 }
     expect((await post(transactions, { ...body, Reason: 'one' })).status).toBe(202)
     const again = await post(transactions, { ...body, Reason: 'two' })
@@ -174,7 +174,7 @@ describe('the actions of callers', () => {
     },
   )
 
-  it('a replay runs with other initial data if the request has some, and shows that it was changed', async () => {
+  it('a replay uses the initial data of the request if there is any, and its run shows that the data was changed', async () => {
     await host.queue('i1', { n: 1 }, '42')
     await post(`${transactions}/i1/cancel`)
     const response = await post(`${transactions}/i1/replays`, { InitialData: { n: -0 } })
@@ -195,7 +195,7 @@ describe('the actions of callers', () => {
     expect(problem.detail).toContain('InitialData')
   })
 
-  it('a replay whose initial data is larger than a transaction may be is rejected with 413', async () => {
+  it('a replay is rejected with 413 if its initial data is larger than the maximum size of a transaction', async () => {
     const body = { InitialData: 'x'.repeat(270_000) }
     expect(await codeOf(await post(`${transactions}/i1/replays`, body))).toEqual([
       413,
@@ -203,7 +203,7 @@ describe('the actions of callers', () => {
     ])
   })
 
-  it('a run that cannot be retried or settled is rejected with a code of its own, and the rejection is recorded', async () => {
+  it('retrying or settling a run that does not allow the action is rejected with a specific code, and the rejection is recorded', async () => {
     await host.queue('s1', 1, '42')
     expect(await codeOf(await post(`${transactions}/s1/retry`))).toEqual([
       409,
@@ -265,7 +265,7 @@ describe('the actions of callers', () => {
     expect(problem.detail).toContain('dryRun: is not a query parameter')
   })
 
-  it('a key that is bound to realms retries and settles only runs of its realms', async () => {
+  it('a key that is bound to realms can retry and settle only runs of its realms', async () => {
     await host.queue('b1', 1, '43')
     const settle = { Outcome: 'not_done', Reason: 'x' }
     for (const [action, body] of [
@@ -277,7 +277,7 @@ describe('the actions of callers', () => {
       ).toEqual([403, 'forbidden'])
   })
 
-  it('of two callers that have read the same version, one acts, and the other one gets 412 with the present version', async () => {
+  it('if two callers act on the same version, one action succeeds and the other is rejected with 412 and the current version', async () => {
     await host.queue('m1')
     const headers = { 'If-Match': '"0"' }
     const responses = await Promise.all(
@@ -289,7 +289,7 @@ describe('the actions of callers', () => {
       412,
       { code: 'version_moved', Version: 1 },
     ])
-    // Another run at the same version is not the run that the caller has seen.
+    // Another run with the same version number is not the run that the caller has read.
     const replay = () => post(`${transactions}/m1/replays?replay=0`, '', { 'If-Match': '"1"' })
     expect((await replay()).status).toBe(202)
     await post(`${transactions}/m1/cancel`)
@@ -360,7 +360,7 @@ describe('the actions of callers', () => {
     ])
   })
 
-  it('a key without the scope act-for cannot name a person, and nothing is recorded', async () => {
+  it('an action for a person is rejected and not recorded if the key lacks the scope act-for', async () => {
     const body = { TransactionID: 'no-act-for', InitialData: 1 }
     const headers = by('erp', { 'Acting-For': 'ada@example.com' })
     expect((await post(transactions, body, headers)).status).toBe(403)
@@ -369,7 +369,7 @@ describe('the actions of callers', () => {
 })
 
 describe('GET /actions', () => {
-  it('the pages have every action once, newest first', async () => {
+  it('GET /actions returns every action once, page by page, newest first', async () => {
     for (const id of ['p1', 'p2', 'p3']) {
       await host.queue(id)
       await post(`${transactions}/${id}/cancel`)
@@ -388,7 +388,7 @@ describe('GET /actions', () => {
     expect(await read('?process=Nobody')).toEqual({ items: [], next_before: null })
   })
 
-  it('a key that is bound to realms or processes sees only the actions on them', async () => {
+  it('a key that is bound to realms or processes sees only actions on these realms or processes', async () => {
     await host.queue('of-42', 1, '42')
     await host.queue('of-43', 1, '43')
     await host.queue('of-none', 1)
@@ -399,7 +399,7 @@ describe('GET /actions', () => {
     )
     expect(visible.map(({ TransactionID }) => TransactionID)).not.toContain('of-43')
     expect(new Set(visible.map(({ Realm }) => Realm))).toEqual(new Set([null, '42']))
-    // Realm null is that of runs without a company, not that of the pause of a process.
+    // An entry with the realm null concerns a run without a company, and not the pause of a process.
     expect(visible.filter(({ TransactionID }) => TransactionID === null)).toEqual([])
     expect(await read('', by('other-process'))).toEqual({ items: [], next_before: null })
     const foreign = await host.call('/actions?process=OrderProcess', {

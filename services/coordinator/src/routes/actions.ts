@@ -36,6 +36,7 @@ export function actionRoutes({ source }: ActionRouteDeps) {
     '/',
     needs('audit:read'),
     describeRoute({
+      operationId: 'listActions',
       tags: ['operations'],
       summary:
         'Who queued, replayed, resumed, cancelled, erased or paused what, and why; newest first',
@@ -52,7 +53,7 @@ export function actionRoutes({ source }: ActionRouteDeps) {
       const { process, id, before, limit } = c.req.valid('query')
       const caller = callerOf(c)
       if (process !== undefined) caller.requireProcess(process)
-      // The pause of a process concerns all companies, and its reason may be about another one.
+      // A pause concerns all companies, and its reason may mention a company to which the key is not bound.
       const maySee = ({ Process, TransactionID: run, Realm }: Action): boolean =>
         caller.mayUseProcess(Process) &&
         (run === null ? !caller.isBoundToRealms : caller.mayUse(Realm))

@@ -1,8 +1,13 @@
-import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
+import { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
-import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import {
+  jsonResponse,
+  linesBody,
+  problemResponses,
+  validate,
+} from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { isDeeperThan, MAX_DEPTH, parseClientJson } from '../process/json-normalization.ts'
@@ -22,16 +27,18 @@ type Line =
   | { readonly id: string | null; readonly errors: readonly string[] }
 
 /**
- * `POST …/transactions/bulk` queues the transactions of an NDJSON body or a JSON array. It returns one result
- * per line and queues the valid lines even if others are invalid.
+ * `POST …/transactions/bulk` queues the transactions of an NDJSON body or a JSON array. It returns one result per
+ * transaction, and queues the valid ones even if others are invalid.
  */
 export function bulkRoutes({ operations }: { readonly operations: Operations }) {
   return new Hono().post(
     '/bulk',
     needs('transactions:queue'),
     describeRoute({
+      operationId: 'queueTransactions',
       tags: ['transactions'],
       summary: `Queue up to ${MAX_BULK_LINES} transactions (application/x-ndjson or a JSON array)`,
+      requestBody: linesBody(QueueTransaction),
       responses: {
         200: jsonResponse('one result per line', BulkResponse),
         ...problemResponses({
@@ -68,12 +75,17 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
             errors: [...line.errors],
           }
         const { TransactionID } = line.transaction
-        const outcome = queued.next().value?.outcome ?? 'conflict'
+        const result = queued.next().value
+        const outcome = result?.outcome ?? 'conflict'
         return {
           line: index + 1,
           TransactionID,
           outcome,
           ...(outcome === 'conflict' && { code: 'transaction_conflict' }),
+          ...(result?.outcome === 'invalid' && {
+            code: 'input_invalid',
+            errors: [...result.errors],
+          }),
         }
       })
       const count = (wanted: string) => results.filter(({ outcome }) => outcome === wanted).length

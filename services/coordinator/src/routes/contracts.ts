@@ -1,8 +1,6 @@
+import { RunResponse } from '@integration-host/shared/contracts/run'
 import {
   AnyJson,
-  AttemptView,
-  HeaderView,
-  ItemView,
   QueueTransaction,
   ReplayID,
   TransactionID,
@@ -18,7 +16,7 @@ import {
 } from '../process/json-normalization.ts'
 
 /**
- * The maximum size of a transaction. A larger one is rejected with 413, or reported as `invalid` in a bulk
+ * The maximum size of a transaction. A larger transaction is rejected with 413, or reported as `invalid` in a bulk
  * request.
  */
 export const MAX_TRANSACTION_BYTES = 262_144
@@ -41,10 +39,12 @@ export const Queueable = QueueTransaction.refine(
   }))
 
 /** Any JSON that can be stored unchanged, from a body that `parseClientJson` has parsed. */
-export const StorableJson = AnyJson.refine((data) => !isDeeperThan(data, MAX_DEPTH - 1), {
-  error: `may have ${MAX_DEPTH} levels`,
-  abort: true, // the next check is recursive
-})
+// The schema has no name of its own in the OpenAPI document, because members of this type have different descriptions.
+export const StorableJson = AnyJson.meta({ ref: undefined, description: undefined })
+  .refine((data) => !isDeeperThan(data, MAX_DEPTH - 1), {
+    error: `may have ${MAX_DEPTH} levels`,
+    abort: true, // the next check is recursive, so it must not run for data that is nested too deeply
+  })
   .refine(isPreservedAsJson, NOT_PRESERVED.replace('InitialData ', ''))
   // The cast changes only which members are readonly.
   .overwrite((data) => normalizedJson(data) as typeof data)
@@ -63,8 +63,9 @@ export function utf8Of(body: ArrayBuffer): string {
   }
 }
 
-export const ProcessParam = z.object({ process: z.string() })
-export const TransactionParam = z.object({ process: z.string(), id: TransactionID })
+const ProcessName = z.string().meta({ examples: ['OrderProcess'] })
+export const ProcessParam = z.object({ process: ProcessName })
+export const TransactionParam = z.object({ process: ProcessName, id: TransactionID })
 
 const wholeNumber = z
   .string()
@@ -84,69 +85,49 @@ export const RunsQuery = z.object({
   limit: wholeNumber.pipe(z.number().min(1).max(500)).default(50),
 })
 
-export const RunResponse = HeaderView.extend({
-  ErrorClass: z.string().nullable(),
-  WaitingFor: z.string().nullable(),
-  InDoubt: z.boolean().meta({
-    description: 'an earlier attempt of the due step may have done its work',
-  }),
-  Tags: z.record(z.string(), z.string()).nullable(),
-  InputChanged: z.boolean().meta({
-    description: 'this replay has other initial data than the run before it',
-  }),
-  ErasedAt: z.iso.datetime().nullable().meta({
-    description: 'when an erasure has blanked the data of the run',
-  }),
-  PurgedAt: z.iso.datetime().nullable().meta({
-    description: 'when retention has removed the data of the run; only its id and status are left',
-  }),
-})
-/** `GET …/transactions/{id}`: the run, its lease, its step items and its newest attempts, oldest first. */
-export const RunDetailResponse = RunResponse.extend({
-  LeaseOwner: z.string().nullable().meta({ description: 'the replica that runs the due step now' }),
-  LeaseUntil: z.iso.datetime().nullable(),
-  StartedAt: z.iso.datetime().nullable().meta({ description: 'start of the attempt in flight' }),
-  Items: z.array(ItemView),
-  Attempts: z.array(AttemptView),
-  AttemptCount: z.int().nonnegative().meta({ description: 'all attempts' }),
-})
-export const RunsResponse = z.object({
-  items: z.array(
-    RunResponse.pick({
-      ReplayID: true,
-      Status: true,
-      StepName: true,
-      ErrorClass: true,
-      InDoubt: true,
-      InputChanged: true,
-      Version: true,
-      CreatedAt: true,
-      UpdatedAt: true,
-      CompletedAt: true,
-      PurgedAt: true,
-    }),
-  ),
-  next_before: z.int().nullable().meta({ description: '`before` of the next page' }),
-})
-export const RunPage = z.object({
-  items: z.array(RunResponse),
-  next_cursor: z.string().nullable(),
-})
+export const RunsResponse = z
+  .object({
+    items: z.array(
+      RunResponse.pick({
+        ReplayID: true,
+        Status: true,
+        StepName: true,
+        ErrorClass: true,
+        InDoubt: true,
+        InputChanged: true,
+        Version: true,
+        CreatedAt: true,
+        UpdatedAt: true,
+        CompletedAt: true,
+        PurgedAt: true,
+      }),
+    ),
+    next_before: z.int().nullable().meta({ description: '`before` of the next page' }),
+  })
+  .meta({ ref: 'RunList' })
+export const RunPage = z
+  .object({
+    items: z.array(RunResponse),
+    next_cursor: z.string().nullable(),
+  })
+  .meta({ ref: 'RunPage' })
 export type RunPage = z.output<typeof RunPage>
 
-export const BulkResponse = z.object({
-  queued: z.int(),
-  exists: z.int(),
-  conflicts: z.int(),
-  invalid: z.int(),
-  results: z.array(
-    z.object({
-      line: z.int().positive(),
-      TransactionID: z.string().nullable(),
-      outcome: z.enum(['queued', 'exists', 'conflict', 'invalid']),
-      code: z.string().optional(),
-      errors: z.array(z.string()).optional(),
-    }),
-  ),
-})
+export const BulkResponse = z
+  .object({
+    queued: z.int(),
+    exists: z.int(),
+    conflicts: z.int(),
+    invalid: z.int(),
+    results: z.array(
+      z.object({
+        line: z.int().positive(),
+        TransactionID: z.string().nullable(),
+        outcome: z.enum(['queued', 'exists', 'conflict', 'invalid']),
+        code: z.string().optional(),
+        errors: z.array(z.string()).optional(),
+      }),
+    ),
+  })
+  .meta({ ref: 'BulkResult' })
 export type BulkResponse = z.output<typeof BulkResponse>

@@ -3,20 +3,20 @@ import {
   DeadLetterView,
   DeletedDeadLetters,
 } from '@integration-host/shared/contracts/dead-letter'
-import { IntegrationError } from '@integration-host/shared/errors'
+import { ActBody, RunResponse } from '@integration-host/shared/contracts/run'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { ProcessDefinition } from '../process/definition.ts'
 import type { Act } from '../transaction/action.ts'
 import type { DeadLetter } from '../transaction/dead-letter.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { deadLetterNotFound, type DeadLetterOperations } from '../worker/dead-letter-operations.ts'
-import { ActBody, describeBody, readAct } from './act.ts'
-import { ProcessParam, RunResponse } from './contracts.ts'
+import type { Operations } from '../worker/operations.ts'
+import { describeBody, readActOn } from './act.ts'
+import { ProcessParam } from './contracts.ts'
 import { limited } from './limited.ts'
 import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
 import { readVisible } from './visible-page.ts'
@@ -36,33 +36,25 @@ const LettersQuery = z.object({
     .default(50),
 })
 
-/** The number of bytes of content that a list has of each dead letter. */
+/** The maximum number of bytes of the content of each dead letter in a list. */
 const EXCERPT_BYTES = 1_024
 
 export interface DeadLetterRouteDeps {
   readonly source: TransactionSource
   readonly deadLetterOperations: DeadLetterOperations
-  readonly processes: ReadonlyMap<string, ProcessDefinition>
+  readonly operations: Operations
   readonly cursors: SealedCursors
 }
 
 /**
- * `/processes/{process}/dead-letters`: list, read, requeue, delete. A dead letter that names no run may concern any
- * company, so a key that is bound to realms does not see it.
+ * `/processes/{process}/dead-letters`: lists, reads, requeues and deletes dead letters. A dead letter that names no run
+ * may concern any company, so it is hidden from keys that are bound to realms.
  */
 export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
-  const { source, deadLetterOperations, processes, cursors } = deps
+  const { source, operations, deadLetterOperations, cursors } = deps
   const tags = ['dead letters']
 
-  /** @throws {IntegrationError} `process_not_found` unless the process is loaded, or has runs or dead letters. */
-  async function requireKnown(process: string): Promise<void> {
-    if (processes.has(process)) return
-    if ((await source.deadLetterCounts()).has(process)) return
-    if ((await source.storedProcesses()).includes(process)) return
-    throw new IntegrationError('process_not_found', 'there is no process of this name')
-  }
-
-  /** @throws {IntegrationError} `dead_letter_not_found`, or `forbidden` if the key may not see it. */
+  /** @throws {IntegrationError} `dead_letter_not_found`, or `forbidden` if the key may not read the dead letter. */
   async function letterOf(c: Context, process: string, id: number): Promise<DeadLetter> {
     const letter = await source.deadLetter(process, id)
     if (letter === null) throw deadLetterNotFound()
@@ -72,12 +64,8 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
     return letter
   }
 
-  async function actOf(c: Context): Promise<Act> {
-    const { act } = await readAct(c, ActBody)
-    if (act.ifVersion !== null)
-      throw new IntegrationError('invalid_request', 'a dead letter has no Version for If-Match')
-    return act
-  }
+  const actOf = async (c: Context): Promise<Act> =>
+    (await readActOn(c, 'a dead letter', ActBody)).act
 
   const requestBody = describeBody(ActBody)
   return new Hono()
@@ -86,6 +74,7 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
       '/',
       needs('transactions:read'),
       describeRoute({
+        operationId: 'listDeadLetters',
         tags,
         summary: 'The messages of a process that could not be processed, newest first',
         description:
@@ -103,7 +92,7 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
         const { cursor, limit } = c.req.valid('query')
         const before =
           cursor === undefined ? undefined : cursors.open('dead letters', cursor, z.int())
-        await requireKnown(process)
+        await operations.requireKnown(process)
         const caller = callerOf(c)
         const { items, next } = await readVisible(
           (range) => source.deadLetters(process, { ...range, contentBytes: EXCERPT_BYTES }),
@@ -121,6 +110,7 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
       '/',
       needs('transactions:operate'),
       describeRoute({
+        operationId: 'deleteDeadLetters',
         tags,
         summary: 'Delete all dead letters of a process',
         requestBody,
@@ -135,7 +125,7 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
         const { process } = c.req.valid('param')
         callerOf(c).requireEveryRealm()
         const act = await actOf(c)
-        await requireKnown(process)
+        await operations.requireKnown(process)
         return c.json({ Deleted: await deadLetterOperations.deleteAll(process, act) })
       },
     )
@@ -143,6 +133,7 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
       '/:id',
       needs('transactions:read'),
       describeRoute({
+        operationId: 'getDeadLetter',
         tags,
         summary: 'One dead letter with its content',
         responses: {
@@ -161,6 +152,7 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
       '/:id',
       needs('transactions:operate'),
       describeRoute({
+        operationId: 'deleteDeadLetter',
         tags,
         summary: 'Delete a dead letter',
         requestBody,
@@ -182,6 +174,7 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
       '/:id/requeue',
       needs('transactions:operate'),
       describeRoute({
+        operationId: 'requeueDeadLetter',
         tags,
         summary: 'Publish the due step of its run again, and delete the dead letter',
         requestBody,
@@ -223,10 +216,12 @@ const viewOf = (letter: DeadLetter): DeadLetterView => {
   }
 }
 
-/** Returns the content as text, without a character that its end cuts in two; `null` if it is not UTF-8. */
+/**
+ * Returns the content as text; `null` if the content is not UTF-8. A character that is cut off at the end is omitted.
+ */
 function textOf({ Content, ContentBytes }: DeadLetter): string | null {
   try {
-    // `stream` allows an incomplete character at the end.
+    // With `stream`, an incomplete character at the end is allowed.
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(Content, {
       stream: Content.length < ContentBytes,
     })

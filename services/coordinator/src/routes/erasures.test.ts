@@ -23,7 +23,7 @@ const keyOf = (id: KeyId): string => `${id}-`.padEnd(40, 'x')
 
 let backends: Backends
 let host: Fixture
-/** The reads of single runs and of realms. */
+/** The number of calls that have read a single run or the realms of runs. */
 let reads = 0
 beforeAll(async () => {
   backends = await openBackends('embedded')
@@ -62,7 +62,7 @@ const cancelled = async (id: string, realm: string): Promise<void> => {
 }
 
 describe('POST /erasures', () => {
-  it('erases the ended runs of a company and counts those that have not ended', async () => {
+  it('POST /erasures erases the ended runs of a company, and counts the runs that have not ended', async () => {
     await cancelled('e1', '1')
     await host.queue('e2', 'data of e2', '1')
     const done = { files: 0, filesLeft: 0, more: false, notEnded: 1, unknown: 0 }
@@ -86,7 +86,7 @@ describe('POST /erasures', () => {
     ])
   })
 
-  it('erases transactions by their ids, and counts ids without a run', async () => {
+  it('POST /erasures erases transactions by their ids, and counts the ids that have no run', async () => {
     await cancelled('e3', '2')
     const ids = { Process: 'OrderProcess', Ids: ['e3', 'e4'] }
     expect((await erase(ids)).body).toMatchObject({ erased: 1, unknown: 1 })
@@ -114,7 +114,7 @@ describe('POST /erasures', () => {
     expect(response.body['detail']).toContain(detail)
   })
 
-  it('a key erases only runs of its companies and processes, and needs the scope transactions:operate', async () => {
+  it('a key can erase only runs of its companies and processes, and needs the scope transactions:operate', async () => {
     await cancelled('e5', '42')
     await cancelled('e6', '43')
     const ids = (...Ids: string[]) => ({ Process: 'OrderProcess', Ids })

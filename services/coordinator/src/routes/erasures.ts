@@ -1,6 +1,7 @@
 import { ErasureResult } from '@integration-host/shared/contracts/erasure'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
+import { ActBody } from '@integration-host/shared/contracts/run'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
@@ -9,33 +10,34 @@ import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { ErasureScope } from '../transaction/erasure.ts'
-import type { ProcessDefinition } from '../process/definition.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { Erase } from '../worker/erasure.ts'
-import { ActBody, describeBody, readAct } from './act.ts'
+import type { Operations } from '../worker/operations.ts'
+import { describeBody, readActOn } from './act.ts'
 import { limited } from './limited.ts'
 
 const MAX_IDS = 1_000
-/** An erasure returns soon after this time, although runs are left, so that a client need not wait longer. */
+/** Soon after this time an erasure sends its response, even if runs remain, so that clients do not time out. */
 const MAX_MS = 20_000
 const ErasureBody = ActBody.extend({
   Realm: Realm.optional(),
   Process: z.string().min(1).max(200).optional(),
   Ids: z.array(TransactionID).min(1).max(MAX_IDS).optional(),
-})
+}).meta({ ref: 'StartErasure' })
 
 export interface ErasureRouteDeps {
   readonly erase: Erase
   readonly source: TransactionSource
-  readonly processes: ReadonlyMap<string, ProcessDefinition>
+  readonly operations: Operations
 }
 
 /** `POST /erasures` blanks the data of runs that have ended. */
-export function erasureRoutes({ erase, source, processes }: ErasureRouteDeps) {
+export function erasureRoutes({ erase, source, operations }: ErasureRouteDeps) {
   return new Hono().post(
     '/',
     needs('transactions:operate'),
     describeRoute({
+      operationId: 'createErasure',
       tags: ['operations'],
       summary: 'Erase the data of the ended runs of a company, or of some transactions',
       description:
@@ -55,22 +57,13 @@ export function erasureRoutes({ erase, source, processes }: ErasureRouteDeps) {
     limited,
     onlyKnownQuery(),
     async (c) => {
-      const { body, act } = await readAct(c, ErasureBody)
-      if (act.ifVersion !== null)
-        throw new IntegrationError('invalid_request', 'an erasure has no Version for If-Match')
+      const { body, act } = await readActOn(c, 'an erasure', ErasureBody)
       const scope = scopeOf(body)
       await requireScope(c, scope)
-      await requireKnown(scope.Process)
+      if (scope.Process !== null) await operations.requireKnown(scope.Process)
       return c.json(await erase(scope, act, AbortSignal.timeout(MAX_MS)))
     },
   )
-
-  /** @throws {IntegrationError} `process_not_found` unless the process is loaded or has runs. */
-  async function requireKnown(process: string | null): Promise<void> {
-    if (process === null || processes.has(process)) return
-    if ((await source.storedProcesses()).includes(process)) return
-    throw new IntegrationError('process_not_found', 'there is no process of this name')
-  }
 
   /** @throws {IntegrationError} `forbidden` if the key may not change some of these runs. */
   async function requireScope(c: Context, scope: ErasureScope): Promise<void> {

@@ -29,7 +29,7 @@ const large = (n: number) => event(n, 'Orders', 'x'.repeat(300_000))
 
 const forAll: StreamOptions = { process: null, lastId: null, isStillValid: () => true }
 
-/** A response whose client reads only while `isRead` is true. The response records what was written to it. */
+/** A response whose client reads only while `isRead` is true. It records what the coordinator writes to it. */
 class FakeResponse extends EventEmitter {
   readonly written: Buffer[] = []
   readonly socket = { resetAndDestroy: () => (this.close(), this.socket) as never }
@@ -60,7 +60,7 @@ class FakeResponse extends EventEmitter {
   }
 }
 
-describe('the streams of /events', () => {
+describe('the event streams of /events', () => {
   const feed = createTransitionFeed()
   let streams: EventStreams
   let cuts: CutReason[]
@@ -121,7 +121,7 @@ describe('the streams of /events', () => {
     expect(response.ids).toEqual(['1', '2'])
   })
 
-  it('a stream for one process receives only the events of that process', () => {
+  it('an event stream for one process receives only the events of that process', () => {
     const [all, orders, invoices] = [
       open(),
       open({ process: 'Orders' }),
@@ -133,7 +133,7 @@ describe('the streams of /events', () => {
     expect(invoices.written).toHaveLength(2) // a batch without events of this process causes no empty write
   })
 
-  it('the events for a client that does not read are held back, and are sent in order when the client reads again', () => {
+  it('events for a client that does not read are buffered, and are sent in order when the client reads again', () => {
     const response = open()
     response.isRead = false
     publish(event(1))
@@ -179,7 +179,7 @@ describe('the streams of /events', () => {
     expect(second.ids).toEqual(['7001', '7002', '7003'])
   })
 
-  it('a client that reconnects receives missed events of any size slice by slice as it reads, and newer events after them', () => {
+  it('a client that reconnects receives missed events of any size in batches as it reads, and then the newer events', () => {
     const start = 100_000
     const missed = Array.from({ length: 1_200 }, (_, n) =>
       event(start + n * 10, 'Orders', 'x'.repeat(2_000)),
@@ -204,7 +204,7 @@ describe('the streams of /events', () => {
     expect(open({ lastId: 'Orders/unknown/0/1' }).text).toBe('event: reset\ndata: {}\n\n')
   })
 
-  it('a stream that is opened while a batch of events waits to be sent receives no event twice', () => {
+  it('an event stream that is opened while a batch of events waits to be sent receives no event twice', () => {
     open()
     publish(event(300_000))
     feed.add(event(300_001))
@@ -213,7 +213,7 @@ describe('the streams of /events', () => {
     expect(late.ids).toEqual(['300001'])
   })
 
-  it('a further stream is rejected while 100 streams are open, and accepted after one client has disconnected', () => {
+  it('a further event stream is rejected while 100 are open, and accepted after one client has disconnected', () => {
     const responses = Array.from({ length: MAX_WATCHERS }, () => open())
     expect(() => open()).toThrow(
       expect.objectContaining({ code: 'too_many_watchers', retryAfterSeconds: 5 }),
@@ -223,14 +223,14 @@ describe('the streams of /events', () => {
     open()
   })
 
-  it('a stream whose client disconnects before the response begins does not count against the limit of streams', () => {
+  it('an event stream whose client disconnects before the response begins does not count against the maximum', () => {
     const response = new FakeResponse()
     response.destroyed = true
     streams.open(response as never, forAll)
     expect(streams.size).toBe(0)
   })
 
-  it('a stream that was idle for 15 s receives an SSE comment', () => {
+  it('an event stream that was idle for 15 s receives an SSE comment', () => {
     const response = open()
     vi.advanceTimersByTime(14_000)
     expect(response.text).toBe(': connected\n\n')
@@ -238,7 +238,7 @@ describe('the streams of /events', () => {
     expect(response.text).toBe(': connected\n\n: still here\n\n')
   })
 
-  it('a stream ends within a second after its key became invalid, and the other streams go on', () => {
+  it('an event stream ends within a second after its key became invalid, and the other streams continue', () => {
     let isValid = true
     const isStillValid = () => isValid
     const [reading, stalled, other] = [open({ isStillValid }), open({ isStillValid }), open()]
@@ -255,7 +255,7 @@ describe('the streams of /events', () => {
     expect([streams.size, cuts]).toEqual([1, []])
   })
 
-  it('at shutdown each stream ends after its last events, and the connection of a client that does not read is reset', () => {
+  it('each event stream ends after its last events on shutdown, and the connection of a client that does not read is reset', () => {
     const [reading, stalled] = [open(), open()]
     stalled.isRead = false
     publish(event(1))

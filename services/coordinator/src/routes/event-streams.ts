@@ -22,8 +22,8 @@ export interface EventStreams extends Disposable {
   /** The number of open streams. */
   readonly size: number
   /**
-   * Opens a stream to `outgoing`. Returns the function that starts writing; the caller calls it when the
-   * response head has been sent.
+   * Opens an event stream to `outgoing`. Returns a function that starts writing; the caller calls this function when
+   * the response head has been sent.
    *
    * @throws {IntegrationError} `too_many_watchers` if `MAX_WATCHERS` streams are open.
    */
@@ -36,11 +36,11 @@ export type StreamResponse = Pick<ServerResponse, 'write' | 'end' | 'on' | 'dest
 }
 
 export interface StreamOptions {
-  /** Only events of this process; `null` for those of all processes. */
+  /** The stream has only events of this process; with `null`, events of all processes. */
   readonly process: string | null
   /** The id of the last event that the client has seen; `null` if the stream starts with the next event. */
   readonly lastId: string | null
-  /** Whether the client may still read the stream. A stream whose client may not is ended within a second. */
+  /** Whether the client may still read the stream. If not, the stream is ended within a second. */
   readonly isStillValid: () => boolean
 }
 
@@ -64,7 +64,7 @@ const MS_PER_WRITE = 1
  * proxies that the connection is alive.
  */
 const KEEP_ALIVE_MS = 15_000
-/** How often unread time, idle time and the permission of the client are checked. */
+/** The interval at which unread time, idle time and the permission of the client are checked. */
 const CHECK_MS = 1_000
 /** The maximum number of missed events that are serialised at once for a client that reconnects. */
 const MISSED_SLICE = 500
@@ -77,9 +77,9 @@ interface Stream {
   readonly outgoing: StreamResponse
   readonly process: string | null
   readonly isStillValid: () => boolean
-  /** The events since the client's Last-Event-ID. They are serialised in slices, as the client reads. */
+  /** The events since the client's Last-Event-ID. They are serialised in batches while the client reads. */
   missed: readonly TransactionEvent[]
-  /** Buffers that are not written yet, because the client does not read or the response head was not sent. */
+  /** Buffers that are not written yet because the client does not read, or because the response head was not sent. */
   queue: Buffer[]
   queuedBytes: number
   isStarted: boolean
@@ -91,8 +91,8 @@ interface Stream {
 export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): EventStreams {
   const streams = new Set<Stream>()
   /**
-   * The serialised text of each event. A missed event is also serialised only once, even if several clients
-   * missed it.
+   * The serialised text of each event. Missed events use it too, so that an event is serialised only once even if
+   * several clients missed it.
    */
   const texts = new WeakMap<TransactionEvent, string>()
   let batch: TransactionEvent[] = []
@@ -113,7 +113,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
   const stopWatching = feed.watch((event) => {
     if (streams.size === 0) return
     batch.push(event)
-    // The first event after a pause is written at once; only the further events of a burst wait.
+    // The first event after a pause is written at once. Only the further events of a burst are delayed.
     batchTimer ??= setTimeout(flush, Math.max(0, nextBatchAt - now()))
   })
 
@@ -143,8 +143,8 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
   }
 
   /**
-   * Writes what is queued until Node's buffer for the stream is full. The stream's `drain` event continues the
-   * writing.
+   * Writes queued Buffers until Node's buffer for the stream is full. The `drain` event of the stream calls this
+   * function again.
    */
   function write(stream: Stream): void {
     while (stream.isStarted && stream.unreadSince === null) {
@@ -155,7 +155,9 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
     }
   }
 
-  /** Missed events are written before the events that happened after the client reconnected. */
+  /**
+   * Returns the next Buffer to write. Missed events come before the events that happened after the client reconnected.
+   */
   function nextBuffer(stream: Stream): Buffer | undefined {
     while (stream.missed.length > 0) {
       const slice = bufferOf(stream.missed.slice(0, MISSED_SLICE), stream.process)

@@ -9,7 +9,7 @@ import {
   startFixture,
 } from '../../test-support/fixture.ts'
 
-/** What happens to a key while its holder reads events, and the status of the holder's next request. */
+/** Each change to a key while its holder reads events, and the status of the holder's next request after the change. */
 const changes: readonly (readonly [id: string, change: object | null, status: number])[] = [
   ['unchanged', {}, 200],
   ['revoked', null, 401],
@@ -41,7 +41,7 @@ afterAll(async () => {
   await backends[Symbol.asyncDispose]()
 })
 
-it('an event stream ends as a whole when its key may no longer read it, and the client cannot resume it', async () => {
+it('an event stream ends when its key may no longer read it, and the client cannot resume it', async () => {
   const watch = (id: string) =>
     host.call('/events', { headers: { Authorization: `Bearer ${keyOf(id)}` } })
   const streams = await Promise.all(

@@ -19,17 +19,18 @@ export interface EventRouteDeps {
 }
 
 /**
- * `GET /events` streams every transition, or those of one process, as server-sent events. The `id` of an event
- * is unique and the same on every replica. With `Last-Event-ID` the stream continues after the named event, on
- * any replica, and repeats some events from just before it. The event `reset` reports that the stream cannot
- * continue there. `Version` orders the events of a run, which may come from several replicas. The stream ends when its
- * key is revoked or expires, or may no longer read these events.
+ * `GET /events` streams every transition, or only those of one process, as server-sent events. The `id` of an event is
+ * unique and the same on every replica. With `Last-Event-ID` the stream continues after that event, on any replica, and
+ * repeats some events from just before it. The event `reset` reports that the stream cannot continue there. `Version`
+ * orders the events of a run, because they may come from several replicas. The stream ends when its key is revoked, has
+ * expired, or may no longer read these events.
  */
 export function eventRoutes({ streams, operations, keys }: EventRouteDeps) {
   return new Hono().get(
     '/',
     needs('transactions:read'),
     describeRoute({
+      operationId: 'streamEvents',
       tags: ['events'],
       summary:
         'Every transition, or those of `process`, as server-sent events; resumes by Last-Event-ID',
@@ -59,7 +60,9 @@ export function eventRoutes({ streams, operations, keys }: EventRouteDeps) {
   )
 }
 
-/** @throws {IntegrationError} `forbidden` if the caller may not read the events of the process, or of all of them. */
+/**
+ * @throws {IntegrationError} `forbidden` if the caller may not read the events of this process, or of all processes.
+ */
 function requireEvents(caller: Caller, process: string | undefined): void {
   caller.requireScope('transactions:read')
   caller.requireEveryRealm() // events do not name the realm

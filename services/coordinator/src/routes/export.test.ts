@@ -1,6 +1,8 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { digestOf } from '@integration-host/shared/access/access-keys'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
@@ -25,8 +27,10 @@ const other = { name: 'AnEarlierProcess', steps: ['only'] as [string] }
 let backends: Backends
 let source: TransactionSource
 let host: Fixture
-/** Called for each page of an export. */
+/** Is called for each page of an export. */
 let onPage = (_process: string): void => {}
+/** Is awaited at the beginning of each export. */
+let onBegin = async (): Promise<void> => {}
 beforeAll(async () => {
   backends = await openBackends('embedded')
   const file = join(backends.dataDir, 'keys.json')
@@ -37,7 +41,11 @@ beforeAll(async () => {
     source,
     wrapSource: (real) => ({
       ...real,
-      // One run on each page, so that a small export has several.
+      async exportEnd(wanted) {
+        await onBegin()
+        return real.exportEnd(wanted)
+      },
+      // Each page has one run, so that a small export has several pages.
       async exportPage(range, after, limit) {
         onPage(range.process)
         const page = await real.exportPage(range, after, limit)
@@ -86,7 +94,7 @@ const ids = ({ runs }: Awaited<ReturnType<typeof exported>>) =>
   runs.map(({ TransactionID }) => TransactionID)
 
 describe('GET /transactions/export', () => {
-  it('streams the finished runs of every stored process with items and attempts, and a last line', async () => {
+  it('an export has the finished runs of every stored process with their items and attempts, and a last line', async () => {
     const { response, lines, runs } = await exported()
     expect(response.status).toBe(200)
     expect(response.headers.get('Content-Type')).toBe('application/x-ndjson')
@@ -108,7 +116,7 @@ describe('GET /transactions/export', () => {
     })
   })
 
-  it('`process`, `since` and `until` select runs by the time of their end', async () => {
+  it('an export has only the runs of `process` that ended between `since` and `until`', async () => {
     const { runs } = await exported('?process=OrderProcess')
     const [one, two] = runs.map(({ CompletedAt }) => CompletedAt)
     expect(ids(await exported(`?process=OrderProcess&since=${two}`))).toEqual(['2', '3'])
@@ -116,14 +124,58 @@ describe('GET /transactions/export', () => {
     expect(ids(await exported(`?process=OrderProcess&since=${one}&until=${one}`))).toEqual([])
   })
 
-  it('a key sees only the runs of its realms and processes', async () => {
+  it('an export has only the runs of the realms and processes of its key', async () => {
     expect(ids(await exported('', keyOf('one-company')))).toEqual(['old', '1', '3'])
     expect(ids(await exported('', keyOf('one-process')))).toEqual(['1', '2', '3'])
     const foreign = await exported('?process=AnEarlierProcess', keyOf('one-process'))
     expect(foreign.response.status).toBe(403)
   })
 
-  it('a cursor continues the export behind it', async () => {
+  it('an export does not read runs of a process that its key may not use', async () => {
+    const processes = new Set<string>()
+    onPage = (process) => processes.add(process)
+    try {
+      await exported('', keyOf('one-process'))
+      expect([...processes]).toEqual(['OrderProcess'])
+    } finally {
+      onPage = () => {}
+    }
+  })
+
+  it('a replica runs at most 4 exports at the same time, even if more begin at once', async () => {
+    const gate = Promise.withResolvers<void>()
+    onBegin = () => gate.promise
+    const head = () =>
+      host.call('/transactions/export', {
+        method: 'HEAD',
+        headers: { Authorization: `Bearer ${serviceKey}` },
+      })
+    try {
+      let rejected = 0
+      const exports = Array.from({ length: 6 }, async () => {
+        const { response, lines } = await exported()
+        if (response.status === 503) rejected += 1
+        return [response.status, lines[0]?.code]
+      })
+      await eventually(() => expect(rejected).toBe(2))
+      gate.resolve()
+      const results = await Promise.all(exports)
+      expect(results.filter(([status]) => status === 200)).toHaveLength(4)
+      expect(results).toContainEqual([503, 'too_many_exports'])
+      // A response to HEAD has no body, so it must not count as a running export.
+      for (let n = 0; n < 5; n += 1) expect((await head()).status).toBe(200)
+      onBegin = () => Promise.reject(new IntegrationError('store_unavailable', 'away'))
+      for (let n = 0; n < 5; n += 1)
+        expect((await exported()).lines[0]).toMatchObject({ code: 'store_unavailable' })
+      onBegin = async () => {}
+      expect((await exported()).response.status).toBe(200)
+    } finally {
+      gate.resolve()
+      onBegin = async () => {}
+    }
+  })
+
+  it('an export with a cursor continues after the position in the cursor', async () => {
     const [, , { Process, TransactionID, ReplayID, CompletedAt }] = (await exported()).runs
     const until = new Date().toISOString()
     const after = { completedAt: CompletedAt, transactionId: TransactionID, replayId: ReplayID }
@@ -142,7 +194,7 @@ describe('GET /transactions/export', () => {
     expect((await exported(`?cursor=${own}`)).response.status).toBe(400)
   })
 
-  it('an export whose store fails later ends without its last line', async () => {
+  it('an export ends without its last line if the store fails after the first page', async () => {
     onPage = (process) => {
       if (process === 'OrderProcess') throw new Error('the store is gone')
     }
@@ -159,9 +211,12 @@ describe('GET /transactions/export', () => {
     'until=2026-01-01',
     'cursor=abc',
     'limit=5',
-  ])('the invalid query %s gets 400 that names the parameter', async (query) => {
-    const { response, lines } = await exported(`?${query}`)
-    expect(response.status).toBe(400)
-    expect(JSON.stringify(lines)).toContain(query.split('=')[0])
-  })
+  ])(
+    'an export with the invalid query %s is rejected with 400, and the error has the name of the parameter',
+    async (query) => {
+      const { response, lines } = await exported(`?${query}`)
+      expect(response.status).toBe(400)
+      expect(JSON.stringify(lines)).toContain(query.split('=')[0])
+    },
+  )
 })

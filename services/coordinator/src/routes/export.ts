@@ -4,6 +4,7 @@ import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import type { Caller } from '@integration-host/shared/access/caller'
 import { Time } from '@integration-host/shared/contracts/run-filter'
 import { AttemptView, ItemView } from '@integration-host/shared/contracts/transaction'
+import { RunResponse } from '@integration-host/shared/contracts/run'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { rawResponse } from '@integration-host/shared/http/http-server'
@@ -16,14 +17,15 @@ import { z } from 'zod'
 import { type EndPosition, FIRST_END } from '../transaction/retention.ts'
 import type { ExportedRun } from '../transaction/run-export.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
-import { RunResponse } from './contracts.ts'
 import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
 
 export interface ExportRouteDeps {
   readonly source: TransactionSource
   readonly keys: Pick<AccessKeys, 'identify'>
   readonly logger: Logger
-  /** Ends the exports in progress, for which the server would wait otherwise. */
+  /**
+   * Is aborted at shutdown. The abort ends the exports in progress, because otherwise the server would wait for them.
+   */
   readonly shutdown: AbortSignal
   readonly cursors: SealedCursors
 }
@@ -35,7 +37,10 @@ const ExportQuery = z.object({
   cursor: CursorParam.optional(),
 })
 
-/** Where an export continues: in this process, behind this run. The end stays that of the first request. */
+/**
+ * The position after which an export continues: a run of a process. `until` is the end of the export, which the first
+ * request has set.
+ */
 const Cursor = z.object({
   until: Time,
   process: z.string(),
@@ -47,24 +52,24 @@ const Cursor = z.object({
 })
 type Cursor = z.output<typeof Cursor>
 
-/** A line of the export: a run, or a line with `next_cursor`. */
+/** A line of the export: either a run, or the `next_cursor`. */
 const ExportLine = z.union([
   RunResponse.extend({ Items: z.array(ItemView), Attempts: z.array(AttemptView) }),
   z.object({ next_cursor: z.string().nullable(), Runs: z.int(), Until: z.iso.datetime() }),
 ])
 
-/** A run may have several megabytes, and a page is in memory at once. */
+/** The maximum number of runs in a page. A page is held in memory, and a run may have several megabytes. */
 const PAGE = 25
 const RUNS_PER_CURSOR = 1_000
 const MAX_EXPORTS = 4
-/** A client that reads nothing for this long is cut off. */
+/** A client that reads nothing for this long is disconnected. */
 const MAX_UNREAD_MS = 60_000
 
 /**
- * `GET /transactions/export` streams the finished runs that the key may read as NDJSON: process by process, each in the
- * order in which its runs ended. After every 1,000 runs, and at the end, a line has `next_cursor`; it is null in the
- * last line. An export that breaks off continues with `cursor` behind the last such line. The next export begins with
- * the `Until` of this one as `since`.
+ * `GET /transactions/export` streams the finished runs that the key may read as NDJSON: one process after another, and
+ * each process in the order in which its runs ended. A line with `next_cursor` follows after every 1,000 runs and after
+ * the last run; after the last run it is null. A client continues an interrupted export by passing the last
+ * `next_cursor` as `cursor`. It starts the next export by passing the `Until` of this export as `since`.
  */
 export function exportRoutes({ source, keys, logger, shutdown, cursors }: ExportRouteDeps) {
   let open = 0
@@ -73,7 +78,7 @@ export function exportRoutes({ source, keys, logger, shutdown, cursors }: Export
     { process, since }: z.output<typeof ExportQuery>,
     cursor: Cursor | null,
     until: string,
-    mayRead: (name: string, realm: string | null) => boolean,
+    currentCaller: () => Caller,
   ): AsyncGenerator<string> {
     const all = process === undefined ? await source.storedProcesses() : [process]
     const names = all.toSorted().filter((name) => name >= (cursor?.process ?? ''))
@@ -83,12 +88,14 @@ export function exportRoutes({ source, keys, logger, shutdown, cursors }: Export
     for (const name of names) {
       let after: EndPosition | null = name === cursor?.process ? cursor.after : FIRST_END
       while (after !== null) {
+        const caller = currentCaller()
+        if (!caller.mayUseProcess(name)) break
         const page = await source.exportPage(
           { process: name, since: since ?? null, until },
           after,
           PAGE,
         )
-        const mine = page.runs.filter(({ run }) => mayRead(name, run.Realm))
+        const mine = page.runs.filter(({ run }) => caller.mayUse(run.Realm))
         count += mine.length
         uncounted += page.runs.length
         yield mine.map(lineOf).join('')
@@ -103,7 +110,6 @@ export function exportRoutes({ source, keys, logger, shutdown, cursors }: Export
   }
 
   async function write(outgoing: ServerResponse, parts: AsyncIterator<string>, first: string) {
-    open += 1
     const closed = new AbortController()
     const stopped = AbortSignal.any([closed.signal, shutdown])
     outgoing.once('close', () => closed.abort())
@@ -121,8 +127,8 @@ export function exportRoutes({ source, keys, logger, shutdown, cursors }: Export
       }
       outgoing.end()
     } catch (error) {
-      // Without the last line and the end of the chunked body, the client knows that the export is not complete.
-      if (!stopped.aborted) logger.warn({ err: error }, 'export of runs broke off')
+      // A missing last line, and a chunked body without an end, tell the client that the export is not complete.
+      if (!stopped.aborted) logger.warn({ err: error }, 'export of runs was interrupted')
       outgoing.destroy()
     } finally {
       open -= 1
@@ -133,6 +139,7 @@ export function exportRoutes({ source, keys, logger, shutdown, cursors }: Export
     '/export',
     needs('transactions:read'),
     describeRoute({
+      operationId: 'exportTransactions',
       tags: ['transactions'],
       summary: 'Finished runs with items and attempts as NDJSON, in the order in which they ended',
       description:
@@ -165,26 +172,37 @@ export function exportRoutes({ source, keys, logger, shutdown, cursors }: Export
           `${MAX_EXPORTS} exports of this replica are running already`,
           { retryAfterSeconds: 30 },
         )
-      const until = cursor?.until ?? (await source.exportEnd(query.until ?? null))
-      // The key is checked for each page, because an export may last longer than the key is valid.
-      const authorization = c.req.header('Authorization')
-      const reader = (): Caller => {
-        const current = keys.identify(authorization)
-        if (current === null) throw new IntegrationError('unauthorized', 'the key is not valid')
-        current.requireScope('transactions:read')
-        return current
+      // The export is counted before the first `await`, so that exports that begin at the same time cannot exceed the
+      // limit.
+      open += 1
+      let isWriting = false
+      try {
+        const until = cursor?.until ?? (await source.exportEnd(query.until ?? null))
+        // The key is checked again for each page, because the key may expire or be revoked during a long export.
+        const authorization = c.req.header('Authorization')
+        const currentCaller = (): Caller => {
+          const current = keys.identify(authorization)
+          if (current === null) throw new IntegrationError('unauthorized', 'the key is not valid')
+          current.requireScope('transactions:read')
+          return current
+        }
+        const parts = lines(query, cursor, until, currentCaller)
+        // The first page is read before the response head is sent, so that an unavailable store is reported as a
+        // problem.
+        const first = await parts.next()
+        return rawResponse(
+          c,
+          { 'Content-Type': 'application/x-ndjson', 'Cache-Control': 'no-store' },
+          (outgoing) => {
+            isWriting = true
+            return () => void write(outgoing, parts, first.done === true ? '' : first.value)
+          },
+        )
+      } finally {
+        // The response ends here if it has no body to write: an error, or a response to HEAD. Otherwise `write` ends
+        // it.
+        if (!isWriting) open -= 1
       }
-      const parts = lines(query, cursor, until, (name, realm) => {
-        const current = reader()
-        return current.mayUseProcess(name) && current.mayUse(realm)
-      })
-      // Before the head of the response is sent: a store that is unavailable is then reported as a problem.
-      const first = await parts.next()
-      return rawResponse(
-        c,
-        { 'Content-Type': 'application/x-ndjson', 'Cache-Control': 'no-store' },
-        (outgoing) => () => void write(outgoing, parts, first.done === true ? '' : first.value),
-      )
     },
   )
 }

@@ -5,48 +5,50 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { ProcessDefinition } from '../process/definition.ts'
+import type { Auditor } from '../worker/auditor.ts'
 import type { StepQueue } from '../worker/step-queue.ts'
-import type { TransactionSource } from '../transaction/transaction-source.ts'
 
-const Integrity = z.object({
-  ok: z.boolean(),
-  headers: z.record(z.string(), z.int()),
-  inexact: z
-    .object({ unfinished: z.boolean(), endedBadly: z.boolean(), completed: z.boolean() })
-    .meta({
-      description:
-        'which counts of `headers` are not exact: lower bounds of unfinished and badly ended runs, an estimate of completed ones',
+const Integrity = z
+  .object({
+    ok: z.boolean(),
+    headers: z.record(z.string(), z.int()),
+    inexact: z
+      .object({ unfinished: z.boolean(), endedBadly: z.boolean(), completed: z.boolean() })
+      .meta({
+        description:
+          'which counts of `headers` are not exact: lower bounds of unfinished and badly ended runs, an estimate of completed ones',
+      }),
+    violations: z.record(z.string(), z.int()),
+    unknownProcesses: z
+      .record(z.string(), z.int())
+      .meta({ description: 'unfinished runs of processes that no coordinator has loaded' }),
+    queues: z.array(
+      z.object({
+        process: z.string(),
+        step: z.string(),
+        due: z.int().meta({ description: 'rows that are due and have no worker' }),
+        messages: z
+          .int()
+          .nullable()
+          .meta({ description: 'ready in the queue; null if the broker is unavailable' }),
+      }),
+    ),
+    deadLetters: z.record(z.string(), z.int()).meta({
+      description: 'by process: in the table, and in the queue unless the broker is unavailable',
     }),
-  violations: z.record(z.string(), z.int()),
-  unknownProcesses: z
-    .record(z.string(), z.int())
-    .meta({ description: 'unfinished runs of processes that are not loaded' }),
-  queues: z.array(
-    z.object({
-      process: z.string(),
-      step: z.string(),
-      due: z.int().meta({ description: 'rows that are due and have no worker' }),
-      messages: z
-        .int()
-        .nullable()
-        .meta({ description: 'ready in the queue; null if the broker is unavailable' }),
-    }),
-  ),
-  deadLetters: z.record(z.string(), z.int()).meta({
-    description: 'by process: in the table, and in the queue unless the broker is unavailable',
-  }),
-})
+  })
+  .meta({ ref: 'Integrity' })
 
 export interface IntegrityRouteDeps {
-  readonly source: TransactionSource
+  readonly auditor: Auditor
   readonly queue: Pick<StepQueue, 'waiting'>
   readonly countDeadLetters: () => Promise<ReadonlyMap<string, number>>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
 }
 
-/** `GET /integrity` audits the tables now. `ok` is true if every count of violations is 0. */
+/** `GET /integrity` audits the tables when it is called. `ok` is true if every count of violations is 0. */
 export function integrityRoutes({
-  source,
+  auditor,
   queue,
   countDeadLetters,
   processes,
@@ -55,6 +57,7 @@ export function integrityRoutes({
     '/',
     needs('transactions:read'),
     describeRoute({
+      operationId: 'checkIntegrity',
       tags: ['operations'],
       summary: 'Check runs, items and queue depths against one another',
       responses: {
@@ -69,7 +72,7 @@ export function integrityRoutes({
     async (c) => {
       callerOf(c).requireEveryProcess()
       const definitions = [...processes.values()]
-      const audit = await source.audit(definitions.map(({ name }) => name))
+      const audit = await auditor.audit()
       const due = (process: string, step: string, isFirst: boolean): number =>
         audit.dueBySteps
           .filter(

@@ -3,7 +3,7 @@ import type { MiddlewareHandler } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { MAX_TRANSACTION_BYTES } from './contracts.ts'
 
-/** Rejects bodies that are larger than a transaction may be. Only a bulk request may have a larger one. */
+/** Rejects a body that is larger than the maximum size of a transaction. Only a bulk request may have a larger body. */
 export const limited: MiddlewareHandler = bodyLimit({
   maxSize: MAX_TRANSACTION_BYTES,
   onError: () => {

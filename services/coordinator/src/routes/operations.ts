@@ -4,23 +4,22 @@ import {
   OperationView,
   StartOperation,
 } from '@integration-host/shared/contracts/operation'
+import { ActBody } from '@integration-host/shared/contracts/run'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import { type Context, Hono } from 'hono'
+import { createFactory } from 'hono/factory'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type {
-  OperationActor,
-  OperationPosition,
-  OperationSummary,
-} from '../transaction/bulk-operation.ts'
+import type { AuditContext } from '../transaction/action.ts'
+import type { OperationPosition, OperationSummary } from '../transaction/bulk-operation.ts'
 import { operationNotFound } from '../transaction/errors.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { Operations } from '../worker/operations.ts'
 import type { OperationRunner } from '../worker/run-operations.ts'
-import { ActBody, describeBody, readAct } from './act.ts'
+import { describeBody, readActOn } from './act.ts'
 import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
 
 export interface OperationRouteDeps {
@@ -47,6 +46,15 @@ const OperationsQuery = z.object({
 
 const tags = ['operations']
 
+interface Change {
+  readonly operationId: string
+  readonly summary: string
+  readonly description?: string
+  /** The description of the 409 response. */
+  readonly conflict: string
+  readonly apply: (id: string, act: AuditContext) => Promise<OperationSummary>
+}
+
 /** `/operations`: one action on many runs, in the background. */
 export function operationRoutes({
   source,
@@ -55,8 +63,8 @@ export function operationRoutes({
   cursors,
 }: OperationRouteDeps) {
   /**
-   * Returns an operation that the caller may see. Its failed runs can belong to every realm that the key of its start
-   * may use, so the key of the caller must cover these realms.
+   * Returns an operation that the caller may see. The list of failed runs can contain runs of every realm of the key
+   * that started the operation, so the key of the caller must cover these realms.
    */
   const visibleTo = async (c: Context, id: string): Promise<OperationSummary> => {
     const operation = await source.operation(id)
@@ -66,24 +74,41 @@ export function operationRoutes({
     for (const realm of operation.Request.Realms) caller.requireRealm(realm)
     return operation
   }
-  const change = async (
-    c: Context,
-    id: string,
-    apply: (act: OperationActor) => Promise<OperationSummary>,
-  ) => {
-    const { act } = await readAct(c, ActBody)
-    if (act.ifVersion !== null)
-      throw new IntegrationError('invalid_request', 'an operation has no Version for If-Match')
-    await visibleTo(c, id)
-    const operation = await apply(act)
-    operationRunner.hint()
-    return c.json(viewOf(operation))
-  }
+  /** Returns the handlers of a route that changes the status of an operation. */
+  const change = ({ conflict, apply, ...description }: Change) =>
+    createFactory().createHandlers(
+      needs('transactions:operate'),
+      describeRoute({
+        tags,
+        ...description,
+        requestBody: describeBody(ActBody),
+        responses: {
+          200: jsonResponse('the operation', OperationView),
+          ...problemResponses({
+            400: 'invalid',
+            404: 'no such operation',
+            409: conflict,
+            503: 'the store is unavailable',
+          }),
+        },
+      }),
+      validate('param', IdParam),
+      onlyKnownQuery(),
+      async (c) => {
+        const { id } = c.req.valid('param')
+        const { act } = await readActOn(c, 'an operation', ActBody)
+        await visibleTo(c, id)
+        const operation = await apply(id, act)
+        operationRunner.hint()
+        return c.json(viewOf(operation))
+      },
+    )
   return new Hono()
     .post(
       '/',
       needs('transactions:operate'),
       describeRoute({
+        operationId: 'createOperation',
         tags,
         summary: 'Resume, cancel, replay or retry many runs, at most `PerSecond`',
         description:
@@ -107,7 +132,7 @@ export function operationRoutes({
         const { Action, Process, DryRun, Reason: reason, Ids, ...request } = c.req.valid('json')
         const caller = callerOf(c)
         caller.requireProcess(Process)
-        // Runs of a process that is not loaded can be cancelled, but not continued.
+        // Runs of a process that is not loaded can be cancelled, but the other actions need the process definition.
         if (Action === 'cancel') await operations.requireKnown(Process)
         else operations.process(Process)
         const { FromStep } = request
@@ -133,6 +158,7 @@ export function operationRoutes({
       '/',
       needs('transactions:read'),
       describeRoute({
+        operationId: 'listOperations',
         tags,
         summary: 'Bulk operations, newest first',
         description:
@@ -164,6 +190,7 @@ export function operationRoutes({
       '/:id',
       needs('transactions:read'),
       describeRoute({
+        operationId: 'getOperation',
         tags,
         summary: 'How far a bulk operation has come, and which runs failed',
         responses: {
@@ -185,53 +212,23 @@ export function operationRoutes({
     )
     .post(
       '/:id/stop',
-      needs('transactions:operate'),
-      describeRoute({
-        tags,
+      ...change({
+        operationId: 'stopOperation',
         summary: 'Stop a bulk operation for good',
         description: 'The batch in flight, a fifth of a second of runs, is completed.',
-        requestBody: describeBody(ActBody),
-        responses: {
-          200: jsonResponse('the operation', OperationView),
-          ...problemResponses({
-            400: 'invalid',
-            404: 'no such operation',
-            503: 'the store is unavailable',
-            409: 'the operation is over',
-          }),
-        },
+        conflict: 'the operation is over',
+        apply: (id, act) => source.stopOperation(id, act),
       }),
-      validate('param', IdParam),
-      onlyKnownQuery(),
-      async (c) => {
-        const { id } = c.req.valid('param')
-        return change(c, id, (act) => source.stopOperation(id, act))
-      },
     )
     .post(
       '/:id/continue',
-      needs('transactions:operate'),
-      describeRoute({
-        tags,
+      ...change({
+        operationId: 'continueOperation',
         summary:
           'Continue a paused bulk operation; the runs whose failures paused it are tried again',
-        requestBody: describeBody(ActBody),
-        responses: {
-          200: jsonResponse('the operation', OperationView),
-          ...problemResponses({
-            400: 'invalid',
-            404: 'no such operation',
-            503: 'the store is unavailable',
-            409: 'the operation is not paused',
-          }),
-        },
+        conflict: 'the operation is not paused',
+        apply: (id, act) => source.continueOperation(id, act),
       }),
-      validate('param', IdParam),
-      onlyKnownQuery(),
-      async (c) => {
-        const { id } = c.req.valid('param')
-        return change(c, id, (act) => source.continueOperation(id, act))
-      },
     )
 }
 

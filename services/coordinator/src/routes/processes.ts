@@ -1,5 +1,5 @@
-import { IntegrationError } from '@integration-host/shared/errors'
 import type { Caller } from '@integration-host/shared/access/caller'
+import { ActBody } from '@integration-host/shared/contracts/run'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
@@ -7,51 +7,66 @@ import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { ProcessDefinition } from '../process/definition.ts'
+import type { Auditor } from '../worker/auditor.ts'
 import type { Operations } from '../worker/operations.ts'
 import type { Worker } from '../worker/worker.ts'
 import type { Pauses } from '../transaction/pause.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
-import { ActBody, describeBody, readAct } from './act.ts'
+import { describeBody, readActOn } from './act.ts'
 import { ProcessParam } from './contracts.ts'
 import { limited } from './limited.ts'
 
-const ProcessView = z.object({
-  Process: z.string(),
-  Steps: z.array(z.string()),
-  RequireInternet: z.boolean(),
-  Paused: z.boolean(),
-  PausedAt: z.iso.datetime().nullable(),
-  PausedBy: z.string().nullable().meta({
-    description: 'a person or the id of a key; null for a key that is bound to realms',
-  }),
-  Reason: z
-    .string()
-    .nullable()
-    .meta({ description: 'of the pause; null for a key that is bound to realms' }),
-  Retry: z.object({
-    MaxAttempts: z.int(),
-    BaseMs: z.number().meta({ description: 'the pause after the first attempt; it then doubles' }),
-    CapMs: z.number().meta({ description: 'the longest pause' }),
-  }),
-  Dispatch: z.enum(['message', 'inline']),
-  StepTimeoutSeconds: z.number(),
-  BuiltIn: z.boolean().meta({
-    description: 'part of the coordinator: clients cannot queue its transactions',
-  }),
-  Consuming: z.boolean().meta({ description: 'this replica consumes its steps now' }),
-})
+const ProcessView = z
+  .object({
+    Process: z.string(),
+    Steps: z.array(z.string()),
+    RequireInternet: z.boolean(),
+    Paused: z.boolean(),
+    PausedAt: z.iso.datetime().nullable(),
+    PausedBy: z.string().nullable().meta({
+      description: 'a person or the id of a key; null for a key that is bound to realms',
+    }),
+    Reason: z
+      .string()
+      .nullable()
+      .meta({ description: 'of the pause; null for a key that is bound to realms' }),
+    Retry: z.object({
+      MaxAttempts: z.int(),
+      BaseMs: z
+        .number()
+        .meta({ description: 'the pause after the first attempt; it then doubles' }),
+      CapMs: z.number().meta({ description: 'the longest pause' }),
+    }),
+    Dispatch: z.enum(['message', 'inline']),
+    StepTimeoutSeconds: z.number(),
+    BuiltIn: z.boolean().meta({
+      description: 'part of the coordinator: clients cannot queue its transactions',
+    }),
+    Consuming: z.boolean().meta({ description: 'this replica consumes its steps now' }),
+  })
+  .meta({ ref: 'Process' })
 
-const ProcessList = z.object({
-  items: z.array(ProcessView),
-  not_loaded: z.array(z.object({ Process: z.string(), Unfinished: z.int() })).meta({
-    description: 'processes that have runs and are not loaded, so that no step of them runs',
+const ProcessDetail = ProcessView.extend({
+  Input: z.record(z.string(), z.unknown()).nullable().meta({
+    description: 'the JSON Schema of `InitialData`; null if the process accepts any',
   }),
-})
+}).meta({ ref: 'ProcessDetail' })
+
+const ProcessList = z
+  .object({
+    items: z.array(ProcessView),
+    not_loaded: z.array(z.object({ Process: z.string(), Unfinished: z.int() })).meta({
+      description:
+        'processes that have runs and that no coordinator has loaded, so that no step of them runs',
+    }),
+  })
+  .meta({ ref: 'ProcessList' })
 
 export interface ProcessRouteDeps {
   readonly operations: Operations
   readonly source: TransactionSource
   readonly worker: Worker
+  readonly auditor: Auditor
   readonly processes: ReadonlyMap<string, ProcessDefinition>
 }
 
@@ -59,11 +74,17 @@ export interface ProcessRouteDeps {
  * `GET /processes`, and the routes that pause and resume a business process. A paused process accepts transactions but
  * runs no step.
  */
-export function processRoutes({ operations, source, worker, processes }: ProcessRouteDeps) {
+export function processRoutes({
+  operations,
+  source,
+  worker,
+  auditor,
+  processes,
+}: ProcessRouteDeps) {
   const tags = ['processes']
   const view = (definition: ProcessDefinition, pauses: Pauses, caller: Caller) => {
     const pause = pauses.get(definition.name)
-    // A pause concerns all companies, and its reason may be about another one.
+    // A pause concerns all companies, and its reason may mention a company to which the key is not bound.
     const maySeeWhy = !caller.isBoundToRealms
     return {
       Process: definition.name,
@@ -74,12 +95,12 @@ export function processRoutes({ operations, source, worker, processes }: Process
       PausedBy: maySeeWhy ? (pause?.PausedBy ?? null) : null,
       Reason: maySeeWhy ? (pause?.Reason ?? null) : null,
       Retry: {
-        MaxAttempts: definition.retry.maxAttempts,
-        BaseMs: definition.retry.baseMs,
-        CapMs: definition.retry.capMs,
+        MaxAttempts: definition.limits.retry.maxAttempts,
+        BaseMs: definition.limits.retry.baseMs,
+        CapMs: definition.limits.retry.capMs,
       },
       Dispatch: definition.dispatch,
-      StepTimeoutSeconds: definition.stepTimeoutMs / 1_000,
+      StepTimeoutSeconds: definition.limits.timeoutMs / 1_000,
       BuiltIn: definition.runBuiltIn !== undefined,
       Consuming: worker.isConsuming(definition.name),
     }
@@ -87,17 +108,15 @@ export function processRoutes({ operations, source, worker, processes }: Process
   const notLoaded = async (caller: Caller): Promise<z.output<typeof ProcessList>['not_loaded']> => {
     if (caller.isBoundToRealms) return [] // the counts concern all companies
     const names = (await source.storedProcesses()).filter(
-      (name) => !processes.has(name) && caller.mayUseProcess(name),
+      (name) => !processes.has(name) && !auditor.runsElsewhere(name) && caller.mayUseProcess(name),
     )
     const counts = names.length === 0 ? {} : await source.countUnfinished(names)
     return names.map((Process) => ({ Process, Unfinished: counts[Process] ?? 0 }))
   }
   const setPaused = async (c: Context, name: string, isPaused: boolean) => {
-    callerOf(c).requireEveryRealm() // a pause holds the runs of all companies
+    callerOf(c).requireEveryRealm() // a pause stops the runs of all companies
     const definition = operations.process(name)
-    const { act } = await readAct(c, ActBody)
-    if (act.ifVersion !== null)
-      throw new IntegrationError('invalid_request', 'a process has no Version for If-Match')
+    const { act } = await readActOn(c, 'a process', ActBody)
     await operations.setPaused(name, isPaused, act)
     return view(definition, await source.paused(), callerOf(c))
   }
@@ -111,6 +130,7 @@ export function processRoutes({ operations, source, worker, processes }: Process
       '/',
       needs('transactions:read'),
       describeRoute({
+        operationId: 'listProcesses',
         tags,
         summary: 'The processes that are loaded, and those that have runs without being loaded',
         responses: {
@@ -127,10 +147,34 @@ export function processRoutes({ operations, source, worker, processes }: Process
         return c.json({ items, not_loaded: await notLoaded(caller) })
       },
     )
+    .get(
+      '/:process',
+      needs('transactions:read'),
+      describeRoute({
+        operationId: 'getProcess',
+        tags,
+        summary: 'One process, with the JSON Schema of its initial data',
+        responses: {
+          200: jsonResponse('the process', ProcessDetail),
+          ...problemResponses({ 400: 'an unknown query parameter', 404: 'no such process' }),
+        },
+      }),
+      validate('param', ProcessParam),
+      onlyKnownQuery(),
+      async (c) => {
+        const definition = operations.process(c.req.valid('param').process)
+        const caller = callerOf(c)
+        return c.json({
+          ...view(definition, await source.paused(), caller),
+          Input: inputSchemaOf(definition),
+        })
+      },
+    )
     .post(
       '/:process/pause',
       needs('transactions:operate'),
       describeRoute({
+        operationId: 'pauseProcess',
         tags,
         summary: 'Pause a process; other replicas follow at their next remote pull',
         requestBody,
@@ -144,10 +188,29 @@ export function processRoutes({ operations, source, worker, processes }: Process
     .post(
       '/:process/resume',
       needs('transactions:operate'),
-      describeRoute({ tags, summary: 'Resume a process', requestBody, responses }),
+      describeRoute({
+        operationId: 'resumeProcess',
+        tags,
+        summary: 'Resume a process',
+        requestBody,
+        responses,
+      }),
       limited,
       validate('param', ProcessParam),
       onlyKnownQuery(),
       async (c) => c.json(await setPaused(c, c.req.valid('param').process, false)),
     )
+}
+
+/**
+ * JSON Schema cannot express some checks, such as a refinement. It accepts any value there, and the zod schema checks
+ * it.
+ */
+function inputSchemaOf({ input }: ProcessDefinition): Readonly<Record<string, unknown>> | null {
+  if (input === null) return null
+  try {
+    return z.toJSONSchema(input, { io: 'input', unrepresentable: 'any' })
+  } catch {
+    return {} // any value: for example, two parts of the schema have the same id
+  }
 }

@@ -253,7 +253,7 @@ describe('queueing in bulk', () => {
     ])
   })
 
-  it('a bulk request reports an array element as invalid if the same transaction would be rejected in a request of its own', async () => {
+  it('a bulk request reports each array element as invalid that a single request would reject', async () => {
     const ids = ['x'.repeat(129), 'a\0', 'a\n', '\ud83d', '.', '..', 66, null]
     const lines = [
       ...ids.map((TransactionID) => ({ TransactionID, InitialData: 1 })),
@@ -283,7 +283,7 @@ describe('queueing in bulk', () => {
 })
 
 describe('reading transactions', () => {
-  it('the list of transactions contains all of them page by page, newest first', async () => {
+  it('the list of transactions returns all transactions page by page, newest first', async () => {
     for (const n of [1, 2, 3, 4, 5]) await host.queue(`page-${n}`)
     const seen: string[] = []
     let cursor: string | null = ''
@@ -316,7 +316,7 @@ describe('reading transactions', () => {
     expect(response.status).toBe(400)
   })
 
-  it('the API returns a run with InDoubt: true until the step in doubt of that run is completed', async () => {
+  it('the API returns a run with InDoubt: true until its step in doubt is completed', async () => {
     let isCut = true
     host.target.on('/order', (request) => {
       // Runs of other tests may still call the target.

@@ -39,8 +39,8 @@ const read = async (path: string) => {
   return [response.status, await response.json()]
 }
 
-describe('one run', () => {
-  it('an attempt names the request without its query, the trace that the target has seen, and the response', async () => {
+describe('the routes that read one run', () => {
+  it('an attempt has its request without the query, the trace id that the target has received, and the response', async () => {
     const [, run] = await read('/r1')
     const seen = host.target.callsTo('/order')[0]
     expect(seen?.query).not.toEqual({})
@@ -58,7 +58,7 @@ describe('one run', () => {
     })
   })
 
-  it('attempts=1 shows the newest attempt only, and bodies=omit leaves out response bodies and data', async () => {
+  it('attempts=1 returns only the newest attempt, and bodies=omit omits response bodies and data', async () => {
     const [status, run] = await read('/r1?attempts=1&bodies=omit')
     expect([status, run]).toMatchObject([
       200,
@@ -87,7 +87,7 @@ describe('one run', () => {
     ])
   })
 
-  it('the response of a step is returned as it was stored, with headers that keep a browser from rendering it', async () => {
+  it('the response of a step is returned as it was stored, with headers that prevent a browser from rendering it', async () => {
     const response = await host.call(`${transactions}/r1/items/order/body`)
     expect(await response.text()).toBe(html)
     expect(Object.fromEntries(response.headers)).toMatchObject({

@@ -1,3 +1,4 @@
+import { RunDetailResponse } from '@integration-host/shared/contracts/run'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { callerOf, needs } from '@integration-host/shared/http/access'
@@ -10,11 +11,11 @@ import {
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import type { Operations } from '../worker/operations.ts'
+import { notFound } from '../transaction/errors.ts'
 import type { RunReader } from '../transaction/run-detail.ts'
 import {
   ItemParam,
   RunDetailQuery,
-  RunDetailResponse,
   RunQuery,
   RunsQuery,
   RunsResponse,
@@ -27,8 +28,8 @@ export interface RunDetailRouteDeps {
 }
 
 /**
- * A browser must not render a response of another system: it may contain a script, which would run with the origin of
- * this service.
+ * The headers that prevent a browser from rendering a response of another system. The response may contain a script,
+ * which would run with the origin of this service.
  */
 const NEVER_RENDERED = {
   'Content-Type': 'text/plain; charset=utf-8',
@@ -38,13 +39,16 @@ const NEVER_RENDERED = {
 
 const tags = ['transactions']
 
-/** `/processes/{process}/transactions/{id}`: one run, its runs, and the response of a step. */
+/**
+ * `/processes/{process}/transactions/{id}`: a run, the list of the runs of a transaction, and the response of a step.
+ */
 export function runDetailRoutes({ operations, source }: RunDetailRouteDeps) {
   return new Hono()
     .get(
       '/:id',
       needs('transactions:read'),
       describeRoute({
+        operationId: 'getTransaction',
         tags,
         summary: 'One run with its items and newest attempts; the latest unless `replay` names one',
         description:
@@ -79,6 +83,7 @@ export function runDetailRoutes({ operations, source }: RunDetailRouteDeps) {
       '/:id/runs',
       needs('transactions:read'),
       describeRoute({
+        operationId: 'listRuns',
         tags,
         summary: 'The runs of a transaction without their data, the latest first',
         responses: {
@@ -96,7 +101,7 @@ export function runDetailRoutes({ operations, source }: RunDetailRouteDeps) {
         const runs = await source.runsOf(process, id, { before, limit: limit + 1 })
         const [first] = runs
         if (first === undefined && before === undefined) throw notFound()
-        if (first !== undefined) callerOf(c).requireRealmOf(first) // the same for every run
+        if (first !== undefined) callerOf(c).requireRealmOf(first) // all runs of a transaction have the same realm
         const items = runs.slice(0, limit).map(({ Realm: _realm, ...run }) => run)
         const last = runs.length > limit ? items.at(-1) : undefined
         return c.json({ items, next_before: last?.ReplayID ?? null })
@@ -106,6 +111,7 @@ export function runDetailRoutes({ operations, source }: RunDetailRouteDeps) {
       '/:id/items/:step/body',
       needs('transactions:read'),
       describeRoute({
+        operationId: 'getStepResponse',
         tags,
         summary: 'The response of a step, as it was stored',
         responses: {
@@ -132,6 +138,3 @@ export function runDetailRoutes({ operations, source }: RunDetailRouteDeps) {
       },
     )
 }
-
-const notFound = (): IntegrationError =>
-  new IntegrationError('transaction_not_found', 'there is no such transaction')

@@ -34,7 +34,7 @@ beforeAll(async () => {
   await queue({ TransactionID: 'b', Realm: '43', Tags: { plan: 'gold' } })
   await queue({ TransactionID: 'c' })
   await post(`${ofOrders}/b/cancel`)
-  // The process of these transactions is not loaded, as after its file was removed.
+  // The process of these transactions is not loaded, as if its file had been removed.
   await host.source.queue(gone, [
     { TransactionID: 'd', InitialData: { n: 1 }, Realm: '42' },
     { TransactionID: 'e', InitialData: 1, Realm: '43' },
@@ -75,8 +75,8 @@ const find = async (path: string, key?: string): Promise<string> => {
     .join('')
 }
 
-describe('finding runs', () => {
-  it('repeated and combined parameters find runs of one process or of all', async () => {
+describe('the search for runs', () => {
+  it('a search with repeated and combined parameters finds runs of one process or of all processes', async () => {
     expect(await find('/transactions')).toBe('abcde')
     expect(await find(ofOrders)).toBe('abc')
     expect(await find('/transactions?status=Cancelled&status=Queued&realm=43')).toBe('be')
@@ -86,7 +86,7 @@ describe('finding runs', () => {
     expect(await find('/transactions?from=2000-01-01T00:00:00%2B02:00&inDoubt=false')).toBe('abcde')
   })
 
-  it('a page continues at its cursor, which is valid for its order only', async () => {
+  it('a search continues at its cursor, and the cursor is valid only for the same order', async () => {
     const first = await get('/transactions?limit=3')
     expect(first.body.items).toHaveLength(3)
     const cursor = first.body.next_cursor
@@ -123,13 +123,13 @@ describe('finding runs', () => {
     }
   })
 
-  it('a key finds only runs of its companies and processes, and runs without a company', async () => {
+  it('a key finds only runs of its processes that belong to its companies or to no company', async () => {
     expect(await find('/transactions', keyOf('one-company'))).toBe('acd')
     expect(await find('/transactions', keyOf('one-process'))).toBe('abc')
     expect((await get(ofGone, keyOf('one-process'))).status).toBe(403)
   })
 
-  it('a key that filters by a company that it may not use gets 403, also beside a company of its own', async () => {
+  it('a search is rejected with 403 if one of its companies is not allowed for the key, even if another one is', async () => {
     for (const path of ['/transactions', ofOrders])
       for (const query of ['realm=43', 'realm=42&realm=43']) {
         const { status, body } = await get(`${path}?${query}`, keyOf('one-company'))
@@ -138,7 +138,7 @@ describe('finding runs', () => {
     expect(await find('/transactions?realm=42', keyOf('one-company'))).toBe('ad')
   })
 
-  it('a cursor names no run in plain text, and a cursor that the client made is rejected', async () => {
+  it('a cursor does not contain the name of a run in plain text, and a cursor that the client made up is rejected', async () => {
     const { body } = await get('/transactions?limit=1', keyOf('one-company'))
     for (const part of (body.next_cursor ?? '').split('.'))
       expect(Buffer.from(part, 'base64url').toString('latin1')).not.toMatch(/Process|Gone|20\d\d-/)
@@ -149,8 +149,8 @@ describe('finding runs', () => {
   })
 })
 
-describe('the OpenAPI document', () => {
-  it('describes every parameter of a search, and which of them can be repeated', async () => {
+describe('the OpenAPI document of the run search', () => {
+  it('the OpenAPI document describes every parameter of the run search, and which parameters can be repeated', async () => {
     const document = (await (await fetch(`${host.url}/openapi.json`)).json()) as {
       paths: Record<string, { get: { parameters: { name: string; schema: { type?: string } }[] } }>
     }
@@ -167,7 +167,7 @@ describe('the OpenAPI document', () => {
 })
 
 describe('the runs of a process that is not loaded', () => {
-  it('are listed, shown and cancelled by the stored name of the process', async () => {
+  it('runs of a process that is not loaded are listed, shown and cancelled by the stored name of the process', async () => {
     expect(await find(ofGone)).toBe('de')
     expect(await get(`${ofGone}/d`)).toMatchObject({
       status: 200,
@@ -184,7 +184,7 @@ describe('the runs of a process that is not loaded', () => {
     ])
   })
 
-  it('are counted in the list of processes, under the name of the process', async () => {
+  it('the list of processes has the number of unfinished runs of a process that is not loaded', async () => {
     const { body } = await get('/processes')
     expect(body).toMatchObject({
       items: [{ Process: 'OrderProcess' }],
@@ -194,14 +194,14 @@ describe('the runs of a process that is not loaded', () => {
       expect((await get('/processes', keyOf(id))).body).toMatchObject({ not_loaded: [] })
   })
 
-  it('cannot be resumed or replayed, and no transaction can be queued', async () => {
+  it('runs of a process that is not loaded cannot be resumed or replayed, and no transaction of it can be queued', async () => {
     for (const path of [`${ofGone}/d/resume`, `${ofGone}/d/replays`])
       expect((await post(path)).body).toMatchObject({ code: 'process_not_found' })
     const queued = await post(ofGone, { TransactionID: 'f', InitialData: 1 })
     expect(queued).toMatchObject({ status: 404, body: { code: 'process_not_found' } })
   })
 
-  it('a name of which there are no runs is rejected with 404', async () => {
+  it('a request for the runs of a process that is not loaded and has no runs is rejected with 404', async () => {
     for (const path of ['', '/d', '/d/runs', '/d/items/first/body'])
       expect((await get(`/processes/None/transactions${path}`)).body).toMatchObject({
         code: 'process_not_found',

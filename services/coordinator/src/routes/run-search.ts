@@ -34,8 +34,9 @@ const SearchQuery = z.strictObject({
 })
 type SearchQuery = z.output<typeof SearchQuery>
 
-const described = (notFound: object) =>
+const described = (operationId: string, notFound: object) =>
   describeRoute({
+    operationId,
     tags: ['transactions'],
     summary: 'Find runs, newest first',
     description: [
@@ -55,19 +56,19 @@ export function runSearchRoutes(deps: RunSearchRouteDeps) {
   return new Hono().get(
     '/',
     needs('transactions:read'),
-    described({}),
+    described('listTransactions', {}),
     onlySearchQuery,
     validate('query', SearchQuery),
     async (c) => c.json(await readPage(c, deps, null, c.req.valid('query'))),
   )
 }
 
-/** `GET /processes/{process}/transactions`, also of a process that is not loaded. */
+/** `GET /processes/{process}/transactions`: the runs of one process, which need not be loaded. */
 export function processRunSearchRoutes(deps: RunSearchRouteDeps) {
   return new Hono().get(
     '/',
     needs('transactions:read'),
-    described({ 404: 'no such process' }),
+    described('listTransactionsOfProcess', { 404: 'no such process' }),
     validate('param', ProcessParam),
     onlySearchQuery,
     validate('query', SearchQuery),

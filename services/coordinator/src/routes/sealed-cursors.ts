@@ -5,12 +5,13 @@ import { DecryptionError, parseKeyRing } from '@integration-host/shared/secrets/
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
 
-/** A cursor as a query parameter. An id that another program has inserted may be long. */
+/** A cursor as a query parameter. It may be long, because another program may have inserted a run with a long id. */
 export const CursorParam = z.string().max(4_000)
 
 /**
- * Makes the cursors of lists. A list may stop at an entry that the caller may not see, so a cursor is encrypted: it
- * reveals nothing of the entry, and the caller can name no position of its own. It opens only for the list that made it.
+ * Creates and reads the cursors of lists. A page may end at an entry that the caller may not see. A cursor is therefore
+ * encrypted: it does not reveal the entry, and a caller cannot choose a position. A cursor is valid only for the list
+ * for which it was created.
  */
 export interface SealedCursors {
   seal(list: string, position: unknown): string
@@ -23,8 +24,8 @@ export interface SealedCursors {
 }
 
 /**
- * The keys are derived from the keys that callers present to the services, because all replicas have them. The first
- * one seals, and each one opens, so that a list can be read on while the keys are rotated.
+ * Creates cursors whose encryption keys are derived from the service keys, because all replicas have the service keys.
+ * The first key encrypts, and every key can decrypt, so that clients can continue a list while the keys are rotated.
  */
 export function createSealedCursors(serviceKeys: readonly Secret[]): SealedCursors {
   const keys = serviceKeys.map((key) => {

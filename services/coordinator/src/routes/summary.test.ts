@@ -20,7 +20,7 @@ const keys = [
 
 let backends: Backends
 let host: Fixture
-/** An audit waits until the test permits it. */
+/** Delays each audit until the test permits it. */
 const permits: (() => void)[] = []
 const permitAudit = async (): Promise<void> => {
   await until(() => permits.length > 0)
@@ -59,7 +59,7 @@ const read = async (name = 'OrderProcess') => {
 }
 
 describe('the summary of a process', () => {
-  it('is not ready before the first audit, shows what the latest audit has counted, and computes nothing itself', async () => {
+  it('the summary is not ready before the first audit, and then shows the counts of the latest audit without counting itself', async () => {
     const early = await host.call(path)
     expect([early.status, early.headers.get('Retry-After')]).toEqual([503, '5'])
     expect(await early.json()).toMatchObject({ code: 'summary_not_ready' })
@@ -97,12 +97,12 @@ describe('the summary of a process', () => {
     ])
   })
 
-  it('of a process that is neither loaded nor has runs does not exist', async () => {
+  it('the summary of a process that is not loaded and has no runs does not exist', async () => {
     expect(await read('Unknown')).toMatchObject([404, { code: 'process_not_found' }])
   })
 
   it.each(['company-43', 'invoices'])(
-    'is rejected for the key %s, which may not read all runs of the process',
+    'the summary is rejected for the key %s, which may not read all runs of the process',
     async (id) => {
       const headers = { Authorization: `Bearer ${keyOf(id)}` }
       expect((await host.call(path, { headers })).status).toBe(403)

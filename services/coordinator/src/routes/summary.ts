@@ -20,18 +20,20 @@ const Group = z.object({
   OldestCreatedAt: z.iso.datetime(),
 })
 
-const Summary = z.object({
-  At: z.iso.datetime().meta({ description: 'the time of the audit that has counted' }),
-  Process: z.string(),
-  Unfinished: z.array(Group.extend({ StepName: z.string(), WaitingFor: z.string().nullable() })),
-  EndedBadly: z.array(Group).meta({
-    description:
-      'failed and cancelled; a null StepName: runs newer than those whose step was read, because there are many',
-  }),
-  IsLowerBound: z.boolean().meta({ description: 'there may be more runs than were counted' }),
-})
+const Summary = z
+  .object({
+    At: z.iso.datetime().meta({ description: 'the time of the audit that has counted' }),
+    Process: z.string(),
+    Unfinished: z.array(Group.extend({ StepName: z.string(), WaitingFor: z.string().nullable() })),
+    EndedBadly: z.array(Group).meta({
+      description:
+        'failed and cancelled; a null StepName: runs newer than those whose step was read, because there are many',
+    }),
+    IsLowerBound: z.boolean().meta({ description: 'there may be more runs than were counted' }),
+  })
+  .meta({ ref: 'ProcessSummary' })
 
-/** The time after which a caller asks again for the first audit, which a coordinator makes when it has started. */
+/** The Retry-After of a request before the first audit. A coordinator makes the first audit soon after its start. */
 const RETRY_SECONDS = 5
 
 export interface SummaryRouteDeps {
@@ -40,12 +42,13 @@ export interface SummaryRouteDeps {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
 }
 
-/** `GET /processes/{process}/summary`: what needs attention, from the latest periodic audit. */
+/** `GET /processes/{process}/summary`: the runs that need attention, from the latest periodic audit. */
 export function summaryRoutes({ lastAudit, processes }: SummaryRouteDeps) {
   return new Hono().get(
     '/:process/summary',
     needs('transactions:read'),
     describeRoute({
+      operationId: 'getProcessSummary',
       tags: ['processes'],
       summary: 'Unfinished and badly ended runs by status, step and class, as of the latest audit',
       responses: {

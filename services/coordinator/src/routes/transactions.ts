@@ -1,3 +1,4 @@
+import { ActBody, RunResponse } from '@integration-host/shared/contracts/run'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
@@ -10,20 +11,11 @@ import {
   MAX_DEPTH,
   parseClientJson,
 } from '../process/json-normalization.ts'
-import type { Operations } from '../worker/operations.ts'
+import { inputInvalid, type Operations } from '../worker/operations.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
-import {
-  ActBody,
-  describeBody,
-  IF_MATCH,
-  queuerOf,
-  readAct,
-  ReplayBody,
-  SettleBody,
-} from './act.ts'
+import { describeBody, IF_MATCH, queuerOf, readAct, ReplayBody, SettleBody } from './act.ts'
 import { bulkRoutes } from './bulk.ts'
 import {
-  RunResponse,
   ProcessParam,
   Queueable,
   RunQuery,
@@ -41,7 +33,7 @@ export interface TransactionRouteDeps {
 
 const tags = ['transactions']
 
-/** `/processes/{process}/transactions`: queue, replay, resume, cancel, retry, settle. */
+/** `/processes/{process}/transactions`: queues, replays, resumes, cancels, retries and settles transactions. */
 export function transactionRoutes(deps: TransactionRouteDeps) {
   const { operations, source } = deps
   /** A key that is bound to realms may change only runs of its realms. The realm of a transaction never changes. */
@@ -60,6 +52,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       '/',
       needs('transactions:queue'),
       describeRoute({
+        operationId: 'queueTransaction',
         tags,
         summary: 'Queue a transaction; it is durable before the response',
         responses: {
@@ -69,7 +62,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
             RunResponse,
           ),
           ...problemResponses({
-            400: 'invalid',
+            400: 'invalid, or initial data that the process does not accept',
             404: 'no such process',
             409: 'the id exists with other data, realm or tags, or the process is built in',
             413: 'too large',
@@ -89,6 +82,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         callerOf(c).requireRealmOf(transaction)
         const by = queuerOf(c, [transaction])
         const [result] = await operations.queue(process, [transaction], by)
+        if (result?.outcome === 'invalid') throw inputInvalid(result.errors)
         if (result === undefined || result.outcome === 'conflict')
           throw new IntegrationError(
             'transaction_conflict',
@@ -101,6 +95,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       '/:id/replays',
       needs('transactions:operate'),
       describeRoute({
+        operationId: 'replayTransaction',
         tags,
         summary: 'Run it again, from `fromStep` if given, with other initial data if given',
         description:
@@ -111,7 +106,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         responses: {
           202: jsonResponse('the new run', RunResponse),
           ...problemResponses({
-            400: 'invalid, or a step before `fromStep` was never completed',
+            400: 'invalid, initial data that the process does not accept, or a step before `fromStep` was never completed',
             404: 'no such transaction',
             409: 'a run is still active; or `InitialData` is given and the process is built in',
             413: 'too large',
@@ -136,6 +131,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       '/:id/resume',
       needs('transactions:operate'),
       describeRoute({
+        operationId: 'resumeTransaction',
         tags,
         summary: 'Resume a failed or cancelled run: same ReplayID, same keys',
         parameters: [IF_MATCH],
@@ -165,6 +161,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       '/:id/cancel',
       needs('transactions:operate'),
       describeRoute({
+        operationId: 'cancelTransaction',
         tags,
         summary: 'Cancel a run; a call in flight is aborted',
         parameters: [IF_MATCH],
@@ -194,6 +191,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       '/:id/retry',
       needs('transactions:operate'),
       describeRoute({
+        operationId: 'retryTransaction',
         tags,
         summary: 'Make a run due at once that waits for its next attempt or for a credential',
         parameters: [IF_MATCH],
@@ -223,6 +221,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       '/:id/settle',
       needs('transactions:operate'),
       describeRoute({
+        operationId: 'settleTransaction',
         tags,
         summary: 'Say whether a step in doubt was done, and continue the run',
         description:
@@ -272,9 +271,9 @@ const jsonOnly: MiddlewareHandler = async (c, next) => {
   await next()
 }
 
-// This check runs before the schema validation. The schema sees only the parsed body, where invalid bytes and
-// the digits that a double has lost are no longer visible. A body that is not JSON is left to the schema, which
-// rejects it.
+// This check runs before the schema validation. The schema gets the parsed body, in which invalid bytes and the lost
+// digits of a number are no longer visible. If the body is not JSON, this check does nothing and the schema rejects the
+// body.
 const readable: MiddlewareHandler = async (c, next) => {
   const body = parseClientJson(utf8Of(await c.req.arrayBuffer()))
   if (isDeeperThan(body, MAX_DEPTH))

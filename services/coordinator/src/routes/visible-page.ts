@@ -1,19 +1,19 @@
 /**
- * The number of entries that are read for one page at most. If the key of the caller may see only some of the entries,
- * the page may have fewer than `limit` of them, although more follow.
+ * The maximum number of entries that are read for one page. If the caller may see only some of them, the page may have
+ * fewer than `limit` entries although more follow.
  */
 const MAX_READ = 10_000
 const MIN_BATCH = 200
 
 export interface VisiblePage<Entry> {
   readonly items: readonly Entry[]
-  /** The next page begins after this `ID`; `null` if there is none. */
+  /** The next page begins after the entry with this `ID`; `null` if no page follows. */
   readonly next: number | null
 }
 
 /**
- * Reads batches of entries, newest first, until the page is full of entries that the caller may see, no entry is left,
- * or `MAX_READ` entries were read.
+ * Reads batches of entries, newest first, until the page is full of entries that the caller may see, all entries were
+ * read, or the number of read entries reaches `MAX_READ`.
  */
 export async function readVisible<Entry extends { readonly ID: number }>(
   read: (range: {

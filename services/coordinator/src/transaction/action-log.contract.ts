@@ -12,7 +12,7 @@ const ada: Act = {
   ifVersion: null,
 }
 
-/** The action log is a part of the contract of the port `TransactionSource`. */
+/** The tests of the action log, which is part of the contract of the port `TransactionSource`. */
 export function actionLogContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as an action log`, () => {
     let source: TransactionSource
@@ -57,7 +57,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       }
     })
 
-    it('the pause and the resume of a process are recorded without a transaction', async () => {
+    it('pausing and resuming a process are recorded without a transaction', async () => {
       await source.setPaused(process.name, true, ada)
       await source.setPaused(process.name, true, anAct)
       await source.setPaused(process.name, false, anAct)
@@ -69,7 +69,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       ])
     })
 
-    it('queued transactions are recorded only with an actor, and only those that are new, each with its own reason', async () => {
+    it('a new transaction is recorded with its own reason if its request has an actor, and an existing transaction is not recorded', async () => {
       await queue('1')
       const lines = [
         { TransactionID: '1', InitialData: 'business data', Reason: 'exists' },
@@ -130,7 +130,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       expect((await source.paused()).size).toBe(0)
     })
 
-    it('an action that throws leaves no entry of its own', async () => {
+    it('an action that throws an error does not record an entry', async () => {
       await queue('66')
       await expect(source.resume(process.name, '66', null, ada)).rejects.toMatchObject({
         code: 'transaction_not_resumable',
@@ -145,7 +145,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       expect(await log()).toMatchObject([{ Action: 'cancel', KeyID: 'ops' }])
     })
 
-    it('the log is filtered by process and transaction, and read page by page with the ID of the last entry', async () => {
+    it('the action log is filtered by process and transaction, and read page by page with the ID of the last entry', async () => {
       for (const id of ['1', '2', '3']) await queue(id)
       await source.queue(other, [{ TransactionID: '1', InitialData: 1 }])
       for (const id of ['1', '2', '3']) await source.cancel(process.name, id, null, anAct)
@@ -168,7 +168,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       expect(first?.ID).toBeGreaterThan(second?.ID ?? Infinity)
     })
 
-    it('an action that names a version is executed only on this version', async () => {
+    it('an action with a required version is executed only if the run has this version', async () => {
       await queue('66')
       const on = (ifVersion: number): Act => ({ ...anAct, ifVersion })
       for (const attempt of [
@@ -186,7 +186,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       expect(await source.replay(process, '66', fromStart, on(3))).toMatchObject({ ReplayID: 1 })
     })
 
-    it('a replay that names the latest run is rejected if another run was started meanwhile, even at the same version', async () => {
+    it('a replay that requires a certain latest run is rejected if a newer run was started, even if both have the same version', async () => {
       await queue('66')
       await source.cancel(process.name, '66', null, anAct)
       const replay = () =>
@@ -197,7 +197,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       expect((await source.get(process.name, '66', null))?.run.ReplayID).toBe(1)
     })
 
-    it('of many concurrent actions on one version, one is executed and recorded', async () => {
+    it('only one of many concurrent actions on the same version is executed and recorded', async () => {
       await queue('66')
       const act = { ...anAct, ifVersion: 0 }
       const results = await Promise.allSettled(
@@ -213,7 +213,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       expect(await log()).toHaveLength(1)
     })
 
-    it('the log contains no initial data', async () => {
+    it('the action log contains no initial data', async () => {
       await source.queue(
         process,
         [{ TransactionID: '66', InitialData: { a: 'business data' } }],

@@ -1,13 +1,14 @@
 /**
- * The action log: which key and person queued, replayed, resumed, cancelled, retried or settled which run, paused or
- * resumed which process, or started or stopped which bulk operation, and why. An entry never changes.
+ * The action log. An entry records who did what and why: which key and person queued, replayed, resumed, cancelled,
+ * retried or settled which run, paused or resumed which process, or started or stopped which bulk operation. An entry
+ * never changes.
  *
- * A1  A change is committed together with its entry: there is neither without the other.
- * A2  An action that the store rejects is recorded with the code of the rejection. It has changed nothing, so its
- *     entry is committed on its own.
- * A3  An entry names things and contains no business data.
- * A4  A bulk operation changes a transaction at most once: the entry of the change names the operation, and the source
- *     looks for it while it holds the lock of the run.
+ * A1  A change and its entry are committed together, so neither exists without the other.
+ * A2  An action that the store rejects is recorded with the code of the rejection. The action has changed nothing, so
+ *     its entry is committed on its own.
+ * A3  An entry contains names and ids, but no business data.
+ * A4  A bulk operation changes a transaction at most once: the entry of the change contains the id of the operation,
+ *     and the source searches for this entry while it holds the lock of the run.
  */
 import type { ActionView } from '@integration-host/shared/contracts/action'
 import { anotherRunStarted, DoneBefore, versionMoved } from './errors.ts'
@@ -34,23 +35,27 @@ export type ActionKind =
 /** An entry of the action log. */
 export type Action = Readonly<ActionView>
 
-/** Who acts: the id of a service key, and the person for whom its holder acts. */
+/** The actor: the id of a service key, and the person for whom the holder of the key acts. */
 export interface Actor {
   readonly keyId: string
   readonly person: string | null
 }
 
-/** The circumstances of an action on one run or process. */
-export interface Act {
+/** The actor, and the reason of the action. */
+export interface AuditContext {
   readonly by: Actor
   readonly reason: string | null
+}
+
+/** The circumstances of an action on one run or process. */
+export interface Act extends AuditContext {
   /** The action is rejected with `version_moved` if the run has another version; `null` allows every version. */
   readonly ifVersion: number | null
   /** The bulk operation that acts; absent for a single action. */
   readonly operation?: OperationAct
 }
 
-/** One action of a bulk operation, which acts on the latest run of a transaction. */
+/** One action of a bulk operation on the latest run of a transaction. */
 export interface OperationAct {
   readonly id: string
   /** The action is rejected with `version_moved` unless this is the latest run; `null` allows every run. */
@@ -61,11 +66,13 @@ export interface OperationAct {
 export type DoneEntry = Pick<Action, 'Action' | 'ReplayID'>
 
 /**
+ * Rejects a repeated or outdated action of a bulk operation.
+ *
  * @param latest the latest run of the transaction
  * @param done the entry of the change that this operation has made to the transaction, if there is one
- * @throws {DoneBefore} if the operation has changed this run.
- * @throws {IntegrationError} `version_moved` if the transaction has another latest run than the operation expects, or if
- * the operation has changed another run of it.
+ * @throws {DoneBefore} if the operation has already changed this run.
+ * @throws {IntegrationError} `version_moved` if the latest run of the transaction is not the run that the operation
+ * expects, or if the operation has changed another run of the transaction.
  */
 export function requireFirstAct(
   latest: RunKey,
@@ -73,7 +80,7 @@ export function requireFirstAct(
   done: DoneEntry | undefined,
 ): void {
   if (done !== undefined) {
-    // The entry of a replay names the new run, not the one that was replayed.
+    // The entry of a replay contains the ReplayID of the new run, not of the replayed run.
     const doneId = (done.ReplayID ?? 0) - (done.Action === 'replay' ? 1 : 0)
     if (replayId === null || replayId === doneId) throw new DoneBefore()
   }

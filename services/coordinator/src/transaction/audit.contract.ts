@@ -17,7 +17,7 @@ const failed = {
 } satisfies StepOutcome
 const waiting = { kind: 'waiting', credential: 'ACC-1', error: 'faulted' } satisfies StepOutcome
 
-/** What an audit counts; both the memory and the PostgreSQL source must pass it. */
+/** The tests of an audit's counts; both the memory and the PostgreSQL source must pass them. */
 export function auditContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a source that counts its runs`, () => {
     let source: TransactionSource
@@ -78,7 +78,7 @@ export function auditContract(name: string, open: () => Promise<TransactionSourc
       expect(inexact).toEqual({ unfinished: false, endedBadly: false, completed: false })
     })
 
-    it('failed and cancelled runs are counted by class and step, with those that are in doubt', async () => {
+    it('failed and cancelled runs are counted by class and step, and each count shows how many of the runs are in doubt', async () => {
       const oldest = await run(await queue('1'), failed)
       await sleep(5)
       await run(await queue('2'), { ...failed, isInDoubt: true })
@@ -116,7 +116,7 @@ export function auditContract(name: string, open: () => Promise<TransactionSourc
       expect([endedBadly, runsByStatus]).toEqual([[], { Queued: 1 }])
     })
 
-    it('the processes that are not loaded are named with the number of their unfinished runs', async () => {
+    it('an audit returns the processes that are not loaded and the number of their unfinished runs', async () => {
       await queue('1')
       await queue('2')
       await queue('3', other)

@@ -10,8 +10,8 @@ import type { Pauses } from './pause.ts'
 /** Runs that have the same status, step, class and, if they are unfinished, credential. */
 export interface RunGroup extends Pick<Run, 'Process' | 'Status' | 'ErrorClass' | 'WaitingFor'> {
   /**
-   * `null` for ended runs whose step was not read, because there are more runs of their class than an audit reads. They
-   * are newer than the runs of the same class whose step is known.
+   * The step of the runs. It is `null` for ended runs whose step was not read, because their class has more runs than
+   * an audit reads. These runs are newer than the runs of the same class whose step is known.
    */
   readonly StepName: string | null
   readonly Count: number
@@ -31,7 +31,7 @@ export interface UnfinishedGroup extends RunGroup {
   readonly stuck: number
 }
 
-/** What a source counts. {@link auditOf} derives the rest. */
+/** The counts that a source returns. {@link auditOf} derives the other results of the audit from them. */
 export interface AuditCounts {
   /** The time of the audit by the clock of the source. */
   readonly at: string
@@ -39,13 +39,13 @@ export interface AuditCounts {
   /** Failed and cancelled runs. */
   readonly endedBadly: readonly RunGroup[]
   readonly completed: number
-  /** The kinds of counts that are not exact. */
+  /** Which of the counts are not exact. */
   readonly inexact: {
-    /** There are at least as many as were counted. */
+    /** Whether there may be more unfinished runs than were counted. */
     readonly unfinished: boolean
-    /** There are at least as many as were counted. */
+    /** Whether there may be more failed and cancelled runs than were counted. */
     readonly endedBadly: boolean
-    /** The number is an estimate, which may be too small or too large. */
+    /** Whether the number of completed runs is an estimate, which may be too small or too large. */
     readonly completed: boolean
   }
   readonly itemViolations: Pick<
@@ -54,7 +54,7 @@ export interface AuditCounts {
   >
 }
 
-/** The runs at one step that a worker could claim now; `step` is empty for rows without a step name. */
+/** The runs at one step that a worker could claim now. `step` is empty for rows without a step name. */
 export interface DueRuns {
   readonly process: string
   readonly step: string
@@ -67,12 +67,12 @@ export interface DueRuns {
 export interface Audit extends Omit<AuditCounts, 'completed' | 'itemViolations'> {
   readonly runsByStatus: Readonly<Partial<Record<HeaderStatus, number>>>
   readonly dueBySteps: readonly DueRuns[]
-  /** The unfinished runs of processes that are not loaded, by process. */
+  /** The numbers of unfinished runs of processes that are not loaded, by process. */
   readonly unknownProcesses: Readonly<Record<string, number>>
   readonly violations: {
     /** Completed runs without a completed item. */
     readonly completedWithoutItem: number
-    /** Runs whose present step already has a completed item. */
+    /** Runs whose current step already has a completed item. */
     readonly itemAhead: number
     /** Items that belong to no run. */
     readonly orphanItems: number

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { AuditContext } from './action.ts'
 import {
   noProgress,
-  type OperationActor,
   type OperationProgress,
   type OperationRequest,
   withOutcomes,
@@ -16,7 +16,7 @@ const request: OperationRequest = {
   DryRun: false,
   Request: { Ids: ['1', '2', '3'], PerSecond: 10, Realms: ['42', 'ot-*'] },
 }
-const ada: OperationActor = {
+const ada: AuditContext = {
   by: { keyId: 'console', person: 'ada@example.com' },
   reason: 'the provider is back',
 }
@@ -26,7 +26,7 @@ const progress: OperationProgress = withOutcomes({ ...noProgress, Position: 2 },
   { kind: 'failed', TransactionID: '2', ReplayID: null, code: 'forbidden', isServerError: false },
 ])
 
-/** The store of bulk operations is a part of the contract of the port `TransactionSource`. */
+/** The tests of the bulk operations, whose store is part of the contract of the port `TransactionSource`. */
 export function operationsContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a store of bulk operations`, () => {
     let source: TransactionSource
@@ -38,7 +38,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       source.startOperation(id, { ...request, ...more }, ada)
     const lease = (id: string, owner = 'one') => ({ id, owner })
 
-    it('an operation is read back with its request, its actor and no progress; a summary has the number of its ids', async () => {
+    it('a stored operation is returned with its request, its actor and no progress, and its summary has the number of its ids', async () => {
       const started = await start('a')
       expect(started).toMatchObject({
         ...request,
@@ -64,10 +64,10 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       })
     })
 
-    it('operations are listed newest first, page by page', async () => {
+    it('bulk operations are listed newest first, page by page', async () => {
       for (const id of ['a', 'b', 'c', 'd', 'e']) {
         await start(id)
-        await sleep(2) // the memory source counts in milliseconds
+        await sleep(2) // the times of the memory source have a resolution of 1 ms
       }
       const ids: string[][] = []
       let page = await source.operations({ limit: 2 })
@@ -79,7 +79,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       expect(ids).toEqual([['e', 'd'], ['c', 'b'], ['a']])
     })
 
-    it('one replica at a time has the lease of an operation, the oldest first, and only of its own processes unless it cancels', async () => {
+    it('only one replica claims the oldest operation of its processes, and an operation that cancels can belong to any process', async () => {
       await start('a')
       await sleep(2)
       await start('b', { Process: 'Other' })
@@ -91,7 +91,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       expect(await source.claimOperation(processes, 'three')).toMatchObject({ ID: 'd' })
     })
 
-    it('an expired lease passes to another replica, with the recorded progress; the first one can record nothing any more', async () => {
+    it('another replica claims an operation after its lease has expired, and the first replica can no longer record progress', async () => {
       await start('a')
       await source.claimOperation(processes, 'one')
       expect(await source.recordProgress(lease('a'), progress)).toBe('Running')
@@ -103,7 +103,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       expect((await source.operation('a'))?.Progress).toEqual(progress)
     })
 
-    it('a lease that is renewed, by itself or with progress, does not expire', async () => {
+    it('the lease of an operation does not expire if it is renewed, with or without a record of progress', async () => {
       await start('a')
       await source.claimOperation(processes, 'one')
       for (const renew of [
@@ -117,16 +117,16 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       expect(await source.claimOperation(processes, 'two')).toBeNull()
     })
 
-    it('an operation that is released can be continued by another replica at once', async () => {
+    it('an operation that a replica has released can be claimed by another replica at once', async () => {
       await start('a')
       await source.claimOperation(processes, 'one')
       await source.recordProgress(lease('a'), progress, { kind: 'release' })
       expect(await source.claimOperation(processes, 'two')).toMatchObject({ Progress: progress })
     })
 
-    it('an operation that is released waits for its turn behind the others', async () => {
+    it('an operation that a replica has released is claimed again only after the other operations', async () => {
       await start('a')
-      await sleep(2) // the memory source counts in milliseconds
+      await sleep(2) // the times of the memory source have a resolution of 1 ms
       await start('b')
       await source.claimOperation(processes, 'one')
       await sleep(2)
@@ -135,7 +135,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       expect(await source.claimOperation(processes, 'one')).toMatchObject({ ID: 'a' })
     })
 
-    it('a key has at most 20 operations that are not over', async () => {
+    it('a key can have at most 20 operations that have not ended', async () => {
       const ids = Array.from({ length: 30 }, (_, n) => `${n}`)
       const results = await Promise.allSettled(ids.map((id) => start(id)))
       const rejected = results.filter((result) => result.status === 'rejected')
@@ -152,7 +152,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       await start('next')
     })
 
-    it('a completed operation is over', async () => {
+    it('a completed operation cannot be claimed or stopped', async () => {
       await start('a')
       await source.claimOperation(processes, 'one')
       expect(await source.recordProgress(lease('a'), progress, { kind: 'completed' })).toBe(
@@ -167,7 +167,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       })
     })
 
-    it('an operation is forgotten when it ended long enough ago, and not while it is running or paused', async () => {
+    it('an operation is deleted if it ended long enough ago, but not while it is running or paused', async () => {
       for (const id of ['paused', 'completed', 'stopped']) await start(id)
       await source.claimOperation(processes, 'one')
       const pause = { kind: 'paused', reason: 'store_unavailable' } as const
@@ -176,7 +176,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       await source.recordProgress(lease('completed'), progress, { kind: 'completed' })
       await source.stopOperation('stopped', ada)
       await start('running')
-      await sleep(2) // an operation is older than 0 ms only in the next millisecond
+      await sleep(2) // an ended operation has an age of more than 0 ms only after the next millisecond
       expect(await source.forgetOperations(60_000, 10)).toBe(0)
       expect(await source.forgetOperations(0, 1)).toBe(1)
       expect(await source.forgetOperations(0, 10)).toBe(1)
@@ -208,7 +208,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
     })
 
     it.each(['completed', 'paused'] as const)(
-      'an operation that is stopped while its replica works stays stopped, and the last progress is recorded (%s)',
+      'an operation that is stopped while a replica works on it stays stopped, and the last progress is recorded (%s)',
       async (kind) => {
         await start('a')
         await source.claimOperation(processes, 'one')
@@ -227,7 +227,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       },
     )
 
-    it('start, stop and continue are in the action log, with the actor, the reason and the operation', async () => {
+    it('starting, stopping and continuing an operation are recorded in the action log with the actor and the reason', async () => {
       await start('a')
       await source.claimOperation(processes, 'one')
       await source.recordProgress(lease('a'), progress, { kind: 'paused', reason: 'x' })
@@ -242,7 +242,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       ])
     })
 
-    it('an operation that does not exist is neither stopped nor continued', async () => {
+    it('stopping or continuing an operation that does not exist is rejected', async () => {
       for (const change of [
         () => source.stopOperation('gone', ada),
         () => source.continueOperation('gone', ada),

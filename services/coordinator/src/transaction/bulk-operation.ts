@@ -1,13 +1,13 @@
 /**
  * Bulk operations: one action on many transactions, in the background, by any replica.
  *
- * B1  A replica works on an operation under a lease that it renews. When the lease has expired, another replica
- *     continues from the recorded progress.
+ * B1  A replica works on an operation under a lease that the replica renews. When the lease has expired, another
+ *     replica continues from the recorded progress.
  * B2  An operation changes a transaction at most once, even if it is interrupted between a change and the record of its
  *     progress, or if two replicas work on it: see A4 in `action.ts`.
- * B3  An operation by filter goes once through the runs that were created before it, newest first. It acts on a run
- *     that matches when its turn comes, and only if the run is the latest one of its transaction. It ends, however many
- *     runs start to match meanwhile.
+ * B3  An operation with a filter reads the runs that were created before the operation once, newest first. It acts on a
+ *     run only if the run still matches the filter when it is read, and is the latest run of its transaction. The
+ *     operation therefore ends, however many runs start to match the filter meanwhile.
  * B4  An operation acts only on runs that the key that started it may use.
  */
 import {
@@ -19,13 +19,16 @@ import {
 } from '@integration-host/shared/contracts/operation'
 import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
 import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
-import type { Act, Actor } from './action.ts'
+import type { AuditContext } from './action.ts'
 import type { RunPosition } from './run-search.ts'
 
-/** A key can have this many operations that are not over. Operations of all keys share the replicas. */
+/**
+ * The maximum number of operations of one key that have not ended, because the operations of all keys share the
+ * replicas.
+ */
 export const MAX_OPEN_OPERATIONS = 20
 
-/** What an operation does, to which runs. */
+/** The request of an operation: its action and its runs. */
 export interface OperationRequest {
   readonly Action: BulkAction
   readonly Process: string
@@ -36,21 +39,23 @@ export interface OperationRequest {
     readonly Ids?: readonly string[] | undefined
     readonly FromStep?: string | undefined
     readonly PerSecond: number
-    /** The realms of the key that started the operation, in the form of a service key. */
+    /** The realms of the key that started the operation, in the form of a service key entry. */
     readonly Realms: readonly string[]
   }
 }
 
-/** How far an operation has come. */
+/** The progress of an operation. */
 export interface OperationProgress {
   /**
    * The runs of the batch in flight, which are not counted yet. They are recorded before the first of them is changed:
-   * a changed run may no longer match the filter, so a replica that continues could not find it again.
+   * a changed run may no longer match the filter, so another replica that continues the operation could not find it.
    */
   readonly Batch: readonly OperationTarget[]
-  /** The position behind the batch: a number of ids, or a position in the list of runs. `null`: at the beginning. */
+  /**
+   * The position after the batch: a number of ids, or a position in the list of runs. `null` stands for the beginning.
+   */
   readonly Position: number | RunPosition | null
-  /** Whether nothing follows the batch. */
+  /** Whether the batch is the last one. */
   readonly IsLastBatch: boolean
   readonly Done: number
   readonly Skipped: number
@@ -62,9 +67,9 @@ export interface OperationProgress {
 /** A run on which an operation acts. */
 export interface OperationTarget {
   readonly TransactionID: string
-  /** `null`: the latest run. */
+  /** `null` stands for the latest run. */
   readonly ReplayID: number | null
-  /** The status with which a search has found the run; `null` for an id. */
+  /** The status that the run had when a search found it; `null` if the operation has the id from its request. */
   readonly Status: HeaderStatus | null
 }
 
@@ -81,12 +86,12 @@ export interface Operation extends OperationRequest {
   readonly FinishedAt: string | null
 }
 
-/** An operation for lists: without its ids, which may be many. */
+/** An operation in a list. It is returned without its ids, because there may be many. */
 export interface OperationSummary extends Omit<Operation, 'Request'> {
   readonly Request: Omit<OperationRequest['Request'], 'Ids'> & { readonly IdCount: number | null }
 }
 
-/** The position behind which a page of the list begins, which is ordered newest first. */
+/** The position after which a page of the list begins. The list is ordered newest first. */
 export interface OperationPosition {
   readonly createdAt: string
   readonly id: string
@@ -98,20 +103,21 @@ export interface OperationLease {
   readonly owner: string
 }
 
-/** How a replica ends its work on an operation. With `release` another replica can continue at once. */
+/** How a replica ends its work on an operation. After `release` another replica can continue the operation at once. */
 export type OperationEnd =
   | { readonly kind: 'completed' }
   | { readonly kind: 'paused'; readonly reason: string }
   | { readonly kind: 'release' }
 
-/** The store of bulk operations. A part of the port `TransactionSource`. */
+/** The store of bulk operations, a part of the port `TransactionSource`. */
 export interface OperationStore {
   /**
-   * Stores an operation, which any replica may start, and records its start in the action log.
+   * Stores an operation, which any replica may claim, and records its start in the action log.
    *
-   * @throws {IntegrationError} `too_many_operations` if `MAX_OPEN_OPERATIONS` of the key are not over.
+   * @throws {IntegrationError} `too_many_operations` if the key already has `MAX_OPEN_OPERATIONS` operations that have
+   * not ended.
    */
-  startOperation(id: string, request: OperationRequest, act: OperationActor): Promise<Operation>
+  startOperation(id: string, request: OperationRequest, act: AuditContext): Promise<Operation>
   operation(id: string): Promise<OperationSummary | null>
   /** Reads operations, newest first. */
   operations(filter: {
@@ -119,36 +125,34 @@ export interface OperationStore {
     readonly limit: number
   }): Promise<{ operations: readonly OperationSummary[]; next: OperationPosition | null }>
   /**
-   * Ends an operation before it is through. The replica that works on it notices when it records its progress.
+   * Ends an operation early. The replica that works on the operation learns this when it records its progress.
    *
    * @throws {IntegrationError} `operation_not_found` or `operation_not_running`.
    */
-  stopOperation(id: string, act: OperationActor): Promise<OperationSummary>
-  /** @throws {IntegrationError} `operation_not_found` or `operation_not_paused`. */
-  continueOperation(id: string, act: OperationActor): Promise<OperationSummary>
+  stopOperation(id: string, act: AuditContext): Promise<OperationSummary>
+  /** Continues a paused operation. @throws {IntegrationError} `operation_not_found` or `operation_not_paused`. */
+  continueOperation(id: string, act: AuditContext): Promise<OperationSummary>
   /**
-   * Acquires the lease of a running operation of these processes that has no live lease: the one that has not been changed
-   * for the longest time, so that operations which are released take turns. An operation that cancels can belong to any
-   * process, because cancelling needs no definition.
+   * Acquires the lease of a running operation of these processes. Operations that another replica has leased are
+   * skipped. Of the others, the operation whose last change is the oldest is leased, so that released operations
+   * alternate. An operation that cancels can belong to any process, because cancelling needs no process definition.
    */
   claimOperation(processes: readonly string[], owner: string): Promise<Operation | null>
   /** Extends a lease. Returns whether the replica still has it. */
   renewOperation(lease: OperationLease): Promise<boolean>
   /**
-   * Records the progress of a leased operation and extends the lease, or ends it with `end`. Returns the status of the
-   * operation afterwards, or `null` if the lease was lost. The progress of an operation that was stopped is recorded too.
+   * Records the progress of a leased operation, and extends the lease, or ends it if `end` is given. Returns the status
+   * of the operation after the change, or `null` if the lease was lost. Progress is recorded even if the operation was
+   * stopped.
    */
   recordProgress(
     lease: OperationLease,
     progress: OperationProgress,
     end?: OperationEnd,
   ): Promise<OperationStatus | null>
-  /** Returns the numbers of operations that are not over. */
+  /** Returns the numbers of operations that have not ended. */
   countOperations(): Promise<Readonly<Record<'Running' | 'Paused', number>>>
 }
-
-/** Who starts, stops or continues an operation, and why. */
-export type OperationActor = Pick<Act, 'reason'> & { readonly by: Actor }
 
 export const noProgress: OperationProgress = {
   Batch: [],
@@ -161,7 +165,7 @@ export const noProgress: OperationProgress = {
   Matches: [],
 }
 
-/** What has become of one run of an operation. */
+/** The outcome of an operation for one run. */
 export type RunOutcome = { readonly TransactionID: string; readonly ReplayID: number | null } & (
   | { readonly kind: 'done' | 'skipped' }
   /** `isServerError`: the store or a backend has failed, so another attempt may succeed. */
@@ -170,7 +174,7 @@ export type RunOutcome = { readonly TransactionID: string; readonly ReplayID: nu
   | { readonly kind: 'matched'; readonly status: OperationDetail['Matches'][number]['Status'] }
 )
 
-/** Returns the progress after the batch has had these outcomes. */
+/** Returns the progress of an operation after the runs of its batch had these outcomes. */
 export function withOutcomes(
   progress: OperationProgress,
   outcomes: readonly RunOutcome[],

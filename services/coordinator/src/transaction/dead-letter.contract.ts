@@ -26,7 +26,7 @@ const letter = (MessageID: string, members: Partial<NewDeadLetter> = {}): NewDea
 const ofRun = (MessageID: string, TransactionID: string): NewDeadLetter =>
   letter(MessageID, { TransactionID, ReplayID: 0, StepName: 'order', Reason: 'unknown_step' })
 
-/** The dead letters are a part of the contract of the port `TransactionSource`. */
+/** The tests of the dead letters, whose store is part of the contract of the port `TransactionSource`. */
 export function deadLetterContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a store of dead letters`, () => {
     let source: TransactionSource
@@ -39,7 +39,7 @@ export function deadLetterContract(name: string, open: () => Promise<Transaction
     const ids = async (filter = {}) => (await list(filter)).map(({ MessageID }) => MessageID)
     const log = () => source.actions({ limit: 100 })
 
-    it('a dead letter is returned with its reason, time, run, the realm of the run, and bounded content', async () => {
+    it('a dead letter is returned with its reason, its time, its run, the realm of the run, and the beginning of its content', async () => {
       await source.queue(process, [{ TransactionID: '66', InitialData: 1, Realm: '42' }])
       const startedAt = Date.now()
       const bytes = Buffer.from([0, 0xff, 1, 2])
@@ -70,7 +70,7 @@ export function deadLetterContract(name: string, open: () => Promise<Transaction
       expect(await source.deadLetter('Other', a?.ID ?? 0)).toBeNull()
     })
 
-    it('a message that is delivered again, also concurrently, is stored once for each process', async () => {
+    it('a message that is delivered several times, even concurrently, is stored once for each process', async () => {
       await Promise.all(Array.from({ length: 20 }, () => source.addDeadLetter(letter('a'))))
       await source.addDeadLetter(letter('a', { Reason: 'another' }))
       await source.addDeadLetter(letter('a', { Process: 'Other' }))
@@ -90,7 +90,7 @@ export function deadLetterContract(name: string, open: () => Promise<Transaction
       expect(await ids({ before: first.at(-1)?.ID })).toEqual(['c', 'b', 'a'])
     })
 
-    it('a removed dead letter is gone, is recorded as an action, and its ID is not used again', async () => {
+    it('the removal of a dead letter is recorded as an action, and the ID of the dead letter is not used again', async () => {
       await source.queue(process, [{ TransactionID: '66', InitialData: 1, Realm: '42' }])
       await source.addDeadLetter(letter('a'))
       await source.addDeadLetter(ofRun('b', '66'))
@@ -119,14 +119,14 @@ export function deadLetterContract(name: string, open: () => Promise<Transaction
       expect((await list())[0]?.ID).toBeGreaterThan(b?.ID ?? Infinity)
     })
 
-    it('the entry of a removal names no transaction that does not exist, because it would belong to no realm', async () => {
+    it('the entry of a removal does not contain a transaction that does not exist, because that entry would belong to no realm', async () => {
       await source.addDeadLetter(ofRun('a', 'unknown'))
       const [a] = await list()
       await source.removeDeadLetter(process.name, a?.ID ?? 0, 'delete_dead_letter', ada)
       expect(await log()).toMatchObject([{ TransactionID: null, ReplayID: null, Realm: null }])
     })
 
-    it('of concurrent removals of one dead letter, one succeeds and is recorded', async () => {
+    it('only one of several concurrent removals of a dead letter succeeds and is recorded', async () => {
       await source.addDeadLetter(letter('a'))
       const id = (await list())[0]?.ID ?? 0
       const results = await Promise.all(
@@ -138,7 +138,7 @@ export function deadLetterContract(name: string, open: () => Promise<Transaction
       expect(await log()).toHaveLength(1)
     })
 
-    it('all dead letters of a process are removed with one entry, and none without an entry', async () => {
+    it('removing all dead letters of a process records one entry, and no entry if there are no dead letters', async () => {
       for (const id of ['a', 'b', 'c']) await source.addDeadLetter(letter(id))
       await source.addDeadLetter(letter('a', { Process: 'Other' }))
       expect(await source.removeDeadLetters(process.name, ada)).toBe(3)

@@ -1,25 +1,25 @@
 import type { Act } from './action.ts'
 
 /**
- * The store of dead letters: the messages that could not be processed, until an operator requeues or deletes them. A part
- * of the port to the transaction source.
+ * The store of dead letters, a part of the port `TransactionSource`. It keeps messages that could not be processed
+ * until an operator requeues or deletes them.
  *
  * D1  A dead letter is stored once, however often its message is delivered: `Process` and `MessageID` identify it.
- * D2  It is removed only by an action, and the entry of the action log is committed with the removal.
- * D3  No `ID` is used a second time, so an action on a dead letter that is gone never affects another one.
+ * D2  A dead letter is removed only by an action, and the entry of the action log is committed with the removal.
+ * D3  No `ID` is used a second time, so an action on a removed dead letter never affects another dead letter.
  */
 export interface DeadLetterStore {
-  /** The number of dead letters of a process from which on further ones should be left in the queue. */
+  /** If a process has this many dead letters, further ones should be left in the queue. */
   readonly deadLetterCapacity: number
-  /** Stores a dead letter, unless it is stored already. */
+  /** Stores a dead letter. A dead letter that is already stored is ignored. */
   addDeadLetter(letter: NewDeadLetter): Promise<void>
   /** Returns the dead letters of a process, newest first, each with at most `contentBytes` of its content. */
   deadLetters(process: string, filter: DeadLetterFilter): Promise<readonly DeadLetter[]>
-  /** Returns a dead letter with all of its stored content; `null` if there is no such one. */
+  /** Returns a dead letter with all of its stored content; `null` if it does not exist. */
   deadLetter(process: string, id: number): Promise<DeadLetter | null>
-  /** Returns the number of dead letters of each process that has any. */
+  /** Returns the number of dead letters of each process that has dead letters. */
   deadLetterCounts(): Promise<ReadonlyMap<string, number>>
-  /** Removes a dead letter. Returns false if there is no such one; nothing is recorded then. */
+  /** Removes a dead letter. If it does not exist, the method returns false and records nothing. */
   removeDeadLetter(
     process: string,
     id: number,
@@ -31,34 +31,34 @@ export interface DeadLetterStore {
 }
 
 export interface NewDeadLetter {
-  /** The process whose queue `dead.<Process>` had the message. */
+  /** The process from whose queue `dead.<Process>` the message was consumed. */
   readonly Process: string
   readonly MessageID: string
   readonly Reason: string
-  /** The run that the message names; the three members are null if it names none of this process. */
+  /** The run that the message names. All three members are null if the message does not name a run of this process. */
   readonly TransactionID: string | null
   readonly ReplayID: number | null
   readonly StepName: string | null
-  /** At most the first `MAX_CONTENT_BYTES` of the content. */
+  /** The beginning of the content, at most `MAX_CONTENT_BYTES` bytes. */
   readonly Content: Buffer
   /** The length of the whole content. */
   readonly ContentBytes: number
 }
 
 export interface DeadLetter extends NewDeadLetter {
-  /** Grows from one dead letter to the next. */
+  /** Each new dead letter gets a higher `ID`. */
   readonly ID: number
-  /** The time at which it was stored, ISO 8601. */
+  /** The time at which the dead letter was stored, ISO 8601. */
   readonly At: string
-  /** Whether the transaction that it names exists. */
+  /** Whether the transaction of the dead letter exists. */
   readonly isOfTransaction: boolean
   /** The realm of this transaction. */
   readonly Realm: string | null
 }
 
 /**
- * Returns what the action log names for a dead letter. A transaction that does not exist has no realm, and an entry that
- * names it would be shown to the keys of all realms.
+ * Returns the members of the action log entry for a dead letter. If its transaction does not exist, the entry must not
+ * contain the transaction: it has no realm, so the keys of all realms would see the entry.
  */
 export const namedBy = ({
   Process,

@@ -35,7 +35,7 @@ const failed: StepOutcome = {
 
 const call = { method: 'GET', url: `http://x/${MARKER}`, traceId: 'trace', responseId: 'response' }
 
-/** Erasure is a part of the contract of the port `TransactionSource`. */
+/** The tests of the erasure, which is part of the contract of the port `TransactionSource`. */
 export function erasureContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a source whose runs can be erased`, () => {
     let source: TransactionSource
@@ -58,7 +58,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       const options = { steps, policy: defaultRetryPolicy, random: 0 }
       await source.record(lease, { ...advance(claimed, outcome, options), call })
     }
-    /** Queues a run that completes its first step and fails in its second one. */
+    /** Queues a run that completes its first step and fails in its second step. */
     const failedRun = async (id: string, realm: string): Promise<void> => {
       await queue(id, realm)
       await runStep(id, completed)
@@ -69,7 +69,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       if (found === null) throw new Error(`${id} is unknown`)
       return found
     }
-    /** Erases page by page, in one pass. */
+    /** Erases all pages of a scope once. */
     const erase = async (scope: ErasureScope, limit = 100) => {
       const counts = { erased: 0, notEnded: 0 }
       let after = null
@@ -84,7 +84,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       return counts
     }
 
-    it('erasing a realm blanks data, tags, responses and errors of its ended runs, and keeps ids, statuses and classes', async () => {
+    it('erasing a realm blanks the data, tags, responses and errors of its ended runs, and keeps their ids, statuses and classes', async () => {
       await failedRun('1', 'r1')
       const before = await detail('1')
       expect(JSON.stringify(before)).toContain(MARKER)
@@ -110,7 +110,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       })
     })
 
-    it('an erasure leaves the runs of other realms and processes, and runs that have not ended', async () => {
+    it('an erasure does not change runs of other realms or processes, nor runs that have not ended', async () => {
       await failedRun('1', 'r1')
       await failedRun('2', 'r2')
       await queue('3', 'r1')
@@ -129,7 +129,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       expect((await detail('3')).run).toMatchObject({ ErasedAt: null, Status: 'Queued' })
     })
 
-    it('an erasure of transactions concerns all of their ended runs, and unknown ids are counted', async () => {
+    it('erasing transactions by their ids erases all their ended runs, and counts unknown ids', async () => {
       await failedRun('1', 'r1')
       await source.replay(process, '1', { fromStep: 'report', latest: null }, anAct)
       await failedRun('2', 'r1')
@@ -148,7 +148,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       expect((await detail('1', 1)).run.ErasedAt).not.toBeNull()
     })
 
-    it('an erased run can neither be resumed nor replayed, and queueing its id again starts nothing', async () => {
+    it('an erased run can neither be resumed nor replayed, and queueing its id again does not start a run', async () => {
       await failedRun('1', 'r1')
       await erase(ofRealm('r1'))
       const erased = expect.objectContaining({ code: 'transaction_erased' })
@@ -161,7 +161,18 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       expect((await detail('1')).run.InitialData).toBeNull()
     })
 
-    it('each erased run has one entry in the action log, however often and in however small batches it is erased', async () => {
+    it('a replay of an erased run with the new initial data null starts, and shows that its input was changed', async () => {
+      await failedRun('1', 'r1')
+      await erase(ofRealm('r1'))
+      const request = { fromStep: null, latest: null, initialData: null }
+      expect(await source.replay(process, '1', request, anAct)).toMatchObject({
+        ReplayID: 1,
+        InitialData: null,
+        InputChanged: true,
+      })
+    })
+
+    it('each erased run has one entry in the action log, even if erasures are interrupted, repeated or concurrent', async () => {
       const ids = ['1', '2', '3', '4', '5']
       for (const id of ids) {
         await queue(id, 'r1')
@@ -187,7 +198,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       })
     })
 
-    it('runs that are erased are not read again, and neither they nor those that cannot be erased hide others', async () => {
+    it('the pages of erasable runs omit erased and unfinished runs, and contain every other run', async () => {
       for (const id of ['1', '2', '3', '4']) await failedRun(id, 'r1')
       const first = await source.erasable(ofRealm('r1'), { after: null, limit: 2 })
       expect(first.runs.map(({ TransactionID }) => TransactionID)).toEqual(['1', '2'])
@@ -198,7 +209,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       expect(runs.map(({ TransactionID }) => TransactionID)).toEqual(['3', '4'])
     })
 
-    it('a run that has changed since it was read keeps its data until it is read again', async () => {
+    it('a run that has changed since it was read is not erased until it is read again', async () => {
       await failedRun('1', 'r1')
       const { runs } = await source.erasable(ofRealm('r1'), { after: null, limit: 5 })
       await source.resume(process.name, '1', null, anAct)
@@ -209,7 +220,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       expect(await erase(ofRealm('r1'))).toEqual({ erased: 1, notEnded: 0 })
     })
 
-    it('a run that was cancelled during an attempt counts as not ended until a lease later', async () => {
+    it('a run that was cancelled during an attempt counts as not ended until the duration of a lease has passed', async () => {
       await queue('1', 'r1')
       const { run } = await detail('1')
       const at = { version: run.Version, step: 'order', isFirst: true, owner: 'worker' }
@@ -221,7 +232,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       expect(await erase(ofRealm('r1'))).toEqual({ erased: 1, notEnded: 0 })
     })
 
-    it('what an operator settles during an erasure is not left in an erased run', async () => {
+    it('an erased run does not contain the data of a settlement that was made during the erasure', async () => {
       await failedRun('1', 'r1')
       await source.replay(process, '1', { fromStep: 'report', latest: null }, anAct)
       const { run } = await detail('1')

@@ -1,35 +1,43 @@
 /**
- * Erasure: the data of runs is blanked, and the runs stay with their ids, statuses, times and error classes.
+ * Erasure: the data of runs is blanked, but the runs keep their ids, statuses, times and error classes.
  *
  * E1  Only runs that have ended are erased. An erased run can neither be resumed nor replayed.
- * E2  Each run is blanked together with its entry in the action log.
- * E3  The files of a run are removed before it is blanked, so no erased run has a file left. An erasure that was
- *     interrupted is completed by requesting it again.
- * E4  A run that was cancelled during an attempt has not ended for an erasure until a lease later: the worker of the
- *     attempt may still write a file.
+ * E2  Blanking a run and writing its entry in the action log are one commit.
+ * E3  The files of a run are removed before the run is blanked, so an erased run has no files. A client completes an
+ *     interrupted erasure by requesting it again. If the process of a run is not loaded here, a coordinator that has
+ *     loaded the process removes the files in its next retention pass.
+ * E4  A run that was cancelled during an attempt counts as not ended until the duration of a lease has passed, because
+ *     the worker of the attempt may still write a file.
  */
-import type { Act } from './action.ts'
+import type { AuditContext } from './action.ts'
 import type { RunKey } from './run.ts'
 
-/** Which runs an erasure concerns: those of a realm, of all processes or of one, or those of some transactions. */
+/**
+ * The runs that an erasure concerns: the runs of a realm, in all processes or in one, or the runs of some transactions.
+ */
 export type ErasureScope =
   | { readonly Realm: string; readonly Process: string | null }
   | { readonly Process: string; readonly Ids: readonly string[] }
 
-/** The position behind which the next page begins. Runs are ordered by the time at which they were queued. */
+/** The position after which the next page begins. Runs are ordered by the time at which they were queued. */
 export interface ErasurePosition extends RunKey {
-  /** As the source prints it. */
+  /** The time in the format of the source. */
   readonly CreatedAt: string
 }
 
-/** A run that has ended and is not erased, at this version. */
+/** A run that has ended and is not erased, with the version that was read. */
 export interface ErasableRun extends RunKey {
   readonly Version: number
 }
 
+export interface RunToErase extends ErasableRun {
+  /** Whether a coordinator that has loaded the process must remove the files of the run. */
+  readonly filesLeft?: boolean
+}
+
 export interface ErasurePage {
   readonly runs: readonly ErasableRun[]
-  /** The runs of the page that have not ended. */
+  /** The number of runs in the page that have not ended. */
   readonly notEnded: number
   /** `null` after the last page. A page may be empty although others follow. */
   readonly next: ErasurePosition | null
@@ -43,12 +51,12 @@ export interface Erasures {
   ): Promise<ErasurePage>
   /**
    * Blanks initial data, tags, responses, item data and errors of these runs. A run that has changed since it was read
-   * is left. Returns the number of erased runs.
+   * is skipped. Returns the number of erased runs.
    */
-  erase(runs: readonly ErasableRun[], act: Pick<Act, 'by' | 'reason'>): Promise<number>
-  /** When it has resolved, no file of the source contains the data of an erased run any more. */
+  erase(runs: readonly RunToErase[], act: AuditContext): Promise<number>
+  /** When the promise has resolved, no file of the source contains data of an erased run. */
   endErasure(): Promise<void>
-  /** Returns the realms of the runs of these transactions, and how many of the ids have no run. */
+  /** Returns the realms of the runs of these transactions, and the number of ids that have no run. */
   realmsOf(
     process: string,
     ids: readonly string[],

@@ -4,7 +4,7 @@ import { IntegrationError } from '@integration-host/shared/errors'
 export const notFound = (): IntegrationError =>
   new IntegrationError('transaction_not_found', 'there is no such transaction')
 
-/** What a replay or a resume needs was removed when the retention of the run was over. */
+/** Rejects a replay or a resume of a run whose data was removed because its retention time was over. */
 export const purged = (): IntegrationError =>
   new IntegrationError('transaction_purged', 'the data of the run was purged')
 
@@ -40,7 +40,7 @@ export const stepInFlight = (): IntegrationError =>
     retryAfterSeconds: 30,
   })
 
-/** A settlement needs to know which step follows. */
+/** A step that the process no longer has cannot be settled, because the step that follows it is not known. */
 export const stepUnknown = (): IntegrationError =>
   new IntegrationError('step_not_found', 'the process has no step of the name of the due step')
 
@@ -56,7 +56,7 @@ export const operationNotPaused = (): IntegrationError =>
 export const tooManyOperations = (limit: number): IntegrationError =>
   new IntegrationError('too_many_operations', `the key has ${limit} operations that are not over`)
 
-/** A bulk operation has changed the run before, but was interrupted before it recorded its progress. */
+/** The bulk operation has already changed the run, but was interrupted before it recorded its progress. */
 export class DoneBefore extends Error {
   override readonly name = 'DoneBefore'
 
@@ -68,7 +68,7 @@ export class DoneBefore extends Error {
 export const stillActive = (replayId: number): IntegrationError =>
   new IntegrationError('transaction_active', `run ${replayId} is still active`)
 
-/** @throws {IntegrationError} `transaction_erased` if the data with which the run would start is erased. */
+/** @throws {IntegrationError} `transaction_erased` if the data with which the new run would start is erased. */
 export function requireData({ ErasedAt }: { readonly ErasedAt: string | null }): void {
   if (ErasedAt !== null)
     throw new IntegrationError(
@@ -81,7 +81,7 @@ export function requireData({ ErasedAt }: { readonly ErasedAt: string | null }):
 export const earlierStepNotCompleted = (): IntegrationError =>
   new IntegrationError('invalid_request', 'a step before fromStep was never completed')
 
-/** @param version the version that the run has now. */
+/** @param version the current version of the run. */
 export const versionMoved = (version: number): IntegrationError =>
   new IntegrationError('version_moved', `the version of the run is ${version} now`, {
     members: { Version: version },

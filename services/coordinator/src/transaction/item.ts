@@ -1,18 +1,20 @@
 import type { AttemptView, ItemView } from '@integration-host/shared/contracts/transaction'
 import type { RunKey } from './run.ts'
 
-/** The recorded state of one step in one run. It is written with each outcome, and only once as `Completed`. */
+/**
+ * The recorded state of one step in one run. It is overwritten by the outcome of each attempt until it is `Completed`.
+ */
 export type Item = Readonly<ItemView>
 /** The part of a finished step's item that later steps can read. */
 export type FinishedItem = Pick<Item, 'StepName' | 'ResponseStatus' | 'ResponseBody' | 'Data'>
 export const isFinished = ({ Status }: Item): boolean =>
   Status === 'Completed' || Status === 'Copied'
-/** An attempt of a step that has ended, or whose worker was lost. Append-only. */
+/** An attempt that has ended or whose worker was lost. Attempts are append-only. */
 export type Attempt = Readonly<AttemptView>
 
 /**
- * Returns `<process>/<TransactionID>/<ReplayID>/<step>` with each part percent-encoded. The key is the same for
- * every attempt of a step, and another one for every replay.
+ * Returns `<process>/<TransactionID>/<ReplayID>/<step>` with each part percent-encoded. The key is the same for every
+ * attempt of a step, and different for every replay.
  */
 export const idempotencyKey = (run: RunKey, step: string): string =>
   [run.Process, run.TransactionID, String(run.ReplayID), step].map(encodeURIComponent).join('/')

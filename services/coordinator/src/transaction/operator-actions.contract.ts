@@ -37,12 +37,12 @@ const inOperation = (id: string, replayId: number | null = null): Act => ({
   operation: { id, replayId },
 })
 
-/** The actions of operators are a part of the contract of the port `TransactionSource`. */
+/** The tests of the operator actions, which are part of the contract of the port `TransactionSource`. */
 export function operatorActionsContract(
   name: string,
   open: () => Promise<TransactionSource>,
 ): void {
-  describe(`${name} as a target of operators' actions`, () => {
+  describe(`${name} as a target of operator actions`, () => {
     let source: TransactionSource
     beforeEach(async () => {
       source = await open()
@@ -76,7 +76,7 @@ export function operatorActionsContract(
       ['its next attempt', retryLater, 1],
       ['a credential', waiting, 0],
     ] as const)(
-      'a run that waits for %s is due at once after a retry, with the attempts that it had',
+      'a run that waits for %s is due at once after a retry, and its number of attempts stays the same',
       async (_, outcome, attempts) => {
         await queue()
         await record(outcome)
@@ -102,7 +102,7 @@ export function operatorActionsContract(
       expect(await retry()).toMatchObject({ Status: 'Retrying', InDoubt: true })
     })
 
-    it('a run that is queued, running or over cannot be retried', async () => {
+    it('a run that is queued, running or has ended cannot be retried', async () => {
       const rejected = { code: 'transaction_not_retryable' }
       await queue()
       await expect(retry()).rejects.toMatchObject(rejected)
@@ -116,7 +116,7 @@ export function operatorActionsContract(
       })
     })
 
-    it('a step in doubt that was done completes its item with the data of the operator, and the next step is due', async () => {
+    it('settling a step as done completes its item with the data of the operator, and the next step becomes due', async () => {
       await queue()
       await record(doubtful)
       const before = (await read()).run
@@ -146,7 +146,7 @@ export function operatorActionsContract(
       expect(next.items).toMatchObject([{ StepName: 'order', Data: { Id: '7' } }])
     })
 
-    it('a last step in doubt that was done completes the run, and its webhook is stored', async () => {
+    it('settling the last step as done completes the run, and the webhook of the run is stored', async () => {
       source.announce(({ Status, TransactionID }) =>
         Status === 'Completed'
           ? [{ Receiver: 'one', Lane: '1', TransactionID, InitialData: {} }]
@@ -168,7 +168,7 @@ export function operatorActionsContract(
       })
     })
 
-    it('a step in doubt that was not done is due again, without doubt, with the attempts that it had', async () => {
+    it('settling a step as not done ends its doubt and makes it due again, and its number of attempts stays the same', async () => {
       await queue()
       await record(doubtful)
       const run = await settle(notDone)
@@ -204,7 +204,7 @@ export function operatorActionsContract(
       })
     })
 
-    it('a step is not settled while an attempt is in flight; when the lease has expired, the lost attempt is recorded', async () => {
+    it('a step cannot be settled while an attempt is in flight, and settling it after the lease has expired records the lost attempt', async () => {
       await queue()
       await record(doubtful)
       const { lease, run } = await claim(await retry())
@@ -220,7 +220,7 @@ export function operatorActionsContract(
       expect(await source.record(lease, advance(run, done, options))).toBeNull()
     })
 
-    it('a run that is not in doubt is not settled, nor one whose step the process does not have', async () => {
+    it('a run cannot be settled if it is not in doubt or if the process does not have its step', async () => {
       await queue()
       for (const settlement of [settledDone, notDone])
         await expect(settle(settlement)).rejects.toMatchObject({ code: 'transaction_not_in_doubt' })
@@ -236,7 +236,7 @@ export function operatorActionsContract(
       })
     })
 
-    it('retry and settle act on the named version only, and are recorded in the action log', async () => {
+    it('retry() and settle() change only the required version of a run, and are recorded in the action log', async () => {
       await queue()
       await record(doubtful)
       const on = (ifVersion: number): Act => ({ ...anAct, ifVersion, reason: 'checked' })
@@ -255,7 +255,7 @@ export function operatorActionsContract(
       ['done', settledDone, [{ Status: 'Completed', Data: { Id: '7' } }]],
       ['not done', notDone, [{ Status: 'Retrying' }]],
     ] as const)(
-      'a run in doubt that was replayed stays as it ended when its step is settled as %s',
+      'a run in doubt that was replayed does not continue when its step is settled as %s',
       async (_, settlement, items) => {
         await queue()
         await record(doubtful)
@@ -285,7 +285,7 @@ export function operatorActionsContract(
         })
         expect(runs).toEqual([])
         await expect(settleFirst()).rejects.toMatchObject({ code: 'transaction_not_in_doubt' })
-        // The latest run continues, also if an earlier one was settled.
+        // The latest run continues when it is settled, even if an earlier run was settled.
         await record(failedInDoubt)
         expect(await settle(notDone)).toMatchObject({ ReplayID: 1, Status: 'Queued' })
       },
@@ -308,7 +308,7 @@ export function operatorActionsContract(
       expect(await source.resume(process.name, '66', 1, anAct)).toMatchObject({ Status: 'Queued' })
     })
 
-    it('of a replay, a resume and a settlement at the same time one makes a run active', async () => {
+    it('only one of a concurrent replay, resume and settlement makes a run active', async () => {
       const ids = Array.from({ length: 20 }, (_, n) => `${n}`)
       await Promise.all(
         ids.map(async (id) => {
@@ -331,7 +331,7 @@ export function operatorActionsContract(
       }
     })
 
-    it('of many concurrent settlements one is executed', async () => {
+    it('only one of many concurrent settlements is executed', async () => {
       await queue()
       await record(doubtful)
       const results = await Promise.allSettled(
@@ -342,7 +342,7 @@ export function operatorActionsContract(
       expect(await source.actions({ limit: 100 })).toHaveLength(1)
     })
 
-    it('a replay with other initial data runs with it and shows that it was changed; the next one keeps the data', async () => {
+    it('a replay with new initial data shows that its data was changed, and the next replay keeps the new data', async () => {
       await queue()
       const replay = async (initialData?: object | null) => {
         await source.cancel(process.name, '66', null, anAct)
@@ -360,7 +360,7 @@ export function operatorActionsContract(
       })
     })
 
-    it('an operation changes a transaction once, even if its run could be changed again meanwhile', async () => {
+    it('a bulk operation changes a transaction only once, even if its run could be changed again', async () => {
       await queue()
       await record(failedInDoubt)
       const resume = (act: Act) => source.resume(process.name, '66', null, act)
@@ -375,7 +375,7 @@ export function operatorActionsContract(
       await resume(inOperation('op-2'))
     })
 
-    it('an operation replays a transaction once, and only the run that it has found as the latest one', async () => {
+    it('a bulk operation replays a transaction only once, and only if the run that it has found is still the latest run', async () => {
       await queue()
       await source.cancel(process.name, '66', null, anAct)
       const replay = (act: Act) => source.replay(process, '66', fromStart, act)
@@ -388,7 +388,7 @@ export function operatorActionsContract(
       expect((await read()).run).toMatchObject({ ReplayID: 1, Status: 'Cancelled' })
     })
 
-    it('of many concurrent actions of one operation on a transaction one is executed', async () => {
+    it('only one of many concurrent actions of the same bulk operation on a transaction is executed', async () => {
       await queue()
       await source.cancel(process.name, '66', null, anAct)
       const results = await Promise.allSettled(

@@ -25,9 +25,12 @@ const completed: StepOutcome = {
   data: { note: MARKER },
   endsRun: false,
 }
-const log = createLogger('test', 'silent')
+const logged: string[] = []
+const log = createLogger('test', 'info', {
+  write: (line) => void logged.push(JSON.parse(line).msg),
+})
 
-/** How payloads are sealed is a part of the contract of the port `TransactionSource`. */
+/** The tests of sealed payloads, which are part of the contract of the port `TransactionSource`. */
 export function payloadContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a store of sealed payloads`, () => {
     let plain: TransactionSource
@@ -59,8 +62,9 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
     const outdated = async (keyId: string): Promise<number> =>
       (await plain.countOutdatedPayloads(keyId, { after: null, limit: 100 })).count
 
-    /** Runs the pass until it is done. */
+    /** Runs sealing passes until a pass replaces no payload. */
     async function reseal(...keys: (string | undefined)[]): Promise<readonly ResealingProgress[]> {
+      logged.length = 0
       const seen: ResealingProgress[] = []
       const resealing = startResealing({
         source: plain,
@@ -76,7 +80,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       return seen
     }
 
-    it('no payload is stored in plain text, and every read returns it', async () => {
+    it('payloads are not stored in plain text, and every read returns them decrypted', async () => {
       expect(await queue('1')).toMatchObject({
         outcome: 'queued',
         run: { InitialData: { note: MARKER } },
@@ -96,7 +100,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       expect(await outdated('k1')).toBe(0)
     })
 
-    it('queueing an id again compares the data, whichever key sealed it', async () => {
+    it('queueing an id again compares the initial data, even if it is sealed with another key', async () => {
       await queue('1')
       await queue('2', plain)
       const rotated = createSealedSource(plain, createPayloads(ring(k2, k1)))
@@ -108,7 +112,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
         }
     })
 
-    it('a replay contains the sealed data of the run before it', async () => {
+    it('a replay contains the sealed data of the previous run', async () => {
       await queue('1')
       await runStep('1')
       await sealed.cancel(process.name, '1', null, anAct)
@@ -121,7 +125,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       })
     })
 
-    it('a replay with other initial data and a settled step store sealed data', async () => {
+    it('the new initial data of a replay and the data of a settled step are stored sealed', async () => {
       await queue('1')
       await sealed.cancel(process.name, '1', null, anAct)
       const request = { fromStep: null, latest: null, initialData: { note: `new ${MARKER}` } }
@@ -147,7 +151,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       })
     })
 
-    it('a replay with equal initial data shows no change, also if it is sealed', async () => {
+    it('a replay with equal initial data shows no change, even if the data is sealed', async () => {
       await queue('1')
       await sealed.cancel(process.name, '1', null, anAct)
       const request = { fromStep: null, latest: null, initialData: { note: MARKER } }
@@ -157,7 +161,21 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       })
     })
 
-    it('the export of ended runs is decrypted', async () => {
+    it('a replay of an erased run with the new initial data null starts, and shows that its input was changed', async () => {
+      await queue('1')
+      await sealed.cancel(process.name, '1', null, anAct)
+      const scope = { Process: process.name, Ids: ['1'] }
+      const { runs } = await sealed.erasable(scope, { after: null, limit: 10 })
+      await sealed.erase(runs, anAct)
+      const request = { fromStep: null, latest: null, initialData: null }
+      expect(await sealed.replay(process, '1', request, anAct)).toMatchObject({
+        ReplayID: 1,
+        InitialData: null,
+        InputChanged: true,
+      })
+    })
+
+    it('an export of ended runs contains decrypted payloads', async () => {
       await queue('1')
       await runStep('1')
       await sealed.cancel(process.name, '1', null, anAct)
@@ -167,7 +185,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       ])
     })
 
-    it('the stored response of a step is read decrypted', async () => {
+    it('the stored response of a step is returned decrypted', async () => {
       await queue('1')
       await runStep('1')
       for (const replay of [0, null])
@@ -176,7 +194,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
         })
     })
 
-    it('a claim with a payload of another run or without its key is marked, and reads show what is stored', async () => {
+    it('a claim is marked as unreadable if a payload is sealed for another run or with an unknown key, and reads return the sealed value', async () => {
       await queue('1')
       const { run } = (await plain.get(process.name, '1', null)) ?? {}
       await plain.queue(process, [{ TransactionID: '2', InitialData: run?.InitialData ?? null }])
@@ -187,7 +205,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       expect((await queue('1', other))?.outcome).toBe('conflict')
     })
 
-    it('a pass seals what is in plain text and what an old key has sealed, and counts what is left', async () => {
+    it('a sealing pass seals payloads that are in plain text or sealed with an old key, and counts the remaining ones', async () => {
       const unsealed = createSealedSource(plain, createPayloads(null))
       for (const [id, source] of [
         ['plain', unsealed],
@@ -212,7 +230,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       expect(await plain.beginResealing('other', 'k2', 60_000)).toBeNull()
     })
 
-    it('a pass leaves payloads that it cannot open, and counts them', async () => {
+    it('a sealing pass counts payloads that it cannot decrypt, and does not change them', async () => {
       await queue('1')
       const before = await stored('1')
       const seen = await reseal(k2)
@@ -220,7 +238,28 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       expect(await stored('1')).toBe(before)
     })
 
-    it('a payload that has changed since a pass read it is not replaced', async () => {
+    it('a sealing pass that continued at a recorded position is followed by a pass over all payloads', async () => {
+      await queue('1', plain)
+      const { run } = (await plain.get(process.name, '1', null)) ?? {}
+      if (run === undefined) throw new Error('there is no such run')
+      const begun = await plain.beginResealing('replica', 'k1', 0)
+      if (begun === null) throw new Error('the pass has not begun')
+      expect(await plain.saveResealing('replica', { ...begun, after: run, outdated: 1 })).toBe(true)
+      await reseal(k1)
+      expect(await outdated('k1')).toBe(0)
+    })
+
+    it('a sealing pass that seals payloads logs its start, and its result once', async () => {
+      const sealing = 'started sealing payloads with the active key'
+      const sealedAll = 'all payloads are sealed with the active key'
+      await queue('1')
+      await reseal(k2, k1)
+      expect(logged).toEqual([sealing, sealedAll])
+      await reseal(k1)
+      expect(logged).toEqual(['payloads cannot be decrypted; correct PAYLOAD_KEYS'])
+    })
+
+    it('a payload that has changed since a sealing pass read it is not replaced', async () => {
       await queue('1', plain)
       const { payloads } = await plain.outdatedPayloads('k1', { after: null, limit: 10 })
       await plain.cancel(process.name, '1', null, anAct)

@@ -21,21 +21,24 @@ const body: PayloadPlace = { ...data, column: 'ResponseBody' }
 const values: Json[] = ['', 'x', 66, true, [], {}, { $sealed: 'x' }, { a: [{ b: 'ä\u{1F600}' }] }]
 
 describe('a sealed payload', () => {
-  it.each(values)('contains nothing of the value %j, and opens to it', (value) => {
-    const stored = sealed.sealJson(value, initial)
-    expect(Object.keys(stored as object)).toEqual(['$sealed'])
-    expect(sealed.openJson(stored, initial)).toEqual(value)
-    expect(sealedWith({ ...initial, stored })).toBe('k1')
-  })
+  it.each(values)(
+    'a sealed payload does not reveal the value %j, and can be decrypted',
+    (value) => {
+      const stored = sealed.sealJson(value, initial)
+      expect(Object.keys(stored as object)).toEqual(['$sealed'])
+      expect(sealed.openJson(stored, initial)).toEqual(value)
+      expect(sealedWith({ ...initial, stored })).toBe('k1')
+    },
+  )
 
-  it('of a response body is a text, which opens to the body', () => {
+  it('a sealed response body is stored as text, and can be decrypted', () => {
     const stored = sealed.sealText('a body', body)
     expect(stored).toMatch(/^\$sealed:1:/)
     expect(stored).not.toContain('a body')
     expect(sealed.openText(stored, body)).toBe('a body')
   })
 
-  it('opens only for its process, transaction, column and step, and for later runs of the transaction', () => {
+  it('a sealed payload can be decrypted only for its process, transaction, column and step, and also for later runs of the transaction', () => {
     const stored = sealed.sealJson({ a: 1 }, data)
     for (const other of [
       { Process: 'Other' },
@@ -48,7 +51,7 @@ describe('a sealed payload', () => {
     expect(sealed.openJson(stored, { ...data, ReplayID: 2 })).toEqual({ a: 1 })
   })
 
-  it('does not open if any of its characters was changed, or for the run of a changed number', () => {
+  it('a sealed payload cannot be decrypted if any of its characters or its ReplayID was changed', () => {
     const { $sealed: text } = sealed.sealJson('a secret', data) as { $sealed: string }
     expect(() => sealed.openJson({ $sealed: text.replace(/^1/, '0') }, data)).toThrow(
       DecryptionError,
@@ -60,7 +63,7 @@ describe('a sealed payload', () => {
     }
   })
 
-  it('does not open without its key', () => {
+  it('a sealed payload cannot be decrypted without its key', () => {
     const stored = sealed.sealJson('a secret', data)
     expect(() => plain.openJson(stored, data)).toThrow(DecryptionError)
     expect(() => createPayloads(ring(key('k2'))).openJson(stored, data)).toThrow('no key k1')
@@ -68,19 +71,19 @@ describe('a sealed payload', () => {
 })
 
 describe('a payload in plain text', () => {
-  it('is read as it is, with and without keys', () => {
+  it('a payload in plain text is returned unchanged, with and without keys', () => {
     for (const payloads of [plain, sealed]) {
       for (const value of values) expect(payloads.openJson(value, data)).toBe(value)
       expect(payloads.openText('$sealed:0:1.k1.x', body)).toBe('$sealed:0:1.k1.x')
     }
   })
 
-  it('is stored as it is without keys', () => {
+  it('a payload is stored in plain text if there are no keys', () => {
     for (const value of values) expect(plain.sealJson(value, data)).toBe(value)
     expect(plain.sealText('a body', body)).toBe('a body')
   })
 
-  it('of a client that looks like a sealed value is never mistaken for one', () => {
+  it('data of a client that looks like a sealed payload is not decrypted', () => {
     const looks = sealed.sealJson('x', data)
     const text = sealed.sealText('x', body)
     for (let depth = 0, value = looks, line = text; depth < 3; depth += 1) {
@@ -96,7 +99,7 @@ describe('a payload in plain text', () => {
     }
   })
 
-  it('is missing where nothing is stored', () => {
+  it('a missing payload stays missing', () => {
     for (const payloads of [plain, sealed]) {
       expect(payloads.sealJson(null, data)).toBeNull()
       expect(payloads.openJson(null, data)).toBeNull()

@@ -2,24 +2,23 @@
  * Payloads are the initial data of a run, and the response bodies and data of its items. With `PAYLOAD_KEYS` a source
  * stores them sealed: encrypted, authenticated, and bound to their place.
  *
- *   in a JSON column   {"$sealed": "<ReplayID>:<envelope>"}
- *   in a text column   $sealed:<ReplayID>:<envelope>
+ * In a JSON column: `{"$sealed": "<ReplayID>:<envelope>"}`
+ * In a text column: `$sealed:<ReplayID>:<envelope>`
  *
- * P1  The envelope is bound to process, transaction, step and column, and to the run for which it was sealed. A later
- *     run of the same transaction may contain it as well, because a replay copies initial data and items. An earlier run
- *     may not.
- * P2  A value in plain text is read as it is: the row is older than the keys, or another program has inserted it.
- * P3  Data of a client that looks like a sealed value is stored with one more `$`, which is removed when it is read.
- *     So it is never mistaken for a sealed value.
- * P4  A missing value (`null`) is stored as it is.
+ * P1  The envelope is bound to process, transaction, step and column, and to the run for which it was sealed. It is
+ *     also valid in later runs of the same transaction, because a replay copies initial data and items, but not in
+ *     earlier runs.
+ * P2  A value in plain text is returned as stored: the row is older than the keys, or another program has inserted it.
+ * P3  Data of a client that looks like a sealed value is stored with an additional `$`, which is removed when the data
+ *     is read. Such data is therefore never mistaken for a sealed value.
+ * P4  A missing value (`null`) is stored as `null`.
  */
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import { parseJson } from '@integration-host/shared/json'
 import type { Json } from '../process/json-normalization.ts'
 import type { RunKey } from './run.ts'
 
-export const payloadColumns = ['InitialData', 'ResponseBody', 'Data'] as const
-export type PayloadColumn = (typeof payloadColumns)[number]
+export type PayloadColumn = 'InitialData' | 'ResponseBody' | 'Data'
 
 /** The place of a payload in the tables. */
 export interface PayloadPlace extends RunKey {
@@ -40,30 +39,30 @@ export interface PayloadPage {
 
 export interface OutdatedPayloads {
   readonly payloads: readonly StoredPayload[]
-  /** The position behind which the next page begins; `null` after the last page. */
+  /** The position after which the next page begins; `null` after the last page. */
   readonly next: RunKey | null
 }
 
-/** The part of the transaction source with which payloads are sealed anew when the keys have changed. */
+/** The part of the transaction source that seals payloads with the current key after the keys have changed. */
 export interface PayloadStore {
   /**
-   * Returns the payloads of the next `limit` runs that are in plain text or sealed with another key than this one. The
-   * runs are ordered by their keys.
+   * Returns the payloads of the next `limit` runs that are in plain text or sealed with a key other than the given one.
+   * The runs are ordered by their keys.
    */
   outdatedPayloads(keyId: string, page: PayloadPage): Promise<OutdatedPayloads>
-  /** Counts what {@link outdatedPayloads} returns. */
+  /** Returns the number of payloads that {@link outdatedPayloads} would return. */
   countOutdatedPayloads(
     keyId: string,
     page: PayloadPage,
   ): Promise<{ readonly count: number; readonly next: RunKey | null }>
-  /** Replaces each payload, unless it has changed since it was read. Returns the number of those replaced. */
+  /** Replaces each payload that has not changed since it was read. Returns the number of replaced payloads. */
   replacePayloads(payloads: readonly (StoredPayload & { readonly by: Json })[]): Promise<number>
   /**
-   * Begins or continues a pass over all payloads. Returns `null` if another owner has begun it, or if the last pass
-   * with this key was completed less than `everyMs` ago. The right lasts as long as a lease.
+   * Begins or continues a pass over all payloads under a lease. Returns `null` if another owner has the lease, or if the
+   * last pass with this key was completed less than `everyMs` ago.
    */
   beginResealing(owner: string, keyId: string, everyMs: number): Promise<ResealingProgress | null>
-  /** Stores the progress and extends the right; false if another owner has it now. */
+  /** Stores the progress and renews the lease. Returns false if another owner has the lease now. */
   saveResealing(owner: string, progress: ResealingProgress): Promise<boolean>
   /** Returns the progress of the last pass; `null` if there was none. */
   resealing(): Promise<ResealingProgress | null>
@@ -72,28 +71,28 @@ export interface PayloadStore {
 export interface ResealingProgress {
   /** The key with which the pass seals. */
   readonly keyId: string
-  /** The position of the pass; `null` at its begin. */
+  /** The last run that the pass has read; `null` at its beginning. */
   readonly after: RunKey | null
-  /** How many payloads are in plain text or sealed with another key; `null` before they are counted. */
+  /** The number of payloads in plain text or sealed with another key; `null` until they are counted. */
   readonly outdated: number | null
   readonly isDone: boolean
 }
 
 export interface Payloads {
-  /** Returns the value as it is stored. */
+  /** Returns a value in the form in which it is stored. */
   sealJson(value: Json, place: PayloadPlace): Json
   sealText(text: string | null, place: PayloadPlace): string | null
-  /** Returns a stored value as its client wrote it. @throws {DecryptionError} if it is sealed and cannot be opened. */
+  /** Returns a stored value in its original form. @throws {DecryptionError} if it is sealed and cannot be decrypted. */
   openJson(stored: Json, place: PayloadPlace): Json
   openText(stored: string | null, place: PayloadPlace): string | null
 }
 
 const ENVELOPE = String.raw`\d{1,10}:1\.([A-Za-z0-9_-]{1,32})\.[A-Za-z0-9_-]{16}\.[A-Za-z0-9_-]{22}`
-/** The beginning of a sealed value, or of one that only looks like it and therefore has more than one `$`. */
+/** Matches the beginning of a sealed value, and of client data in the form of P3, which has more than one `$`. */
 const LOOKS_SEALED = new RegExp(String.raw`^\$+sealed:${ENVELOPE}`)
 const MEMBER = /^\$+sealed$/
 
-/** @param keys `null`: values are stored in plain text, and sealed ones cannot be opened. */
+/** @param keys with `null`, values are stored in plain text, and sealed values cannot be decrypted. */
 export function createPayloads(keys: KeyRing | null): Payloads {
   const seal = (plaintext: string, place: PayloadPlace): string =>
     `${place.ReplayID}:${(keys as KeyRing).seal(plaintext, placeOf(place, place.ReplayID))}`
@@ -133,7 +132,7 @@ export function createPayloads(keys: KeyRing | null): Payloads {
 
 const PREFIX = '$sealed:'
 
-/** Returns a JSON value that looks sealed in the form of a text column; `null` for every other value. */
+/** Converts a JSON value that looks sealed to the form of a text column. Returns `null` for every other value. */
 function sealedTextOf(value: Json): string | null {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return null
   const [name, ...others] = Object.keys(value)

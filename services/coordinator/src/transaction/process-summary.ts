@@ -1,6 +1,6 @@
 import type { Audit, RunGroup } from './audit.ts'
 
-/** What the latest audit has counted of the runs of a process, except those that are completed. */
+/** The counts of the latest audit for one process, without completed runs. */
 export interface ProcessSummary {
   readonly At: string
   readonly Process: string

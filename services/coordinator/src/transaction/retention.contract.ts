@@ -19,11 +19,11 @@ const done: StepOutcome = {
 const failed: StepOutcome = { kind: 'failed', errorClass: 'http_400', error: 'no', response: null }
 const fromStart = { fromStep: null, latest: null }
 
-/** Every run that has ended is old enough. */
+/** With this retention, every run that has ended is old enough to be purged. */
 const nothing: RetentionPolicy = { process: process.name, completedMs: 0, failedMs: 0 }
 const completedOnly: RetentionPolicy = { ...nothing, failedMs: null }
 
-/** How a transaction source purges old runs; both the memory and the PostgreSQL source must pass it. */
+/** The tests of the retention; both the memory and the PostgreSQL source must pass them. */
 export function retentionContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a store that purges old runs`, () => {
     let source: TransactionSource
@@ -39,7 +39,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       if (found === null) throw new Error(`${id} does not exist`)
       return found
     }
-    /** Runs the only step of the latest run to this outcome. */
+    /** Runs the only step of the latest run, which ends with this outcome. */
     const end = async (id: string, outcome: StepOutcome): Promise<void> => {
       const { run } = await get(id)
       const { Process, TransactionID, ReplayID, Version: version } = run
@@ -63,9 +63,9 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       }
       return ids.toSorted()
     }
-    /** Purges page by page, as a pass does; returns the number of purged runs. */
+    /** Purges page by page, as a retention pass does; returns the number of purged runs. */
     const purgeAll = async (policy: RetentionPolicy, limit = 2): Promise<number> => {
-      await sleep(2) // a run is older than 0 ms only in the next millisecond
+      await sleep(2) // an ended run has an age of more than 0 ms only after the next millisecond
       let count = 0
       for (let after: typeof FIRST_END | null = FIRST_END; after !== null;) {
         const page = await source.purgeable(policy, after, limit)
@@ -76,7 +76,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       return count
     }
 
-    it('a purged run keeps its key, realm, status and times, and loses its data, items, attempts, tags and error', async () => {
+    it('purging a run keeps its key, realm, status and times, and removes its data, items, attempts, tags and error', async () => {
       await queue('1', { Realm: 'r1', Tags: { order: 'secret' } })
       await end('1', failed)
       const { run: before } = await get('1')
@@ -94,7 +94,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       expect((await source.search(aSearch(process.name))).runs).toEqual([])
     })
 
-    it('a run is purged only when the retention of its own outcome is over, and never if it is null', async () => {
+    it('a run is purged only after the retention time of its own outcome, and never if that time is null', async () => {
       await completed('completed')
       await queue('failed')
       await end('failed', failed)
@@ -109,7 +109,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       expect(await purgeAll({ ...nothing, process: 'OtherProcess' })).toBe(0)
     })
 
-    it('the runs of a transaction are kept while one of them is active or younger than its retention', async () => {
+    it('the runs of a transaction are kept while one of them is active or younger than its retention time', async () => {
       await completed('1')
       await source.replay(process, '1', fromStart, anAct)
       expect(await purgeAll(nothing)).toBe(0)
@@ -118,7 +118,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       expect(await purgeAll(nothing)).toBe(2)
     })
 
-    it('a run that was resumed after it was found purgeable is not purged', async () => {
+    it('a run is not purged if it was resumed after the check for purgeable runs', async () => {
       await queue('1')
       await source.cancel(process.name, '1', null, anAct)
       await sleep(2)
@@ -129,7 +129,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       expect((await get('1')).run.InitialData).toEqual({ secret: '1' })
     })
 
-    it('the files of a run are left from its purge until they are recorded as removed, and its id is kept as long', async () => {
+    it('a purged run is listed as having files until their removal is recorded, and its id is not deleted before that', async () => {
       await completed('1')
       await source.replay(process, '1', fromStart, anAct)
       await end('1', done)
@@ -149,7 +149,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       expect(await source.forget(0, 10)).toBe(3)
     })
 
-    it('an id that was purged is still known: queueing it again reports the stub as existing and runs nothing', async () => {
+    it('queueing the id of a purged run again returns the stub as existing and does not start a run', async () => {
       await completed('1', { Tags: { a: 'b' } })
       await completed('2', { Realm: 'r1' })
       await purgeAll(nothing)
@@ -178,7 +178,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
         await expect(act()).rejects.toMatchObject({ code: 'transaction_purged' })
     })
 
-    it('an id is forgotten when all runs of its transaction were purged long enough ago, and can then be queued again', async () => {
+    it('an id whose runs were all purged long enough ago is deleted, and can then be queued again', async () => {
       await completed('1')
       await source.replay(process, '1', fromStart, anAct)
       await end('1', done)
@@ -197,7 +197,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       expect(await source.forget(0, 10)).toBe(0)
     })
 
-    it('the audit finds no violation in purged runs, and does not count them', async () => {
+    it('an audit reports no violation for purged runs, and does not count these runs', async () => {
       await completed('1')
       await completed('2')
       await purgeAll(nothing, 1)
@@ -207,17 +207,19 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       expect(runsByStatus).toEqual({ Completed: 1 })
     })
 
-    it('a pass records in the action log how many runs of each process it purged and forgot, also those of a pass that was not completed', async () => {
+    it('the action log has the numbers of purged runs and deleted ids, including those of an interrupted pass', async () => {
       for (const id of ['1', '2', '3']) await completed(id)
-      await source.beginPurge('a killed owner', 0)
+      await source.beginPurge('a killed owner', [process.name], 0)
       await purgeAll(nothing)
       await completed('4')
       await eventually(async () =>
-        expect(await source.beginPurge('another owner', 0)).toMatchObject({ kind: 'begun' }),
+        expect(await source.beginPurge('another owner', [process.name], 0)).toMatchObject({
+          kind: 'begun',
+        }),
       )
       await purgeAll(nothing)
       await source.forget(0, 1)
-      await source.endPurge('another owner')
+      await source.endPurge('another owner', [process.name])
       const entry = {
         KeyID: RETENTION_KEY_ID,
         Person: null,
@@ -230,23 +232,26 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
         { ...entry, Action: 'forget', Reason: '1 runs' },
         { ...entry, Action: 'purge', Reason: '4 runs' },
       ])
-      await source.beginPurge('another owner', 0)
-      await source.endPurge('another owner')
+      await source.beginPurge('another owner', [process.name], 0)
+      await source.endPurge('another owner', [process.name])
       expect(await source.actions({ limit: 10 })).toHaveLength(2)
     })
 
-    it('a pass begins only when the interval since the last completed one is over', async () => {
-      expect(await source.beginPurge('one', 60_000)).toEqual({ kind: 'begun', lastPassMs: null })
+    it('a retention pass begins only after the interval since the last completed pass', async () => {
+      expect(await source.beginPurge('one', [process.name], 60_000)).toEqual({
+        kind: 'begun',
+        lastPassMs: null,
+      })
       expect(await source.continuePurge('one')).toBe(true)
-      await source.endPurge('one')
-      const waiting = await source.beginPurge('two', 60_000)
+      await source.endPurge('one', [process.name])
+      const waiting = await source.beginPurge('two', [process.name], 60_000)
       expect(waiting.kind).toBe('waiting')
       expect(waiting.lastPassMs).toBeLessThan(60_000)
       await sleep(5)
-      expect(await source.beginPurge('two', 1)).toMatchObject({ kind: 'begun' })
+      expect(await source.beginPurge('two', [process.name], 1)).toMatchObject({ kind: 'begun' })
     })
 
-    it('the oldest finished run of a process is the oldest that is not purged', async () => {
+    it('the age of the oldest finished run of a process does not count purged runs', async () => {
       expect(await source.oldestKept([process.name])).toEqual(new Map())
       await completed('1')
       await sleep(50)

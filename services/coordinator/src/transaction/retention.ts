@@ -1,23 +1,23 @@
 /**
- * How long finished runs are kept. A purge removes the data, items, attempts and tags of a run, but not its id, so
- * that a late duplicate is not run again. Much later the id is forgotten too.
+ * How long finished runs are kept. A purge removes the data, items, attempts and tags of a run, but not its id, so that
+ * a late duplicate is not run again. Much later the id is deleted too.
  *
  * P1  A run is purged as a whole, in one database transaction, and only if every run of its transaction has ended and
- *     is older than the retention of its own outcome. A replay copies what it needs when it starts, so it never needs
- *     an earlier run; the earlier runs are nevertheless kept until the last replay is old enough.
- * P2  A purged run is a stub: key, realm, status, step, version and times stay, `InitialData` is null, and `PurgedAt`
- *     is set. Lists do not contain it, and it can be neither resumed nor replayed.
- * P3  The ids of a transaction are forgotten together, so none of its runs remains without the run 0 that rejects a
- *     duplicate.
- * P4  What was purged and forgotten is counted in the database transaction that did it. The action log has the counts:
- *     one entry for each pass and process, not one for each run.
- * P5  The database transaction that purges runs also records that their files are left. The files are removed after it,
- *     so a run that was resumed or replayed meanwhile keeps its files, and those of a purged run are removed by the next
- *     pass if the replica dies. An id is not forgotten while its files are left.
+ *     is older than the retention time of its own outcome. A replay copies the data that it needs when it starts, so it
+ *     never needs an earlier run; the earlier runs are nevertheless kept until the last replay is old enough.
+ * P2  A purged run is a stub: it keeps its key, realm, status, step, version and times, `InitialData` is null, and
+ *     `PurgedAt` is set. Lists do not contain stubs, and a stub can be neither resumed nor replayed.
+ * P3  The ids of all runs of a transaction are deleted together, so none of its runs remains without the run 0 that
+ *     rejects a duplicate.
+ * P4  Purged runs and deleted ids are counted in the database transaction that purges or deletes them. The action log
+ *     gets the counts: one entry for each pass and process, not one for each run.
+ * P5  The database transaction that purges runs also records that their files remain. The files are removed after this
+ *     transaction, so a run that was resumed or replayed before the purge keeps its files. If the replica dies before
+ *     it has removed the files, the next pass removes them. An id is not deleted while its files remain.
  */
 import type { RunKey } from './run.ts'
 
-/** How long the runs of one process are kept after their end; `null` for ever. */
+/** How long the runs of one process are kept after their end; `null` means for ever. */
 export interface RetentionPolicy {
   readonly process: string
   readonly completedMs: number | null
@@ -42,18 +42,22 @@ export const FIRST_END: EndPosition = {
 export interface PurgeablePage {
   /** The runs that may be purged. */
   readonly runs: readonly RunKey[]
-  /** The position behind the last run that was checked; `null` if all runs were checked. */
+  /** The position after the last run that was checked; `null` if all runs were checked. */
   readonly next: EndPosition | null
 }
 
-/** `begun`: the owner may purge now. `waiting`: another owner purges, or the last pass was completed too recently. */
+/**
+ * `begun`: the owner may purge now. `waiting`: another owner is purging, or the last pass was completed too recently.
+ */
 export interface PurgeTurn {
   readonly kind: 'begun' | 'waiting'
-  /** Milliseconds since the last pass was completed; `null` if there was none. */
+  /**
+   * Milliseconds since the oldest of the last passes over these processes; `null` if one of the processes had no pass.
+   */
   readonly lastPassMs: number | null
 }
 
-/** Purged runs of one process whose files may be left. */
+/** Purged runs of one process whose files may remain. */
 export interface FilesLeft {
   readonly id: string
   readonly runs: readonly RunKey[]
@@ -61,33 +65,46 @@ export interface FilesLeft {
 
 /** The part of the transaction source that removes old runs. */
 export interface Retention {
-  /** Whether this installation keeps finished runs by default, because it had runs before it could purge them. */
+  /**
+   * Whether this installation keeps finished runs by default, because it already had runs when retention was
+   * introduced.
+   */
   keepsByDefault(): Promise<boolean>
   /**
-   * Begins a pass, unless another owner purges or the last pass was completed less than `everyMs` ago. The right to
-   * purge lasts as long as a lease of a run. It only avoids useless work: two owners would do no harm.
+   * Begins a pass over these processes under a lease. The pass does not begin if another owner has the lease, or if the
+   * last pass over each process was completed less than `everyMs` ago. These times are kept for each process, so
+   * coordinators with different processes do not prevent each other's passes. The lease only avoids useless work: two
+   * concurrent passes would do no harm.
    */
-  beginPurge(owner: string, everyMs: number): Promise<PurgeTurn>
-  /** Extends the right to purge; false if another owner has it now. */
+  beginPurge(owner: string, processes: readonly string[], everyMs: number): Promise<PurgeTurn>
+  /** Renews the lease of the pass. Returns false if another owner has the lease now. */
   continuePurge(owner: string): Promise<boolean>
-  /** Completes a pass: records what was purged and forgotten in the action log. */
-  endPurge(owner: string): Promise<void>
+  /** Completes a pass over these processes: records the numbers of purged runs and deleted ids in the action log. */
+  endPurge(owner: string, processes: readonly string[]): Promise<void>
   /** Checks at most `limit` finished runs after a position. */
   purgeable(policy: RetentionPolicy, after: EndPosition, limit: number): Promise<PurgeablePage>
-  /** Purges those of the runs that may still be purged, and records that their files are left. Returns their number. */
+  /**
+   * Purges those of the runs that may still be purged, and records that their files remain. Returns the number of
+   * purged runs.
+   */
   purge(policy: RetentionPolicy, runs: readonly RunKey[]): Promise<number>
-  /** Returns some purged runs of the process whose files are left; `null` if there are none. */
+  /** Returns some purged runs of the process whose files remain; `null` if there are none. */
   filesLeft(process: string): Promise<FilesLeft | null>
   /** Records that the files of these runs are removed. */
   filesRemoved(left: FilesLeft): Promise<void>
-  /** Forgets at most `limit` ids that were purged at least `dedupeMs` ago and whose files are removed. Returns their number. */
+  /**
+   * Deletes at most `limit` ids that were purged at least `dedupeMs` ago and whose files are removed. Returns the
+   * number of deleted ids.
+   */
   forget(dedupeMs: number, limit: number): Promise<number>
   /**
-   * Deletes at most `limit` bulk operations that ended at least `keptMs` ago, because their filters may name tags of
-   * runs. Returns their number.
+   * Deletes at most `limit` bulk operations that ended at least `keptMs` ago, because their filters may contain tags of
+   * runs. Returns the number of deleted operations.
    */
   forgetOperations(keptMs: number, limit: number): Promise<number>
-  /** Returns how many milliseconds ago the oldest finished run of each process ended that is not purged. */
+  /**
+   * Returns for each process how many milliseconds ago its oldest finished run ended. Purged runs are not considered.
+   */
   oldestKept(processes: readonly string[]): Promise<ReadonlyMap<string, number>>
 }
 

@@ -28,7 +28,7 @@ const busy = {
   retryAfterMs: 0,
 } satisfies StepOutcome
 
-/** How a transaction source shows one transaction; both the memory and the PostgreSQL source must pass it. */
+/** The tests of reading one transaction; both the memory and the PostgreSQL source must pass them. */
 export function runDetailContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a reader of one transaction`, () => {
     let source: TransactionSource
@@ -71,7 +71,7 @@ export function runDetailContract(name: string, open: () => Promise<TransactionS
       ])
     })
 
-    it('of many attempts, the newest ones are returned in their order, with the count of all', async () => {
+    it('only the newest of many attempts are returned, oldest first, with the number of all attempts', async () => {
       let run = await queue('2')
       for (const error of ['one', 'two', 'three']) run = await attempt(run, { ...busy, error })
       const errors = async (attempts?: number) => {
@@ -84,7 +84,7 @@ export function runDetailContract(name: string, open: () => Promise<TransactionS
       expect(await errors()).toEqual([['one', 'two', 'three'], 3])
     })
 
-    it('without bodies, the items have neither response body nor data', async () => {
+    it('the items have neither response body nor data if bodies are not requested', async () => {
       await attempt(await queue('3'), done)
       const item = { StepName: 'order', Status: 'Completed', ResponseStatus: 200 }
       const found = await source.get(process.name, '3', null, { bodies: false })
@@ -137,8 +137,16 @@ export function runDetailContract(name: string, open: () => Promise<TransactionS
       await attempt(await queue('6', '42'), done)
       const responseOf = (id: string, replay: number | null, step: string) =>
         source.responseOf(process.name, id, replay, step)
-      expect(await responseOf('6', null, 'order')).toEqual({ realm: '42', body: '<b>{"a":1}</b>' })
-      expect(await responseOf('6', 0, 'report')).toEqual({ realm: '42', body: null })
+      expect(await responseOf('6', null, 'order')).toEqual({
+        replayId: 0,
+        realm: '42',
+        body: '<b>{"a":1}</b>',
+      })
+      expect(await responseOf('6', 0, 'report')).toEqual({
+        replayId: 0,
+        realm: '42',
+        body: null,
+      })
       expect(await responseOf('6', 1, 'order')).toBeNull()
       expect(await responseOf('unknown', null, 'order')).toBeNull()
     })

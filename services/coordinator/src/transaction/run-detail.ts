@@ -1,7 +1,10 @@
 import type { Attempt, Item } from './item.ts'
 import type { Run } from './run.ts'
 
-/** The part of the port `TransactionSource` that reads one transaction. `replayId` `null` names its latest run. */
+/**
+ * The part of the port `TransactionSource` that reads one transaction. A `replayId` of `null` stands for its latest
+ * run.
+ */
 export interface RunReader {
   /** Returns `null` if there is no such run. */
   get(
@@ -21,11 +24,11 @@ export interface RunReader {
   ): Promise<StoredResponse | null>
 }
 
-/** Which parts of a run are read. */
+/** The parts of a run that are read. */
 export interface RunParts {
-  /** The number of attempts, the newest ones. */
+  /** The maximum number of attempts to return. The newest attempts are returned. */
   readonly attempts?: number
-  /** If false, the items have neither `ResponseBody` nor `Data`, which may have a megabyte each. */
+  /** If false, the items have neither `ResponseBody` nor `Data`, each of which may have a megabyte. */
   readonly bodies?: boolean
 }
 
@@ -36,13 +39,13 @@ export interface RunDetail {
   readonly run: Run
   readonly lease: RunLease
   readonly items: readonly Item[]
-  /** The oldest first. */
+  /** The returned attempts, oldest first. */
   readonly attempts: readonly Attempt[]
   /** The number of all attempts. */
   readonly attemptCount: number
 }
 
-/** The lease of a run; its members are `null` while no worker has the run. */
+/** The lease of a run; all members are `null` while no worker has the run. */
 export interface RunLease {
   readonly LeaseOwner: string | null
   readonly LeaseUntil: string | null
@@ -76,6 +79,8 @@ export type RunSummary = Pick<
 >
 
 export interface StoredResponse {
+  /** The run to which the step belongs. */
+  readonly replayId: number
   readonly realm: string | null
   /** `null` if the step has no stored response. */
   readonly body: string | null

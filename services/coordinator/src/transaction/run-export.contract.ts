@@ -7,7 +7,7 @@ import type { ProcessOutline, TransactionSource } from './transaction-source.ts'
 
 const process: ProcessOutline = { name: 'OrderProcess', steps: ['order'] }
 
-/** How a transaction source exports finished runs; both the memory and the PostgreSQL source must pass it. */
+/** The tests of the export; both the memory and the PostgreSQL source must pass them. */
 export function runExportContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a source of exports`, () => {
     let source: TransactionSource
@@ -68,14 +68,14 @@ export function runExportContract(name: string, open: () => Promise<TransactionS
       expect(ids(await all({ process: 'OtherProcess' }))).toEqual([])
     })
 
-    it('an export has the runs that ended at `since` or later, and before `until`', async () => {
+    it('an export has only the runs that ended at `since` or later and before `until`', async () => {
       const ends = []
       for (const id of ['1', '2', '3']) ends.push(await ended(id))
       expect(ids(await all({ since: ends[1] ?? '' }))).toEqual(['2', '3'])
       expect(ids(await all({ until: ends[1] ?? '' }))).toEqual(['1'])
     })
 
-    it('an export continues behind any position without repeating or missing a run that ended at the same time', async () => {
+    it('an export continues after any position and neither repeats nor misses a run that ended at the same time', async () => {
       const many = Array.from({ length: 5 }, (_, n) => ({ TransactionID: `${n}`, InitialData: n }))
       await source.queue(process, many)
       await Promise.all(
@@ -94,7 +94,7 @@ export function runExportContract(name: string, open: () => Promise<TransactionS
       expect(await all()).toEqual([])
     })
 
-    it('the end of an export is the wanted time, but never in the future', async () => {
+    it('the end of an export is the requested time, but never in the future', async () => {
       expect(await source.exportEnd('2026-01-01T00:00:00+01:00')).toBe('2025-12-31T23:00:00.000Z')
       const end = Date.parse(await source.exportEnd('2999-01-01T00:00:00Z'))
       expect(Math.abs(end - Date.now())).toBeLessThan(60_000)

@@ -8,15 +8,15 @@ import type { Run } from './run.ts'
 
 export interface RunExports {
   /**
-   * Returns the end of an export: `wanted`, but never the last minute. A run gets the time of its end before its
-   * transaction is committed, so a run of the last moments may appear later than one that ended after it.
+   * Returns the end of an export: `wanted`, but at the latest a minute ago. A run gets the time of its end before its
+   * transaction is committed, so a very recent run may become visible later than a run that ended after it.
    */
   exportEnd(wanted: string | null): Promise<string>
-  /** Reads at most `limit` runs after a position. Runs that are purged are left out. */
+  /** Reads at most `limit` runs after a position. Purged runs are omitted. */
   exportPage(range: ExportRange, after: EndPosition, limit: number): Promise<ExportPage>
 }
 
-/** The runs of a process that ended at `since` or later, and before `until`; ISO 8601. */
+/** The runs of a process that ended at `since` or later and before `until`; ISO 8601. */
 export interface ExportRange {
   readonly process: string
   readonly since: string | null

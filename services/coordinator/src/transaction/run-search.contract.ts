@@ -2,11 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
-import { aSearch } from '../../test-support/search.ts'
+import { aSearch, EVERYTHING } from '../../test-support/search.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
 import { defaultRetryPolicy } from '../process/retry-policy.ts'
 import type { Run } from './run.ts'
-import { EVERYTHING, type RunPosition, type RunSearch } from './run-search.ts'
+import type { RunPosition, RunSearch } from './run-search.ts'
 import type { ProcessOutline, TransactionSource } from './transaction-source.ts'
 
 const orders: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'csv'] }
@@ -18,7 +18,7 @@ const busy = { ...failed, kind: 'retry', errorClass: 'http_503', retryAfterMs: 6
 const waiting: StepOutcome = { kind: 'waiting', credential: 'ACC-r2', error: 'faulted' }
 const all = ['b2', 'b1', 'a7', 'a6', 'a5', 'a4', 'a3', 'a2', 'a1']
 
-/** How a transaction source finds runs; both the memory and the PostgreSQL source must pass it. */
+/** The tests of the search for runs; both the memory and the PostgreSQL source must pass them. */
 export function runSearchContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a search for runs`, () => {
     let source: TransactionSource
@@ -50,7 +50,7 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
       await sleep(2)
       return { ...run, ...state }
     }
-    /** Queues runs of two processes, and brings each into another state. */
+    /** Queues runs of two processes, and brings each run into a different state. */
     const queueAll = async (): Promise<void> => {
       const gold = { plan: 'gold' }
       const a1 = await queue(orders, 'a1', { Realm: 'r1', Tags: { ...gold, batch: '7' } })
@@ -78,7 +78,7 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
       return ids
     }
 
-    it('each filter finds its runs, page by page, in either order', async () => {
+    it('each filter of a search finds the matching runs, page by page, in both orders', async () => {
       await queueAll()
       const cases: readonly [RunFilter, readonly string[]][] = [
         [{}, all],
@@ -117,7 +117,7 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
         }
     })
 
-    it('the times of a filter bound when a run was created, and since when it has changed', async () => {
+    it('the times of a filter select runs by their creation time and by the time of their last change', async () => {
       await queueAll()
       const at = (id: string): string => runs.get(id)?.CreatedAt ?? ''
       for (const order of ['created', 'updated'] as const) {
@@ -131,7 +131,7 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
       expect(await find(null, { filter, order: 'updated' })).toEqual(['a5', 'b2'])
     })
 
-    it('the order by change begins with the run that finished last, or changed last if it is unfinished', async () => {
+    it('the order by change sorts finished runs by the time of their end, and unfinished runs by the time of their last change', async () => {
       await queueAll()
       await attempt(runs.get('a7') as Run, busy)
       const resumed = await source.resume(orders.name, 'a2', null, anAct)
@@ -142,7 +142,7 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
       expect(await find(null, { filter })).toEqual(['b2', 'a3', 'a2'])
     })
 
-    it('only runs of visible processes and realms are found, and runs without a realm', async () => {
+    it('a search finds only runs of visible processes that have a visible realm or no realm', async () => {
       await queueAll()
       for (const order of ['created', 'updated'] as const) {
         const bound = (realms: readonly string[], processes: readonly string[], filter = {}) =>
@@ -156,7 +156,7 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
       }
     })
 
-    it('the pages have no gaps or repeats, even if runs are queued between two pages', async () => {
+    it('the pages of a search have no gaps or repeats, even if runs are queued between two pages', async () => {
       for (let n = 0; n < 7; n += 1) await queue(n % 2 === 0 ? orders : invoices, String(n))
       const ids: string[] = []
       let after: RunPosition | null = null
@@ -169,7 +169,7 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
       expect(ids).toEqual(['6', '5', '4', '3', '2', '1', '0'])
     })
 
-    it('the runs of transactions that one request has queued are on one page each', async () => {
+    it('each run is on exactly one page, even if one request has queued all the transactions', async () => {
       const lines = Array.from({ length: 9 }, (_, n) => ({ TransactionID: `${n}`, InitialData: 1 }))
       await source.queue(orders, lines)
       await source.queue(invoices, lines)

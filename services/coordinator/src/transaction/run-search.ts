@@ -7,41 +7,42 @@ import { activeStatuses } from './status.ts'
 export interface RunSearchSource {
   /**
    * Reads a page of runs, newest first. It examines a bounded number of runs, so a page may have fewer runs than
-   * `limit`, or none, although more follow: only `next` says whether they do. With `order: 'updated'`, a run that
-   * changes between two pages may be returned twice.
+   * `limit`, or none, although more pages follow. Only `next` shows whether more follow. With `order: 'updated'`, a run
+   * that changes between two pages may be returned twice.
    */
   search(request: RunSearch): Promise<RunPage>
-  /** Returns the names of the processes that have runs, also purged ones, whether they are loaded or not. */
+  /** Returns the names of the processes that have runs. Purged runs and processes that are not loaded are included. */
   storedProcesses(): Promise<readonly string[]>
   /** Returns the number of unfinished runs of each of these processes. */
   countUnfinished(processes: readonly string[]): Promise<Readonly<Record<string, number>>>
 }
 
-/** Runs are ordered by `CreatedAt`, or by the time at which they finished or, if unfinished, changed. */
+/**
+ * `created` orders runs by `CreatedAt`; `updated` orders finished runs by their end, and other runs by their last
+ * change.
+ */
 export const runOrders = ['created', 'updated'] as const
 export type RunOrder = (typeof runOrders)[number]
 
 export interface RunSearch {
-  /** `null`: of all processes. */
+  /** `null` searches all processes. */
   readonly process: string | null
   readonly filter: RunFilter
   readonly order: RunOrder
   readonly visible: Visibility
-  /** The page begins after this position, which is `next` of the previous page. */
+  /** The page begins after this position, which is the `next` of the previous page. */
   readonly after: RunPosition | null
   readonly limit: number
 }
 
 /**
- * The realms and processes of which runs may be returned: `*`, exact names, and prefixes that end in `*`. A run without
- * a realm may always be returned.
+ * The realms and processes whose runs may be returned: `*`, exact names, and prefixes that end in `*`. A run without a
+ * realm may be returned for any realms.
  */
 export interface Visibility {
   readonly realms: readonly string[]
   readonly processes: readonly string[]
 }
-
-export const EVERYTHING: Visibility = { realms: ['*'], processes: ['*'] }
 
 /** A position in a list of runs. It names a run, so runs that are inserted meanwhile do not shift the pages. */
 export interface RunPosition extends RunKey {
@@ -55,8 +56,8 @@ export interface RunPage {
 }
 
 /**
- * Returns the statuses that runs of a filter can have. A completed run has no error, is not in doubt and waits for
- * nothing, so a filter that asks for one of these never finds one.
+ * Returns the statuses that runs matching a filter can have. A completed run has no error, is not in doubt and waits
+ * for nothing, so filters by error, doubt or wait never match a completed run.
  */
 export function possibleStatuses({
   status,

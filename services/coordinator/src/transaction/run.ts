@@ -12,9 +12,9 @@ export interface RunKey {
 }
 
 /**
- * One run of a transaction. `Version` grows by one with each committed transition and is the fence: a message, a
- * lease and an outcome each name the version they belong to. `StepName` is the step that is due or in flight; for a
- * run that is over, it is the last step. An empty `StepName` means the first step: another program may insert a row
+ * One run of a transaction. `Version` grows by one with each committed transition and is the fence: a message, a lease
+ * and an outcome each contain the version to which they belong. `StepName` is the step that is due or in flight, or the
+ * last step of a run that has ended. An empty `StepName` means the first step, because another program may insert a row
  * without a step name. The table is named `Order_Header`.
  */
 export interface Run extends Readonly<HeaderView> {
@@ -29,15 +29,15 @@ export interface Run extends Readonly<HeaderView> {
   readonly InDoubt: boolean
   /** The tags with which the transaction was queued; `null` if there are none. */
   readonly Tags: Readonly<Record<string, string>> | null
-  /** Whether this replay has other initial data than the run before it. */
+  /** Whether the initial data of this replay differs from that of the previous run. */
   readonly InputChanged: boolean
-  /** The time at which an erasure has blanked the data of the run. */
+  /** The time at which an erasure blanked the data of the run. */
   readonly ErasedAt: string | null
-  /** The time at which retention has removed the data, items and attempts of the run. */
+  /** The time at which retention removed the data, items and attempts of the run. */
   readonly PurgedAt: string | null
 }
 
-/** The members that only people and their searches need. A claim does not read them. */
+/** The members that are only needed for display and search. A claim does not read these members. */
 type Annotations = 'Tags' | 'InputChanged' | 'ErasedAt' | 'PurgedAt'
 /** A run as a worker needs it. */
 export type ClaimedRun = Omit<Run, Annotations>
@@ -57,8 +57,17 @@ export const storedTags = ({ Tags = {} }: Pick<QueueTransaction, 'Tags'>): Run['
   Object.keys(Tags).length === 0 ? null : Tags
 
 /**
+ * Returns whether a replay with `initialData` has the same initial data as `run`. The data of an erased run is no
+ * longer known, so it does not equal any other data, not even `null`.
+ */
+export const hasInitialData = (
+  run: Pick<Run, 'ErasedAt' | 'InitialData'>,
+  initialData: QueueTransaction['InitialData'],
+): boolean => run.ErasedAt === null && isDeepStrictEqual(run.InitialData, initialData)
+
+/**
  * Returns whether a request to queue a transaction repeats the request that queued `run`: realm, tags and initial data
- * are equal. Tags and data of a run that is erased or purged cannot be compared any more.
+ * are equal. The tags and data of an erased or purged run are no longer known, so they are not compared.
  */
 export const isRepeated = (run: Run, transaction: QueueTransaction): boolean =>
   run.Realm === (transaction.Realm ?? null) &&

@@ -1,19 +1,53 @@
-import { isDeepStrictEqual } from 'node:util'
 import { hasCode } from '@integration-host/shared/errors'
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
 import { notFound } from './errors.ts'
 import type { Item } from './item.ts'
-import type { PayloadColumn, PayloadPlace, Payloads } from './payload.ts'
-import { isRepeated, type Run, type RunKey } from './run.ts'
+import type { OperationStore } from './bulk-operation.ts'
+import type { DeadLetterStore } from './dead-letter.ts'
+import type { Erasures } from './erasure.ts'
+import type { PauseStore } from './pause.ts'
+import type { PayloadColumn, PayloadPlace, Payloads, PayloadStore } from './payload.ts'
+import type { Retention } from './retention.ts'
+import { hasInitialData, isRepeated, type Run, type RunKey } from './run.ts'
 import type { RunDetail } from './run-detail.ts'
 import type { Claim, QueueResult, ReplayRequest, TransactionSource } from './transaction-source.ts'
 
 /**
- * Returns a transaction source that seals payloads on their way into `source` and opens them on their way out. The
- * webhooks that `source` stores by itself are not sealed: they name runs, and contain no payload.
+ * The members of the port that neither accept nor return payloads in plain text. The sealed source forwards them to the
+ * inner source unchanged. The members of `PayloadStore` are included, because they handle payloads in their stored
+ * form. Webhooks are stored in plain text, because they contain only ids and names of runs.
  *
- * A payload that cannot be opened is returned as it is stored, and a claim that contains one is marked: its step must
- * not run.
+ * The sealed source must implement every other member. The compiler rejects a new member of the port until it is either
+ * listed here or implemented there.
+ */
+type PassedThrough =
+  | keyof DeadLetterStore
+  | keyof Erasures
+  | keyof OperationStore
+  | keyof PauseStore
+  | keyof PayloadStore
+  | keyof Retention
+  | 'actions'
+  | 'addWebhooks'
+  | 'announce'
+  | 'audit'
+  | 'countUnfinished'
+  | 'exportEnd'
+  | 'recordRejected'
+  | 'renew'
+  | 'runsOf'
+  | 'startWebhooks'
+  | 'storedProcesses'
+  | 'watch'
+  | 'webhookBacklog'
+  | typeof Symbol.asyncDispose
+
+/**
+ * Returns a transaction source that encrypts payloads before they are stored in `source`, and decrypts them when they
+ * are read.
+ *
+ * A payload that cannot be decrypted is returned as stored. A claim that contains such a payload is marked, because its
+ * step must not run.
  */
 export function createSealedSource(
   source: TransactionSource,
@@ -25,7 +59,7 @@ export function createSealedSource(
     step: string | null = null,
   ): PayloadPlace => ({ Process, TransactionID, ReplayID, column, step })
 
-  /** Opens the initial data of a run. Throws like `Payloads.openJson`. */
+  /** Decrypts the initial data of a run. Throws like `Payloads.openJson`. */
   const openRun = <R extends Pick<Run, keyof RunKey | 'InitialData'>>(run: R): R => {
     const opened = payloads.openJson(run.InitialData, place(run, 'InitialData'))
     return opened === run.InitialData ? run : { ...run, InitialData: opened }
@@ -51,8 +85,8 @@ export function createSealedSource(
       items: claim.items.map((item) => openItem(claim.run, item)),
     })) ?? { ...claim, isUnreadable: true }
 
-  return {
-    ...source,
+  const passedThrough: Pick<TransactionSource, PassedThrough> = source
+  const sealing: Omit<TransactionSource, PassedThrough> = {
     async queue(process, transactions, by) {
       const stored = transactions.map((transaction) => {
         const key = { Process: process.name, TransactionID: transaction.TransactionID, ReplayID: 0 }
@@ -62,12 +96,15 @@ export function createSealedSource(
         return { ...transaction, InitialData: sealed as typeof InitialData }
       })
       const results = await source.queue(process, stored, by)
-      // The source compares sealed values, which differ even for equal data. So its comparison is made again.
+      // Sealed values differ even for equal data, so the data is compared again after it was decrypted.
       return results.map((result, n): QueueResult => {
         const transaction = transactions[n]
         if (transaction === undefined) return result
+        if (result.outcome === 'queued') {
+          const { InitialData } = transaction
+          return { outcome: 'queued', run: { ...result.run, InitialData } }
+        }
         const run = readable(result.run)
-        if (result.outcome === 'queued') return { outcome: 'queued', run }
         return { outcome: isRepeated(run, transaction) ? 'exists' : 'conflict', run }
       })
     },
@@ -102,8 +139,7 @@ export function createSealedSource(
     async responseOf(process, transactionId, replayId, step) {
       const found = await source.responseOf(process, transactionId, replayId, step)
       if (found === null) return null
-      // Which run is the latest is not known here. The envelope is bound to the run for which it was sealed anyway.
-      const key = { Process: process, TransactionID: transactionId, ReplayID: replayId ?? Infinity }
+      const key = { Process: process, TransactionID: transactionId, ReplayID: found.replayId }
       const open = () => payloads.openText(found.body, place(key, 'ResponseBody', step))
       return { ...found, body: unlessUnreadable(open) ?? found.body }
     },
@@ -134,7 +170,7 @@ export function createSealedSource(
         },
         ({ run }) => {
           const next = { ...run, ReplayID: run.ReplayID + 1 }
-          const isSame = isDeepStrictEqual(readable(run).InitialData, initialData)
+          const isSame = hasInitialData(readable(run), initialData)
           const sealed = payloads.sealJson(initialData, place(next, 'InitialData'))
           return replay({
             latest: latest ?? run.ReplayID,
@@ -163,10 +199,12 @@ export function createSealedSource(
     resume: async (...args) => readable(await source.resume(...args)),
     cancel: async (...args) => readable(await source.cancel(...args)),
   }
+  return { ...passedThrough, ...sealing }
 
   /**
-   * Calls `work` with the run to whose step or number a payload is sealed. `work` names this run, so that it is rejected
-   * with `version_moved` if the run has changed meanwhile. It is then called again, unless the client named the run.
+   * Calls `work` with the current run, because a payload is sealed for the step or the `ReplayID` of this run. `work`
+   * requires this run from the source, and fails with `version_moved` if the run has changed. In that case `work` is
+   * called again with the changed run, unless the client required a certain run or version.
    */
   async function forCurrentRun(
     { process, transactionId, replayId, isFixed }: RunReference,
@@ -189,13 +227,13 @@ interface RunReference {
   readonly process: string
   readonly transactionId: string
   readonly replayId: number | null
-  /** Whether the client has named the run or its version. */
+  /** Whether the client requires a certain run or version. */
   readonly isFixed: boolean
 }
 
 const MAX_TRIES = 5
 
-/** Returns the result of `open`; `null` if a payload cannot be opened. */
+/** Returns the result of `open`; `null` if a payload cannot be decrypted. */
 function unlessUnreadable<T>(open: () => T): T | null {
   try {
     return open()

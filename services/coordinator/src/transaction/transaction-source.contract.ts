@@ -15,8 +15,8 @@ import type {
 } from './transaction-source.ts'
 
 /**
- * The times with which the source under test must be opened. They are shorter than in production, but longer than
- * the time between two statements on a machine under load.
+ * The times that the tested source must use. They are shorter than in production, but longer than the time between two
+ * statements on a machine under load.
  */
 export const contractTimes = { leaseMs: 1_400, sweepMs: 500, exportLagMs: 0 }
 
@@ -290,7 +290,7 @@ export function transactionSourceContract(
         ])
       })
 
-      it('an attempt that ended before a call was sent is neither charged nor stored', async () => {
+      it('an attempt that ended before a call was sent is neither counted nor stored', async () => {
         const released = await record(await claim(await queue('1')), { kind: 'released' })
         expect(released).toMatchObject({ Status: 'Queued', Attempt: 0, Version: 2 })
         expect((await source.get(process.name, '1', 0))?.attempts).toEqual([])
@@ -411,7 +411,7 @@ export function transactionSourceContract(
     })
 
     describe('the outbox of step messages', () => {
-      it('due() returns an unclaimed run again and again at growing intervals', async () => {
+      it('due() returns an unclaimed run repeatedly at growing intervals', async () => {
         const startedAt = performance.now()
         const run = await queue('1')
         expect(await source.due(refs, 10)).toEqual([])
@@ -455,7 +455,7 @@ export function transactionSourceContract(
     })
 
     describe('replaying a transaction', () => {
-      it('a replay has the same initial data, new idempotency keys and the next ReplayID', async () => {
+      it('a replay has the initial data of the previous run, new idempotency keys and the next ReplayID', async () => {
         await finish(await queue('1', { x: 1 }))
         const replay = await source.replay(process, '1', fromStart, anAct)
         expect(replay).toMatchObject({
@@ -566,7 +566,7 @@ export function transactionSourceContract(
     })
 
     describe('waiting for a credential', () => {
-      it('a run that waits for a credential is due again when the credential is usable, and is charged no attempt', async () => {
+      it('a run that waits for a credential is due again when the credential is usable, and the attempt is not counted', async () => {
         const waiting: StepOutcome = { kind: 'waiting', credential: 'ACC-1', error: 'faulted' }
         const waitingRun = await record(await claim(await queue('1')), waiting)
         expect(waitingRun).toMatchObject({ Status: 'Waiting', Attempt: 0, WaitingFor: 'ACC-1' })
@@ -579,7 +579,7 @@ export function transactionSourceContract(
       })
     })
 
-    it('a run that waits because its step called waitFor() shows that as its class, which the next outcome removes', async () => {
+    it('a run whose step called waitFor() has an error class for this wait, which the next outcome removes', async () => {
       const waits = await record(await claim(await queue('1')), { kind: 'later', delayMs: 0 })
       expect(waits).toMatchObject({ Status: 'Retrying', Attempt: 0, ErrorClass: 'step_waits' })
       expect(waits?.LastError).toContain('waitFor')
@@ -606,7 +606,7 @@ export function transactionSourceContract(
       expect([...(await source.paused()).keys()]).toEqual(['A'])
     })
 
-    it('a paused process shows since when, by whom and why, also if it is paused once more', async () => {
+    it('the data of a pause (since when, by whom and why) does not change if the process is paused again', async () => {
       const person = { keyId: 'console', person: 'ada@example.com' }
       await source.setPaused('A', true, { ...anAct, by: person, reason: 'the provider is down' })
       const first = (await source.paused()).get('A')

@@ -23,7 +23,7 @@ import type { RunExports } from './run-export.ts'
  * S2  A transition happens only from the version that it names. Each transition adds 1 to `Version`.
  * S3  A run has at most one lease that has not expired (a live lease). A worker that has lost its lease can no longer
  *     change the run.
- * S4  A run that is not over and has no live lease is returned by `due` again and again, at growing intervals.
+ * S4  `due` returns a run that is not over and has no live lease repeatedly, at growing intervals.
  * S5  All times come from the source's own clock, so the clocks of replicas need not agree.
  *
  * Every method throws `store_unavailable` if the source cannot be reached; the change may nevertheless have
@@ -60,18 +60,15 @@ export interface TransactionSource
   record(lease: Lease, transition: Transition): Promise<RunState | null>
   /** Extends leases; resolves with the leases that were lost. */
   renew(leases: readonly Lease[]): Promise<readonly Lease[]>
-  /**
-   * Returns at most `limit` overdue runs at these steps, and doubles the interval until each of them is
-   * returned again.
-   */
+  /** Returns at most `limit` overdue runs at these steps, and doubles the interval until each run is returned again. */
   due(steps: readonly StepRef[], limit: number): Promise<Run[]>
   /** Releases at most `limit` expired leases of lost workers, which makes their runs due again. */
   recoverExpiredLeases(limit: number): Promise<Run[]>
   /** Returns at most `limit` overdue runs of these processes at a step that does not exist in their process. */
   runsAtUnknownStep(processes: readonly ProcessOutline[], limit: number): Promise<Run[]>
   /**
-   * Marks an active run without a lease as failed, because it can never run. Returns `null` if the run has
-   * changed since `version`.
+   * Fails an active run without a lease, because the run can never continue. Returns `null` if the run has changed
+   * since `version`.
    */
   failRun(run: RunKey, version: number, errorClass: string, error: string): Promise<Run | null>
 
@@ -112,14 +109,15 @@ export interface TransactionSource
    * that neither can be lost without the other.
    */
   announce(webhooksOf: WebhooksOf): void
-  /** Stores webhooks of other events. A webhook that is stored already, or has a run, is ignored. */
+  /** Stores webhooks of other events. A webhook that is already stored, or that already has a run, is ignored. */
   addWebhooks(webhooks: readonly NewWebhook[]): Promise<void>
   /**
-   * Queues a run for the oldest webhook of each receiver and realm (or lane, if it belongs to no realm), unless its run is queued already, and deletes the
-   * webhooks whose runs are over. Queues at most `limit` runs.
+   * Deletes the webhooks whose runs have ended. Then queues a run for the oldest webhook of each receiver and realm, or
+   * of each receiver and lane for webhooks without a realm, unless the webhook already has a run. Queues at most
+   * `limit` runs.
    */
   startWebhooks(limit: number): Promise<StartedWebhooks>
-  /** Returns, for each receiver, the webhooks that are not delivered yet. */
+  /** Returns the undelivered webhooks of each receiver: their number and the age of the oldest. */
   webhookBacklog(): Promise<readonly WebhookBacklog[]>
 
   /**
@@ -129,7 +127,7 @@ export interface TransactionSource
   watch(onDue: () => void): void
 }
 
-/** What a source needs to know of a process: its name, and its steps in order. */
+/** The name of a process and its steps in order, which is all that a source needs. */
 export interface ProcessOutline {
   readonly name: string
   readonly steps: readonly [string, ...string[]]
@@ -138,13 +136,13 @@ export interface ProcessOutline {
 export interface ReplayRequest {
   /** The step at which the new run starts; `null` for the first step. */
   readonly fromStep: string | null
-  /** If it is not `null`, the replay is rejected with `version_moved` unless this is the latest run. */
+  /** If it is not `null`, the replay is rejected with `version_moved` unless the latest run has this `ReplayID`. */
   readonly latest: number | null
-  /** The initial data of the new run. Absent: that of the run before it. */
+  /** The initial data of the new run. If absent, the initial data of the previous run is used. */
   readonly initialData?: QueueTransaction['InitialData'] | undefined
 }
 
-/** What a webhook may say of a run. */
+/** The members of a run that a webhook may contain. */
 export type AnnouncedRun = Pick<
   Run,
   | 'Process'
@@ -160,16 +158,18 @@ export type AnnouncedRun = Pick<
 /** Returns the webhooks that announce a transition. */
 export type WebhooksOf = (run: AnnouncedRun) => readonly NewWebhook[]
 
-/** A webhook, which becomes a run of the process `Webhook` when no earlier one of its receiver and realm is left. */
+/**
+ * A webhook. It becomes a run of the process `Webhook` when all earlier webhooks of its receiver and realm are done.
+ */
 export interface NewWebhook {
   readonly Receiver: string
-  /** The id of its run. */
+  /** The id of the run that delivers the webhook. */
   readonly TransactionID: string
-  /** The initial data of its run. The source adds `At`. */
+  /** The initial data of the run that delivers the webhook. The source adds `At`. */
   readonly InitialData: Readonly<Record<string, unknown>>
   /** Absent: the realm of the run whose transition the webhook announces. */
   readonly Realm?: string | null
-  /** Takes the place of the realm in the order, if there is none. */
+  /** Replaces the realm in the delivery order if the webhook has no realm. */
   readonly Lane: string
   /** The time of the event, ISO 8601. Absent: the time of the transition. */
   readonly At?: string
@@ -184,7 +184,7 @@ export interface StartedWebhooks {
 export interface WebhookBacklog {
   readonly receiver: string
   readonly waiting: number
-  /** The time since the oldest event that is not delivered. */
+  /** The age of the oldest event that is not delivered. */
   readonly oldestMs: number
 }
 
@@ -195,7 +195,7 @@ export interface StepRef {
   readonly isFirst: boolean
 }
 
-/** `run`: the run that was queued or that exists. */
+/** `run` is the run that was queued, or the run that already existed. */
 export interface QueueResult {
   readonly outcome: 'queued' | 'exists' | 'conflict'
   readonly run: Run
@@ -227,7 +227,7 @@ export interface Claim {
   readonly run: ClaimedRun
   /** The items of the steps that are completed or copied. */
   readonly items: readonly FinishedItem[]
-  /** Whether initial data or an item cannot be decrypted. The step must not run then. */
+  /** Whether initial data or an item cannot be decrypted, in which case the step must not run. */
   readonly isUnreadable?: true
 }
 
@@ -243,8 +243,8 @@ export type ClaimResult =
 export const LEASE_MS = 30_000
 export const RENEW_MS = 10_000
 /**
- * A run that waits for a credential is tried again after this long, because the event of the credential can be
- * missed.
+ * A run that waits for a credential is tried again after this time, because the event that the credential is usable can
+ * be missed.
  */
 export const WAITING_RECHECK_MS = 300_000
 /**

@@ -1,12 +1,11 @@
 /**
- * The transitions of a run as pure decisions: each returns the next state for a current state and time.
- * `process/progress.ts` decides what the outcome of a step means; everything else is decided here.
+ * The transitions of a run as pure functions: each returns the next state for a current state and a time.
+ * `process/progress.ts` decides what the outcome of a step means; this file decides everything else.
  *
- * The memory source stores what these functions return. The PostgreSQL source implements the same rules a
- * second time in SQL, one file per statement, because it must decide a transition while it holds the lock of
- * the row. `transaction-source.contract.ts` tests both sources.
+ * The memory source stores what these functions return. The PostgreSQL source implements the same rules a second time
+ * in SQL, one file per statement, because it must decide a transition while it holds the lock of the row.
+ * `transaction-source.contract.ts` tests both sources.
  */
-import { isDeepStrictEqual } from 'node:util'
 import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { StepCall } from '../process/http-call.ts'
 import type { Transition } from '../process/progress.ts'
@@ -22,7 +21,7 @@ import {
 } from './errors.ts'
 import { type Attempt, idempotencyKey, isFinished, type Item } from './item.ts'
 import type { RetentionPolicy } from './retention.ts'
-import { type Run, type RunKey, runKey } from './run.ts'
+import { hasInitialData, type Run, type RunKey, runKey } from './run.ts'
 import type { Settlement } from './operator-actions.ts'
 import { isOver, isResumable, isRetryable } from './status.ts'
 import {
@@ -40,7 +39,7 @@ import {
  * a new StoredRun.
  */
 export interface StoredRun {
-  /** The run itself. The member is named `header` because the files of the memory source contain that name. */
+  /** The run itself. The member is called `header` because the files of the memory source use that name. */
   readonly header: Run
   readonly items: readonly Item[]
   readonly attempts: readonly Attempt[]
@@ -49,7 +48,7 @@ export interface StoredRun {
     readonly until: number
     readonly startedAt: string
   } | null
-  /** Set in a purged run while its files may be left. */
+  /** Set in a purged run while its files may remain. */
   readonly filesLeft?: true
   /** The time at which the sweeper publishes the run again, epoch ms. */
   readonly nextSweepAt: number
@@ -296,8 +295,8 @@ export const recovered = (stored: StoredRun, times: Times): StoredRun | null =>
     : null
 
 /**
- * Marks a run that can never run as failed. Returns `null` if the run has changed since `version`, is over, or
- * has a live lease.
+ * Fails a run that can never continue. Returns `null` if the run has changed since `version`, has ended, or has a live
+ * lease.
  */
 export function failed(
   stored: StoredRun,
@@ -326,7 +325,7 @@ export function cancelled(stored: StoredRun, times: Times): StoredRun {
   return next(stored, { ...ended(times.now), Status: 'Cancelled' }, times)
 }
 
-/** Returns an ended run without its data. The version stays, because the run does not continue. */
+/** Returns an ended run without its data. The version does not change, because erasing is not a transition. */
 export const erased = (stored: StoredRun, now: number): StoredRun => ({
   ...stored,
   header: { ...stored.header, InitialData: null, Tags: null, LastError: null, ErasedAt: iso(now) },
@@ -335,7 +334,7 @@ export const erased = (stored: StoredRun, now: number): StoredRun => ({
 })
 
 /**
- * Returns the run, due at once instead of at its next attempt or when its credential becomes usable.
+ * Makes a run due at once, instead of at its next attempt or when its credential becomes usable.
  *
  * @throws {IntegrationError} `transaction_not_retryable`
  */
@@ -345,10 +344,10 @@ export function retried(stored: StoredRun, times: Times): StoredRun {
 }
 
 /**
- * Returns the state of a run in doubt after an operator has found out whether its step was done. A run that is over
- * continues, as after a resume: without its step, or with its step again.
+ * Returns the state of a run in doubt after an operator has settled its step. If the step was done, the run continues
+ * with the next step; otherwise it continues with the same step. A run that has ended continues too.
  *
- * @throws {IntegrationError} `step_not_found` if the process does not have the step any more.
+ * @throws {IntegrationError} `step_not_found` if the process no longer has the step.
  */
 export function settledState(
   { Status, StepName, Attempt }: Pick<Run, 'Status' | 'StepName' | 'Attempt'>,
@@ -410,7 +409,7 @@ export function settled(
   }
 }
 
-/** Returns a run whose doubt was settled in its next state. */
+/** Returns a settled run in its next state, in which it continues. */
 function continued(
   stored: StoredRun,
   state: Pick<Run, 'Status' | 'StepName' | 'Attempt'>,
@@ -441,7 +440,7 @@ export function isOld(
   return CompletedAt !== null && keptMs !== null && Date.parse(CompletedAt) < now - keptMs
 }
 
-/** Returns the stub that is left of a run. The version does not change, because a purge is not a transition. */
+/** Returns the stub of a purged run. The version does not change, because a purge is not a transition. */
 export const purged = (stored: StoredRun, now: number): StoredRun => ({
   ...stored,
   header: {
@@ -483,14 +482,14 @@ export function replayed(
   })
   const InitialData = initialData === undefined ? header.InitialData : initialData
   const run = queued(key, first, { ...header, InitialData }, times)
-  const InputChanged = !isDeepStrictEqual(InitialData, header.InitialData)
+  const InputChanged = initialData !== undefined && !hasInitialData(header, initialData)
   return { ...run, header: { ...run.header, InputChanged }, items: copies }
 }
 
 /**
- * Returns the run as a memory source must treat it after a restart. No other OS process uses the store, so every
- * lease belongs to the OS process that has ended, and counts as expired. No step message survived, so the sweeper
- * must publish the run.
+ * Returns the run in the state that a memory source must use after a restart. No other OS process uses the store, so
+ * every lease belongs to the OS process that has ended, and counts as expired. All step messages are lost, so the
+ * sweeper must publish the run.
  */
 export const afterRestart = (stored: StoredRun): StoredRun => ({
   ...stored,

@@ -30,7 +30,7 @@ const webhook = (id: string, Realm: string | null = 'r1', Receiver = 'one'): New
   At: '2026-11-20T00:00:00.000Z',
 })
 
-/** How a transaction source stores webhooks; both the memory and the PostgreSQL source must pass it. */
+/** The tests of stored webhooks; both the memory and the PostgreSQL source must pass them. */
 export function webhooksContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`${name} as a store of webhooks`, () => {
     let source: TransactionSource
@@ -39,7 +39,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
     })
     afterEach(() => source[Symbol.asyncDispose]())
 
-    /** Announces the end of a run, and each version of a run in doubt. */
+    /** Makes transitions store webhooks: one for the end of a run, and one for each version of a run in doubt. */
     const announce = (): void =>
       source.announce(({ Process, TransactionID, Status, InDoubt, Version }) =>
         Process === process.name && (InDoubt || isOver(Status))
@@ -72,7 +72,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       const recorded = await source.record(claimed.lease, advance(claimed.run, outcome, options))
       return { ...claimed.run, ...recorded }
     }
-    /** Starts webhooks until no more can start; returns the ids of their runs. */
+    /** Starts webhooks until no more can be started; returns the ids of their runs. */
     const start = async (): Promise<Run[]> => {
       const runs: Run[] = []
       for (let hasMore = true; hasMore;) {
@@ -84,7 +84,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
     }
     const idsOf = (runs: readonly Run[]) =>
       runs.map(({ TransactionID }) => TransactionID).toSorted()
-    /** Delivers everything that waits; returns the ids in the order of their delivery. */
+    /** Delivers all stored webhooks; returns the ids in the order of delivery. */
     const deliverAll = async (): Promise<string[]> => {
       const ids: string[] = []
       for (let runs = await start(); runs.length > 0; runs = await start())
@@ -114,7 +114,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       expect(runs.find(({ Realm }) => Realm === 'r1')?.TransactionID).toBe('good Completed 2')
     })
 
-    it('an outcome that comes after its lease was lost stores no webhook', async () => {
+    it('recording an outcome after the lease was lost does not store a webhook', async () => {
       announce()
       const claimed = await claim(await queue('late'))
       await source.cancel(process.name, 'late', null, anAct)
@@ -146,7 +146,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       ['completed', done],
       ['failed', failed],
     ] as const)(
-      'of a receiver and realm, a webhook gets a run when the earlier ones are %s',
+      'a webhook gets a run when the earlier webhooks of its receiver and realm are %s',
       async (_, outcome) => {
         const ids = ['1', '2', '3']
         await source.addWebhooks(ids.map((id) => webhook(id)))
@@ -161,7 +161,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       },
     )
 
-    it('a webhook waits for no webhook of another receiver or realm', async () => {
+    it('a webhook does not wait for webhooks of other receivers or realms', async () => {
       await source.addWebhooks([
         webhook('a', 'r1'),
         webhook('b', 'r1'),
@@ -181,14 +181,14 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       expect(await deliverAll()).toEqual(['4'])
     })
 
-    it('a cancelled webhook does not hold up the others', async () => {
+    it('a cancelled webhook does not delay the others', async () => {
       await source.addWebhooks([webhook('1'), webhook('2')])
       await start()
       await source.cancel(WEBHOOK_PROCESS, '1', null, anAct)
       expect(await deliverAll()).toEqual(['2'])
     })
 
-    it('concurrent replicas start each webhook once, and in order', async () => {
+    it('concurrent replicas start each webhook once and in order', async () => {
       announce()
       const runs = await Promise.all(
         Array.from({ length: 200 }, (_, n) => queue(`run ${n}`, `r${n % 20}`)),
@@ -205,7 +205,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       expect(new Set(idsOf(started)).size).toBe(200)
     })
 
-    it('the backlog counts what each receiver has not got, and how long the oldest has waited', async () => {
+    it('the webhook backlog has the number of undelivered webhooks of each receiver and the age of the oldest one', async () => {
       await source.addWebhooks([webhook('1'), webhook('2'), webhook('3', 'r1', 'two')])
       await start()
       const backlog = await source.webhookBacklog()

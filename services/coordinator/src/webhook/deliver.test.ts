@@ -53,7 +53,7 @@ const responded = (status: number, retryAfterMs: number | null = null): PostResu
 })
 
 describe('the delivery of a webhook', () => {
-  it('a request is signed over its id, its time and its exact body', async () => {
+  it('the signature of a webhook request covers its id, its time and its exact body', async () => {
     const requests: Parameters<PostWebhook>[0][] = []
     await deliver((request) => {
       requests.push(request)
@@ -74,7 +74,7 @@ describe('the delivery of a webhook', () => {
     })
   })
 
-  it('the signature is that of the example of the Standard Webhooks specification', () => {
+  it('the signature of the example in the Standard Webhooks specification is reproduced', () => {
     const headers = signedHeaders(
       {
         key: new Secret('MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'),
@@ -86,15 +86,18 @@ describe('the delivery of a webhook', () => {
     expect(headers['webhook-signature']).toBe('v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=')
   })
 
-  it.each([200, 204, 299])('the status %i completes the run', async (status) => {
-    expect(await deliver(responded(status))).toMatchObject({
-      kind: 'completed',
-      response: { status, body: '' },
-    })
-  })
+  it.each([200, 204, 299])(
+    'a response with the status %i completes the run of a webhook',
+    async (status) => {
+      expect(await deliver(responded(status))).toMatchObject({
+        kind: 'completed',
+        response: { status, body: '' },
+      })
+    },
+  )
 
   it.each([100, 301, 307, 400, 401, 404, 429, 500, 503])(
-    'the status %i is tried again',
+    'a webhook is retried after a response with the status %i',
     async (status) => {
       expect(await deliver(responded(status))).toMatchObject({
         kind: 'retry',
@@ -105,11 +108,19 @@ describe('the delivery of a webhook', () => {
   )
 
   it.each([
-    ['responded', { kind: 'failed', reason: 'ECONNREFUSED', isSent: false }, 'network'],
-    ['been sent', { kind: 'failed', reason: 'ETIMEDOUT', isSent: true }, 'no_answer'],
-    ['a public address', { kind: 'private_address' }, 'webhook_address_refused'],
+    [
+      'the connection is refused',
+      { kind: 'failed', reason: 'ECONNREFUSED', isSent: false },
+      'network',
+    ],
+    [
+      'the receiver does not respond in time',
+      { kind: 'failed', reason: 'ETIMEDOUT', isSent: true },
+      'no_answer',
+    ],
+    ['the receiver has a private address', { kind: 'private_address' }, 'webhook_address_refused'],
   ] as const satisfies readonly (readonly [string, PostResult, string])[])(
-    'a call without %s is tried again, and the error names no path',
+    'a webhook is retried if %s, and the error contains no path',
     async (_, result, errorClass) => {
       const outcome = await deliver(result)
       expect(outcome).toMatchObject({ kind: 'retry', errorClass })
@@ -117,11 +128,11 @@ describe('the delivery of a webhook', () => {
     },
   )
 
-  it('a call that the shutdown aborted charges no attempt', async () => {
+  it('a webhook call that a shutdown aborts does not count as an attempt', async () => {
     expect(await deliver({ kind: 'aborted' })).toEqual({ kind: 'released' })
   })
 
-  it('a webhook is tried for three days after its event, and at least five times', async () => {
+  it('a webhook is retried until three days after its event, and at least five times', async () => {
     expect(await deliver(responded(500), { attempt: 900, ageMs: 71 * HOUR })).toMatchObject({
       kind: 'retry',
     })
@@ -136,7 +147,7 @@ describe('the delivery of a webhook', () => {
     })
   })
 
-  it('410 ends the run at once', async () => {
+  it('a response with the status 410 fails the run of a webhook without a retry', async () => {
     expect(await deliver(responded(410))).toMatchObject({ kind: 'failed', errorClass: 'http_410' })
   })
 
@@ -144,14 +155,17 @@ describe('the delivery of a webhook', () => {
     [0, 5_000],
     [60_000, 60_000],
     [1_000 * HOUR, HOUR],
-  ])('a Retry-After of %i ms is honoured between 5 s and an hour', async (asked, waited) => {
-    expect(await deliver(responded(503, asked))).toMatchObject({ retryAfterMs: waited })
-  })
+  ])(
+    'the webhook process limits a Retry-After of %i ms to between 5 s and an hour',
+    async (asked, waited) => {
+      expect(await deliver(responded(503, asked))).toMatchObject({ retryAfterMs: waited })
+    },
+  )
 
   it.each([
-    ['that was removed', { Receiver: 'other' }, 'webhook_receiver_removed'],
-    ['of a run that SQL inserted wrongly', { Type: 'nonsense' }, 'webhook_invalid'],
-  ])('the webhook to a receiver %s fails', async (_, data, errorClass) => {
+    ['its receiver was removed', { Receiver: 'other' }, 'webhook_receiver_removed'],
+    ['its initial data is not that of a webhook', { Type: 'nonsense' }, 'webhook_invalid'],
+  ])('the run of a webhook fails if %s', async (_, data, errorClass) => {
     const result = deliver(() => Promise.reject(new Error('must not be called')), {
       data,
       ageMs: 15 * MINUTE,
@@ -159,7 +173,7 @@ describe('the delivery of a webhook', () => {
     expect(await result).toMatchObject({ kind: 'failed', errorClass })
   })
 
-  it('the webhook to an unknown receiver waits without an attempt for 15 minutes, because its entry may not be read yet', async () => {
+  it('a webhook to an unknown receiver waits 15 minutes without an attempt, because this replica may not have read the new entry yet', async () => {
     const data = { Receiver: 'new' }
     expect(await deliver(responded(200), { data, ageMs: 14 * MINUTE })).toEqual({
       kind: 'later',
@@ -177,7 +191,7 @@ describe('the delivery of a webhook', () => {
     ],
     ['rejects', () => Promise.reject(new TypeError('https://hooks.example.com/hidden'))],
   ] satisfies [string, PostWebhook][])(
-    'a request that %s is tried again like any failure, and the error names no path',
+    'a webhook request that %s is retried like any failure, and the error contains no path',
     async (_, post) => {
       const outcome = await deliver(post)
       expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'step_threw' })
@@ -191,7 +205,7 @@ describe('the delivery of a webhook', () => {
 })
 
 describe('the concurrent calls to a receiver', () => {
-  it('a receiver gets 32 calls at a time, and two while it fails; other webhooks wait without an attempt', async () => {
+  it('a receiver gets at most 32 calls at a time, or two while it fails, and other webhooks wait without an attempt', async () => {
     const open: ((result: PostResult) => void)[] = []
     const process = createWebhookProcess({
       receivers: () => [receiver],

@@ -2,10 +2,10 @@
  * The built-in process that delivers webhooks. Each run delivers one webhook to one receiver.
  *
  * W1  A webhook is delivered at least once: a run is completed only after the receiver has responded with 2xx.
- * W2  Of one receiver and company, a webhook is delivered only after every earlier one was delivered or has failed. The
- *     transaction source queues the run of a webhook only then.
- * W3  A receiver that fails gets at most two calls at a time from each replica, and each call takes a bounded time, so
- *     it cannot occupy the worker. Its other webhooks wait without using up attempts.
+ * W2  The webhooks of one company to one receiver are delivered in order: the transaction source queues the run of a
+ *     webhook only after every earlier webhook was delivered or has failed.
+ * W3  Each replica sends a failing receiver at most two calls at a time, and each call has a time limit. Therefore a
+ *     failing receiver cannot occupy the worker. Its other webhooks wait, which does not count as an attempt.
  */
 import {
   WEBHOOK_PROCESS,
@@ -24,7 +24,7 @@ import { Notice } from './webhook.ts'
 /** The port to the receivers: sends one POST request and follows no redirect. */
 export type PostWebhook = (request: {
   readonly url: URL
-  /** Whether the address may be one of a private network. */
+  /** Whether the host is allowed by name, so that its address may be in a private network. */
   readonly isAllowedByName: boolean
   readonly headers: Readonly<Record<string, string>>
   readonly body: string
@@ -36,7 +36,7 @@ export type PostResult =
   | { readonly kind: 'aborted' }
   /** `reason` is a short code such as `ECONNREFUSED`. */
   | { readonly kind: 'failed'; readonly reason: string; readonly isSent: boolean }
-  /** The name of the host leads to an address of a private network, so nothing was sent. */
+  /** The host name resolves to an address in a private network, so no request was sent. */
   | { readonly kind: 'private_address' }
 
 export interface DeliveryDeps {
@@ -51,25 +51,25 @@ export interface DeliveryDeps {
 /** Tests set shorter times than the defaults. */
 export interface WebhookTiming {
   readonly retry?: Partial<RetryPolicy>
-  /** How long a webhook waits, at least, when its receiver has the largest number of calls, or is unknown. */
+  /** How long a webhook waits at least if its receiver has the maximum number of calls, or is unknown. */
   readonly busyMs?: { readonly healthy: number; readonly failing: number }
 }
 
-/** A webhook is tried for this long after its event. */
+/** A webhook is retried until it is this old, counted from its event. */
 const MAX_AGE_MS = 72 * 3_600_000
-/** The number of attempts that a webhook gets even if it is older: its receiver may be back, or it was resumed. */
+/** The minimum number of attempts of a webhook, however old. It may be old because its run was resumed. */
 const MIN_ATTEMPTS = 5
 const RETRY = { maxAttempts: 100_000, baseMs: 5_000, capMs: 300_000 }
 const MAX_RETRY_AFTER_MS = 3_600_000
 /**
- * A receiver that this replica does not know may be new: another replica has read the changed file already. Only after
- * this time since the event it counts as removed.
+ * A receiver that this replica does not know may be new, because another replica may have read the changed file
+ * earlier. The receiver counts as removed only when this time has passed since the event.
  */
 const REMOVED_AFTER_MS = 15 * 60_000
-/** The largest number of concurrent calls to a receiver, depending on whether its last call succeeded. */
+/** The maximum number of concurrent calls to a receiver, depending on whether the last call to it succeeded. */
 const MAX_CALLS = { healthy: 32, failing: 2 }
 const BUSY_MS = { healthy: 500, failing: 30_000 }
-/** RFC 9110 §15.5.11: the receiver says that the address will never exist again. */
+/** RFC 9110 §15.5.11: the receiver reports that the address is gone permanently. */
 const GONE = 410
 
 /** Builds the process `Webhook`. */
@@ -151,7 +151,9 @@ export function createWebhookProcess(deps: DeliveryDeps): ProcessDefinition {
   }
 }
 
-/** The result of an attempt that ended with an exception. Its message may contain the URL, so only its name is kept. */
+/**
+ * Returns the result of an attempt that threw. The message of the error may contain the URL, so only the name is kept.
+ */
 interface Thrown {
   readonly kind: 'threw'
   readonly name: string
@@ -161,8 +163,9 @@ const isDelivered = (result: PostResult | Thrown): boolean =>
   result.kind === 'responded' && result.status >= 200 && result.status < 300
 
 /**
- * Returns the outcome of an attempt. Anything but 2xx is retried, because a receiver that is being repaired or moved
- * responds with any status, also with 404 or a redirect. The error contains no path, which may be secret.
+ * Returns the outcome of an attempt. Every response other than 2xx is retried, because a receiver that is being
+ * repaired or moved may respond with any status, even with 404 or a redirect. The error contains no path, which may be
+ * secret.
  */
 function outcomeOf(
   result: Exclude<PostResult, { kind: 'aborted' }> | Thrown,

@@ -11,7 +11,7 @@ const rules = { allowedHosts: new Set(['relay.internal', '10.0.0.7']), isPrivate
 const faultsOf = (content: unknown) => parseReceivers(JSON.stringify(content), rules).faults
 
 describe('the list of webhook receivers', () => {
-  it('a receiver has an id that names its host, but not the rest of its URL', () => {
+  it('the id of a receiver contains its host, but not the rest of its URL', () => {
     const { list: receivers } = parseReceivers(JSON.stringify([valid]), rules)
     expect(receivers).toMatchObject([{ isAllowedByName: false }])
     expect(receivers?.[0]?.id).toMatch(/^hooks\.example\.com-[0-9a-f]{8}$/)
@@ -20,7 +20,7 @@ describe('the list of webhook receivers', () => {
     expect(JSON.stringify(receivers)).not.toContain(secret.slice(6))
   })
 
-  it('an empty list is valid', () => {
+  it('an empty list of webhook receivers is valid', () => {
     expect(parseReceivers('\uFEFF[]', rules)).toEqual({ list: [], faults: [] })
   })
 
@@ -28,7 +28,7 @@ describe('the list of webhook receivers', () => {
     ['nothing', ''],
     ['text', 'whsec_'],
     ['an incomplete list', '[{'],
-  ])('a file with %s is not JSON', (_, text) => {
+  ])('the list of webhook receivers rejects a file with %s as not JSON', (_, text) => {
     expect(parseReceivers(text, rules)).toEqual({ list: null, faults: ['is not JSON'] })
   })
 
@@ -64,13 +64,13 @@ describe('the list of webhook receivers', () => {
     ['other base64', [{ ...valid, secret: secret.replace(/.$/, '-') }], 'entry 1: secret: must be'],
     ['no events', [{ ...valid, events: [] }], 'entry 1: events: must name an event'],
     ['an unknown event', [{ ...valid, events: ['credential.refreshed'] }], 'entry 1: events: each'],
-  ])('a list with %s is not valid', (_, content, fault) => {
+  ])('a list of webhook receivers with %s is not valid', (_, content, fault) => {
     const faults = faultsOf(content)
     expect(faults.length).toBeGreaterThan(0)
     expect(faults[0]).toContain(fault)
   })
 
-  it('every fault is named in one message, and no value of the file', () => {
+  it('the list of webhook receivers reports every fault in one message, without any value of the file', () => {
     const faults = faultsOf([
       { url: 'https://u:hidden@a.example', secret: 'hidden', events: ['hidden'] },
       { ...valid, url: 'http://hidden.example', events: 'hidden' },
@@ -79,7 +79,7 @@ describe('the list of webhook receivers', () => {
     expect(faults.join()).not.toContain('hidden')
   })
 
-  it('hosts that are allowed by name may be private and use plain HTTP', () => {
+  it('a receiver whose host is allowed by name may be private and use plain HTTP', () => {
     const list = [
       { ...valid, url: 'http://relay.internal:8080/in' },
       { ...valid, url: 'http://10.0.0.7/in' },

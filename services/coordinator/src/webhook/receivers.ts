@@ -1,11 +1,11 @@
-/** The content of `WEBHOOKS_FILE`: who receives which events, and with which secret they are signed. */
+/** The content of `WEBHOOKS_FILE`: which receiver gets which events, and the secret that signs them. */
 import { createHash } from 'node:crypto'
 import type { ParsedList } from '@integration-host/shared/files/parsed-list'
 import { webhookTypes, type WebhookType } from '@integration-host/shared/contracts/webhook'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
 
-/** Where webhooks are delivered. */
+/** A receiver of webhooks. */
 export interface Receiver {
   /**
    * The host and eight hex digits of the SHA-256 of the URL, such as `hooks.example.com-3f2a9c1d`. The URL itself may
@@ -13,18 +13,18 @@ export interface Receiver {
    */
   readonly id: string
   readonly url: URL
-  /** Whether the host is named in `WEBHOOKS_ALLOWED_HOSTS`, and may therefore be private and use plain HTTP. */
+  /** Whether `WEBHOOKS_ALLOWED_HOSTS` lists the host, which may then be private and use plain HTTP. */
   readonly isAllowedByName: boolean
-  /** The key of the signature: 24 to 64 bytes in base64. */
+  /** The signing key: 24 to 64 bytes in base64. */
   readonly key: Secret
   readonly events: ReadonlySet<WebhookType>
 }
 
-/** What the check of an address depends on. */
+/** The rules by which the address of a receiver is checked. */
 export interface AddressRules {
-  /** Host names of `WEBHOOKS_ALLOWED_HOSTS`, in lower case. */
+  /** The host names in `WEBHOOKS_ALLOWED_HOSTS`, in lower case. */
   readonly allowedHosts: ReadonlySet<string>
-  /** Whether a host is the literal of an address that the public internet does not route. */
+  /** Whether a host is written as an IP address that the public internet does not route. */
   readonly isPrivateLiteral: (host: string) => boolean
 }
 
@@ -51,8 +51,8 @@ const Entries = z
   .max(MAX_RECEIVERS, `must have at most ${MAX_RECEIVERS} receivers`)
 
 /**
- * Parses the content of `WEBHOOKS_FILE`. If it is not valid, `faults` has a line for each fault. A line names the entry
- * by its position, and the violated rule; it contains no value of the file.
+ * Parses the content of `WEBHOOKS_FILE`. If the content is not valid, `faults` has a line for each fault. A line
+ * contains the position of the entry and the violated rule, but no value of the file.
  */
 export function parseReceivers(text: string, rules: AddressRules): ParsedList<Receiver> {
   let json: unknown
@@ -100,8 +100,8 @@ function parseAddress(
 }
 
 /**
- * Whether a secret has the form that Standard Webhooks requires and is not obviously made up: 24 random bytes contain
- * fewer than 12 different ones only once in 10¹².
+ * Whether a secret has the form that Standard Webhooks requires and looks random. Of 10¹² random secrets of 24 bytes,
+ * only about one contains fewer than 12 different bytes.
  */
 function isStrongSecret(secret: string): boolean {
   const base64 = secret.startsWith(SECRET_PREFIX) ? secret.slice(SECRET_PREFIX.length) : ''

@@ -20,22 +20,20 @@ export interface WebhookStarterDeps {
 export interface WebhookStarter extends AsyncDisposable {
   /** Called for each transition of this replica. */
   onTransition(event: TransactionEvent): void
-  /** Looks for webhooks to start soon, because one was stored or the run of one is over. */
+  /** Requests a poll soon, because a webhook was stored or the run of a webhook has ended. */
   hint(): void
 }
 
 const BATCH = 500
-/** Milliseconds from a hint to the poll, so that one poll finds the webhooks of many transitions. */
+/** Milliseconds from a request to its poll, so that one poll finds the webhooks of many transitions. */
 const HINT_MS = 10
 
 /**
- * Queues the runs of webhooks when their turn has come. It polls at intervals as well, because a hint is lost when a
- * replica stops right after it has committed a transition.
+ * Queues the run of each webhook when all earlier webhooks to the same receiver are over. It also polls at intervals,
+ * because a request for a poll is lost if a replica stops right after it has committed a transition.
  */
 export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
   const { source, log, random, intervalMs } = deps
-  /** Its abort ends the pause before the next poll. */
-  let wake = new AbortController()
   let hinted: NodeJS.Timeout | null = null
   let countedAt = Number.NEGATIVE_INFINITY
 
@@ -47,37 +45,27 @@ export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
     }
     if (performance.now() - countedAt >= intervalMs / 2) {
       countedAt = performance.now()
-      // If the count fails, for example because it exceeds the time limit of a statement, it must not be repeated soon.
+      // If the count fails, for example because of the time limit of statements, the next poll must not repeat it.
       try {
         deps.onBacklog(await source.webhookBacklog())
       } catch (error) {
-        log.warn({ err: error }, 'webhooks that wait could not be counted')
+        log.warn({ err: error }, 'counting the waiting webhooks failed')
       }
     }
     return true
   }
 
-  const polling = startPolling({
-    task: 'start of webhooks',
-    intervalMs,
-    log,
-    random,
-    poll,
-    wakeUp() {
-      wake = new AbortController()
-      return wake.signal
-    },
-  })
+  const polling = startPolling({ task: 'start of webhooks', intervalMs, log, random, poll })
   const hint = (): void => {
     hinted ??= setTimeout(() => {
       hinted = null
-      wake.abort()
+      polling.pollSoon()
     }, HINT_MS).unref()
   }
   return {
     hint,
     onTransition({ Process, Status }) {
-      // A step that waits for its next attempt may be in doubt. A webhook that does so starts no other one.
+      // A step that waits for its next attempt may be in doubt, which may cause webhooks. A webhook causes none itself.
       if (isOver(Status) || (Status === 'Retrying' && Process !== WEBHOOK_PROCESS)) hint()
     },
     [Symbol.asyncDispose]: () => polling[Symbol.asyncDispose](),

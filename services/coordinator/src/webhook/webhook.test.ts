@@ -30,7 +30,7 @@ const idOf = (change: Partial<AnnouncedRun>) =>
   )
 
 describe('the webhooks of a transition', () => {
-  it('a run that fails in doubt has two webhooks, the doubt first', () => {
+  it('a run that fails in doubt causes two webhooks, first the one that reports the doubt', () => {
     const webhooks = webhooksOfTransition(receivers, run)
     expect(webhooks.map(({ InitialData }) => InitialData['MessageID'])).toEqual([
       'OrderProcess/66/1/order/in_doubt',
@@ -48,7 +48,7 @@ describe('the webhooks of a transition', () => {
     expect(webhooksOfTransition(receivers, { ...run, Status, InDoubt })).toEqual([])
   })
 
-  it('the runs that deliver webhooks have none, so that a failed one does not cause another', () => {
+  it('a run that delivers a webhook causes no webhook, so that a failed delivery does not cause another delivery', () => {
     expect(webhooksOfTransition(receivers, { ...run, Process: 'Webhook' })).toEqual([])
   })
 
@@ -62,14 +62,14 @@ describe('the webhooks of a transition', () => {
   })
 
   it.each(['a.b', '.'.repeat(100), 'ä/ö', '😀'.repeat(64), ' \u2028 "\\', '漢'.repeat(128)])(
-    'the id of the transaction %j results in a webhook-id that fits a header and has no full stop',
+    'the webhook-id for the transaction id %j is valid in a header and contains no full stop',
     (TransactionID) => {
       expect(idOf({ TransactionID })).toMatch(/^[\x21-\x2d\x2f-\x7e]{1,255}$/)
       expect(idOf({ TransactionID })).not.toBe(idOf({ TransactionID, Version: 8 }))
     },
   )
 
-  it('the id of a run is the same for every copy of an event, and another one for each receiver', () => {
+  it('the id of a webhook run is the same for every copy of an event, but differs between receivers', () => {
     const two = [...receivers, { id: 'other', events: new Set(webhookTypes) }]
     const ids = () => webhooksOfTransition(two, run).map(({ TransactionID }) => TransactionID)
     expect(ids()).toEqual(ids())
@@ -78,17 +78,17 @@ describe('the webhooks of a transition', () => {
 })
 
 describe('the webhooks of a credential event', () => {
-  it('the webhook belongs to the company and the time of the event', () => {
+  it('the webhook of a credential event has the company and the time of the event', () => {
     expect(webhooksOfCredential(receivers, 'stored', credential)).toMatchObject([
       { Receiver: 'all', Realm: '4711', At: credential.At },
     ])
   })
 
-  it('a refresh, of which there is one every hour for each company, has none', () => {
+  it('the hourly refresh of a credential causes no webhook', () => {
     expect(webhooksOfCredential(receivers, 'refreshed', credential)).toEqual([])
   })
 
-  it('the text of a fault, which quotes the provider, does not travel', () => {
+  it('the webhook of a credential fault does not contain the message of the fault, which quotes the provider', () => {
     const Fault = { Code: 'invalid_grant', Message: 'quoted', At: credential.At, Attempts: 2 }
     const [webhook] = webhooksOfCredential(receivers, 'faulted', { ...credential, Fault })
     expect(JSON.stringify(webhook)).not.toContain('quoted')

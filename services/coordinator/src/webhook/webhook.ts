@@ -15,7 +15,7 @@ import { z } from 'zod'
 import type { AnnouncedRun, NewWebhook } from '../transaction/transaction-source.ts'
 import type { Receiver } from './receivers.ts'
 
-/** The initial data of a run of the process `Webhook`, except the time of the event, which the store adds. */
+/** The initial data of a run of the process `Webhook`. The store adds the time of the event. */
 export const Notice = z.object({
   Receiver: z.string(),
   MessageID: z.string(),
@@ -28,7 +28,10 @@ export type Notice = z.output<typeof Notice>
 
 type Receivers = readonly Pick<Receiver, 'id' | 'events'>[]
 
-/** The number of webhooks without a realm that a receiver gets at a time. */
+/**
+ * The number of lanes over which the webhooks without a realm are spread. A receiver gets one webhook per lane at a
+ * time.
+ */
 const LANES = 64
 
 const ENDS = [
@@ -44,10 +47,10 @@ interface Event {
 }
 
 /**
- * Returns the webhooks of a transition. The store adds the realm of the run and the time of the transition.
+ * Returns the webhooks of a transition. The store adds the realm of the run and the time of the transition to them.
  *
- * A step is reported as in doubt once, however many of its attempts leave it in doubt: the message id names the step
- * instead of the version of the run.
+ * A step is reported as in doubt only once, even if several attempts leave it in doubt. Therefore the message id of
+ * that event contains the step instead of the version of the run.
  */
 export function webhooksOfTransition(receivers: Receivers, run: AnnouncedRun): NewWebhook[] {
   const { Process, TransactionID, ReplayID, StepName, Version, Status, ErrorClass, InDoubt } = run
@@ -66,12 +69,12 @@ export function webhooksOfTransition(receivers: Receivers, run: AnnouncedRun): N
       events.push({ type, messageId: messageIdOf([...key, Version]) })
   if (events.length === 0) return []
   const data = { Process, TransactionID, ReplayID, Status, StepName, Version, ErrorClass, InDoubt }
-  // The events of one transaction stay in order even if it belongs to no realm.
+  // All events of one transaction have the same lane, so they stay in order even if the transaction has no realm.
   const lane = `${Number.parseInt(digest(`${Process}\n${TransactionID}`).slice(0, 2), 16) % LANES}`
   return events.flatMap((event) => webhooksOf(receivers, { ...event, data, lane }))
 }
 
-/** Returns the webhooks of a credential event; none for an event of a kind that no receiver can subscribe to. */
+/** Returns the webhooks of a credential event; none if receivers cannot subscribe to events of this kind. */
 export function webhooksOfCredential(
   receivers: Receivers,
   kind: CredentialEventKind,
@@ -89,7 +92,7 @@ export function webhooksOfCredential(
     Expiry,
     Version,
     ...(HardExpiry !== undefined && { HardExpiry }),
-    // The message of a fault contains text of the provider, so only its class travels.
+    // The message of a fault contains text of the provider, so the webhook contains only the class of the fault.
     ...(Fault !== undefined && {
       Fault: {
         Code: Fault.Code,
@@ -112,7 +115,7 @@ const webhooksOf = (receivers: Receivers, { type, messageId, data, lane }: Event
     .map(({ id }) => ({
       Receiver: id,
       Lane: lane,
-      // The same for every copy of a message, so that a duplicate queues nothing twice.
+      // Every copy of a message results in the same id, so that a duplicate does not queue a second run.
       TransactionID: `${type}-${digest(`${id}\n${messageId}`).slice(0, 32)}`,
       InitialData: { Receiver: id, MessageID: messageId, Type: type, Data: data },
     }))

@@ -2,15 +2,16 @@ import { setTimeout as delay } from 'node:timers/promises'
 
 /** Whether the internet is reachable, according to the probes. */
 export interface Connectivity {
-  /** Runs the probes now, for a call that may have failed because the internet is unreachable. */
+  /** Runs the probes now. Called when a call may have failed because the internet is unreachable. */
   readonly check: () => Promise<boolean>
-  /** Runs the probes at intervals from now on. `onChange` is called with the first result and with each change. */
+  /** Starts to run the probes at intervals. `onChange` is called with the first result and with each change. */
   watch(onChange: (isOnline: boolean) => void): AsyncDisposable
 }
 
 export interface ConnectivityOptions {
   /**
-   * Each probe resolves with whether its target responded. One response means that the internet is reachable.
+   * Each probe resolves with whether its target responded. A response from one target means that the internet is
+   * reachable.
    * Without probes the internet always counts as reachable.
    */
   readonly probes: readonly ((signal: AbortSignal) => Promise<boolean>)[]
@@ -22,8 +23,8 @@ export interface ConnectivityOptions {
 }
 
 /**
- * One failed round of probes is only a suspicion. If a second round right after it fails as well, the internet
- * counts as unreachable. One successful round makes the internet count as reachable again.
+ * The internet counts as unreachable when two rounds of probes in a row have failed; the second round follows right
+ * after the first. It counts as reachable again after one successful round.
  */
 export function createConnectivity(options: ConnectivityOptions): Connectivity {
   const { probes } = options
@@ -33,7 +34,7 @@ export function createConnectivity(options: ConnectivityOptions): Connectivity {
   const listeners = new Set<(isOnline: boolean) => void>()
   let isOnline: boolean | null = null
   let checking: Promise<boolean> | null = null
-  /** Ends the watcher's pause between two rounds if another check has changed the interval. */
+  /** Ends the current pause between two rounds if another check has changed the interval. */
   let pause = new AbortController()
 
   const round = async (): Promise<boolean> => {

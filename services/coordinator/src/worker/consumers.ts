@@ -2,12 +2,15 @@ import type { ProcessDefinition } from '../process/definition.ts'
 import type { Gate } from './gate.ts'
 import type { StepConsumer, StepDelivery, StepQueue } from './step-queue.ts'
 
-/** The consumers of the step queues. A business process has consumers only while its gate is open. */
+/**
+ * The consumers of the step queues. A business process has consumers only while its gate is open. `processes` may
+ * change: each delivery is handled with the definition that the process has at that time.
+ */
 export interface Consumers {
   /**
-   * Starts the consumers of processes whose gate is open and cancels the others; resolves when the cancelled
-   * consumers have settled their deliveries. New consumers start at once, without waiting for the calls of
-   * cancelled ones to finish.
+   * Starts the consumers of processes whose gate is open, and cancels all others. New consumers start at once, even
+   * while cancelled consumers still have calls in flight. Resolves when the cancelled consumers have settled their
+   * deliveries.
    */
   reconcile(): Promise<unknown>
   readonly isConsuming: (process: string) => boolean
@@ -19,7 +22,7 @@ export interface ConsumersDeps {
   readonly gate: Pick<Gate, 'isOpen'>
   readonly prefetch: number
   readonly handle: (
-    process: ProcessDefinition,
+    process: string,
     step: string,
     delivery: StepDelivery,
   ) => Promise<'ack' | 'requeue'>
@@ -27,24 +30,37 @@ export interface ConsumersDeps {
 
 export function createConsumers(deps: ConsumersDeps): Consumers {
   const { processes, queue, gate, prefetch, handle } = deps
-  const consumers = new Map<string, readonly StepConsumer[]>()
+  /** For each process that has consumers: the consumer of each step. */
+  const consumers = new Map<string, ReadonlyMap<string, StepConsumer>>()
   const cancelling = new Set<Promise<unknown>>()
-  const start = (process: ProcessDefinition): StepConsumer[] =>
-    process.stepNames.map((step) =>
-      queue.consume(process.name, step, prefetch, (delivery) => handle(process, step, delivery)),
+
+  function start({ name, stepNames }: ProcessDefinition): ReadonlyMap<string, StepConsumer> {
+    const current = consumers.get(name)
+    return new Map(
+      stepNames.map((step) => [
+        step,
+        current?.get(step) ??
+          queue.consume(name, step, prefetch, (delivery) => handle(name, step, delivery)),
+      ]),
     )
+  }
+
+  function cancel(stopped: readonly StepConsumer[]): void {
+    const cancelled = Promise.all(stopped.map((consumer) => consumer.cancel()))
+    cancelling.add(cancelled)
+    void cancelled.finally(() => cancelling.delete(cancelled))
+  }
+
   return {
     reconcile() {
       for (const process of processes.values()) {
         const { name } = process
-        const current = consumers.get(name)
-        const isOpen = gate.isOpen(process)
-        if (isOpen && current === undefined) consumers.set(name, start(process))
-        if (isOpen || current === undefined) continue
-        consumers.delete(name)
-        const cancelled = Promise.all(current.map((consumer) => consumer.cancel()))
-        cancelling.add(cancelled)
-        void cancelled.finally(() => cancelling.delete(cancelled))
+        const before = consumers.get(name)
+        const after = gate.isOpen(process) ? start(process) : new Map<string, StepConsumer>()
+        if (after.size > 0) consumers.set(name, after)
+        else consumers.delete(name)
+        const stopped = [...(before ?? [])].filter(([step]) => !after.has(step))
+        if (stopped.length > 0) cancel(stopped.map(([, consumer]) => consumer))
       }
       return Promise.allSettled(cancelling)
     },

@@ -3,7 +3,8 @@ import type { DeadLetterQueue } from './dead-letter-queue.ts'
 
 /**
  * Returns the number of dead letters of each process: those in the store and those that are still in the queue. While
- * the broker is unavailable, only the former. Contains each loaded process, and others that have dead letters.
+ * the broker is unavailable, only those in the store are counted. The result contains each loaded process, and every
+ * other process that has dead letters.
  */
 export async function countDeadLetters(
   store: Pick<DeadLetterStore, 'deadLetterCounts'>,

@@ -15,14 +15,14 @@ const message = (messageId: string, members: Partial<DeadMessage> = {}): DeadMes
   deliveryCount: 0,
   ...members,
 })
-const unavailable = new IntegrationError('store_unavailable', 'away')
+const unavailable = new IntegrationError('store_unavailable', 'the store is unavailable')
 
 const opened: AsyncDisposable[] = []
 afterEach(async () => {
   for (const resource of opened.splice(0)) await resource[Symbol.asyncDispose]()
 })
 
-/** Starts an intake of the process `P` on fakes that record its calls. */
+/** Starts an intake for the process `P` with fakes that record the calls of the intake. */
 function intakeOn({ intervalMs = 10, holdMs = 60_000 } = {}) {
   type Handlers = Parameters<Parameters<typeof startDeadLetterIntake>[0]['queue']['consume']>[1]
   const stored: NewDeadLetter[] = []
@@ -30,9 +30,16 @@ function intakeOn({ intervalMs = 10, holdMs = 60_000 } = {}) {
   const logged: string[] = []
   const state = {
     error: null as Error | null,
-    isBrokerAway: false,
+    isBrokerUnavailable: false,
     consumer: null as Handlers | null,
     starts: 0,
+    stored: ['P'],
+    existing: ['P'],
+    /** The queues whose existence was checked. */
+    checks: [] as string[],
+    consumed: [] as string[],
+    polls: 0,
+    nowMs: 0,
   }
   const intake = startDeadLetterIntake({
     store: {
@@ -45,11 +52,18 @@ function intakeOn({ intervalMs = 10, holdMs = 60_000 } = {}) {
         if (state.error !== null) throw state.error
         return new Map([['P', stored.length]])
       },
-      storedProcesses: async () => ['P'],
+      async storedProcesses() {
+        state.polls += 1
+        return state.stored
+      },
     },
     queue: {
-      waiting: async () => 0,
-      consume(_process, handlers) {
+      async waiting(process) {
+        state.checks.push(process)
+        return state.isBrokerUnavailable || !state.existing.includes(process) ? null : 0
+      },
+      consume(process, handlers) {
+        state.consumed.push(process)
         state.consumer = handlers
         state.starts += 1
         return {
@@ -59,7 +73,8 @@ function intakeOn({ intervalMs = 10, holdMs = 60_000 } = {}) {
         }
       },
       async publishAgain(_process, letter) {
-        if (state.isBrokerAway) throw new IntegrationError('broker_unavailable', 'away')
+        if (state.isBrokerUnavailable)
+          throw new IntegrationError('broker_unavailable', 'the broker is unavailable')
         again.push(letter)
       },
     },
@@ -68,7 +83,7 @@ function intakeOn({ intervalMs = 10, holdMs = 60_000 } = {}) {
     log: createLogger('test', 'debug', {
       write: (line: string) => void logged.push(JSON.parse(line).msg),
     }),
-    now: () => 0,
+    now: () => state.nowMs,
     random: () => 0.5,
     intervalMs,
     holdMs,
@@ -82,14 +97,14 @@ function intakeOn({ intervalMs = 10, holdMs = 60_000 } = {}) {
 }
 
 describe('the intake of dead letters', () => {
-  it('a message is acknowledged after it is stored', async () => {
+  it('the intake of dead letters acknowledges a message only after the message is stored', async () => {
     const { stored, consuming } = intakeOn()
     const { handle } = await consuming()
     expect(await handle(message('a'))).toBe('ack')
     expect(stored).toMatchObject([{ Process: 'P', Reason: 'malformed' }])
   })
 
-  it('a message in flight is held while the store is unavailable, and not returned to the queue', async () => {
+  it('the intake of dead letters holds a message while the store is unavailable, instead of returning it to the queue', async () => {
     const { state, stored, consuming } = intakeOn({ intervalMs: 3_600_000 })
     const { handle } = await consuming()
     state.error = unavailable
@@ -100,7 +115,7 @@ describe('the intake of dead letters', () => {
     expect(stored).toHaveLength(1)
   })
 
-  it('after the hold a message is returned once, and none is consumed until the store is available', async () => {
+  it('after the hold, the intake returns the message once and consumes no message until the store is available', async () => {
     const { state, consuming } = intakeOn({ holdMs: 50 })
     const { handle } = await consuming()
     state.error = unavailable
@@ -112,7 +127,7 @@ describe('the intake of dead letters', () => {
     expect(state.starts).toBe(starts + 1)
   })
 
-  it('a shutdown while the store is unavailable ends the hold', async () => {
+  it('a shutdown ends the hold of a message while the store is unavailable', async () => {
     const { state, consuming, intake } = intakeOn()
     const { handle } = await consuming()
     state.error = unavailable
@@ -122,7 +137,7 @@ describe('the intake of dead letters', () => {
     expect(await settled).toBe('requeue')
   })
 
-  it('a message that the store rejects for another reason stays in the queue, and the error is logged', async () => {
+  it('a message that the store rejects for another reason stays in the queue, and the intake logs the error', async () => {
     const { state, logged, consuming } = intakeOn({ intervalMs: 3_600_000 })
     const { handle } = await consuming()
     state.error = new Error('a defect')
@@ -131,19 +146,19 @@ describe('the intake of dead letters', () => {
     expect(logged).toContain('dead letter could not be stored; it stays in its queue')
   })
 
-  it('a message that was returned eight times is published again, so that the broker never deletes it', async () => {
+  it('the intake republishes a message that was returned eight times, so that the broker never deletes it', async () => {
     const { state, stored, again, consuming } = intakeOn()
     const { handle } = await consuming()
     expect(await handle(message('a', { deliveryCount: 7 }))).toBe('ack')
     expect([stored.length, again.length]).toEqual([1, 0])
     expect(await handle(message('b', { deliveryCount: 8 }))).toBe('ack')
     expect([stored.length, again.length]).toEqual([1, 1])
-    state.isBrokerAway = true
+    state.isBrokerUnavailable = true
     expect(await handle(message('c', { deliveryCount: 8 }))).toBe('ack')
     expect([stored.length, again.length]).toEqual([2, 1])
   })
 
-  it('a queue that the broker does not let it consume is tried again, and the reason is logged once', async () => {
+  it('the intake retries if the broker rejects its consumer, and logs the reason once', async () => {
     const { state, logged, consuming } = intakeOn()
     for (let n = 0; n < 3; n += 1) {
       const { onRejected } = await consuming()
@@ -151,16 +166,52 @@ describe('the intake of dead letters', () => {
       onRejected('ACCESS-REFUSED')
     }
     await consuming()
-    expect(logged.filter((line) => line === 'dead letters cannot be consumed')).toHaveLength(1)
+    expect(logged.filter((line) => line === 'consuming the dead letters failed')).toHaveLength(1)
   })
 })
 
-describe('a message as a dead letter', () => {
+describe('the queues of processes that are not loaded', () => {
+  const nextPoll = async ({ state }: ReturnType<typeof intakeOn>): Promise<void> => {
+    const { polls } = state
+    await eventually(() => expect(state.polls).toBeGreaterThan(polls + 1))
+  }
+
+  it('the intake checks no queue while all processes are loaded', async () => {
+    const intake = intakeOn()
+    await nextPoll(intake)
+    expect(intake.state.checks).toEqual([])
+  })
+
+  it('the intake consumes a queue that exists, and after five minutes checks again for a queue that does not exist', async () => {
+    const intake = intakeOn()
+    const { state } = intake
+    state.stored = ['P', 'Removed', 'Missing']
+    state.existing = ['P', 'Removed']
+    await eventually(() => expect(state.consumed).toEqual(['P', 'Removed']))
+    await nextPoll(intake)
+    expect(state.checks.filter((name) => name !== 'P')).toEqual(['Removed', 'Missing'])
+    state.existing.push('Missing')
+    state.nowMs += 300_000
+    await eventually(() => expect(state.consumed).toEqual(['P', 'Removed', 'Missing']))
+  })
+
+  it('the intake does not treat a queue as missing while the broker is unavailable', async () => {
+    const intake = intakeOn()
+    const { state } = intake
+    state.isBrokerUnavailable = true
+    state.stored = state.existing = ['P', 'Removed']
+    await nextPoll(intake)
+    state.isBrokerUnavailable = false
+    await eventually(() => expect(state.consumed).toEqual(['P', 'Removed']))
+  })
+})
+
+describe('the dead letter of a message', () => {
   const step = { v: 1, Process: 'P', TransactionID: '66', ReplayID: 2, Step: 's', Version: 9 }
   const of = (content: string, messageId = 'm') =>
     deadLetterOf('P', message(messageId, { content: Buffer.from(content) }))
 
-  it('belongs to the run that a step message of its process names, and otherwise to none', () => {
+  it('a dead letter belongs to a run only if its message is a step message of the same process', () => {
     const run = { TransactionID: '66', ReplayID: 2, StepName: 's' }
     const none = { TransactionID: null, ReplayID: null, StepName: null }
     expect(of(JSON.stringify(step))).toMatchObject(run)
@@ -169,7 +220,7 @@ describe('a message as a dead letter', () => {
     expect(of('not json')).toMatchObject(none)
   })
 
-  it('has the same id for each delivery, and another id for another content or message id', () => {
+  it('a dead letter has the same id at each redelivery, and a different id if its content or message id differs', () => {
     const { MessageID } = of('a')
     expect(of('a').MessageID).toBe(MessageID)
     const ids = [MessageID, of('b').MessageID, of('a', 'n').MessageID, of('a', '').MessageID]
@@ -177,7 +228,7 @@ describe('a message as a dead letter', () => {
     expect(of('a', '').MessageID).toMatch(/^sha256:[0-9a-f]{64}$/)
   })
 
-  it('has no control characters and half surrogate pairs in its id and reason', () => {
+  it('the id and the reason of a dead letter contain no control character and no unpaired surrogate', () => {
     const letter = deadLetterOf('P', message('a\u0000\ud800b', { reason: 'x\ny' }))
     expect(letter).toMatchObject({
       Reason: 'x\ufffdy',

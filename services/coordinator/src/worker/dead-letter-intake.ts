@@ -1,12 +1,12 @@
 /**
  * Moves the messages of the queues `dead.<Process>` to the store, where operators read, requeue and delete them.
  *
- * L1  A message is acknowledged after its row is committed. A message that is delivered again is stored once.
- * L2  No message is consumed while the store is unavailable, and the messages in flight are held instead of returned.
- *     RabbitMQ counts how often a message is returned, and deletes a dead letter beyond the limit (20 since RabbitMQ 4).
- * L3  A message that was returned `RENEW_AFTER` times, because coordinators died or connections broke, is published
- *     again before it is acknowledged. The count of the new message begins at 0.
- * L4  If the store has as many dead letters of a process as it should, further ones stay in the queue.
+ * L1  A message is acknowledged after its row is committed. A redelivered message is not stored a second time.
+ * L2  While the store is unavailable, no message is consumed, and the messages in flight are held instead of returned.
+ *     RabbitMQ counts how often a message is returned, and deletes a dead letter beyond a limit (20 since RabbitMQ 4).
+ * L3  A message may be returned because a coordinator dies or a connection breaks. A message that was returned
+ *     `RENEW_AFTER` times is published again before it is acknowledged. RabbitMQ counts the new message from 0.
+ * L4  When the store has `deadLetterCapacity` dead letters of a process, further dead letters stay in the queue.
  */
 import { hash } from 'node:crypto'
 import { StepMessage } from '@integration-host/shared/contracts/step-message'
@@ -26,29 +26,31 @@ export interface DeadLetterIntakeDeps {
     'addDeadLetter' | 'deadLetterCounts' | 'deadLetterCapacity' | 'storedProcesses'
   >
   readonly queue: DeadLetterQueue
-  /** The names of the processes that are loaded, whose queues this coordinator declares. */
+  /** The names of the loaded processes. This coordinator declares their queues. */
   readonly processes: readonly string[]
   readonly retryStore: StoreRetry
   readonly log: Logger
   /** Returns epoch ms. */
   readonly now: () => number
   readonly random: () => number
-  /** Milliseconds between the checks whether each queue should be consumed. */
+  /** Milliseconds between two checks of which queues must be consumed. */
   readonly intervalMs: number
   /** Milliseconds that messages in flight are held while the store is unavailable. */
   readonly holdMs?: number
 }
 
-/** Far below the smallest limit that a broker has by default. */
+/** Far below the lowest default limit of any broker version. */
 const RENEW_AFTER = 8
 /** RabbitMQ closes the channel of a consumer that has not acknowledged a message for 30 minutes. */
 const HOLD_MS = 600_000
-/** The queue of a process that is not loaded rarely exists, and the broker logs each check of a missing queue. */
+/**
+ * The time between two checks for the queue of an unloaded process. It rarely exists, and the broker logs each check.
+ */
 const RECHECK_MS = 300_000
 
 interface Intake {
   readonly consumer: StepConsumer
-  /** How many more dead letters of the process the store should have. */
+  /** How many more dead letters of the process may be stored. */
   room: number
 }
 
@@ -57,7 +59,9 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
   const shutdown = new AbortController()
   const intakes = new Map<string, Intake>()
   const cancelling = new Set<Promise<void>>()
-  /** The reason of the broker that was logged last for a process, so that it is not logged at every check. */
+  /**
+   * For each process, the last reason for which the broker rejected the consumer. The same reason is logged only once.
+   */
   const rejections = new Map<string, string>()
   const recheckAt = new Map<string, number>()
   const full = new Set<string>()
@@ -84,7 +88,7 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
             remediation:
               'let the account of the coordinator read the queues dead.* (docs/rabbitmq.md)',
           },
-          'dead letters cannot be consumed',
+          'consuming the dead letters failed',
         )
       },
     })
@@ -108,13 +112,13 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
       () => false,
     )
 
-  /** Resolves with false if the dead letter was not stored before the hold or the coordinator ended. */
+  /** Resolves with false if the dead letter was not stored before the hold timed out or the coordinator shut down. */
   async function add(process: string, letter: NewDeadLetter): Promise<boolean> {
     try {
       await store.addDeadLetter(letter)
       return true
     } catch (error) {
-      // The next check of the queues starts the consumer again.
+      // The consumer is started again at the next check of the queues.
       stop(process)
       if (!hasCode(error, 'store_unavailable')) return reported(process, error)
     }
@@ -165,19 +169,19 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
     )
   }
 
-  /** Returns the processes that have runs and a queue of dead letters, although they are not loaded any more. */
+  /** Returns the processes that have runs and a queue of dead letters, but are not loaded. */
   async function unloadedWithQueue(): Promise<readonly string[]> {
+    const unloaded = (await store.storedProcesses()).filter((name) => !processes.includes(name))
+    const found = unloaded.filter((name) => intakes.has(name))
+    const due = unloaded.filter((name) => !intakes.has(name) && (recheckAt.get(name) ?? 0) <= now())
     const [first] = processes
-    const isBrokerAvailable = first !== undefined && (await queue.waiting(first)) !== null
-    const found: string[] = []
-    for (const process of await store.storedProcesses()) {
-      if (processes.includes(process)) continue
-      if (intakes.has(process)) found.push(process)
-      else if (isBrokerAvailable && (recheckAt.get(process) ?? 0) <= now()) {
-        if ((await queue.waiting(process)) !== null) found.push(process)
-        else recheckAt.set(process, now() + RECHECK_MS)
-      }
-    }
+    // `null` means either that a queue does not exist or that the broker is unavailable. The queue of a loaded process
+    // always exists, so a query of that queue distinguishes the two cases.
+    if (due.length === 0 || first === undefined || (await queue.waiting(first)) === null)
+      return found
+    for (const name of due)
+      if ((await queue.waiting(name)) !== null) found.push(name)
+      else recheckAt.set(name, now() + RECHECK_MS)
     return found
   }
 
@@ -198,7 +202,10 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
   }
 }
 
-/** Returns a message as the store keeps it, with the run that it names if that is one of the same process. */
+/**
+ * Returns the dead letter to store for a message. It contains the key of a run if the message is a step message of the
+ * same process.
+ */
 export function deadLetterOf(process: string, message: DeadMessage): NewDeadLetter {
   const { content, contentBytes } = message
   const named = parseJsonAs(StepMessage, content.toString('utf8'))
@@ -216,8 +223,8 @@ export function deadLetterOf(process: string, message: DeadMessage): NewDeadLett
 }
 
 /**
- * Returns the same id for each delivery of a message. The digest of the content is a part of it, because a message of
- * another program may have no id, or the id of another message.
+ * Returns the id of a dead letter, which is the same at each redelivery. The id contains a digest of the content,
+ * because the message of another program may have no id, or an id that another message has too.
  */
 function stableIdOf({ messageId, content, contentBytes }: DeadMessage): string {
   const digest = hash('sha256', Buffer.concat([content, Buffer.from(` ${contentBytes}`)]), 'hex')
@@ -226,5 +233,5 @@ function stableIdOf({ messageId, content, contentBytes }: DeadMessage): string {
     : `${withoutControls(messageId)}#${digest.slice(0, 16)}`
 }
 
-/** PostgreSQL stores neither U+0000 nor half a surrogate pair, and a control character could control a terminal. */
+/** PostgreSQL cannot store U+0000 or an unpaired surrogate, and control characters could manipulate a terminal. */
 const withoutControls = (text: string): string => text.replace(/[\p{Cc}\p{Cs}]/gu, '\ufffd')

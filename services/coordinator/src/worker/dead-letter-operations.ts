@@ -11,13 +11,13 @@ import type { TransitionPublisher } from './transition-publisher.ts'
 /** The operations that the HTTP API offers on dead letters. Each is recorded in the action log. */
 export interface DeadLetterOperations {
   /**
-   * Publishes the step that is due in the run of a dead letter, as the sweeper does, and removes the dead letter.
+   * Publishes the due step of the run to which a dead letter belongs, as the sweeper does, and removes the dead letter.
    *
    * @throws {IntegrationError} `process_not_found`, `dead_letter_without_run`, `transaction_not_active`, or
-   * `dead_letter_not_found` if it was removed meanwhile.
+   * `dead_letter_not_found` if the dead letter was removed meanwhile.
    */
   requeue(letter: DeadLetter, act: Act): Promise<Run>
-  /** @throws {IntegrationError} `dead_letter_not_found` if it was removed meanwhile. */
+  /** @throws {IntegrationError} `dead_letter_not_found` if the dead letter was removed meanwhile. */
   delete(letter: DeadLetter, act: Act): Promise<void>
   /** Removes all dead letters of a process. Returns their number. */
   deleteAll(process: string, act: Act): Promise<number>
@@ -35,7 +35,7 @@ export function createDeadLetterOperations({
   readonly operations: Pick<Operations, 'process'>
   readonly publisher: Pick<TransitionPublisher, 'republishStep'>
 }): DeadLetterOperations {
-  /** @throws {IntegrationError} if no step of the run can be published. */
+  /** @throws {IntegrationError} if the run has no step that can be published. */
   async function activeRunOf({ Process, TransactionID, ReplayID }: DeadLetter): Promise<Run> {
     operations.process(Process)
     const found = TransactionID === null ? null : await source.get(Process, TransactionID, ReplayID)
@@ -68,7 +68,7 @@ export function createDeadLetterOperations({
         }
         throw error
       }
-      // If the message is lost, the sweeper publishes the step again, because the row is the outbox.
+      // If the message is lost, the sweeper publishes the step again, because the row of the run is the outbox.
       await publisher.republishStep(run)
       await remove(letter, 'requeue_dead_letter', act)
       return run

@@ -4,17 +4,17 @@ import type { StepConsumer } from './step-queue.ts'
 export interface DeadLetterQueue {
   /** The number of ready messages; `null` if the queue does not exist or the broker is unavailable. */
   waiting(process: string): Promise<number | null>
-  /** Consumes the queue until the consumer is cancelled or the broker rejects it. */
+  /** Consumes the queue until the consumer is cancelled or rejected by the broker. */
   consume(
     process: string,
     handlers: {
       readonly handle: (message: DeadMessage) => Promise<'ack' | 'requeue'>
-      /** Called if the broker rejects or ends the consumer, which is cancelled then. */
+      /** Called if the broker rejects or ends the consumer. The consumer is then cancelled. */
       readonly onRejected: (reason: string) => void
     },
   ): StepConsumer
   /**
-   * Publishes the message once more, as a new message of the same process, reason and content.
+   * Publishes a copy of the message, with the same process, reason and content, as a new message.
    *
    * @throws {IntegrationError} `broker_unavailable` if the broker has not confirmed the new message.
    */
@@ -25,7 +25,7 @@ export interface DeadMessage {
   /** The id of the message that could not be processed; empty if it has none. */
   readonly messageId: string
   readonly reason: string
-  /** At most the first `MAX_CONTENT_BYTES` of the content. */
+  /** The first `MAX_CONTENT_BYTES` of the content, or the whole content if it is shorter. */
   readonly content: Buffer
   /** The length of the whole content. */
   readonly contentBytes: number

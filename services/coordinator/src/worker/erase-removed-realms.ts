@@ -4,7 +4,7 @@ import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Erase } from './erasure.ts'
 import { ABORTED, type StoreRetry } from './store-retry.ts'
 
-/** The key id of the entries in the action log. No service key can have this id. */
+/** The key id in the action log for these erasures. No service key can have this id. */
 const KEY_ID = 'coordinator:credential-removed'
 
 const RETRY_MS = 30_000
@@ -17,8 +17,8 @@ export interface RealmErasureDeps {
 }
 
 /**
- * Returns a function that erases the runs of a company whose credential was removed. It resolves with false if the
- * shutdown has interrupted it; another call continues then.
+ * Returns a function that erases the runs of a company whose credential was removed. The function resolves with false
+ * if a shutdown has interrupted the erasure; the event is then delivered again.
  */
 export function createRealmErasure({ erase, retryStore, shutdown, log }: RealmErasureDeps) {
   return async (credential: string): Promise<boolean> => {
@@ -28,13 +28,14 @@ export function createRealmErasure({ erase, retryStore, shutdown, log }: RealmEr
     for (;;) {
       const result = await retryStore(() => erase(scope, act, shutdown), shutdown).catch(
         (error: unknown) => {
-          log.error({ err: error, credential }, 'runs of a removed company could not be erased')
+          log.error({ err: error, credential }, 'erasing the runs of a removed company failed')
           return null
         },
       )
       if (result === ABORTED) return false
       if (result === null) {
-        // The delivery is not settled: the broker drops a message that is requeued too often.
+        // The delivery stays unsettled until a retry succeeds, because the broker drops a message that is requeued too
+        // often.
         await sleep(RETRY_MS, null, { signal: shutdown }).catch(() => {})
         if (shutdown.aborted) return false
         continue
@@ -42,7 +43,7 @@ export function createRealmErasure({ erase, retryStore, shutdown, log }: RealmEr
       const { erased, files, filesLeft, more, notEnded } = result
       if (more && shutdown.aborted) return false
       if (!more && filesLeft + notEnded === 0)
-        log.info({ credential, erased, files }, 'runs of a removed company are erased')
+        log.info({ credential, erased, files }, 'erased the runs of a removed company')
       else
         log.warn(
           { credential, erased, files, filesLeft, more, notEnded },

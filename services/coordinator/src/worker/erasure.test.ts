@@ -1,13 +1,14 @@
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { describe, expect, it } from 'vitest'
-import type { ErasableRun, Erasures } from '../transaction/erasure.ts'
+import type { Erasures } from '../transaction/erasure.ts'
 import { createErasure } from './erasure.ts'
+import type { RemoveFilesOfRuns } from './run-files.ts'
 
 const scope = { Realm: 'r1', Process: null }
 const act = { by: { keyId: 'console', person: null }, reason: null }
 const later = new AbortController().signal
 
-/** A store of runs with the numbers 0, 1, 2, …; the page size is 2. `ended` and `erased` are its state. */
+/** A fake store of runs with the numbers 0, 1, 2, … and a page size of 2. `ended` and `erased` list run numbers. */
 function storeOf(count: number, ended: Set<number>) {
   const erased = new Set<number>()
   const keyOf = (n: number) => ({ Process: 'P', TransactionID: String(n), ReplayID: 0 })
@@ -49,13 +50,12 @@ function storeOf(count: number, ended: Set<number>) {
 
 const erasureOf = (
   source: Erasures,
-  removeFiles: (
-    runs: readonly Pick<ErasableRun, 'TransactionID'>[],
-  ) => Promise<number> = async () => 0,
-) => createErasure({ source, removeFiles, log: createLogger('test', 'silent') })
+  removeFiles: RemoveFilesOfRuns = async () => ({ count: 0, failures: [] }),
+) =>
+  createErasure({ isLoaded: () => true, source, removeFiles, log: createLogger('test', 'silent') })
 
 describe('an erasure', () => {
-  it('erases a run that ends behind its position', async () => {
+  it('an erasure erases a run that ends after its page was read', async () => {
     const { store, source } = storeOf(5, new Set([1, 2, 3, 4]))
     store.onPage = (page) => void (page.includes(4) && store.ended.add(0))
     const result = await erasureOf(source)(scope, act, later)
@@ -63,7 +63,7 @@ describe('an erasure', () => {
     expect(store.endings).toBe(1)
   })
 
-  it('counts a run that ends after the last pass as not ended', async () => {
+  it('an erasure counts a run that ends after the last pass as not ended', async () => {
     const { store, source } = storeOf(3, new Set([1, 2]))
     store.onPage = () => void (store.erased.size === 2 && store.ended.add(0))
     const first = await erasureOf(source)(scope, act, later)
@@ -71,7 +71,7 @@ describe('an erasure', () => {
     expect(await erasureOf(source)(scope, act, later)).toMatchObject({ erased: 1, notEnded: 0 })
   })
 
-  it('makes progress with each request, however little time a request has', async () => {
+  it('an erasure makes progress with each request, however short the time limit of the request is', async () => {
     const { store, source } = storeOf(7, new Set([0, 1, 2, 3, 4, 5, 6]))
     const results = []
     do results.push(await erasureOf(source)(scope, act, AbortSignal.abort()))
@@ -80,14 +80,17 @@ describe('an erasure', () => {
     expect(store.reads).toBe(5)
   })
 
-  it('removes the files of a run before it is blanked, and keeps the data of a run whose file cannot be removed', async () => {
+  it('an erasure removes the files of a run before its data, and keeps the data if a file cannot be removed', async () => {
     const { store, source } = storeOf(5, new Set([0, 1, 2, 3, 4]))
     let isWritable = false
-    const erase = erasureOf(source, async ([run]) => {
-      const n = Number(run?.TransactionID)
-      expect(store.erased).not.toContain(n)
-      if (n < 2 && !isWritable) throw new Error('EROFS')
-      return 1
+    const erase = erasureOf(source, async (runs) => {
+      for (const { TransactionID } of runs)
+        expect(store.erased).not.toContain(Number(TransactionID))
+      const failed = runs.filter(({ TransactionID }) => TransactionID < '2' && !isWritable)
+      return {
+        count: runs.length - failed.length,
+        failures: failed.map((run) => ({ run, error: new Error('EROFS') })),
+      }
     })
     expect(await erase(scope, act, later)).toMatchObject({
       erased: 3,
@@ -100,7 +103,7 @@ describe('an erasure', () => {
     expect(await erase(scope, act, later)).toMatchObject({ erased: 2, files: 2, filesLeft: 0 })
   })
 
-  it('ends with `more` if runs end all the time', async () => {
+  it('an erasure ends with `more` if further runs keep ending', async () => {
     const { store, source } = storeOf(100, new Set([0]))
     store.onPage = () => void store.ended.add(store.erased.size)
     const result = await erasureOf(source)(scope, act, later)

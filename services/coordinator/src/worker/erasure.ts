@@ -9,28 +9,30 @@ import type {
 import { runKey } from '../transaction/run.ts'
 import type { RemoveFilesOfRuns } from './run-files.ts'
 
-/** What an erasure has done, and what it has left. */
+/** The result of an erasure. */
 export interface ErasureResult {
-  /** Runs whose data was blanked. */
+  /** The number of runs whose data was blanked. */
   readonly erased: number
   readonly files: number
-  /** Runs that keep their data, because one of their files could not be removed. */
+  /** The number of runs that keep their data because one of their files could not be removed. */
   readonly filesLeft: number
-  /** Whether ended runs may be left because the erasure was interrupted. */
+  /** Whether the scope may still contain ended runs because the erasure was interrupted. */
   readonly more: boolean
-  /** Runs that have not ended, and therefore keep their data. */
+  /** The number of runs that keep their data because they have not ended. */
   readonly notEnded: number
-  /** Ids of the request that have no run. */
+  /** The number of requested ids that have no run. */
   readonly unknown: number
 }
 
 export interface ErasureDeps {
   readonly source: Erasures
   readonly removeFiles: RemoveFilesOfRuns
+  /** Whether this coordinator has loaded the process. Only then are the files of its runs known. */
+  readonly isLoaded: (process: string) => boolean
   readonly log: Logger
 }
 
-/** The erasure returns soon after `signal` is aborted, although runs are left. */
+/** Erases the ended runs of a scope. Resolves soon after `signal` is aborted, even if not all runs are erased. */
 export type Erase = (
   scope: ErasureScope,
   act: Pick<Act, 'by' | 'reason'>,
@@ -38,33 +40,25 @@ export type Erase = (
 ) => Promise<ErasureResult>
 
 const PAGE = 200
-/** Bounds the work for a scope in which runs end all the time. */
+/** The maximum number of passes if further runs keep ending. */
 const MAX_PASSES = 10
 
 /**
- * Returns a function that erases runs page by page. Because runs can end, or be replayed, behind the position of a
- * pass, passes are repeated until one finds nothing to erase; its counts are the result.
+ * Returns a function that erases runs page by page. A run can end, or be replayed, after a pass has read its page.
+ * Therefore passes are repeated until one of them finds nothing to erase. `filesLeft` and `notEnded` are the counts of
+ * the last pass.
  */
-export function createErasure({ source, removeFiles, log }: ErasureDeps): Erase {
-  /** Removes the files of each run, even if those of another one cannot be removed. */
+export function createErasure({ source, removeFiles, isLoaded, log }: ErasureDeps): Erase {
+  /** Returns the number of removed files, and the runs whose files are all removed. */
   async function removeFilesOf(runs: readonly ErasableRun[]) {
-    let files = 0
-    const cleared: ErasableRun[] = []
-    await Promise.all(
-      runs.map(async (run) => {
-        try {
-          const removed = await removeFiles([run])
-          files += removed
-          cleared.push(run)
-        } catch (error) {
-          log.error(
-            { err: error, ...runKey(run) },
-            'a run is not erased, because a file of it could not be removed',
-          )
-        }
-      }),
-    )
-    return { files, cleared }
+    const { count, failures } = await removeFiles(runs)
+    for (const { run, error } of failures)
+      log.error(
+        { err: error, ...runKey(run) },
+        'run was not erased because one of its files could not be removed',
+      )
+    const failed = new Set(failures.map(({ run }) => run))
+    return { files: count, cleared: runs.filter((run) => !failed.has(run)) }
   }
 
   async function pass(...[scope, act, signal]: Parameters<Erase>) {
@@ -73,7 +67,10 @@ export function createErasure({ source, removeFiles, log }: ErasureDeps): Erase 
     do {
       const page = await source.erasable(scope, { after, limit: PAGE })
       const { files, cleared } = await removeFilesOf(page.runs)
-      counts.erased += await source.erase(cleared, act)
+      counts.erased += await source.erase(
+        cleared.map((run) => (isLoaded(run.Process) ? run : { ...run, filesLeft: true })),
+        act,
+      )
       counts.cleared += cleared.length
       counts.files += files
       counts.filesLeft += page.runs.length - cleared.length

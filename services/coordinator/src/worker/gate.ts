@@ -7,17 +7,17 @@ export type PausedNames = Pick<ReadonlySet<string>, 'has'>
 /** Decides whether the steps of a business process may run now. */
 export interface Gate {
   /**
-   * False while the worker shuts down, while the process is paused, and while a process that needs the internet
-   * cannot reach it.
+   * False while the worker shuts down, while the process is paused, and while the internet is unreachable if the
+   * process needs it.
    */
   isOpen(process: ProcessDefinition): boolean
   /** Whether at least one process needs the internet to run its steps. */
-  readonly dependsOnInternet: boolean
+  dependsOnInternet(): boolean
   setOnline(isOnline: boolean): void
   setPaused(paused: PausedNames): void
   /**
-   * Waits a random part of the ramp-up time after the internet came back, so that waiting steps do not all
-   * start at once.
+   * Waits for a random part of the ramp-up time after the internet is reachable again, so that the waiting steps do not
+   * all start at once.
    */
   rampUp(): Promise<void>
 }
@@ -31,11 +31,12 @@ export interface GateDeps {
 }
 
 export function createGate({ processes, now, random, shutdown, rampMs }: GateDeps): Gate {
-  const dependsOnInternet = [...processes.values()].some(({ requireInternet }) => requireInternet)
+  const dependsOnInternet = (): boolean =>
+    [...processes.values()].some(({ requireInternet }) => requireInternet)
   let isOnline: boolean | null = null
   /**
-   * The names of the paused business processes; `null` until they were read from the transaction source. No process
-   * runs before that, because a paused process would otherwise run for a moment at each start.
+   * The names of the paused business processes; `null` until they are read from the transaction source. Until then no
+   * process runs, because a paused process would otherwise run for a moment at each start.
    */
   let paused: PausedNames | null = null
   let rampEndsAt = 0
@@ -44,7 +45,7 @@ export function createGate({ processes, now, random, shutdown, rampMs }: GateDep
     isOpen: ({ name, requireInternet }) =>
       !shutdown.aborted && paused?.has(name) === false && (isOnline === true || !requireInternet),
     setOnline(online) {
-      if (dependsOnInternet && online && isOnline === false) rampEndsAt = now() + rampMs
+      if (dependsOnInternet() && online && isOnline === false) rampEndsAt = now() + rampMs
       isOnline = online
     },
     setPaused(names) {

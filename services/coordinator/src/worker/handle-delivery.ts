@@ -14,30 +14,32 @@ export interface DeliveryDeps {
   readonly shutdown: AbortSignal
   readonly log: Logger
   readonly owner: string
-  /** Counts a delivery that was not claimed, because another worker has the run or the message is outdated. */
+  /** Counts a delivery that was not claimed because another worker has the run or the message is outdated. */
   readonly countStale: (process: string, step: string) => void
-  /** Runs the claimed step; resolves when its outcome is recorded and the next message was sent. */
+  /** Runs the claimed step. Resolves when the outcome is recorded and publishing the next message was tried. */
   readonly runClaimed: (process: ProcessDefinition, claim: Claim) => Promise<void>
 }
 
 /**
- * Builds the handler of deliveries. The handler claims the run that a message names and runs the step of that
+ * Builds the handler of deliveries, which claims the run that a message refers to and runs the due step of that
  * run.
  */
 export function createDeliveryHandler(deps: DeliveryDeps) {
   const { source, queue, processes, gate, log, owner } = deps
 
   async function handle(
-    definition: ProcessDefinition,
+    process: string,
     step: string,
     delivery: StepDelivery,
   ): Promise<'ack' | 'requeue'> {
     const { due } = delivery
-    const isOurs = due?.Process === definition.name && due.step === step
-    if (due === null || !isOurs) return deadLetter(definition.name, delivery, faultOf(delivery))
+    const isOurs = due?.Process === process && due.step === step
+    if (due === null || !isOurs) return deadLetter(process, delivery, faultOf(delivery))
     await gate.rampUp()
-    // The message is published again instead of requeued. The broker counts redeliveries, and would dead-letter
-    // a message that only waited for the internet.
+    const definition = processes.get(process)
+    if (definition === undefined) return deadLetter(process, delivery, faultOf(delivery))
+    // The message is published again instead of requeued, because the broker counts redeliveries and would dead-letter
+    // a message that has only waited for the internet.
     if (!gate.isOpen(definition)) return publishAgain(delivery)
 
     const isFirst = step === definition.stepNames[0]
@@ -46,9 +48,9 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
     if (result === ABORTED) return publishAgain(delivery)
     switch (result.kind) {
       case 'unknown':
-        return deadLetter(definition.name, delivery, 'unknown_transaction')
+        return deadLetter(process, delivery, 'unknown_transaction')
       case 'stale':
-        deps.countStale(definition.name, step)
+        deps.countStale(process, step)
         return 'ack'
       case 'early':
         await queue.publish({ ...due, version: result.version }, result.delayMs).catch(() => {})
@@ -77,7 +79,7 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
   ): Promise<'ack' | 'requeue'> {
     log.warn(
       { process, reason, messageId: delivery.messageId.slice(0, 200) },
-      'step message is dead-lettered',
+      'step message cannot be processed and is dead-lettered',
     )
     try {
       await queue.deadLetter(process, delivery, reason)

@@ -1,16 +1,16 @@
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Audit } from '../transaction/audit.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { Auditor } from './auditor.ts'
 import { startPolling } from './polling.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 import type { Worker } from './worker.ts'
 
 export interface LeaseRecoveryDeps {
-  readonly source: Pick<TransactionSource, 'paused' | 'recoverExpiredLeases' | 'audit'>
+  readonly source: Pick<TransactionSource, 'paused' | 'recoverExpiredLeases'>
   readonly publisher: Pick<TransitionPublisher, 'publishStep'>
   readonly worker: Pick<Worker, 'setPaused'>
-  /** The names of the business processes that are loaded. */
-  readonly processes: readonly string[]
+  readonly auditor: Pick<Auditor, 'audit'>
   readonly log: Logger
   readonly random: () => number
   /** `REMOTE_PULL_SECONDS`, in milliseconds. */
@@ -21,12 +21,12 @@ export interface LeaseRecoveryDeps {
 }
 
 const BATCH = 500
-/** The maximum number of batches that one poll recovers. */
+/** The maximum number of batches of leases that one poll recovers. */
 const MAX_BATCHES = 10
 
 /**
- * The task behind `REMOTE_PULL_SECONDS`: recovers the expired leases of lost coordinators, applies pauses that
- * another replica has accepted, and audits the tables.
+ * The periodic task of `REMOTE_PULL_SECONDS`. It recovers the expired leases of lost coordinators, applies pauses that
+ * were requested at other replicas, and audits the tables.
  */
 export function startLeaseRecovery(deps: LeaseRecoveryDeps): AsyncDisposable {
   const { source, publisher, worker, log } = deps
@@ -42,7 +42,7 @@ export function startLeaseRecovery(deps: LeaseRecoveryDeps): AsyncDisposable {
       await Promise.all(recovered.map((run) => publisher.publishStep(run)))
       if (recovered.length < BATCH) break
     }
-    const audit = await source.audit(deps.processes)
+    const audit = await deps.auditor.audit()
     await deps.onAudit(audit)
     const isOk = Object.values(audit.violations).every((count) => count === 0)
     if (!isOk)

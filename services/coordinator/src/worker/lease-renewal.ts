@@ -9,7 +9,7 @@ export interface LeaseRenewalDeps {
   readonly renewMs: number
 }
 
-/** Extends the leases of all steps in flight every `renewMs`, and aborts the steps whose lease was lost. */
+/** Every `renewMs`, extends the leases of all steps in flight and aborts the steps whose lease was lost. */
 export function startLeaseRenewal(deps: LeaseRenewalDeps): Disposable {
   const { source, stepsInFlight, log, renewMs } = deps
   const timer = setInterval(() => {
@@ -19,7 +19,7 @@ export function startLeaseRenewal(deps: LeaseRenewalDeps): Disposable {
       (lost) => {
         for (const lease of lost) stepsInFlight.abortLost(lease)
       },
-      () => log.debug('leases of steps in flight could not be renewed'),
+      () => log.debug('renewing the leases of steps in flight failed'),
     )
   }, renewMs)
   return { [Symbol.dispose]: () => clearInterval(timer) }

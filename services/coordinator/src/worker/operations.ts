@@ -1,6 +1,7 @@
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
 import { outlineOf, type ProcessDefinition } from '../process/definition.ts'
+import { checkedInput } from '../process/input-check.ts'
 import type { Act, Actor, RejectedAction } from '../transaction/action.ts'
 import type { Settlement } from '../transaction/operator-actions.ts'
 import type { Run } from '../transaction/run.ts'
@@ -14,20 +15,24 @@ import type { TransitionPublisher } from './transition-publisher.ts'
 import type { Worker } from './worker.ts'
 
 /**
- * The operations that the HTTP API offers on transactions. A result is durable when its promise resolves. Each operation
- * with an {@link Act} is recorded in the action log, also if the source rejects it because of the state of the run.
+ * The operations that the HTTP API offers on transactions. A result is durable when its promise resolves. Each
+ * operation with an {@link Act} is recorded in the action log, even if the source rejects it because of the state of
+ * the run.
  */
 export interface Operations {
-  /** With `by`, each transaction that is new is recorded as an action. */
+  /**
+   * Queues the transactions whose initial data matches the `input` of the process, and returns the results in the same
+   * order. If `by` is given, each newly queued transaction is recorded as an action.
+   */
   queue(
     process: string,
     transactions: readonly QueueTransaction[],
     by?: Actor,
-  ): Promise<readonly QueueResult[]>
+  ): Promise<readonly QueueOutcome[]>
   replay(process: string, transactionId: string, request: ReplayRequest, act: Act): Promise<Run>
   resume(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
   cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
-  /** Makes a run due at once that waits for its next attempt or for a credential. */
+  /** Makes a run that waits for its next attempt or for a credential due at once. */
   retry(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
   /** Ends the doubt about the due step of a run. */
   settle(
@@ -43,15 +48,20 @@ export interface Operations {
   /** @throws {IntegrationError} `process_not_found` if no process of this name is loaded. */
   process(name: string): ProcessDefinition
   /**
-   * Resolves if a process of this name is loaded, or was: runs of a process that is not loaded can be read and
-   * cancelled.
+   * Resolves if a process of this name is loaded, or has runs or dead letters. Those of a process that is not loaded
+   * can still be read, and can be cancelled or deleted.
    *
    * @throws {IntegrationError} `process_not_found`.
    */
   requireKnown(name: string): Promise<void>
-  /** Returns the steps of a process in their order; none if it is not loaded. */
+  /** Returns the steps of a process in order; an empty list if the process is not loaded. */
   stepNames(process: string): readonly string[]
 }
+
+/** `errors` contains the path and the violated rule of each problem in the initial data. */
+export type QueueOutcome =
+  | QueueResult
+  | { readonly outcome: 'invalid'; readonly errors: readonly string[] }
 
 export interface OperationsDeps {
   readonly source: TransactionSource
@@ -63,14 +73,21 @@ export interface OperationsDeps {
 
 const WAKE_BATCH = 200
 
-const notLoaded = (): IntegrationError =>
-  new IntegrationError('process_not_found', 'no process of this name is loaded')
+const problemsOf = ({ input }: ProcessDefinition, initialData: unknown): readonly string[] => {
+  const checked = checkedInput(input, initialData)
+  return 'problems' in checked ? checked.problems : []
+}
+
+/** Returns the error for initial data that does not match the `input` of its process. */
+export const inputInvalid = (errors: readonly string[]): IntegrationError =>
+  new IntegrationError('input_invalid', errors.join('; '), { members: { errors } })
 
 export function createOperations(deps: OperationsDeps): Operations {
   const { source, processes, publisher, stepsInFlight, worker } = deps
   const process = (name: string): ProcessDefinition => {
     const definition = processes.get(name)
-    if (definition === undefined) throw notLoaded()
+    if (definition === undefined)
+      throw new IntegrationError('process_not_found', 'no process of this name is loaded')
     return definition
   }
   const requireClientData = ({ runBuiltIn }: ProcessDefinition): void => {
@@ -81,8 +98,8 @@ export function createOperations(deps: OperationsDeps): Operations {
       )
   }
   /**
-   * Executes an action. If the source rejects it, the rejection is durable before it is thrown. An action on a
-   * transaction that does not exist is not recorded, because callers could fill the log with invented ids.
+   * Executes an action. If the source rejects the action, the rejection is recorded durably before it is thrown. An
+   * action on a transaction that does not exist is not recorded, because callers could fill the log with invented ids.
    */
   const attempt = async (
     action: Omit<RejectedAction, 'Outcome'>,
@@ -93,7 +110,7 @@ export function createOperations(deps: OperationsDeps): Operations {
       return await execute()
     } catch (error) {
       if (
-        act.operation === undefined && // the operation itself counts what was rejected
+        act.operation === undefined && // a bulk operation counts its rejections itself
         error instanceof IntegrationError &&
         errorCodes[error.code].status < 500 &&
         error.code !== 'transaction_not_found'
@@ -104,25 +121,41 @@ export function createOperations(deps: OperationsDeps): Operations {
   }
   const requireKnown = async (name: string): Promise<void> => {
     if (processes.has(name)) return
-    const stored = await source.storedProcesses()
-    if (!stored.includes(name)) throw notLoaded()
+    if ((await source.storedProcesses()).includes(name)) return
+    if ((await source.deadLetterCounts()).has(name)) return
+    throw new IntegrationError('process_not_found', 'there is no process of this name')
   }
   return {
     process,
     requireKnown,
     stepNames: (name) => processes.get(name)?.stepNames ?? [],
     async queue(name, transactions, by) {
-      requireClientData(process(name))
-      const results = await source.queue(outlineOf(process(name)), transactions, by)
+      const definition = process(name)
+      requireClientData(definition)
+      const checks =
+        definition.input === null
+          ? []
+          : transactions.map(({ InitialData }) => problemsOf(definition, InitialData))
+      const valid = transactions.filter((_, index) => (checks[index]?.length ?? 0) === 0)
+      const results = await source.queue(outlineOf(definition), valid, by)
       publisher.publishSteps(
         results.flatMap((result) => (result.outcome === 'queued' ? [result.run] : [])),
       )
-      return results
+      if (valid.length === transactions.length) return results
+      const stored = results.values()
+      return checks.map((errors): QueueOutcome => {
+        const result = errors.length > 0 ? undefined : stored.next().value
+        return result ?? { outcome: 'invalid', errors }
+      })
     },
     async replay(name, TransactionID, request, act) {
       const definition = process(name)
       const { fromStep, latest: ReplayID, initialData } = request
-      if (initialData !== undefined) requireClientData(definition)
+      if (initialData !== undefined) {
+        requireClientData(definition)
+        const errors = problemsOf(definition, initialData)
+        if (errors.length > 0) throw inputInvalid(errors)
+      }
       if (fromStep !== null && !definition.steps.has(fromStep))
         throw new IntegrationError('step_not_found', 'fromStep is not a step of the process')
       const run = await attempt(

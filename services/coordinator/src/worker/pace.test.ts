@@ -7,7 +7,7 @@ describe('the pace of a bulk operation', () => {
     [30, 6],
     [1_000, 100],
   ])(
-    '%i actions a second in batches of %i: no second has more, however long the actions take',
+    'with %i actions a second in batches of %i, no second contains more actions, however long they take',
     (perSecond, batch) => {
       let clock = 5
       const pace = createPace(perSecond, () => clock)
@@ -27,7 +27,7 @@ describe('the pace of a bulk operation', () => {
     },
   )
 
-  it('the actions are spread over the second', () => {
+  it('the pace spreads the actions of a bulk operation over the second', () => {
     let clock = 0
     const pace = createPace(50, () => clock)
     const delays = [1, 2, 3].map(() => {

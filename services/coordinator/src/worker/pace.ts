@@ -1,6 +1,6 @@
 /** Limits how many actions start in any second, and spreads them over the second. */
 export interface Pace {
-  /** Returns the milliseconds to wait before the next `count` actions, which are at most `perSecond`. */
+  /** Returns how many milliseconds to wait before the next `count` actions; `count` is at most `perSecond`. */
   delayMs(count: number): number
   /** Must be called when an action starts. */
   started(): void
@@ -8,12 +8,12 @@ export interface Pace {
 
 /** @param now returns milliseconds of a monotonic clock */
 export function createPace(perSecond: number, now: () => number): Pace {
-  /** When the last actions started, oldest first: at least `perSecond` of them, if there were so many. */
+  /** The start times of the latest actions, oldest first. Contains at least the latest `perSecond` starts. */
   let starts: number[] = []
   let nextAt = Number.NEGATIVE_INFINITY
   return {
     delayMs(count) {
-      // The time at which the actions that started within a second have left room for `count` others.
+      // One second after this start, `count` further actions are allowed.
       const blocking = starts.at(-(perSecond - count + 1))
       const at = now()
       const startAt = Math.max(at, nextAt, blocking === undefined ? 0 : blocking + 1_000)

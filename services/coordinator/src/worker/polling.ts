@@ -9,24 +9,28 @@ export interface PollingOptions {
   readonly log: Logger
   /** Returns a random number in [0, 1). */
   readonly random: () => number
-  /** Resolves with false if the next poll should follow soon instead of after the interval. */
+  /** Performs one poll. Resolves with false if the next poll must follow soon instead of after the interval. */
   readonly poll: () => Promise<boolean>
-  /** Called before each poll. Returns a signal that ends the pause after this poll early if it aborts. */
-  readonly wakeUp?: () => AbortSignal
 }
 
-/** Milliseconds to the next poll after a poll that failed or left something to do. */
+export interface Polling extends AsyncDisposable {
+  /** Starts the next poll at once, or right after the current poll if one is in flight. */
+  pollSoon(): void
+}
+
+/** Milliseconds from a poll that failed or was incomplete to the next poll. */
 const SOON_MS = 500
 
-/** Calls `poll` at intervals until the returned object is disposed of. Disposal waits for the poll in flight. */
-export function startPolling(options: PollingOptions): AsyncDisposable {
-  const { task, intervalMs, log, random, poll, wakeUp } = options
-  const shutdown = new AbortController()
+/** Calls `poll` at intervals until the returned object is disposed of. Disposal waits for a poll in flight. */
+export function startPolling(options: PollingOptions): Polling {
+  const { task, intervalMs, log, random, poll } = options
+  let isShutDown = false
+  /** Aborting this controller ends the pause after the current poll. */
+  let pause = new AbortController()
   const loop = async (): Promise<void> => {
-    while (!shutdown.signal.aborted) {
+    while (!isShutDown) {
       let isDone = false
-      const signal =
-        wakeUp === undefined ? shutdown.signal : AbortSignal.any([wakeUp(), shutdown.signal])
+      pause = new AbortController()
       try {
         isDone = await poll()
       } catch (error) {
@@ -34,15 +38,17 @@ export function startPolling(options: PollingOptions): AsyncDisposable {
           log.debug({ task }, 'periodic task waits until the transaction store is available')
         else log.error({ err: error, task }, 'periodic task failed')
       }
-      // The pause varies by a tenth, so that replicas do not poll at the same moments.
+      // The pause varies randomly by up to a tenth, so that replicas do not poll at the same moments.
       const ms = (isDone ? intervalMs : Math.min(SOON_MS, intervalMs)) * (0.9 + random() * 0.2)
-      await sleep(ms, null, { signal }).catch(() => {})
+      await sleep(ms, null, { signal: pause.signal }).catch(() => {})
     }
   }
   const polling = loop()
   return {
+    pollSoon: () => pause.abort(),
     async [Symbol.asyncDispose]() {
-      shutdown.abort()
+      isShutDown = true
+      pause.abort()
       await polling
     },
   }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { firstPace, MAX_SIZE, nextPace, type PurgePace } from './purge-pace.ts'
 
-/** The pace after `times` full batches of which each run takes `perRunMs`. */
+/** Returns the pace after `times` full batches in which each run takes `perRunMs`. */
 function paceAfter(from: PurgePace, times: number, perRunMs: number): PurgePace {
   let pace = from
   for (let n = 0; n < times; n += 1) pace = nextPace(pace, pace.size, pace.size * perRunMs)
@@ -9,19 +9,19 @@ function paceAfter(from: PurgePace, times: number, perRunMs: number): PurgePace 
 }
 
 describe('the pace of the purge', () => {
-  it('a batch grows while it takes less than 40 ms, up to 1,000 runs', () => {
+  it('the purge enlarges a batch that takes less than 40 ms, up to 1,000 runs', () => {
     expect(paceAfter(firstPace, 1, 0.01).size).toBe(200)
     expect(paceAfter(firstPace, 20, 0.01).size).toBe(MAX_SIZE)
     expect(paceAfter(firstPace, 20, 0.1).size).toBe(400)
   })
 
-  it('a batch shrinks at once when a run takes longer, but not below 100 runs', () => {
+  it('the purge shrinks its batch at once when a run takes longer, but not below 100 runs', () => {
     const fast = paceAfter(firstPace, 20, 0.1)
     expect(nextPace(fast, 400, 80).size).toBe(200)
     expect(nextPace(fast, 400, 4_000).size).toBe(100)
   })
 
-  it('the pause is a quarter of the batch on an idle machine, and grows with the square of the slowdown, to four times the batch', () => {
+  it('the pause after a batch grows with the square of the slowdown, from a quarter of the time of the batch to four times that time', () => {
     const fast = paceAfter(firstPace, 20, 0.1)
     expect(fast.pauseMs).toBeCloseTo(10, 1)
     expect(nextPace(fast, 400, 80).pauseMs).toBeCloseTo(80, 0)
@@ -29,7 +29,7 @@ describe('the pace of the purge', () => {
     expect(nextPace(fast, 400, 400).pauseMs).toBeCloseTo(1_600, -1)
   })
 
-  it('a small last batch, which takes longer for each run, is no slowdown', () => {
+  it('the pace of the purge does not treat a small last batch as a slowdown, although each run takes longer in it', () => {
     const fast = paceAfter(firstPace, 20, 0.1)
     const last = nextPace(fast, 1, 4)
     expect(last).toMatchObject({ size: fast.size, bestMs: fast.bestMs, pauseMs: 1 })

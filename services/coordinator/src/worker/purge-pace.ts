@@ -1,23 +1,25 @@
 /**
- * How fast old runs are purged. The size of a batch follows the time of the previous one, so that its row locks last
- * tens of milliseconds. The pause after it grows with the square of the slowdown: beside other work a statement takes
- * longer, and the purge leaves that work the machine.
+ * The speed at which old runs are purged. The size of a batch depends on how long the previous batch took, so that row
+ * locks last tens of milliseconds. The pause after a batch grows with the square of the slowdown: a statement that
+ * takes longer than usual shows that the database has other work, so the purge yields.
  */
 export interface PurgePace {
   /** The number of runs of the next batch. */
   readonly size: number
-  /** The lowest time per run so far, which rises slowly, so that one lucky batch does not count for ever. */
+  /** The lowest time per run so far. The value rises slowly, so that one unusually fast batch has no lasting effect. */
   readonly bestMs: number
   readonly pauseMs: number
 }
 
-/** In a smaller batch the commit would cost more than the purge, and look like load. */
+/** In a smaller batch, the commit would take longer than the purge itself, which would look like load. */
 const MIN_SIZE = 100
 export const MAX_SIZE = 1_000
 const TARGET_MS = 40
-/** The pause at full speed, as a share of the time of the batch. */
+/** The pause without a slowdown, as a share of the duration of the batch. */
 const PAUSE = 0.25
-/** However slow the machine is, the purge works a fifth of the time. */
+/**
+ * Limits the pause to four times the duration of the batch, so that the purge is active at least a fifth of the time.
+ */
 const MAX_SLOWDOWN = 4
 const BEST_DRIFT = 1.0002
 
@@ -26,7 +28,7 @@ export const firstPace: PurgePace = { size: 100, bestMs: Infinity, pauseMs: 0 }
 /** Returns the pace after a batch of `count` runs that took `ms`. */
 export function nextPace({ size, bestMs }: PurgePace, count: number, ms: number): PurgePace {
   const perRun = Math.max(ms, 0.1) / Math.max(count, 1)
-  // A small batch takes longer for each run, so it says nothing about the load.
+  // A small batch takes longer per run even without load, so its duration is ignored.
   const isSmall = count < size / 2
   const best = isSmall ? bestMs : Math.min(perRun, bestMs * BEST_DRIFT)
   const slowdown = isSmall ? 1 : Math.min(MAX_SLOWDOWN, perRun / best)

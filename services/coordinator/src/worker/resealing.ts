@@ -17,28 +17,32 @@ export interface ResealingDeps {
   readonly log: Logger
   readonly random: () => number
   readonly intervalMs: number
-  /** Called with the progress of the last pass, which may be another replica's. */
+  /** Called with the progress of the last pass, which another replica may have made. */
   readonly onProgress: (progress: ResealingProgress | null) => void
 }
 
-/** Runs of one batch. Each of their payloads may be large. */
+/** The number of runs in a batch. It is small because the payloads of each run may be large. */
 const BATCH = 50
 const COUNT_BATCH = 1_000
 /** Milliseconds between two batches, so that a pass does not slow down the runs. */
 const PAUSE_MS = 20
-/** The time between two passes with one key. They seal rows that other programs have inserted in plain text. */
+/** The time between two passes with the same key. Later passes seal what other programs have inserted in plain text. */
 const EVERY_MS = 86_400_000
 
 /**
- * Seals all payloads with the active key that are in plain text or sealed with another one, in small batches, by one
- * replica at a time. A pass that replaced payloads is followed by another one, because a replica that still has the old
- * keys may have written meanwhile. A payload that cannot be opened stays, and is counted as outdated.
+ * Seals all payloads that are in plain text or sealed with another key, using the active key. The payloads are sealed
+ * in small batches, by one replica at a time. A pass is followed by another pass in two cases: if it replaced payloads,
+ * because a replica that still has the old keys may have written meanwhile; and if it started at the recorded position
+ * of a lost replica, because it then has not read all payloads. A payload that cannot be decrypted stays, and counts as
+ * outdated.
  */
 export function startResealing(deps: ResealingDeps): AsyncDisposable {
   const { source, keys, owner, log, random, intervalMs, onProgress } = deps
   const payloads = createPayloads(keys)
   const keyId = keys.activeKeyId
   let isClosed = false
+  /** Whether it was logged that all payloads are sealed, so that the daily passes do not log this again. */
+  let isReported = false
 
   async function poll(): Promise<boolean> {
     let progress = await source.beginResealing(owner, keyId, EVERY_MS)
@@ -51,8 +55,7 @@ export function startResealing(deps: ResealingDeps): AsyncDisposable {
       if (outdated === null) return true
       progress = { ...progress, outdated }
     }
-    if (progress.outdated !== null && progress.outdated > 0)
-      log.info({ keyId, outdated: progress.outdated }, 'sealing payloads with the active key')
+    const isWhole = progress.after === null
     let replaced = 0
     let unreadable = 0
     while (!isClosed) {
@@ -60,6 +63,11 @@ export function startResealing(deps: ResealingDeps): AsyncDisposable {
       const { payloads: found, next } = await source.outdatedPayloads(keyId, page)
       const sealed = found.flatMap(reseal)
       const done = sealed.length === 0 ? 0 : await source.replacePayloads(sealed)
+      if (replaced === 0 && done > 0)
+        log.info(
+          { keyId, outdated: progress.outdated },
+          'started sealing payloads with the active key',
+        )
       replaced += done
       unreadable += found.length - sealed.length
       const outdated = Math.max(0, (progress.outdated ?? 0) - done)
@@ -69,12 +77,16 @@ export function startResealing(deps: ResealingDeps): AsyncDisposable {
       await sleep(PAUSE_MS)
     }
     if (isClosed) return true
-    const isDone = replaced === 0
+    const isDone = isWhole && replaced === 0
     progress = { keyId, after: null, outdated: isDone ? unreadable : null, isDone }
     await save(progress)
-    if (unreadable > 0)
+    if (!isDone) isReported = false
+    else if (unreadable > 0)
       log.error({ keyId, unreadable }, 'payloads cannot be decrypted; correct PAYLOAD_KEYS')
-    else if (isDone) log.info({ keyId }, 'all payloads are sealed with the active key')
+    else if (!isReported) {
+      isReported = true
+      log.info({ keyId }, 'all payloads are sealed with the active key')
+    }
     return true
   }
 
@@ -83,7 +95,7 @@ export function startResealing(deps: ResealingDeps): AsyncDisposable {
     return source.saveResealing(owner, progress)
   }
 
-  /** Counts the outdated payloads; `null` at shutdown, or if another replica has begun the pass. */
+  /** Counts the outdated payloads. Returns `null` on shutdown, or if another replica has started the pass. */
   async function count(progress: ResealingProgress): Promise<number | null> {
     let outdated = 0
     let after: ResealingProgress['after'] = null

@@ -6,18 +6,13 @@ import { until } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
 import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
-import {
-  defineProcess,
-  outlineOf,
-  type ProcessOptions,
-  type ProcessSteps,
-} from '../process/definition.ts'
+import { defineProcess, outlineOf, type ProcessOptions } from '../process/definition.ts'
 import { FIRST_END } from '../transaction/retention.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { type RetentionAges, type RetentionDeps, startRetention } from './retention.ts'
 
 const DAY_MS = 86_400_000
-const define = (name: string, options: Partial<ProcessOptions<ProcessSteps>> = {}) =>
+const define = (name: string, options: ProcessOptions = {}) =>
   defineProcess(name, { steps: { only: () => {} }, ...options })
 
 let folder: string
@@ -42,7 +37,7 @@ afterEach(async () => {
 const log = createLogger('test', 'info', { write: (line) => void lines.push(JSON.parse(line)) })
 const logged = (msg: string) => lines.filter((line) => line.msg === msg)
 
-/** Runs one pass on these processes. */
+/** Runs one pass over these processes. */
 async function pass(
   definitions: readonly ReturnType<typeof define>[],
   overrides: Partial<RetentionDeps> = {},
@@ -52,7 +47,10 @@ async function pass(
   const retention = startRetention({
     processes: new Map(definitions.map((definition) => [definition.name, definition])),
     retention: { completedDays: undefined, failedDays: undefined, dedupeDays: 365 },
-    removeFiles: async (runs) => removed.push(...runs.map(({ TransactionID }) => TransactionID)),
+    async removeFiles(runs) {
+      removed.push(...runs.map(({ TransactionID }) => TransactionID))
+      return { count: runs.length, failures: [] }
+    },
     owner: 'this replica',
     log,
     random: () => 0.5,
@@ -66,7 +64,7 @@ async function pass(
     ...overrides,
     source: {
       ...store,
-      // The second poll begins when the first one, with its pass, is over.
+      // The second poll begins only after the first poll, which makes the pass, has ended.
       async beginPurge(...turn) {
         polls += 1
         return polls === 1 ? store.beginPurge(...turn) : { kind: 'waiting', lastPassMs: null }
@@ -78,7 +76,7 @@ async function pass(
   nowMs += 60 * 20 // so that the next pass is due
 }
 
-/** Queues a run and cancels it, which makes it a finished one. */
+/** Queues a run and cancels it, so that the test has a finished run. */
 async function cancelled(definition: ReturnType<typeof define>, id: string): Promise<void> {
   await source.queue(outlineOf(definition), [{ TransactionID: id, InitialData: id }])
   await source.cancel(definition.name, id, null, anAct)
@@ -87,7 +85,7 @@ const isPurged = async ({ name }: { name: string }, id: string) =>
   (await source.get(name, id, null))?.run.PurgedAt !== null
 
 describe('the retention of finished runs', () => {
-  it('a new installation keeps failed and cancelled runs for 365 days, and logs so once', async () => {
+  it('a new installation keeps failed and cancelled runs for 365 days, and logs this once', async () => {
     const order = define('Order')
     await cancelled(order, '1')
     nowMs += 365 * DAY_MS
@@ -103,7 +101,7 @@ describe('the retention of finished runs', () => {
     })
   })
 
-  it('a bulk operation is forgotten 90 days after its end, and is then in no file', async () => {
+  it('a bulk operation is deleted 90 days after its end, and is then contained in no file', async () => {
     const request = { Filter: { tag: ['order:a value'] }, PerSecond: 1 }
     const by = { keyId: 'console', person: null }
     await source.startOperation(
@@ -122,7 +120,7 @@ describe('the retention of finished runs', () => {
       expect(await readFile(join(folder, name), 'utf8')).not.toContain('a value')
   })
 
-  it('an installation that had runs before keeps them for ever, unless a setting says otherwise', async () => {
+  it('an installation that already had runs keeps them for ever unless a setting says otherwise', async () => {
     const order = define('Order')
     await cancelled(order, '1')
     nowMs += 10_000 * DAY_MS
@@ -138,7 +136,7 @@ describe('the retention of finished runs', () => {
     })
   })
 
-  it('the retention of a process takes the place of the settings, and 0 keeps its runs for ever', async () => {
+  it('the retention of a process overrides the settings, and a retention of 0 keeps its runs for ever', async () => {
     const [short, keeping] = [
       define('Short', { retention: { failedDays: 1 } }),
       define('Keeping', { retention: { completedDays: 0, failedDays: 0 } }),
@@ -150,7 +148,7 @@ describe('the retention of finished runs', () => {
     expect([await isPurged(short, '1'), await isPurged(keeping, '1')]).toEqual([true, false])
   })
 
-  it('the runs of a process that is not loaded are kept, because its own retention is not known', async () => {
+  it('the runs of a process that is not loaded are kept, because its retention is not known', async () => {
     const gone = define('Gone')
     await cancelled(gone, '1')
     nowMs += 2_000 * DAY_MS
@@ -158,19 +156,21 @@ describe('the retention of finished runs', () => {
     expect(await isPurged(gone, '1')).toBe(false)
   })
 
-  it('if the files of a purged run cannot be removed, no other run of its process is purged until they are; other processes are', async () => {
+  it('if the files of a purged run cannot be removed, only runs of other processes are purged until the files are removed', async () => {
     const files = define('Files')
     const order = define('Order')
     await cancelled(files, '1')
     await cancelled(order, '1')
     nowMs += 366 * DAY_MS
-    const removeFiles: RetentionDeps['removeFiles'] = async ([run]) => {
-      if (run?.Process === 'Files') throw new Error('EIO')
-      return 0
-    }
+    const removeFiles: RetentionDeps['removeFiles'] = async (runs) => ({
+      count: 0,
+      failures: runs
+        .filter(({ Process }) => Process === 'Files')
+        .map((run) => ({ run, error: new Error('EIO') })),
+    })
     await pass([files, order], { removeFiles })
     expect([await isPurged(files, '1'), await isPurged(order, '1')]).toEqual([true, true])
-    expect(logged('old runs of a process could not be purged')).toMatchObject([
+    expect(logged('purging old runs of a process failed')).toMatchObject([
       { process: 'Files', err: { message: 'EIO' } },
     ])
     await cancelled(files, '2')
@@ -182,7 +182,7 @@ describe('the retention of finished runs', () => {
     expect(await isPurged(files, '2')).toBe(true)
   })
 
-  it('the files of a purged run are removed after a restart, if the replica dies before it removes them', async () => {
+  it('the files of a purged run are removed after a restart if the replica died before it removed them', async () => {
     const order = define('Order')
     await cancelled(order, '1')
     nowMs += 366 * DAY_MS
@@ -196,7 +196,7 @@ describe('the retention of finished runs', () => {
     expect(removed).toEqual(['1'])
   })
 
-  it('a run that is resumed after the pass found it keeps its files', async () => {
+  it('a run that is resumed after a retention pass has read it keeps its files', async () => {
     const order = define('Order')
     await cancelled(order, '1')
     await cancelled(order, '2')
@@ -211,7 +211,7 @@ describe('the retention of finished runs', () => {
     expect(await isPurged(order, '1')).toBe(false)
   })
 
-  it('a pass over runs that must all be kept extends its right to purge, and ends when another replica has it', async () => {
+  it('a retention pass over runs that must all be kept renews its lease, and ends when another replica has the lease', async () => {
     let pages = 0
     let extensions = 0
     const kept: Partial<TransactionSource> = {
@@ -231,7 +231,39 @@ describe('the retention of finished runs', () => {
     expect(pages).toBeLessThan(100)
   })
 
-  it('a purged id is forgotten after DEDUPE_DAYS', async () => {
+  it('the size of a batch depends only on earlier batches of the same kind of work', async () => {
+    const sizes: Record<'purge' | 'forget' | 'forgetOperations', number[]> = {
+      purge: [],
+      forget: [],
+      forgetOperations: [],
+    }
+    const run = { Process: 'Order', TransactionID: '1', ReplayID: 0 }
+    const fast: Partial<TransactionSource> = {
+      async purgeable() {
+        const isEnough = sizes.purge.length > 20
+        if (isEnough) return { runs: [], next: null }
+        return { runs: Array.from({ length: 1_000 }, () => run), next: FIRST_END }
+      },
+      async purge(_policy, runs) {
+        sizes.purge.push(runs.length)
+        return runs.length
+      },
+      async forget(_ms, size) {
+        return sizes.forget.push(size) > 20 ? 0 : size
+      },
+      async forgetOperations(_ms, size) {
+        sizes.forgetOperations.push(size)
+        return 0
+      },
+    }
+    await pass([define('Order')], { source: { ...source, ...fast } })
+    for (const kind of ['purge', 'forget', 'forgetOperations'] as const)
+      expect(sizes[kind][0], kind).toBe(100)
+    expect(Math.max(...sizes.purge)).toBeGreaterThan(100)
+    expect(Math.max(...sizes.forget)).toBeGreaterThan(100)
+  })
+
+  it('a purged transaction id is deleted after DEDUPE_DAYS', async () => {
     const order = define('Order')
     await cancelled(order, '1')
     nowMs += 366 * DAY_MS
@@ -250,7 +282,7 @@ describe('the retention of finished runs', () => {
     ])
   })
 
-  it('the age of the oldest finished run is reported, and the time since the last pass', async () => {
+  it('the retention reports the age of the oldest finished run, and the time since the last pass', async () => {
     const order = define('Order')
     await cancelled(order, '1')
     nowMs += DAY_MS

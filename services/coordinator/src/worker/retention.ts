@@ -1,10 +1,11 @@
 /**
- * Purges runs whose retention is over, forgets purged ids after `DEDUPE_DAYS`, and old bulk operations. One replica at a time does so, in one
- * pass every `everyMs`; another replica continues if it dies.
+ * Applies the retention. It purges runs of the loaded processes, deletes the ids of purged runs after `DEDUPE_DAYS`,
+ * and deletes old bulk operations. One replica at a time does this, in one pass per `INTERVALS_PER_PASS` intervals. If
+ * that replica dies, another replica continues.
  *
- * The files of a run are removed after the run is purged, because a run can be resumed or replayed until then. If the
- * replica dies in between, the next pass removes the files. No further runs of a process are purged while files of its
- * purged runs cannot be removed.
+ * The files of a run are removed after the run is purged, because until then the run can be resumed or replayed. If the
+ * replica dies in between, the next pass removes the files. While files of purged runs cannot be removed, no further
+ * runs of the same process are purged.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
@@ -23,7 +24,7 @@ import { firstPace, MAX_SIZE, nextPace, type PurgePace } from './purge-pace.ts'
 import type { RemoveFilesOfRuns } from './run-files.ts'
 
 export interface RetentionSettings {
-  /** Days; 0: for ever. Undefined: the default of the installation. */
+  /** In days; 0 keeps the runs for ever. If undefined, the default of the installation applies. */
   readonly completedDays: number | undefined
   readonly failedDays: number | undefined
   readonly dedupeDays: number
@@ -51,15 +52,17 @@ export interface RetentionDeps {
   readonly onAges: (ages: RetentionAges) => void
 }
 
+type Work = 'purge' | 'forget' | 'forget operations'
+
 const DAY_MS = 86_400_000
-/** The default of a new installation, in days. */
+/** The retention in a new installation, in days. */
 const DEFAULT = { completedDays: 90, failedDays: 365 }
 /** How long bulk operations are kept after their end. */
 const OPERATIONS_MS = 90 * DAY_MS
 const KEEP = { completedDays: 0, failedDays: 0 }
-/** A pass begins after this many intervals: every hour with the default interval. */
+/** A pass begins once per this many intervals, which is every hour with the default interval. */
 const INTERVALS_PER_PASS = 60
-/** How often the right to purge is extended. A third of the shortest lease of production. */
+/** How often the lease of a pass is renewed; a sixth of `LEASE_MS`. */
 const CONTINUE_MS = 5_000
 
 export function startRetention(deps: RetentionDeps): AsyncDisposable {
@@ -67,9 +70,10 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
   const startedAt = now()
   const shutdown = new AbortController()
   let policies: readonly RetentionPolicy[] | null = null
-  let pace: PurgePace = firstPace
+  /** Each kind of work has its own pace, because its rows take a different time. */
+  const paces = new Map<Work, PurgePace>()
 
-  /** Reads the default of the installation once, and logs which retention applies. */
+  /** Reads the default of the installation, and logs which retention applies. Called once. */
   async function readPolicies(): Promise<readonly RetentionPolicy[]> {
     const keeps = await source.keepsByDefault()
     const found = policiesOf(deps, keeps ? KEEP : DEFAULT)
@@ -94,14 +98,23 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
     await sleep(ms, null, { signal: shutdown.signal }).catch(() => {})
   }
 
-  /** Does the work in batches; `work` returns the number of runs it changed, or null when nothing is left to do. */
-  async function inBatches(work: (size: number) => Promise<number | null>): Promise<boolean> {
+  /**
+   * Calls `work` in batches until no row is left. `work` resolves with the number of rows that it changed, or with
+   * `null` if no row was left. `inBatches` resolves with false if it stopped before that, because of a shutdown or
+   * because another replica has the lease.
+   */
+  async function inBatches(
+    kind: Work,
+    work: (size: number) => Promise<number | null>,
+  ): Promise<boolean> {
     let continuedAt = now()
     while (!shutdown.signal.aborted) {
       const startAt = performance.now()
-      const count = await work(pace.size)
+      const previous = paces.get(kind) ?? firstPace
+      const count = await work(previous.size)
       if (count === null) return true
-      pace = nextPace(pace, count, performance.now() - startAt)
+      const pace = nextPace(previous, count, performance.now() - startAt)
+      paces.set(kind, pace)
       if (now() - continuedAt >= CONTINUE_MS) {
         if (!(await source.continuePurge(owner))) return false
         continuedAt = now()
@@ -113,7 +126,8 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
 
   async function removeFilesLeft(process: string): Promise<void> {
     for (let left; (left = await source.filesLeft(process)) !== null;) {
-      await deps.removeFiles(left.runs)
+      const [failure] = (await deps.removeFiles(left.runs)).failures
+      if (failure !== undefined) throw failure.error
       await source.filesRemoved(left)
     }
   }
@@ -122,7 +136,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
     await removeFilesLeft(policy.process)
     let position: EndPosition | null = FIRST_END
     let found: RunKey[] = []
-    return inBatches(async (size) => {
+    return inBatches('purge', async (size) => {
       if (found.length === 0) {
         if (position === null) return null
         const page = await source.purgeable(policy, position, MAX_SIZE)
@@ -139,7 +153,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
   async function forget(): Promise<boolean> {
     const { dedupeDays } = deps.retention
     if (dedupeDays === 0) return true
-    return inBatches(async (size) => {
+    return inBatches('forget', async (size) => {
       const count = await source.forget(dedupeDays * DAY_MS, size)
       deps.onForgotten(count)
       return count === 0 ? null : count
@@ -147,9 +161,12 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
   }
 
   const forgetOperations = (): Promise<boolean> =>
-    inBatches(async (size) => (await source.forgetOperations(OPERATIONS_MS, size)) || null)
+    inBatches(
+      'forget operations',
+      async (size) => (await source.forgetOperations(OPERATIONS_MS, size)) || null,
+    )
 
-  /** Purges what is due. Resolves with false if a part failed, or if another replica must continue. */
+  /** Makes one pass. Resolves with false if a part of it failed, or if another replica must continue it. */
   async function pass(): Promise<boolean> {
     let isComplete = true
     for (const policy of policies ?? [])
@@ -158,20 +175,22 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
       } catch (error) {
         if (hasCode(error, 'store_unavailable')) throw error
         isComplete = false
-        log.error(
-          { err: error, process: policy.process },
-          'old runs of a process could not be purged',
-        )
+        log.error({ err: error, process: policy.process }, 'purging old runs of a process failed')
       }
     return (await forget()) && (await forgetOperations()) && isComplete
   }
 
   async function poll(): Promise<boolean> {
     policies ??= await readPolicies()
-    const oldestMs = await source.oldestKept(policies.map(({ process }) => process))
-    const { kind, lastPassMs } = await source.beginPurge(owner, intervalMs * INTERVALS_PER_PASS)
+    const names = policies.map(({ process }) => process)
+    const oldestMs = await source.oldestKept(names)
+    const { kind, lastPassMs } = await source.beginPurge(
+      owner,
+      names,
+      intervalMs * INTERVALS_PER_PASS,
+    )
     deps.onAges({ oldestMs, lastPassMs: lastPassMs ?? now() - startedAt })
-    if (kind === 'begun' && (await pass())) await source.endPurge(owner)
+    if (kind === 'begun' && (await pass())) await source.endPurge(owner, names)
     return true
   }
 
@@ -184,7 +203,9 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
   }
 }
 
-/** Returns the retention of each loaded process, and of the runs of webhooks, which may outlive their setting. */
+/**
+ * Returns the retention of each loaded process. It also returns the retention of webhooks, because their runs remain
+ */
 function policiesOf(
   { processes, retention }: Pick<RetentionDeps, 'processes' | 'retention'>,
   initial: typeof DEFAULT,

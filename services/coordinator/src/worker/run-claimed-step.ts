@@ -5,7 +5,7 @@ import {
   tracing,
 } from '@integration-host/shared/observability/telemetry'
 import { createCoolDowns } from '../process/cool-downs.ts'
-import type { ProcessDefinition } from '../process/definition.ts'
+import { limitsOf, type ProcessDefinition } from '../process/definition.ts'
 import type { Files } from '../process/files.ts'
 import type { HttpCall, StepCall } from '../process/http-call.ts'
 import { advance, type StepOutcome, type Transition } from '../process/progress.ts'
@@ -23,12 +23,13 @@ import type { Traceparents } from './traceparent.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 
 export interface ClaimedStepDeps {
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly source: Pick<TransactionSource, 'record'>
   readonly publisher: Pick<TransitionPublisher, 'publishEvent' | 'publishStep'>
   readonly stepsInFlight: Pick<StepsInFlight, 'add'>
   readonly gate: Pick<Gate, 'isOpen'>
   readonly retryStore: StoreRetry
-  /** Aborts only at the very end of a shutdown, because outcomes are still recorded while the worker drains. */
+  /** Aborts only at the very end of a shutdown, because outcomes must still be recorded while the worker drains. */
   readonly cutOff: AbortSignal
   readonly call: HttpCall
   readonly files: Files
@@ -39,26 +40,28 @@ export interface ClaimedStepDeps {
   readonly log: Logger
   readonly now: () => number
   readonly random: () => number
-  /** Counts the outcome of a step; `ms` is the duration of the step, given only if the outcome was recorded. */
+  /** Counts the outcome of a step. `ms` is the duration of the step, and is given only if the outcome was recorded. */
   readonly count: (process: string, step: string, outcome: string, ms?: number) => void
 }
 
-/** Builds the function that runs the step of a claim, and then the following steps while the lease continues. */
+/** Builds the function that runs the step of a claim, and the following steps as long as the lease continues. */
 export function createClaimedStepRunner(deps: ClaimedStepDeps) {
   const { source, publisher, gate, retryStore, log, now, random } = deps
   const coolDowns = createCoolDowns(now)
 
-  async function runClaimed(definition: ProcessDefinition, first: Claim): Promise<void> {
+  async function runClaimed(known: ProcessDefinition, first: Claim): Promise<void> {
     let next: Claim | null = first
     while (next !== null) {
       const claim: Claim = next
+      // The definition may have been replaced while the previous step ran.
+      const definition = deps.processes.get(known.name) ?? known
       next = await (tracing === undefined
         ? runAndRecord(definition, claim)
         : tracing.span(stepSpan(claim), () => runAndRecord(definition, claim)))
     }
   }
 
-  /** Runs a claimed step and records its outcome; returns the claim of the next step if the lease continues. */
+  /** Runs a claimed step and records its outcome. Returns the claim of the next step if the lease continues. */
   async function runAndRecord(definition: ProcessDefinition, claim: Claim): Promise<Claim | null> {
     const { run, lease } = claim
     const fields = {
@@ -69,7 +72,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       attempt: run.Attempt,
     }
     let child: Logger | null = null
-    // The child logger is created for the first log line, so that a step that logs nothing does not pay for a logger.
+    // The child logger is created for the first log line, so that a step without log lines does not pay for it.
     const stepLog = (): Logger => (child ??= log.child(fields))
     if (log.isLevelEnabled('info')) stepLog().info('step start')
     if (run.Version === 1 || run.Attempt > 1) publisher.publishEvent(run)
@@ -83,15 +86,16 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       stepLog().warn('step lost its lease')
       return null
     }
-    const { retry: policy, stepNames: steps } = definition
+    const { stepNames: steps } = definition
+    const { retry: policy } = limitsOf(definition, run.StepName)
     const isInline = definition.dispatch === 'inline' && gate.isOpen(definition)
     const transition = {
       ...advance(run, outcome, { steps, policy, random: random(), isInline }),
       ...(call !== undefined && { call }),
     }
     const recorded = await retryStore(() => source.record(lease, transition), deps.cutOff)
-    // The transaction source is unavailable during shutdown, so the outcome is not recorded. The lease expires, and
-    // lease recovery makes the run due again.
+    // A shutdown ended the retries against the unavailable store, so the outcome is not recorded. When the lease has
+    // expired, lease recovery makes the run due again.
     if (recorded === ABORTED) return null
     if (recorded === null) {
       deps.count(run.Process, run.StepName, 'fenced')
@@ -99,7 +103,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       return null
     }
     const durationMs = now() - startedAt
-    // A retry counts as a failure if no attempt is left.
+    // An outcome that requests a retry is counted as a failure if no attempt is left.
     const result = transition.status === 'Failed' ? 'failed' : outcome.kind
     deps.count(run.Process, run.StepName, result, durationMs)
     if (tracing !== undefined) traceOutcome(tracing, result, transition)
@@ -136,9 +140,10 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     const handler = definition.steps.get(run.StepName)
     if (handler === undefined)
       return { ...failure('step_unknown', 'the process has no such step'), isInDoubt }
-    // An attempt is charged even if its worker died during the attempt. Otherwise a step that crashes its
-    // process would crash one worker after another without end.
-    if (run.Attempt > definition.retry.maxAttempts)
+    // An attempt counts even if its worker died before it recorded an outcome. Otherwise a step that crashes its worker
+    // would crash one worker after another without end.
+    const limits = limitsOf(definition, run.StepName)
+    if (run.Attempt > limits.retry.maxAttempts)
       return {
         ...failure('attempts_used_up', 'workers were lost in every attempt of this step'),
         isInDoubt,
@@ -158,19 +163,19 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       abort,
     }
     const remove = deps.stepsInFlight.add(step)
-    const timer = setTimeout(() => abort.abort('timeout'), definition.stepTimeoutMs)
+    const timer = setTimeout(() => abort.abort('timeout'), limits.timeoutMs)
     if (!gate.isOpen(definition)) abort.blockNewCalls()
     try {
       const running =
         definition.runBuiltIn?.(claim, abort) ??
-        runStep(handler, claim, definition.stepNames, {
+        runStep(handler, claim, definition, {
           call: deps.call,
           files: deps.files,
           gateway: deps.gateway,
           coolDowns,
           settings: deps.settings,
           log: stepLog,
-          // With tracing on, the HTTP client replaces the header by one of the same trace.
+          // With tracing on, the HTTP client replaces this header with a header of the same trace.
           traceparent: () => tracing?.headers()['traceparent'] ?? deps.traceparentOf(run),
           onCall,
           abort,
@@ -215,7 +220,7 @@ function traceOutcome(
   if (outcome === 'failed' || outcome === 'retry') traces.fail(errorClass ?? outcome)
 }
 
-/** Returns the claim of the next step, as stored after a transition that `continues`. */
+/** Returns the claim of the next step, as the store has it after a transition that keeps the lease. */
 function claimAfter(
   { lease, run, items }: Claim,
   next: RunState,
@@ -244,5 +249,5 @@ function claimAfter(
 const failure = (errorClass: string, error: string) =>
   ({ kind: 'failed', errorClass, error, response: null }) as const
 
-/** Milliseconds for which a step may ignore its abort signal before the worker stops waiting for it. */
+/** After its signal is aborted, a step may run on for this many milliseconds before the worker stops waiting for it. */
 const IGNORED_SIGNAL_MS = 500

@@ -1,19 +1,60 @@
 import { describe, expect, it } from 'vitest'
 import { defineProcess } from '../process/definition.ts'
 import orderProcess from '../processes/order-process.ts'
+import type { RunKey } from '../transaction/run.ts'
 import { createRemoveFilesOfRuns } from './run-files.ts'
 
 describe('the files of runs', () => {
-  it('each process names the files of its runs; a process without files, or one that is not loaded, names none', async () => {
+  it('the files of each run are those that its process lists; a process without files, or one that is not loaded, lists none', async () => {
     const other = defineProcess('Other', { steps: { only: () => {} } })
     const removed: string[] = []
     const removeFiles = createRemoveFilesOfRuns(
       new Map([orderProcess, other].map((definition) => [definition.name, definition])),
       { demoApiUrl: '', dataDir: '/data' },
-      async (paths) => removed.push(...paths),
+      async (paths) => {
+        removed.push(...paths)
+        return paths.map(() => ({ status: 'fulfilled', value: true }))
+      },
     )
     const run = { TransactionID: '6/6', ReplayID: 2 }
-    await removeFiles(['OrderProcess', 'Other', 'Gone'].map((Process) => ({ Process, ...run })))
+    const result = await removeFiles(
+      ['OrderProcess', 'Other', 'Gone'].map((Process) => ({ Process, ...run })),
+    )
+    expect(result).toEqual({ count: 1, failures: [] })
     expect(removed).toEqual(['/data/OrderCSV/Order_6%2F6.2.csv'])
+  })
+
+  it('the files of all runs are removed in one call, and only runs whose files could not be removed are reported as failures', async () => {
+    const files = defineProcess('Files', {
+      steps: { only: () => {} },
+      files({ transactionId: id }) {
+        if (id === 'defect') throw new Error('a defect')
+        return [`${id}-1`, `${id}-2`]
+      },
+    })
+    const calls: (readonly string[])[] = []
+    const removeFiles = createRemoveFilesOfRuns(
+      new Map([['Files', files]]),
+      { demoApiUrl: '', dataDir: '/data' },
+      async (paths) => {
+        calls.push(paths)
+        return paths.map((path) =>
+          path === 'locked-1'
+            ? { status: 'rejected', reason: 'EBUSY' }
+            : { status: 'fulfilled', value: path !== 'missing-2' },
+        )
+      },
+    )
+    const [defect, locked, missing, whole] = ['defect', 'locked', 'missing', 'whole'].map(
+      (TransactionID) => ({ Process: 'Files', TransactionID, ReplayID: 0 }),
+    ) as [RunKey, RunKey, RunKey, RunKey]
+    expect(await removeFiles([defect, locked, missing, whole])).toEqual({
+      count: 4,
+      failures: [
+        { run: defect, error: new Error('a defect') },
+        { run: locked, error: 'EBUSY' },
+      ],
+    })
+    expect(calls).toEqual([['locked', 'missing', 'whole'].flatMap((id) => [`${id}-1`, `${id}-2`])])
   })
 })

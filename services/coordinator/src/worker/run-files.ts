@@ -2,20 +2,48 @@ import type { ProcessDefinition } from '../process/definition.ts'
 import type { ProcessSettings } from '../process/step.ts'
 import type { RunKey } from '../transaction/run.ts'
 
-/** Removes the files that the steps of runs have written, durably; resolves with the number of files. */
-export type RemoveFilesOfRuns = (runs: readonly RunKey[]) => Promise<number>
+export interface RemovedFiles<Run> {
+  /** The number of files that existed and were removed. */
+  readonly count: number
+  /** The runs with a file that could not be removed. Each run has one error. */
+  readonly failures: readonly { readonly run: Run; readonly error: unknown }[]
+}
 
-/** `remove` ignores files that do not exist. A process that is not loaded names no files. */
-export const createRemoveFilesOfRuns =
-  (
-    processes: ReadonlyMap<string, ProcessDefinition>,
-    settings: ProcessSettings,
-    remove: (paths: readonly string[]) => Promise<number>,
-  ): RemoveFilesOfRuns =>
-  (runs) =>
-    remove(
-      runs.flatMap(
-        ({ Process, TransactionID: transactionId, ReplayID: replayId }) =>
-          processes.get(Process)?.files({ transactionId, replayId, settings }) ?? [],
-      ),
-    )
+/** Durably removes the files that the steps of runs have written. A failure does not affect the other runs. */
+export type RemoveFilesOfRuns = <Run extends RunKey>(
+  runs: readonly Run[],
+) => Promise<RemovedFiles<Run>>
+
+/**
+ * Files of a process that is not loaded are not removed, because they are not known.
+ *
+ * @param remove removes files. Its results are in the order of the paths; `false` means that a file did not exist.
+ */
+export function createRemoveFilesOfRuns(
+  processes: ReadonlyMap<string, ProcessDefinition>,
+  settings: ProcessSettings,
+  remove: (paths: readonly string[]) => Promise<readonly PromiseSettledResult<boolean>[]>,
+): RemoveFilesOfRuns {
+  const pathsOf = ({ Process, TransactionID: transactionId, ReplayID: replayId }: RunKey) =>
+    processes.get(Process)?.files({ transactionId, replayId, settings }) ?? []
+
+  return async <Run extends RunKey>(runs: readonly Run[]) => {
+    const errors = new Map<Run, unknown>()
+    const files = runs.flatMap((run) => {
+      try {
+        return pathsOf(run).map((path) => ({ run, path }))
+      } catch (error) {
+        errors.set(run, error)
+        return []
+      }
+    })
+    const results = await remove(files.map(({ path }) => path))
+    let count = 0
+    for (const [index, { run }] of files.entries()) {
+      const result = results[index]
+      if (result?.status === 'rejected') errors.set(run, result.reason)
+      else if (result?.value === true) count += 1
+    }
+    return { count, failures: [...errors].map(([run, error]) => ({ run, error })) }
+  }
+}

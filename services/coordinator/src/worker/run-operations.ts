@@ -1,6 +1,6 @@
 /**
- * Works on bulk operations: claims one, acts on its runs batch by batch, and records the progress after each batch.
- * `transaction/bulk-operation.ts` has the rules.
+ * Works on bulk operations: claims an operation, changes its runs batch by batch, and records the progress of each
+ * batch. The rules are in `transaction/bulk-operation.ts`.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
@@ -24,7 +24,7 @@ import { RENEW_MS, type TransactionSource } from '../transaction/transaction-sou
 import type { Operations } from './operations.ts'
 import { createPace } from './pace.ts'
 import { startPolling } from './polling.ts'
-import { ABORTED, createStoreRetry } from './store-retry.ts'
+import { ABORTED, type StoreRetry } from './store-retry.ts'
 
 export interface OperationRunnerDeps {
   readonly source: Pick<
@@ -32,61 +32,65 @@ export interface OperationRunnerDeps {
     'claimOperation' | 'renewOperation' | 'recordProgress' | 'countOperations' | 'search' | 'get'
   >
   readonly operations: Pick<Operations, BulkAction>
-  /** The names of the processes that are loaded. A replica works only on operations on these. */
+  /**
+   * The loaded processes. A replica works only on operations of these processes, and on operations that cancel runs.
+   */
   readonly processes: readonly string[]
   readonly owner: string
+  readonly retryStore: StoreRetry
   readonly log: Logger
   readonly random: () => number
   /** `LOCAL_PULL_SECONDS`, in milliseconds. */
   readonly intervalMs: number
   readonly renewMs?: number
   readonly onCount: (counts: Readonly<Record<'Running' | 'Paused', number>>) => void
-  /** Called with the outcome of each run of an operation that is not a dry run. */
+  /** Called with the outcome of each run, unless the operation is a dry run. */
   readonly onRun: (action: BulkAction, outcome: RunOutcome['kind']) => void
 }
 
 export interface OperationRunner extends AsyncDisposable {
-  /** Claims operations at once, because one was started or continued. */
+  /** Claims operations at once. Called when an operation was started or continued. */
   hint(): void
 }
 
-/** Operations that one replica works on at a time. The others wait for their turn, or another replica claims them. */
+/**
+ * The maximum number of operations on which a replica works at a time. The others wait or are claimed by other
+ * replicas.
+ */
 const MAX_OPERATIONS = 4
-/** After this many batches it is the turn of the operation that has waited longest. */
+/** After this many batches a replica releases an operation. The operation that has waited longest is claimed next. */
 const TURN_BATCHES = 5
-/** Runs of an operation that are changed at a time. The steps need the connections to the store as well. */
+/**
+ * The maximum number of concurrent changes for an operation. They share the connections to the store with the steps.
+ */
 const MAX_CONCURRENT = 5
 const MAX_BATCH = 100
-/** The share of a second that a batch lasts, if it is not bounded by `MAX_BATCH`. */
+/** The duration of a batch in seconds, if `MAX_BATCH` does not limit the batch. */
 const BATCH_SECONDS = 0.2
 const DRY_BATCH = 500
-/** After this many runs in a row that failed with the same 5xx, an operation pauses. */
+/** An operation pauses after this many failures in a row with the same 5xx. */
 const MAX_STREAK = 20
 
 export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner {
-  const { source, log, random, intervalMs, renewMs = RENEW_MS } = deps
+  const { source, retryStore, log, random, intervalMs, renewMs = RENEW_MS } = deps
   const shutdown = new AbortController()
-  const retryStore = createStoreRetry(random)
-  /** The work on each claimed operation, by the owner of its lease. */
+  /** For each claimed operation: the promise of the work on it. The key is the owner of the lease. */
   const inProgress = new Map<string, Promise<void>>()
-  /** Its abort ends the pause before the next poll. */
-  let wake = new AbortController()
-  const hint = (): void => wake.abort()
 
   async function poll(): Promise<boolean> {
     while (inProgress.size < MAX_OPERATIONS && !shutdown.signal.aborted) {
-      // Each claim has an owner of its own, so that work which hangs loses its lease to this replica as well.
+      // Each claim has a different owner. If the work on an operation hangs, this replica can therefore claim it again.
       const owner = `${deps.owner} ${crypto.randomUUID().slice(0, 8)}`
       const operation = await source.claimOperation(deps.processes, owner)
       if (operation === null) break
       const work = workOn(operation, { id: operation.ID, owner })
-        // Its lease expires, and a replica continues then.
+        // After the lease has expired, some replica claims the operation and continues it.
         .catch((error: unknown) =>
           log.error({ err: error, operationId: operation.ID }, 'bulk operation was interrupted'),
         )
         .finally(() => {
           inProgress.delete(owner)
-          hint()
+          polling.pollSoon()
         })
       inProgress.set(owner, work)
     }
@@ -97,9 +101,11 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
   async function workOn(operation: Operation, lease: OperationLease): Promise<void> {
     const { signal } = shutdown
     const renewal = setInterval(() => {
-      source.renewOperation(lease).catch(() => log.debug('a lease could not be renewed'))
+      source
+        .renewOperation(lease)
+        .catch(() => log.debug('renewing the lease of a bulk operation failed'))
     }, renewMs)
-    /** Records the progress. Returns false if this replica must not continue. */
+    /** Records the progress. Returns false if this replica must not continue the operation. */
     const record = async (progress: OperationProgress, end?: OperationEnd): Promise<boolean> => {
       const status = await retryStore(() => source.recordProgress(lease, progress, end), signal)
       return status === 'Running'
@@ -108,7 +114,7 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     const pace = createPace(operation.Request.PerSecond, () => performance.now())
     let streak = NO_STREAK
     let batches = 0
-    /** The progress before the first batch of the present streak of failures. */
+    /** The progress before the first batch of the current streak of failures. */
     let beforeStreak = progress
     try {
       for (;;) {
@@ -127,31 +133,35 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
           await source.recordProgress(lease, progress, { kind: 'release' })
           return
         }
-        // The delay before the batch is over, so the replica that continues may begin at once. A streak is completed,
-        // because its length is not recorded.
+        // The operation is released after the delay of its next batch, so that the next replica may start at once. It
+        // is not released during a streak of failures, because the length of the streak is not recorded.
         if (batches >= TURN_BATCHES && streak.length === 0) {
           await record(progress, { kind: 'release' })
           return
         }
         batches += 1
         if (streak.length === 0) beforeStreak = progress
-        const outcomes = await inLanes(progress.Batch, (target) => {
+        const outcomes = await mapConcurrently(progress.Batch, (target) => {
           pace.started()
           return actOn(operation, target)
         })
         if (!operation.DryRun) for (const { kind } of outcomes) deps.onRun(operation.Action, kind)
-        streak = outcomes.reduce(longerStreak, streak)
+        streak = outcomes.reduce(nextStreak, streak)
         progress = withOutcomes(progress, outcomes)
-        if (streak.longest >= MAX_STREAK) {
+        if (streak.length >= MAX_STREAK) {
           const reason = streak.code ?? 'internal_error'
-          log.warn({ operationId: operation.ID, reason }, 'bulk operation is paused')
-          // When it is continued, the runs that failed are tried again. What was done is done once: see B2.
+          log.warn(
+            { operationId: operation.ID, reason },
+            'bulk operation was paused after too many failures',
+          )
+          // When the operation is continued, it retries the runs that failed. Runs that were already changed are not
+          // changed again (B2).
           await record(beforeStreak, { kind: 'paused', reason })
           return
         }
       }
     } catch (error) {
-      log.error({ err: error, operationId: operation.ID }, 'bulk operation is paused by an error')
+      log.error({ err: error, operationId: operation.ID }, 'bulk operation was paused by an error')
       await record(progress, { kind: 'paused', reason: 'internal_error' })
     } finally {
       clearInterval(renewal)
@@ -174,7 +184,7 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
       }))
       return { Batch, Position: end, IsLastBatch: end >= Ids.length }
     }
-    // Runs that were created after the operation are not meant, even if they match.
+    // The operation skips runs that were created after it, even if they match.
     const startedAt = new Date(Date.parse(CreatedAt) + 1).toISOString()
     const isEarlier = Filter.until !== undefined && Date.parse(Filter.until) < Date.parse(startedAt)
     const { runs, next } = await source.search({
@@ -210,15 +220,18 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
       const { status } = errorCodes[code]
       if (status === 409 || status === 412) return { ...run, kind: 'skipped' }
       if (code === 'internal_error')
-        log.error({ err: error, operationId: operation.ID }, 'a run of a bulk operation failed')
+        log.error(
+          { err: error, operationId: operation.ID },
+          'action of a bulk operation on a run failed',
+        )
       return { ...run, kind: 'failed', code, isServerError: status >= 500 }
     }
   }
 
   /**
-   * Returns the latest run of the transaction as a dry run needs it, and rejects what the action itself would reject;
-   * `null` if nothing has to be checked. The search returns only runs that the operation may change, so without a dry run
-   * only ids are checked.
+   * Returns the latest run of a transaction, or throws the error with which the action would reject that run. Returns
+   * `null` if nothing has to be checked: a dry run checks every run, but an operation checks only requested ids, because
+   * its search returns only runs that it may change.
    */
   async function inspect(
     { Process, DryRun, Request }: Operation,
@@ -253,19 +266,9 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     return deps.operations[Action](Process, TransactionID, null, act)
   }
 
-  const polling = startPolling({
-    task: 'bulk operations',
-    intervalMs,
-    log,
-    random,
-    poll,
-    wakeUp() {
-      wake = new AbortController()
-      return wake.signal
-    },
-  })
+  const polling = startPolling({ task: 'bulk operations', intervalMs, log, random, poll })
   return {
-    hint,
+    hint: () => polling.pollSoon(),
     async [Symbol.asyncDispose]() {
       shutdown.abort()
       await polling[Symbol.asyncDispose]()
@@ -274,7 +277,7 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
   }
 }
 
-/** Whether an action can change this run, which is the latest one of its transaction. */
+/** Whether an action can change this run, which is the latest run of its transaction. */
 const allows: Readonly<Record<BulkAction, (run: Pick<Run, 'Status' | 'ErasedAt'>) => boolean>> = {
   resume: ({ Status, ErasedAt }) => isResumable(Status) && ErasedAt === null,
   cancel: ({ Status }) => !isOver(Status),
@@ -282,35 +285,33 @@ const allows: Readonly<Record<BulkAction, (run: Pick<Run, 'Status' | 'ErasedAt'>
   replay: ({ Status, ErasedAt }) => isOver(Status) && ErasedAt === null,
 }
 
-/** Failures in a row with the same 5xx. */
+/** A streak: failures in a row with the same 5xx. */
 interface Streak {
   readonly code: string | null
   readonly length: number
-  /** The length of the longest streak that ended in the same batch or continues. */
-  readonly longest: number
 }
 
-const NO_STREAK: Streak = { code: null, length: 0, longest: 0 }
+const NO_STREAK: Streak = { code: null, length: 0 }
 
-function longerStreak(streak: Streak, outcome: RunOutcome): Streak {
-  const { longest } = streak
-  if (outcome.kind !== 'failed' || !outcome.isServerError) return { ...NO_STREAK, longest }
-  const length = outcome.code === streak.code ? streak.length + 1 : 1
-  return longest >= MAX_STREAK
-    ? streak
-    : { code: outcome.code, length, longest: Math.max(longest, length) }
+/**
+ * Returns the streak after the next outcome. A streak of `MAX_STREAK` failures stays, because it pauses the operation.
+ */
+function nextStreak(streak: Streak, outcome: RunOutcome): Streak {
+  if (streak.length >= MAX_STREAK) return streak
+  if (outcome.kind !== 'failed' || !outcome.isServerError) return NO_STREAK
+  return { code: outcome.code, length: outcome.code === streak.code ? streak.length + 1 : 1 }
 }
 
 /** Applies `act` to all items, at most `MAX_CONCURRENT` at a time. The results are in the order of the items. */
-async function inLanes<Item, Result>(
+async function mapConcurrently<Item, Result>(
   items: readonly Item[],
   act: (item: Item) => Promise<Result>,
 ): Promise<Result[]> {
   const results: Result[] = []
   const queue = items.entries()
-  const lane = async (): Promise<void> => {
+  const worker = async (): Promise<void> => {
     for (const [index, item] of queue) results[index] = await act(item)
   }
-  await Promise.all(Array.from({ length: MAX_CONCURRENT }, lane))
+  await Promise.all(Array.from({ length: MAX_CONCURRENT }, worker))
   return results
 }

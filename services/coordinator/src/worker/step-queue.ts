@@ -1,19 +1,19 @@
 import type { RunKey } from '../transaction/run.ts'
 import type { ProcessOutline } from '../transaction/transaction-source.ts'
 
-/** The port to the messages that start due steps. A message contains only the key and version of a run, no data. */
+/** The port to the messages that start due steps. A message contains the key and the version of a run, but no data. */
 export interface StepQueue {
   /** Declares the queues of a process, and declares them again after every reconnect. */
   declare(process: ProcessOutline): Promise<void>
   /**
-   * Publishes that a step is due now or in about `delayMs`. The message may arrive earlier; the claim then returns
-   * `early` with the time that remains.
+   * Publishes a message that starts a step now or in about `delayMs`. The message may arrive too early; its claim then
+   * returns `early` with the remaining time.
    *
    * @throws {IntegrationError} `broker_unavailable` if the broker has not confirmed the message. The sweeper publishes
-   * the message again.
+   * such a message again.
    */
   publish(step: DueStep, delayMs: number): Promise<void>
-  /** Dead-letters a message that can never be processed, with the reason. */
+  /** Dead-letters a message that can never be processed, together with the reason. */
   deadLetter(process: string, delivery: StepDelivery, reason: string): Promise<void>
   consume(
     process: string,
@@ -21,9 +21,11 @@ export interface StepQueue {
     prefetch: number,
     handle: (delivery: StepDelivery) => Promise<'ack' | 'requeue'>,
   ): StepConsumer
-  /** The number of messages that are ready in a step's queue; `null` while the broker is unavailable. */
+  /** The number of ready messages in the queue of a step; `null` while the broker is unavailable. */
   waiting(process: string, step: string): Promise<number | null>
-  /** The number of consumers of a step's queue; `null` if the queue does not exist or the broker is unavailable. */
+  /**
+   * The number of consumers of the queue of a step; `null` if the queue does not exist or the broker is unavailable.
+   */
   consumers(process: string, step: string): Promise<number | null>
 }
 
@@ -40,6 +42,6 @@ export interface StepDelivery {
 }
 
 export interface StepConsumer {
-  /** Stops accepting deliveries; resolves when the deliveries in flight are settled. */
+  /** Stops accepting deliveries. Resolves when all deliveries in flight are settled. */
   cancel(): Promise<void>
 }

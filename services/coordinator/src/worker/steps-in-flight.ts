@@ -8,16 +8,18 @@ export interface StepInFlight {
   readonly abort: StepAbort
 }
 
-/** The steps that this replica is running now, at most one per run. */
+/** The steps that this replica currently runs, at most one per run. */
 export interface StepsInFlight {
   readonly leases: readonly Lease[]
   /** Adds a step. Returns the function that removes the step. */
   add(step: StepInFlight): () => void
-  /** Aborts the step of a lost lease, unless this replica has claimed the run again since. */
+  /** Aborts a step whose lease was lost, unless this replica has claimed the run again meanwhile. */
   abortLost(lease: Lease): void
-  /** Aborts the step of a cancelled run if this replica runs it now. `Version` is the run version that the cancellation wrote. */
+  /**
+   * Aborts the step of a cancelled run if this replica runs it. `Version` is the version that the cancellation wrote.
+   */
   abortCancelled(run: RunKey & Pick<Run, 'Version'>): void
-  /** Blocks the calls that have not been sent yet, either of all steps or only of those that need the internet. */
+  /** Blocks calls that have not been sent yet: those of all steps, or only those of steps that need the internet. */
   blockNewCalls(which: 'all' | 'internet'): void
   abortAll(reason: AbortReason): void
 }
@@ -41,7 +43,7 @@ export function createStepsInFlight(): StepsInFlight {
     },
     abortCancelled(run) {
       const step = steps.get(keyText(run))
-      // The event of a cancellation may arrive after the run was resumed and this replica has claimed the run again.
+      // The event of a cancellation may arrive late, when the run was resumed and this replica has claimed it again.
       if (step !== undefined && step.claim.lease.version < run.Version)
         step.abort.abort('lease_lost')
     },

@@ -2,19 +2,18 @@ import { backoffMs } from '@integration-host/shared/process/backoff'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { hasCode } from '@integration-host/shared/errors'
 
-/** The result of retries against an unavailable store if a shutdown aborts them. */
+/** The result of a retried call if a shutdown aborted the retries. */
 export const ABORTED = Symbol('retries aborted')
 
-/** Repeats a call until the store is available again; throws any error but `store_unavailable`. */
+/** Retries a call while the store is unavailable. Throws every error other than `store_unavailable`. */
 export type StoreRetry = <Result>(
   call: () => Promise<Result>,
   signal: AbortSignal,
 ) => Promise<Result | typeof ABORTED>
 
 /**
- * Builds a StoreRetry. The first retry follows after 100 ms, and each later one after at most 2 s. Jitter shortens
- * each delay by up to half.
- * `random` is in [0, 1).
+ * Builds a StoreRetry. It waits 100 ms before the first retry, and at most 2 s before each later retry. Jitter shortens
+ * each of these delays by up to half. `random` is in [0, 1).
  */
 export const createStoreRetry =
   (random: () => number): StoreRetry =>

@@ -31,7 +31,7 @@ const run = (n: number, StepName = 'first'): Run => ({
   PurgedAt: null,
 })
 
-/** Starts a sweeper that polls once an hour, on fake dependencies that record its calls. Each test sees few polls. */
+/** Starts a sweeper with an hourly poll and fake dependencies that record its calls. Each test sees few polls. */
 function sweeperOn(given: {
   due?: (limit: number) => Run[]
   runsAtUnknownStep?: Run[]
@@ -97,7 +97,7 @@ describe('the sweeper', () => {
     await eventually(() => expect(polls).toHaveLength(3))
   })
 
-  it('the sweeper publishes at most 5,000 messages in one poll, and the other messages when the workers have emptied the queues', async () => {
+  it('the sweeper publishes at most 5,000 messages per poll, and publishes the others after the workers have emptied the queues', async () => {
     let left = 12_000
     let ready = 0
     await using sweeper = sweeperOn({
@@ -112,7 +112,7 @@ describe('the sweeper', () => {
     const { sent, swept } = sweeper
     for (const total of [5_000, 10_000, 12_000]) {
       await eventually(() => expect(sent).toHaveLength(total))
-      ready = 0 // the workers have consumed them
+      ready = 0 // the workers have consumed the messages
     }
     expect(swept.reduce((sum, count) => sum + count)).toBe(12_000)
   })
@@ -122,7 +122,7 @@ describe('the sweeper', () => {
     ['fails', 'has a queue without a consumer', () => 0, 1],
     ['keeps', 'has a queue that another version of the process consumes', () => 2, 0],
   ])(
-    'the sweeper %s a due run at a step that its process does not have and that %s',
+    'the sweeper %s a due run whose process does not have its step, if the step %s',
     async (_, __, consumers, failures) => {
       const sweeper = sweeperOn({ runsAtUnknownStep: [run(1, 'gone')], consumers })
       await eventually(() => expect(sweeper.polls).toHaveLength(1))
@@ -132,11 +132,11 @@ describe('the sweeper', () => {
     },
   )
 
-  it('the sweeper marks no run at an unknown step as failed while the broker is unavailable', async () => {
+  it('the sweeper does not fail runs at an unknown step while the broker is unavailable', async () => {
     let asked = 0
     const sweeper = sweeperOn({
       runsAtUnknownStep: [run(1, 'gone')],
-      // The broker responds at the start of the poll, but no longer when the sweeper queries the queue of the
+      // The broker responds at the start of the poll, but not when the sweeper then queries the queue of the
       // unknown step.
       waiting: (step) => (step === 'first' && (asked += 1) > 1 ? null : 0),
     })

@@ -1,11 +1,11 @@
 /**
- * The local pull: publishes the step message of each overdue run again, because its first message may have been lost.
- * The sweeper never runs a step itself: a step runs only after its message was delivered and the run was claimed.
+ * The local pull: republishes the step message of each overdue run, because the first message may have been lost. The
+ * sweeper never runs a step itself: a step runs only after its message is delivered and its run is claimed.
  *
- * It polls every 15 s, and at once when the transaction source reports inserted rows. Each run is published at growing
- * intervals, and only if the queue of its step is short: a long queue means slow workers, not lost messages,
- * and more messages would not help. A run at a step that no longer exists in its process is marked as failed
- * with the reason, because no worker would ever claim the run.
+ * It polls every 15 s, and at once when the transaction source reports inserted rows. A run is published at growing
+ * intervals, and only if the queue of its step is short: a long queue means that workers are slow, not that messages
+ * are lost, so more messages would not help. If a step no longer exists in its process, the run fails with this reason,
+ * because no worker would ever claim it.
  */
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import type { Logger } from '@integration-host/shared/observability/logger'
@@ -28,29 +28,19 @@ export interface SweeperDeps {
   /** `LOCAL_PULL_SECONDS`, in milliseconds. */
   readonly intervalMs: number
   readonly prefetch: number
-  /** Called with the number of messages that were published again. */
+  /** Called with the number of messages that were republished. */
   readonly onSweep: (count: number) => void
 }
 
 const BATCH = 500
-/** The maximum number of batches that one poll publishes. The rest follows when the queues are short again. */
+/** The maximum number of batches that one poll publishes. Later polls publish the rest when the queues are short. */
 const MAX_BATCHES = 10
-/** Milliseconds from a report of inserted rows to the poll, so that one poll finds all rows inserted meanwhile. */
+/** Milliseconds from a report of inserted rows to the poll, so that one poll finds the rows of many reports. */
 const HINT_MS = 50
 
 export function startSweeper(deps: SweeperDeps): AsyncDisposable {
   const { source, queue, publisher, worker, processes, log } = deps
-  /** Its abort ends the pause before the next poll. */
-  let hint = new AbortController()
-  let hinted: NodeJS.Timeout | null = null
-  source.watch(() => {
-    hinted ??= setTimeout(() => {
-      hinted = null
-      hint.abort()
-    }, HINT_MS).unref()
-  })
-
-  /** Returns the steps whose queue is short, so that publishing their overdue runs again is useful. */
+  /** Returns the steps whose queue is short, so that it is useful to publish their overdue runs again. */
   async function shortQueues(): Promise<StepRef[]> {
     const found: StepRef[] = []
     for (const { name, stepNames } of processes.values()) {
@@ -66,13 +56,13 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
 
   /**
    * Whether more runs may be overdue. Becomes true when a poll publishes its maximum number of runs, and false when a
-   * poll of all steps finds fewer.
+   * poll that covers all steps finds fewer runs.
    */
   let isMoreDue = false
 
   /**
-   * Publishes overdue runs. Resolves with false if the next poll should follow soon: more runs are overdue than one
-   * poll may publish, or no queue could be checked because no process runs now or the broker is unavailable.
+   * Publishes overdue runs. Resolves with false if the next poll must follow soon, because more runs are overdue than
+   * one poll may publish, or because no queue could be checked: no process is running or the broker is unavailable.
    */
   async function poll(): Promise<boolean> {
     const steps = await shortQueues()
@@ -82,7 +72,7 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
       const runs = await source.due(steps, BATCH)
       await Promise.all(runs.map(republish))
       if (runs.length > 0) {
-        log.info({ count: runs.length }, 'sweeper published the messages of overdue steps again')
+        log.info({ count: runs.length }, 'sweeper republished the messages of overdue steps')
         deps.onSweep(runs.length)
       }
       isCapped = runs.length === BATCH
@@ -93,7 +83,7 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
     return !isMoreDue
   }
 
-  /** Marks overdue runs as failed if their step was removed from the process. */
+  /** Fails overdue runs whose step was removed from the process. */
   async function failRunsAtUnknownStep(): Promise<void> {
     const running = [...processes.values()].filter(({ name }) => worker.isConsuming(name))
     const consumed = new Map<string, boolean>()
@@ -107,29 +97,29 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
       if (failed === null) continue
       log.warn(
         { process: Process, step: StepName },
-        'run marked as failed: its process has no such step',
+        'failed a run at a step that its process does not have',
       )
       publisher.publishEvent(failed)
     }
   }
 
   /**
-   * Whether any replica consumes the queue of this step. In a rolling deployment another replica may run a version of
-   * the process that still has the step.
+   * Whether any replica consumes the queue of this step. During a rolling deployment, another replica may run a version
+   * of the process that still has the step.
    */
   async function isConsumed(process: string, step: string): Promise<boolean> {
     const consumers = await queue.consumers(process, step)
     if (consumers !== null) return consumers > 0
-    // `null` means either that the queue does not exist, so nothing can consume it, or that the broker is
-    // unavailable. A query of a queue that must exist distinguishes the two cases. If the broker is
-    // unavailable, the step counts as consumed.
+    // `null` means either that the queue does not exist, so that nothing can consume it, or that the broker is
+    // unavailable. A query of a queue that must exist distinguishes the two cases. While the broker is unavailable,
+    // the step counts as consumed.
     const first = processes.get(process)?.stepNames[0]
     return first === undefined || (await queue.waiting(process, first)) === null
   }
 
   async function republish(run: Run): Promise<void> {
-    // Another program inserted this row with an invalid id. No step message may contain an invalid id, so no worker
-    // could ever claim the run.
+    // Another program has inserted this row with an invalid id. A step message cannot contain an invalid id, so no
+    // worker could ever claim the run.
     if (!TransactionID.safeParse(run.TransactionID).success) {
       const failed = await source.failRun(
         run,
@@ -143,15 +133,14 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
     await publisher.republishStep(run)
   }
 
-  return startPolling({
-    task: 'sweeper',
-    intervalMs: deps.intervalMs,
-    log,
-    random: deps.random,
-    poll,
-    wakeUp() {
-      hint = new AbortController()
-      return hint.signal
-    },
+  const { intervalMs, random } = deps
+  const polling = startPolling({ task: 'sweeper', intervalMs, log, random, poll })
+  let hinted: NodeJS.Timeout | null = null
+  source.watch(() => {
+    hinted ??= setTimeout(() => {
+      hinted = null
+      polling.pollSoon()
+    }, HINT_MS).unref()
   })
+  return polling
 }

@@ -1,13 +1,13 @@
 import { hash, randomBytes } from 'node:crypto'
 import { keyText, type RunKey } from '../transaction/run.ts'
 
-/** Returns a `traceparent` header value (W3C Trace Context §3.2) for a call of a run. */
+/** Returns the value of the `traceparent` header (W3C Trace Context §3.2) for a call that a run makes. */
 export type Traceparents = (run: RunKey) => string
 
 /**
- * The trace id is derived from the run, so that it is the same on every replica and after every restart without
- * being stored. The span id is new for each call: a random prefix, which is the same for all calls, and a
- * counter. Random bytes for every span would cost more than the rest of this function.
+ * The trace id is derived from the run. It is therefore the same on every replica and after every restart, and need not
+ * be stored. The span id differs for each call: it consists of a random prefix, which all calls share, and a counter.
+ * Random bytes for every span would cost more than the rest of this function.
  */
 export function createTraceparents(): Traceparents {
   const prefix = randomBytes(4).toString('hex')

@@ -1,17 +1,17 @@
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 
 /**
- * The most recent transitions, for the clients of `GET /events`. A client that reconnects continues where it stopped.
+ * The latest transitions, for the clients of `GET /events`. A client that reconnects continues after its last event.
  *
- * Each replica receives its own transitions at once and those of other replicas a moment later. Therefore the
- * order of two events may differ between replicas.
+ * Each replica receives its own transitions at once, and the transitions of other replicas a moment later. Therefore
+ * the order of two events may differ between replicas.
  */
 export interface TransitionFeed {
   add(event: TransactionEvent): void
   /**
-   * Returns the events after the event with this id, and the events of the second before it. The earlier events are
-   * repeated because they may have followed the named event on the replica from which the client has read. Returns
-   * `null` if the named event has not arrived on this replica yet, or is no longer kept.
+   * Returns the events after the event with this id, preceded by the events of the second before that event. The latter
+   * are repeated because the replica that served the client before may have sent them in another order. Returns
+   * `null` if the event with this id has not arrived on this replica yet, or is no longer kept.
    */
   after(id: string): readonly TransactionEvent[] | null
   /** Calls `listener` for each new event until the returned function is called. */
@@ -19,7 +19,7 @@ export interface TransitionFeed {
 }
 
 const KEPT = 10_000
-/** Events of this many milliseconds before the named event are repeated. Transitions reach other replicas much faster. */
+/** The events of this many milliseconds are repeated. Transitions reach the other replicas much faster than that. */
 const OVERLAP_MS = 1_000
 
 /** Returns the id of an event, which is the same on every replica because it is derived from the transition. */
@@ -32,7 +32,7 @@ export function createTransitionFeed(kept = KEPT): TransitionFeed {
   return {
     add(event) {
       events.push(event)
-      // The feed is trimmed rarely instead of for each event, because this function runs for every transition.
+      // The feed is trimmed only now and then, because this function runs for every transition.
       if (events.length >= 2 * kept) events = events.slice(-kept)
       for (const listener of listeners) listener(event)
     },

@@ -34,7 +34,7 @@ function createPublisher() {
   return { publisher, published, messages }
 }
 
-it('the event of a transition names class, credential, doubt, attempt and due time, and no data', async () => {
+it('the event of a transition contains the error class, credential, doubt, attempt and due time, but no data', async () => {
   const { publisher, published } = createPublisher()
   await publisher.publishStep({ ...run, Attempt: 2, InDoubt: true, NextAttemptAt: run.UpdatedAt })
   expect(published).toEqual([
@@ -56,13 +56,13 @@ it('the event of a transition names class, credential, doubt, attempt and due ti
 })
 
 describe('publishing the transition of a run that waits for a credential', () => {
-  it('the transition itself publishes an event and no step message', async () => {
+  it('the transition of a run that waits for a credential publishes an event but no step message', async () => {
     const { publisher, published, messages } = createPublisher()
     await publisher.publishStep(run)
     expect([published.map(({ Status }) => Status), messages]).toEqual([['Waiting'], []])
   })
 
-  it('the sweeper publishes the step message, because the event of the credential may have been missed', async () => {
+  it('the sweeper publishes the step message of a run that waits for a credential, because its event may have been missed', async () => {
     const { publisher, published, messages } = createPublisher()
     await publisher.republishStep(run)
     expect([published, messages]).toEqual([[], [4]])

@@ -6,23 +6,23 @@ import type { StepQueue } from './step-queue.ts'
 import type { TransitionFeed } from './transition-feed.ts'
 
 /**
- * Publishes committed transitions: the message of the due step to the queue of that step, and the event to other
- * replicas, other systems and the clients of `GET /events`.
+ * Publishes committed transitions: a message to the queue of the step that is due, and an event to other replicas, to
+ * other systems and to the clients of `GET /events`.
  */
 export interface TransitionPublisher {
   /**
-   * Publishes the event of a transition, and the message of the step that is due after it, if there is one.
-   * Resolves when the broker has confirmed the message or publishing has failed. A failure is not reported as
-   * an error, because the row is the outbox and the sweeper publishes the message again.
+   * Publishes the event of a transition and, if a step is due after the transition, the message of that step.
+   * Resolves when the broker has confirmed the message or publishing has failed. It does not throw on failure, because
+   * the row is the outbox and the sweeper publishes the message again.
    */
   publishStep(run: RunState, delayMs?: number): Promise<void>
-  /** Publishes the events and messages of many runs in the background; `flush` waits for it. */
+  /** Publishes the events and messages of many runs in the background. `flush` waits until they are published. */
   readonly publishSteps: (runs: readonly RunState[]) => void
-  /** Publishes the message of the due step once more, without an event: the run has not changed. */
+  /** Publishes the message of the due step again, but no event, because the run has not changed. */
   republishStep(run: RunState): Promise<void>
   /** Publishes the event of a transition that needs no message. */
   publishEvent(run: RunState): void
-  /** Resolves when no call of `publishSteps` is in flight any more. */
+  /** Resolves when no background publishing started by `publishSteps` is in flight. */
   flush(): Promise<void>
 }
 
@@ -64,8 +64,8 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
 
   const publishStep = async (run: RunState, delayMs = 0): Promise<void> => {
     publishEvent(run)
-    // A waiting run has nothing to do until its credential is usable. If that event is missed, the sweeper republishes
-    // the step.
+    // A run that waits for a credential has nothing to do until the credential is usable. If the event of the
+    // credential is missed, the sweeper publishes the step.
     if (run.Status !== 'Waiting') await publishMessage(run, delayMs)
   }
 

@@ -3,16 +3,15 @@
  *
  * R1  A step runs only under a lease, and its outcome is recorded only under this lease: if two workers run the same
  *     step, only one result counts.
- * R2  A delivery is acknowledged after the outcome is committed and publishing the next message was tried. If that
- *     message was not published, the sweeper publishes it later, because the row is the outbox. A crash in between
- *     repeats a message, never a result.
- * R3  A delivery waits while the store is unavailable: nothing is lost, and no attempt is charged.
- * R4  Shutdown, and the loss of the internet, abort calls that were not sent, and no attempt is charged for them. A
- *     call that was sent may finish; during shutdown it has at most `drainMs`. After that the call is aborted, no
- *     attempt is charged either, and the step is in doubt.
- * R5  A worker that continues with the next step by itself (`dispatch: 'inline'`) does so under the lease that the
- *     last record renewed. After a crash, the run continues from the last recorded step once that lease has
- *     expired.
+ * R2  A delivery is acknowledged after the outcome is committed and publishing the next message was tried. If the next
+ *     message was not published, the sweeper publishes it later, because the row is the outbox. A crash between commit
+ *     and acknowledgement repeats a message, but never a result.
+ * R3  A delivery waits while the store is unavailable. Nothing is lost, and the wait does not count as an attempt.
+ * R4  A shutdown, or the loss of the internet, aborts the calls that were not sent, and they do not count as attempts.
+ *     A call that was sent may finish; during shutdown it may take at most `drainMs`. If it takes longer, it is
+ *     aborted: the step is then in doubt, but the attempt does not count.
+ * R5  With `dispatch: 'inline'`, a worker runs the next step itself, under the lease that recording the previous step
+ *     has renewed. After a crash, the run continues from the last recorded step when that lease has expired.
  */
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { ProcessDefinition } from '../process/definition.ts'
@@ -24,17 +23,18 @@ import { startLeaseRenewal } from './lease-renewal.ts'
 import { type ClaimedStepDeps, createClaimedStepRunner } from './run-claimed-step.ts'
 import type { StepQueue } from './step-queue.ts'
 import type { StepsInFlight } from './steps-in-flight.ts'
-import { createStoreRetry } from './store-retry.ts'
 
 export interface Worker extends AsyncDisposable {
-  /** The result of the internet probes. Processes that need the internet run only while it is reachable. */
+  /** The result of the internet probes. A process that needs the internet runs only while the internet is reachable. */
   setOnline(isOnline: boolean): void
   setPaused(paused: PausedNames): void
-  /** Whether this replica consumes the steps of a process now. */
+  /** Consumes the steps of `processes` in their current state. Called after definitions were replaced or added. */
+  followDefinitions(): void
+  /** Whether this replica currently consumes the steps of a process. */
   isConsuming(process: string): boolean
 }
 
-export interface WorkerDeps extends Omit<ClaimedStepDeps, 'gate' | 'retryStore' | 'cutOff'> {
+export interface WorkerDeps extends Omit<ClaimedStepDeps, 'gate' | 'cutOff'> {
   readonly source: TransactionSource
   readonly queue: StepQueue
   readonly processes: ReadonlyMap<string, ProcessDefinition>
@@ -43,20 +43,20 @@ export interface WorkerDeps extends Omit<ClaimedStepDeps, 'gate' | 'retryStore' 
   readonly owner: string
   readonly prefetch: number
   readonly renewMs?: number
-  /** Milliseconds over which the start of waiting steps is spread after the internet came back. */
+  /** Milliseconds over which the starts of waiting steps are spread when the internet is reachable again. */
   readonly rampMs?: number
-  /** Milliseconds that steps in flight may continue during shutdown before they are aborted. */
+  /** Milliseconds for which steps in flight may continue during shutdown before they are aborted. */
   readonly drainMs?: number
 }
 
 export function createWorker(deps: WorkerDeps): Worker {
-  const { source, queue, processes, stepsInFlight, log, owner, now, random, prefetch, count } = deps
+  const { source, queue, processes, stepsInFlight, retryStore, log, owner, now, random } = deps
+  const { prefetch, count } = deps
   const { renewMs = RENEW_MS, rampMs = 2_000, drainMs = 5_000 } = deps
   const shutdown = new AbortController()
   const cutOff = new AbortController()
-  const retryStore = createStoreRetry(random)
   const gate = createGate({ processes, now, random, rampMs, shutdown: shutdown.signal })
-  const runClaimed = createClaimedStepRunner({ ...deps, gate, retryStore, cutOff: cutOff.signal })
+  const runClaimed = createClaimedStepRunner({ ...deps, gate, cutOff: cutOff.signal })
   const handle = createDeliveryHandler({
     source,
     queue,
@@ -75,7 +75,7 @@ export function createWorker(deps: WorkerDeps): Worker {
   return {
     setOnline(isOnline) {
       gate.setOnline(isOnline)
-      if (!gate.dependsOnInternet) return void consumers.reconcile()
+      if (!gate.dependsOnInternet()) return void consumers.reconcile()
       if (isOnline) {
         log.info('coordinator starting')
         return void consumers.reconcile()
@@ -88,6 +88,7 @@ export function createWorker(deps: WorkerDeps): Worker {
       gate.setPaused(names)
       void consumers.reconcile()
     },
+    followDefinitions: () => void consumers.reconcile(),
     isConsuming: consumers.isConsuming,
     async [Symbol.asyncDispose]() {
       shutdown.abort()

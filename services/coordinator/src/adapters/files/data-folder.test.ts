@@ -7,7 +7,7 @@ import { checkSpace, type Space, watchDataFolder } from './data-folder.ts'
 const GB = 1_000_000_000
 const MB = 1_000_000
 
-/** Resolves with the report of the dependency after its first check. */
+/** Resolves with the reported state of the dependency after the first check. */
 async function reportAfter(read: () => Promise<Space>) {
   const health = createHealth(createLogger('test', 'silent'))
   using _ = watchDataFolder('/data', health.dependency('data-folder', 'optional'), read)
@@ -26,11 +26,14 @@ describe('the check of the free space in the data folder', () => {
     [{ free: 30 * MB, total: 64 * MB }, false, 'ok'],
     [{ free: 5 * MB, total: 64 * MB }, false, 'warning'],
     [{ free: 0, total: 64 * MB }, true, 'warning'],
-  ])('of the space %j, a shortage is %s and the verdict is %s', (space, isShort, verdict) => {
-    expect(checkSpace(space)).toMatchObject({ isShort, result: { verdict } })
-  })
+  ])(
+    'for the disk space %j, the check reports a shortage as %s and the verdict %s',
+    (space, isShort, verdict) => {
+      expect(checkSpace(space)).toMatchObject({ isShort, result: { verdict } })
+    },
+  )
 
-  it('a full disk is reported with its numbers, and the service stays ready', async () => {
+  it('the check reports a full disk with its numbers, and the service stays ready', async () => {
     expect(await reportAfter(async () => ({ free: 12 * MB, total: 20 * GB }))).toMatchObject({
       readiness: 'ready',
       status: 'down',
@@ -39,14 +42,14 @@ describe('the check of the free space in the data folder', () => {
     })
   })
 
-  it('a folder that cannot be read is reported with the error code', async () => {
+  it('the check reports a folder that it cannot read with the error code', async () => {
     const denied = Object.assign(new Error('a path'), { code: 'EACCES' })
     expect(await reportAfter(() => Promise.reject(denied))).toMatchObject({
       reason: 'the folder cannot be used (EACCES)',
     })
   })
 
-  it('the free space is found of a folder that does not exist yet', async () => {
+  it('the check reports the free space of a folder that does not exist yet', async () => {
     const health = createHealth(createLogger('test', 'silent'))
     using _ = watchDataFolder(`${import.meta.dirname}/not/yet`, health.dependency('data-folder'))
     await eventually(async () =>

@@ -13,14 +13,14 @@ const MEGABYTE = 1_000_000
 
 /** The space of a file system, in bytes. */
 export interface Space {
-  /** The space that this process may use, which is less than what is unused if the system reserves space. */
+  /** The space that this process may use. It is less than the free space if the file system reserves a part of it. */
   readonly free: number
   readonly total: number
 }
 
 /**
- * Checks the free space of a disk. Less than 100 MB, or on a small disk a hundredth, is a shortage at which files can no
- * longer be written soon. Ten times as much is worth a warning.
+ * Checks the free space of a disk. It is a shortage if less than 100 MB is free, or less than 1 % of a small disk,
+ * because soon no file can be written. It is a warning if less than ten times that amount is free.
  */
 export function checkSpace({ free, total }: Space): {
   readonly isShort: boolean
@@ -37,7 +37,7 @@ export function checkSpace({ free, total }: Space): {
   }
 }
 
-/** Reports to `dependency` whether the disk of the folder has enough free space. Disposing ends the checks. */
+/** Reports to `dependency` whether the disk of the folder has enough free space. Disposal ends the checks. */
 export function watchDataFolder(
   folder: string,
   dependency: Dependency,
@@ -65,7 +65,7 @@ async function spaceOf(folder: string): Promise<Space> {
     return { free: bavail * bsize, total: blocks * bsize }
   } catch (error) {
     const parent = dirname(resolve(folder))
-    // The folder is created with the first file, so until then its disk is that of the nearest folder above it.
+    // The folder is created with its first file. Until then, the nearest existing folder above it is checked.
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || parent === resolve(folder))
       throw error
     return spaceOf(parent)

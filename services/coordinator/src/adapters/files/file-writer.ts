@@ -91,8 +91,8 @@ function openNew(path: string): number {
 }
 
 /**
- * Creates a folder and its missing parents, and flushes each parent, so that not only the files but also their
- * folders survive a power failure.
+ * Creates a folder and its missing parents, and flushes each parent. Without the flush, the new folder could disappear
+ * in a power failure together with its files.
  */
 function makeFolder(folder: string): void {
   const last = resolve(folder)

@@ -3,31 +3,64 @@ import { dirname, resolve, sep } from 'node:path'
 import { syncFolder } from '@integration-host/shared/files/write-file-atomic'
 
 /**
- * Returns a function that removes files in `dataDir` durably, and resolves with the number of those that existed. A path outside is rejected before anything is removed: the
- * paths come from process files, whose mistakes must not remove other files.
+ * Removes files durably. The results are in the order of the paths. A result is whether the file existed, or the error
+ * that prevented its removal. A failure does not affect the other files.
  */
-export function createFileRemover(dataDir: string): (paths: readonly string[]) => Promise<number> {
+export type RemoveFiles = (
+  paths: readonly string[],
+) => Promise<readonly PromiseSettledResult<boolean>[]>
+
+/**
+ * Returns a function that removes files in `dataDir`. It rejects other paths, because the paths come from process
+ * files, and a mistake in a process file must not remove other files.
+ */
+export function createFileRemover(dataDir: string): RemoveFiles {
   const root = resolve(dataDir) + sep
+
+  async function remove(path: string): Promise<boolean> {
+    if (!resolve(path).startsWith(root))
+      throw new TypeError('a process may name only files in DATA_DIR as files of its runs')
+    try {
+      await unlink(path)
+      return true
+    } catch (error) {
+      if (isMissing(error)) return false
+      throw error
+    }
+  }
+
   return async (paths) => {
-    for (const path of paths)
-      if (!resolve(path).startsWith(root))
-        throw new TypeError('a process may name only files in DATA_DIR as files of its runs')
-    let count = 0
-    const folders = new Set<string>()
-    await Promise.all(
-      paths.map(async (path) => {
-        try {
-          await unlink(path)
-          count += 1
-          folders.add(dirname(path))
-        } catch (error) {
-          const { code } = error as NodeJS.ErrnoException
-          if (code !== 'ENOENT' && code !== 'ENOTDIR') throw error
-        }
+    const removed = await Promise.allSettled(paths.map(remove))
+    const synced = new Map<string, Promise<void>>()
+    /** Flushes the folder of a file. A folder with several of the files is flushed only once. */
+    const syncFolderOf = (path: string): Promise<void> => {
+      const folder = dirname(path)
+      const sync = synced.get(folder) ?? syncFolderIfExists(folder)
+      synced.set(folder, sync)
+      return sync
+    }
+    return Promise.allSettled(
+      paths.map(async (path, index) => {
+        const result = removed[index] as PromiseSettledResult<boolean>
+        if (result.status === 'rejected') throw result.reason
+        // Without the flush, a power failure could restore the file of a run that is already purged or erased. The
+        // flush is needed even if the file does not exist: a coordinator may have removed it and died before its flush.
+        await syncFolderOf(path)
+        return result.value
       }),
     )
-    // A removal that a power failure undoes would leave the file of a run that is purged already.
-    for (const folder of folders) await syncFolder(folder)
-    return count
   }
+}
+
+async function syncFolderIfExists(path: string): Promise<void> {
+  try {
+    await syncFolder(path)
+  } catch (error) {
+    if (!isMissing(error)) throw error
+  }
+}
+
+function isMissing(error: unknown): boolean {
+  const { code } = error as NodeJS.ErrnoException
+  return code === 'ENOENT' || code === 'ENOTDIR'
 }

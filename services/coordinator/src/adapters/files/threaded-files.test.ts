@@ -93,7 +93,7 @@ describe('writing a file through a writer thread', () => {
     expect(await readFile(path, 'utf8')).toBe('2')
   })
 
-  /** Writes three files. The disk is full while the second one is written. */
+  /** Writes three files on a disk that is full while the second file is written. */
   async function expectSecondToFail(): Promise<void> {
     const file = (name: string) => ({
       path: join(folder, name),
@@ -112,7 +112,7 @@ describe('writing a file through a writer thread', () => {
   it.each(['openSync', 'writeFileSync', 'fsyncSync', 'closeSync', 'renameSync'] as const)(
     'if the disk is full at %s of one file, the file writer reports that file as failed, writes the other files of the batch, and leaves no temporary file',
     async (call) => {
-      vi.spyOn(performance, 'now').mockReturnValue(0) // a flush that takes no time is not a slow one
+      vi.spyOn(performance, 'now').mockReturnValue(0) // the clock stands still, so that no flush counts as slow
       const real = fs[call] as (...args: unknown[]) => unknown
       let calls = 0
       vi.spyOn(fs, call).mockImplementation((...args: unknown[]) => {

@@ -17,7 +17,7 @@ interface WriterThread {
 }
 
 const MAX_THREADS = 4
-/** A further thread starts only if the batch in flight takes longer than this many milliseconds. */
+/** Another thread starts only if the batch in flight takes longer than this many milliseconds. */
 const SLOW_BATCH_MS = 250
 const MAX_BATCH = 200
 

@@ -27,20 +27,20 @@ async function settingsWith(content: readonly object[] | string, hosts = '127.0.
 }
 
 describe('the settings of webhooks', () => {
-  it('a valid file is accepted, and a coordinator without the setting has none', async () => {
+  it('the settings accept a valid webhooks file, and a coordinator without the setting has no receivers', async () => {
     expect(readConfig(await settingsWith([entry])).WEBHOOKS_FILE?.text).toContain(entry.url)
     const { WEBHOOKS_FILE: _, ...others } = await settingsWith([])
     expect(readConfig(others).WEBHOOKS_FILE).toBeUndefined()
   })
 
-  it('a file that is missing at the start is a fault of the setting', async () => {
+  it('the settings reject a webhooks file that does not exist at the start', async () => {
     const settings = { ...(await settingsWith([])), WEBHOOKS_FILE: '/does/not/exist' }
     expect(() => readConfig(settings)).toThrow(
       'The settings are not usable:\n  WEBHOOKS_FILE: the file cannot be read (ENOENT)',
     )
   })
 
-  it('a file that is not valid at the start is reported in one message with every fault and no value', async () => {
+  it('the settings report every fault of an invalid webhooks file in one message, without any value of the file', async () => {
     const settings = await settingsWith([
       { ...entry, events: ['hidden'] },
       { ...entry, url: 'http://hidden.example', secret: 'hidden' },
@@ -60,7 +60,7 @@ describe('the settings of webhooks', () => {
     expect(message).not.toContain('hidden')
   })
 
-  it('hosts are allowed by exact names, whatever their case', async () => {
+  it('the settings allow hosts by their exact names, in upper or lower case', async () => {
     const list = [{ ...entry, url: 'http://Relay.Internal:8080/in' }]
     const settings = await settingsWith(list, 'other.internal, RELAY.internal')
     expect(() => readConfig(settings)).not.toThrow()

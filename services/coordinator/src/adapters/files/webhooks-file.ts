@@ -7,7 +7,7 @@ import { z } from 'zod'
 import { parseReceivers, type Receiver } from '../../webhook/receivers.ts'
 import { isPrivateLiteral } from '../http/private-addresses.ts'
 
-/** The setting `WEBHOOKS_ALLOWED_HOSTS`: a comma list of host names and addresses, without ports. */
+/** The setting `WEBHOOKS_ALLOWED_HOSTS`: host names and addresses, separated by commas and without ports. */
 export const allowedHosts = () =>
   z
     .string()
@@ -26,7 +26,7 @@ const parse = (
 ): ParsedList<Receiver> =>
   parseReceivers(text, { allowedHosts: WEBHOOKS_ALLOWED_HOSTS, isPrivateLiteral })
 
-/** Returns a line for each fault of the file; none if there is no file. */
+/** Returns a line for each fault of the file; an empty list if the setting is unset. */
 export const webhookFaults = (settings: Settings): readonly string[] =>
   settings.WEBHOOKS_FILE === undefined
     ? []
@@ -39,7 +39,7 @@ export interface OpenedReceivers extends Disposable {
   readonly current: () => readonly Receiver[]
 }
 
-/** Opens the receivers of a valid file, whose changes take effect; `null` if there is no file. */
+/** Reads the receivers from a valid file and reloads them when the file changes; `null` if the setting is unset. */
 export function openReceivers(
   settings: Settings,
   deps: { readonly logger: Logger; readonly health: Health; readonly metrics: Metrics },

@@ -1,49 +1,225 @@
-import { readdir } from 'node:fs/promises'
-import { fileURLToPath, pathToFileURL } from 'node:url'
-import { join } from 'node:path'
-import { StartupError } from '@integration-host/shared/process/lifecycle'
-import type { ProcessDefinition } from '../../process/definition.ts'
-
-const PROCESSES = fileURLToPath(new URL('../../processes/', import.meta.url))
-
 /**
- * Loads the business processes of a folder: the default export of each `*.ts` file except test files.
+ * Loads the processes of folders and packages.
  *
- * @throws {StartupError} if a file cannot be loaded, defines no process, or repeats the name of another process.
- * The error names the file.
+ * In a folder, each TypeScript or JavaScript file whose default export is a process is a process file. Subfolders and
+ * test files are ignored. Any other file is a helper file. If a helper file calls `defineProcess`, an error is reported,
+ * because its author has forgotten the default export. From a package, each export that is a process is loaded.
+ *
+ * A file that cannot be loaded is reported with its line, and all other processes are loaded. Only if two files define
+ * processes of the same name, nothing is loaded, because their runs could belong to either process.
  */
-export async function loadProcesses(
-  folder: string = PROCESSES,
-): Promise<ReadonlyMap<string, ProcessDefinition>> {
-  const files = (await readdir(folder))
-    .filter((file) => file.endsWith('.ts') && !file.endsWith('.test.ts'))
-    .toSorted()
-  const processes = new Map<string, ProcessDefinition>()
-  for (const file of files) {
-    const definition = await load(join(folder, file))
-    if (processes.has(definition.name))
-      throw new StartupError(
-        `${file} defines the process ${definition.name}, and so does another file`,
-      )
-    processes.set(definition.name, definition)
-  }
-  return processes
+import { readdir, readFile, realpath } from 'node:fs/promises'
+import { findPackageJSON } from 'node:module'
+import { dirname, join, resolve, sep } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
+import type { Environment } from '@integration-host/shared/process/config'
+import { StartupError } from '@integration-host/shared/process/lifecycle'
+import { isDefinition, type ProcessDefinition } from '../../process/definition.ts'
+import {
+  exitPlace,
+  failureOf,
+  importFailure,
+  type LoadFailure,
+  settingsFailure,
+} from './load-failure.ts'
+import { installModuleHook, ofGeneration } from './module-hook.ts'
+import { createSettingsReader } from './process-settings.ts'
+import type { ProcessSource } from './process-sources.ts'
+
+export interface LoadedProcesses {
+  readonly definitions: ReadonlyMap<string, ProcessDefinition>
+  readonly failures: readonly LoadFailure[]
 }
 
-async function load(path: string): Promise<ProcessDefinition> {
-  let loaded: { readonly default?: unknown }
+/** The processes of this installation. They are loaded if the setting `PROCESSES` is unset. */
+export const BUILT_IN: readonly ProcessSource[] = [
+  { kind: 'folder', path: fileURLToPath(new URL('../../processes/', import.meta.url)) },
+]
+
+export interface ProcessLoader {
+  /**
+   * Loads all processes. Each later call reads the changed files again.
+   *
+   * @throws {StartupError} if two files define processes of the same name. The message contains both paths.
+   */
+  load(): Promise<LoadedProcesses>
+  /** The URLs of the files of the user that were imported so far, or that were not found. */
+  readonly files: ReadonlySet<string>
+}
+
+export interface LoaderOptions {
+  /** Contains the values of the settings of the processes. */
+  readonly env?: Environment
+  /** The variables of the coordinator itself, which processes may not declare. */
+  readonly reserved?: readonly string[]
+  /** The time limit for loading a file, which could otherwise wait for ever at its top level. */
+  readonly deadlineMs?: number
+}
+
+/** Loads the processes of all sources once. @throws {StartupError} as {@link ProcessLoader.load} does. */
+export const loadProcesses = async (
+  sources: readonly ProcessSource[] = BUILT_IN,
+  options?: LoaderOptions,
+): Promise<LoadedProcesses> => (await createProcessLoader(sources, options)).load()
+
+export async function createProcessLoader(
+  sources: readonly ProcessSource[],
+  { env = {}, reserved = [], deadlineMs = DEADLINE_MS }: LoaderOptions = {},
+): Promise<ProcessLoader> {
+  const packages = new Map<string, string | null>()
+  for (const source of sources)
+    if (source.kind === 'package') packages.set(source.name, await packageRoot(source.name))
+  const roots = [...packages.values()].filter((root) => root !== null)
+  const hook = installModuleHook(roots.map((root) => pathToFileURL(root + sep)))
+  let generation = -1
+
+  /**
+   * Resolves with the exports of a module, or with the failure.
+   *
+   * @param path the path of the process file as it appears in stacks; differs from `file` if that is a symbolic link
+   */
+  async function importModule(
+    file: string,
+    path: string,
+    specifier: string,
+  ): Promise<LoadFailure | { readonly exports: Readonly<Record<string, unknown>> }> {
+    const timeout = Promise.withResolvers<never>()
+    const late = new Error(`it was not loaded within ${deadlineMs / 1_000} seconds`)
+    const timer = setTimeout(() => timeout.reject(late), deadlineMs)
+    const isOfUser = (place: string): boolean =>
+      place === path || hook.files.has(pathToFileURL(place).href)
+    // A file that calls process.exit() would otherwise end the coordinator without any message, as if it had succeeded.
+    const onExit = (): void => {
+      const place = exitPlace(isOfUser)
+      const at = place === null ? '' : ` (at ${place})`
+      process.stderr.write(`${file}: process.exit() was called while this was imported${at}\n`)
+      process.exitCode ||= 1
+    }
+    process.once('exit', onExit)
+    try {
+      const imported = import(specifier) as Promise<Readonly<Record<string, unknown>>>
+      return { exports: await Promise.race([imported, timeout.promise]) }
+    } catch (error) {
+      return importFailure({ file, path }, error, isOfUser)
+    } finally {
+      clearTimeout(timer)
+      process.off('exit', onExit)
+    }
+  }
+
+  async function loadFile(file: string): Promise<readonly Found[]> {
+    let path
+    let text
+    try {
+      path = await realpath(file)
+      text = await readFile(path, 'utf8')
+    } catch (error) {
+      return [failureOf(file, codeOf(error), `the file cannot be read (${codeOf(error)})`)]
+    }
+    const mustDefine = CALLS_DEFINE.test(text)
+    if (!mustDefine && !DEFAULT_EXPORT.test(text)) return []
+    const url = ofGeneration(pathToFileURL(path).href, generation)
+    const loaded = await importModule(file, path, url)
+    if (!('exports' in loaded)) return [loaded]
+    const { default: definition } = loaded.exports
+    if (isDefinition(definition)) return [{ file, definition }]
+    if (hasNoSteps(definition))
+      return [failureOf(file, 'no steps', `process ${definition.name} has no steps`)]
+    return mustDefine ? [failureOf(file, 'no process', NO_DEFAULT)] : []
+  }
+
+  async function loadFolder(path: string): Promise<readonly Found[]> {
+    const folder = resolve(path)
+    let files
+    try {
+      files = (await readdir(folder)).filter(isProcessFile).toSorted()
+    } catch (error) {
+      const code = codeOf(error)
+      return [failureOf(folder, code, reasons[code] ?? `the folder cannot be read (${code})`)]
+    }
+    const found: Found[] = []
+    for (const file of files) found.push(...(await loadFile(join(folder, file))))
+    return found.length > 0 ? found : [failureOf(folder, 'empty', 'the folder has no process file')]
+  }
+
+  async function loadPackage(name: string): Promise<readonly Found[]> {
+    if (packages.get(name) === null)
+      return [failureOf(name, 'not found', 'no package of this name is installed')]
+    const loaded = await importModule(name, name, hook.packageSpecifier(name, generation))
+    if (!('exports' in loaded)) return [loaded]
+    const definitions = new Set(Object.values(loaded.exports).filter(isDefinition))
+    return definitions.size > 0
+      ? [...definitions].map((definition) => ({ file: name, definition }))
+      : [failureOf(name, 'no process', 'the package exports no process')]
+  }
+
+  return {
+    files: hook.files,
+    async load() {
+      generation += 1
+      const found: Found[] = []
+      for (const source of sources)
+        found.push(
+          ...(source.kind === 'folder'
+            ? await loadFolder(source.path)
+            : await loadPackage(source.name)),
+        )
+      const loaded = found.filter((one) => 'definition' in one)
+      const files = new Map([[WEBHOOK_PROCESS, 'the coordinator itself']])
+      for (const { file, definition } of loaded) {
+        const { name } = definition
+        const first = files.get(name)
+        if (first !== undefined)
+          throw new StartupError(`two processes have the name ${name}: ${first} and ${file}`)
+        files.set(name, file)
+      }
+      const withSettings = createSettingsReader(env, reserved)
+      const definitions = new Map<string, ProcessDefinition>()
+      const failures = found.flatMap((one) => {
+        if (!('definition' in one)) return [one]
+        const bound = withSettings(one.definition)
+        if ('faults' in bound) return [settingsFailure(one.file, bound.faults)]
+        definitions.set(bound.name, bound)
+        return []
+      })
+      return { definitions, failures }
+    },
+  }
+}
+
+type Found = LoadFailure | { readonly file: string; readonly definition: ProcessDefinition }
+
+const DEADLINE_MS = 10_000
+const NO_DEFAULT = 'it must export what defineProcess returns as its default'
+const CALLS_DEFINE = /\bdefineProcess\s*[(<]/
+const DEFAULT_EXPORT = /\bexport\s+default\b|\bexport\s*\{[^}]*\bdefault\b|\bas\s+default\b/
+
+/** Editors and macOS put files of their own beside a file, such as `.#a.ts` and `._a.ts`. */
+export const isProcessFile = (file: string): boolean =>
+  !file.startsWith('.') && /\.m?[jt]s$/.test(file) && !/\.(?:test|test-d|d)\.m?[jt]s$/.test(file)
+
+const reasons: Readonly<Record<string, string>> = {
+  ENOENT: 'the folder does not exist',
+  ENOTDIR: 'it is not a folder',
+}
+
+export const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? 'unknown'
+
+async function packageRoot(name: string): Promise<string | null> {
   try {
-    loaded = (await import(pathToFileURL(path).href)) as { default?: unknown }
-  } catch (error) {
-    const why = error instanceof Error ? `${error.name}: ${error.message}` : 'unknown error'
-    throw new StartupError(`the process file ${path} does not load: ${why}`, { cause: error })
+    const manifest = findPackageJSON(name, pathToFileURL(`${process.cwd()}${sep}`))
+    return manifest === undefined ? null : await realpath(dirname(manifest))
+  } catch {
+    return null
   }
-  if (!isDefinition(loaded.default))
-    throw new StartupError(
-      `the process file ${path} must export what defineProcess returns as its default`,
-    )
-  return loaded.default
 }
 
-const isDefinition = (value: unknown): value is ProcessDefinition =>
-  typeof value === 'object' && value !== null && 'stepNames' in value && 'steps' in value
+/** Whether a value is what `defineProcess` returns while it has no steps. */
+const hasNoSteps = (value: unknown): value is { readonly name: string } =>
+  typeof value === 'object' &&
+  value !== null &&
+  'step' in value &&
+  typeof value.step === 'function' &&
+  'name' in value &&
+  typeof value.name === 'string'

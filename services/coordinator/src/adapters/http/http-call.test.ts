@@ -34,6 +34,7 @@ describe('the HTTP call of a step', () => {
     expect(await caller.call(request(`${target.url}/a`), limits())).toEqual({
       kind: 'answered',
       status: 302,
+      headers: expect.arrayContaining(['location', '/b']),
       body: 'över',
       retryAfter: '7',
       responseId: null,
@@ -42,10 +43,14 @@ describe('the HTTP call of a step', () => {
   })
 
   it.each([
-    ['intuit_tid', { intuit_tid: 'tid-1', 'x-request-id': 'r-1' }, 'tid-1'],
-    ['X-Request-Id if it has no intuit_tid', { 'x-request-id': 'r-1' }, 'r-1'],
-    ['its first 128 characters', { intuit_tid: 'x'.repeat(1_000) }, 'x'.repeat(128)],
-  ])('the id of a response is its %s', async (_, headers, responseId) => {
+    ['intuit_tid header', { intuit_tid: 'tid-1', 'x-request-id': 'r-1' }, 'tid-1'],
+    ['X-Request-Id header if intuit_tid is missing', { 'x-request-id': 'r-1' }, 'r-1'],
+    [
+      'first 128 characters of the intuit_tid header',
+      { intuit_tid: 'x'.repeat(1_000) },
+      'x'.repeat(128),
+    ],
+  ])('the response id of an HTTP call is taken from the %s', async (_, headers, responseId) => {
     target.on('/id', respondWith(200, '', headers))
     expect(await caller.call(request(`${target.url}/id`), limits())).toMatchObject({ responseId })
   })

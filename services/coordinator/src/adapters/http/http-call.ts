@@ -22,7 +22,7 @@ export interface HttpCaller extends AsyncDisposable {
 const CONNECT_MS = 10_000
 /** The maximum number of connections to one target. */
 const MAX_CONNECTIONS = 128
-/** The maximum number of targets that have a connection pool. If steps call more targets, idle pools are closed. */
+/** The maximum number of targets with a connection pool. Beyond it, idle pools are closed. */
 const MAX_TARGETS = 100
 
 /** Calls targets over persistent connections. Redirects are not followed: a 3xx is a response like any other. */
@@ -80,6 +80,7 @@ function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise
     let status = 0
     let retryAfter: string | null = null
     let responseId: string | null = null
+    let responseHeaders: HeaderList = []
     let contentType: string | null = null
     const chunks: Buffer[] = []
     let length = 0
@@ -108,12 +109,13 @@ function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise
     pool.send(outgoing(request), {
       onStart(started) {
         flow = started
-        // The call was aborted while it waited for a connection, so it must not be sent now.
+        // The call was aborted while it waited for a connection, so its request must not be sent any more.
         if (isSettled) started.abort()
       },
       onInformation() {},
       onHeaders(statusCode, headers) {
         status = statusCode
+        responseHeaders = headers
         retryAfter = headerValue(headers, 'retry-after')
         responseId = responseIdOf(headers)
         contentType = headerValue(headers, 'content-type')
@@ -126,7 +128,14 @@ function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise
       onCaughtUp() {},
       onEnd() {
         const body = textOf(chunks.length === 1 ? chunks[0] : Buffer.concat(chunks), contentType)
-        settle({ kind: 'answered', status, body, retryAfter, responseId })
+        settle({
+          kind: 'answered',
+          status,
+          headers: responseHeaders,
+          body,
+          retryAfter,
+          responseId,
+        })
       },
       onFailure: (failure) =>
         settle({ kind: 'failed', reason: reasonFor(failure), isSent: isSent() }),
@@ -162,7 +171,7 @@ function responseIdOf(headers: HeaderList): string | null {
 
 const utf8 = new TextDecoder()
 
-/** Decodes a body with the charset that its Content-Type names; invalid bytes become U+FFFD. */
+/** Decodes a body with the charset in its Content-Type. Invalid bytes become U+FFFD. */
 function textOf(body: Buffer | undefined, contentType: string | null): string {
   const charset = /;\s*charset="?([^\s;"]+)/i.exec(contentType ?? '')?.[1]?.toLowerCase() ?? 'utf-8'
   if (charset === 'utf-8') return utf8.decode(body)

@@ -32,18 +32,18 @@ describe('the check for private addresses', () => {
     '2001:db8::1',
     '2002:7f00:1::1',
     'not an address',
-  ])('%s is private', (address) => {
+  ])('the check treats the host %s as private', (address) => {
     expect(isPrivateAddress(address)).toBe(true)
   })
 
   it.each(['1.1.1.1', '100.63.255.255', '100.128.0.1', '172.15.0.1', '172.32.0.1', '2606:4700::1'])(
-    '%s is public',
+    'the check treats the host %s as public',
     (address) => {
       expect(isPrivateAddress(address)).toBe(false)
     },
   )
 
-  it('a name is checked only when it is resolved, except the names of this machine', () => {
+  it('the check treats a host name as public until it is resolved, except the names of this machine', () => {
     expect(isPrivateLiteral('hooks.example.com')).toBe(false)
     expect(isPrivateLiteral('localhost')).toBe(true)
     expect(isPrivateLiteral('a.localhost.')).toBe(true)

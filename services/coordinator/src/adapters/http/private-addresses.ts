@@ -1,8 +1,8 @@
 import { BlockList, isIP } from 'node:net'
 
 /**
- * IPv4 ranges that are not public: those of the IANA special-purpose registry (RFC 6890), multicast and reserved ones.
- * The last entry is Azure's platform address, which every virtual machine there reaches.
+ * The IPv4 ranges that are not public: the IANA special-purpose registry (RFC 6890), multicast and reserved ranges. The
+ * last entry is Azure's platform address, which every virtual machine on Azure can reach.
  */
 const SPECIAL_V4 = [
   '0.0.0.0/8',
@@ -23,11 +23,12 @@ const SPECIAL_V4 = [
   '168.63.129.16/32',
 ]
 /**
- * Of IPv6 only 2000::/3 is public (RFC 4291 §2.4), without the ranges below. So loopback, link-local and unique local
- * addresses are private, and so are IPv4 addresses in IPv6 form (::ffff:0:0/96, 64:ff9b::/96).
+ * In IPv6, only addresses in 2000::/3 are public (RFC 4291 §2.4), except in the ranges below. Therefore loopback,
+ * link-local and unique local addresses are private, and so are IPv4 addresses in IPv6 form (::ffff:0:0/96,
+ * 64:ff9b::/96).
  */
 const GLOBAL_V6 = '2000::/3'
-/** Protocol assignments with Teredo, documentation, and 6to4, which contains an IPv4 address. */
+/** Protocol assignments including Teredo, documentation addresses, and 6to4, which embeds an IPv4 address. */
 const SPECIAL_V6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20']
 
 const listOf = (family: 'ipv4' | 'ipv6', ranges: readonly string[]): BlockList => {
@@ -42,7 +43,7 @@ const specialV4 = listOf('ipv4', SPECIAL_V4)
 const specialV6 = listOf('ipv6', SPECIAL_V6)
 const globalV6 = listOf('ipv6', [GLOBAL_V6])
 
-/** Whether the public internet does not route to an IP address, or the text is no IP address. */
+/** Whether the public internet does not route to an IP address. Also true for a text that is not an IP address. */
 export function isPrivateAddress(address: string): boolean {
   const family = isIP(address)
   if (family === 4) return specialV4.check(address)
@@ -50,6 +51,6 @@ export function isPrivateAddress(address: string): boolean {
   return true
 }
 
-/** Whether a host is the literal of a private address; false for a name, which is checked when it is resolved. */
+/** Whether a host is a private IP address. False for a host name, which is checked when it is resolved. */
 export const isPrivateLiteral = (host: string): boolean =>
   isIP(host) === 0 ? /(?:^|\.)localhost\.?$/.test(host) : isPrivateAddress(host)

@@ -1,7 +1,9 @@
 import { connect } from 'node:net'
 import type { Probe } from '../../config.ts'
 
-/** Builds an internet probe. It resolves with true after any HTTP response, or if the TCP port accepts a connection. */
+/**
+ * Builds an internet probe, which resolves with true after any HTTP response, or if the TCP port accepts a connection.
+ */
 export const createProbe =
   (probe: Probe) =>
   (signal: AbortSignal): Promise<boolean> =>

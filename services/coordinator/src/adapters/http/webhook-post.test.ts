@@ -33,7 +33,7 @@ const request = (url: URL, isAllowedByName = true, abort = new StepAbort()) => (
   body: '{"ä":1}',
   abort,
 })
-/** A name server that responds with these addresses, each time with the next list. */
+/** A fake name server. Each response contains the next list of addresses. */
 const resolverOf = (...lists: readonly (readonly string[])[]) => {
   const asked: string[] = []
   const resolve = (name: string, _: object, callback: (...result: unknown[]) => void): void => {
@@ -49,7 +49,7 @@ const resolverOf = (...lists: readonly (readonly string[])[]) => {
 }
 
 describe('sending a webhook', () => {
-  it('a webhook is one POST with the exact body, and the connection ends after it', async () => {
+  it('a webhook is sent as one POST request with the exact body, and its connection is closed afterwards', async () => {
     const seen: unknown[] = []
     const url = await serve((call, response) => {
       call.setEncoding('utf8')
@@ -67,7 +67,7 @@ describe('sending a webhook', () => {
     expect(seen).toEqual([['POST', '/in?a=1', 'close', '8', '{"ä":1}']])
   })
 
-  it('a redirect is a response like any other', async () => {
+  it('a webhook call returns a redirect like any other response', async () => {
     const url = await serve((_, response) => response.writeHead(308, { location: '/x' }).end())
     expect(await createWebhookPost()(request(url))).toMatchObject({ status: 308 })
   })
@@ -77,7 +77,7 @@ describe('sending a webhook', () => {
     ['the metadata service', ['169.254.169.254']],
     ['an IPv4 address in IPv6', ['::ffff:10.0.0.1']],
     ['a public and a private address', ['1.1.1.1', '10.0.0.1']],
-  ])('nothing is sent to a name that resolves to %s', async (_, addresses) => {
+  ])('a webhook is not sent to a host name that resolves to %s', async (_, addresses) => {
     let calls = 0
     const { port } = await serve((__, response) => ((calls += 1), response.end()))
     const { resolve, asked } = resolverOf(addresses)
@@ -90,7 +90,7 @@ describe('sending a webhook', () => {
   })
 
   it.each(['http://127.0.0.1:1/', 'http://[::1]:1/', 'http://localhost:1/', 'https://0x7f000001/'])(
-    'nothing is sent to %s, which is not allowed by name',
+    'a webhook is not sent to %s, because the host is not allowed by name',
     async (url) => {
       expect(await createWebhookPost()(request(new URL(url), false))).toEqual({
         kind: 'private_address',
@@ -98,18 +98,18 @@ describe('sending a webhook', () => {
     },
   )
 
-  it('a name is resolved once for a call, so a second response of its name server changes nothing', async () => {
+  it('a webhook call resolves its host name only once, so that a later response of the name server has no effect', async () => {
     let calls = 0
     const { port } = await serve((_, response) => ((calls += 1), response.end()))
-    // The second response of the name server would lead to the server of this test.
+    // The second response of the name server would contain the address of the server of this test.
     const { resolve, asked } = resolverOf(['192.0.2.1'], ['127.0.0.1'])
     const post = createWebhookPost({ resolve, timeoutMs: 200 })
     const result = await post(request(new URL(`http://hooks.example.com:${port}/`), false))
-    expect(result).toEqual({ kind: 'private_address' }) // 192.0.2.0/24 is for documentation only
+    expect(result).toEqual({ kind: 'private_address' }) // 192.0.2.0/24 is reserved for documentation
     expect([asked.length, calls]).toEqual([1, 0])
   })
 
-  it('a receiver whose certificate is not trusted gets nothing', async () => {
+  it('a webhook is not sent to a receiver whose certificate is not trusted', async () => {
     await using authority = await createAuthority()
     const { certFile, keyFile } = await authority.issue('receiver', LOOPBACK_NAMES)
     let calls = 0
@@ -123,7 +123,7 @@ describe('sending a webhook', () => {
     expect(calls).toBe(0)
   })
 
-  it('a call ends with its time limit, even if the receiver sends its headers forever', async () => {
+  it('a webhook call ends at its time limit, even if the receiver never stops sending headers', async () => {
     const url = await serve((_, response) => {
       const timer = setInterval(() => response.socket?.write('HTTP/1.1 100 Continue\r\n\r\n'), 5)
       response.on('close', () => clearInterval(timer))
@@ -135,7 +135,7 @@ describe('sending a webhook', () => {
     })
   })
 
-  it('an abort ends a call, and a shutdown ends one that was not sent yet', async () => {
+  it('an abort ends every webhook call, and a shutdown ends a call that was not sent yet', async () => {
     const arrived = Promise.withResolvers<void>()
     const url = await serve(() => arrived.resolve())
     const abort = new StepAbort()

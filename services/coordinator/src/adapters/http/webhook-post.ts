@@ -1,9 +1,9 @@
 /**
- * Sends webhooks to the receivers. Their addresses come from settings, and their names from DNS, which others control:
- * a request must not reach a service inside the private network (server-side request forgery).
+ * Sends webhooks to receivers. A request must not reach a service inside the private network (server-side request
+ * forgery), although other parties control the DNS records of the receivers.
  *
- * Each call opens its own connection and resolves the name itself. The connection goes to the address that was checked,
- * so a name that resolves to another address a moment later gains nothing.
+ * Each call resolves the host name itself and opens its own connection to the address that was checked. A name that
+ * resolves to a different address a moment later therefore has no effect.
  */
 import { lookup as dnsLookup } from 'node:dns'
 import { type IncomingMessage, request as requestHttp } from 'node:http'
@@ -15,25 +15,25 @@ import type { PostResult, PostWebhook } from '../../webhook/deliver.ts'
 import { isPrivateAddress, isPrivateLiteral } from './private-addresses.ts'
 
 export interface WebhookPostOptions {
-  /** The time limit from the start of a call to the headers of the response. */
+  /** The time limit from the start of a call until the headers of the response have arrived. */
   readonly timeoutMs?: number
   readonly resolve?: typeof dnsLookup
 }
 
 const TIMEOUT_MS = 15_000
-/** The part of a response body that is read, and the time for it. The body is ignored. */
+/** The limits for reading a response body, in bytes and in time. The content of the body is ignored. */
 const MAX_BODY_BYTES = 4_096
 const BODY_MS = 1_000
 const MAX_HEADER_BYTES = 8_192
 
-/** The error of a name that leads to a private address. */
+/** The error for a host name that resolves to a private address. */
 class PrivateAddress extends Error {}
 
 export function createWebhookPost({
   timeoutMs = TIMEOUT_MS,
   resolve: resolveName = dnsLookup,
 }: WebhookPostOptions = {}): PostWebhook {
-  /** Resolves a name. Fails if one of its addresses is private, instead of choosing another one. */
+  /** Resolves a host name. Fails if any of its addresses is private, instead of choosing another address. */
   const publicOnly: LookupFunction = (hostname, options, callback) => {
     const all = { ...options, all: true } as const
     resolveName(hostname, all, (error, addresses) => {
@@ -48,7 +48,7 @@ export function createWebhookPost({
 
   return ({ url, isAllowedByName, headers, body, abort }) =>
     new Promise((resolve) => {
-      // Node calls `lookup` for names only.
+      // Node calls `lookup` only for host names, not for IP addresses.
       if (!isAllowedByName && isPrivateLiteral(url.hostname.replace(/^\[|\]$/g, '')))
         return resolve({ kind: 'private_address' })
       if (abort.areNewCallsBlocked) return resolve({ kind: 'aborted' })
@@ -98,7 +98,7 @@ export function createWebhookPost({
     })
 }
 
-/** Reads the start of a body, so that most receivers can end their response, and then closes the connection. */
+/** Reads the start of a body, so that most receivers can finish their response, and then closes the connection. */
 function discard(response: IncomingMessage): void {
   let length = 0
   const timer = setTimeout(() => response.destroy(), BODY_MS)

@@ -9,7 +9,7 @@ import { isOver } from '../../transaction/status.ts'
 import { STUCK_MS } from '../../transaction/transaction-source.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
 
-/** Counts runs, and violations of the invariants that `Audit` names. `now` is epoch ms. */
+/** Counts runs, and violations of the invariants that `Audit` lists. `now` is epoch ms. */
 export function auditRuns(
   stored: readonly StoredRun[],
   processes: readonly string[],
@@ -67,7 +67,7 @@ function groupsOf(runs: readonly StoredRun[], now: number): UnfinishedGroup[] {
   return [...groups.values()].toSorted((a, b) => b.Count - a.Count)
 }
 
-/** Returns how long a worker could have claimed the run; `null` if none can. */
+/** Returns for how many milliseconds the run has been claimable; `null` if no worker can claim it now. */
 function dueMsOf({ header, lease }: StoredRun, now: number): number | null {
   if (!['Queued', 'Running', 'Retrying'].includes(header.Status)) return null
   const ms = now - Math.max(Date.parse(header.NextAttemptAt ?? ''), lease?.until ?? 0)

@@ -1,7 +1,7 @@
 /**
- * Tests the memory source under process kills and disk failures. After each of them, the files must open again
- * and contain each transaction either in the last acknowledged state or one transition later. The later state
- * is valid because a transition may have been written although its acknowledgement was lost.
+ * Tests the memory source under process kills and disk failures. After each failure, the files must open again and must
+ * contain each transaction in the last acknowledged state or one transition later. The later state is valid because a
+ * transition may have been written although its acknowledgement was lost.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -101,7 +101,7 @@ describe('the in-memory transaction source under kills and disk faults', () => {
     await again[Symbol.asyncDispose]()
   })
 
-  it('the in-memory transaction source closes its files if its opening fails', async () => {
+  it('the in-memory transaction source closes its files if it cannot be opened', async () => {
     const faults: Fault[] = [{ operation: 'truncate', at: 1, bytes: 0 }]
     let isClosed = false
     const openFile = async (path: string): Promise<JournalFile> => {
@@ -222,8 +222,8 @@ interface Fault {
 
 const fault: fc.Arbitrary<Fault> = fc.record({
   operation: fc.constantFrom('appendFile', 'appendFile', 'appendFile', 'datasync', 'truncate'),
-  // The first file operations open the memory source. A fault in one of them makes the opening fail, which
-  // another test covers.
+  // The first file operations happen while the memory source is opened. A fault in one of them makes the opening
+  // fail, which another test covers.
   at: fc.integer({ min: 3, max: 30 }),
   bytes: fc.nat({ max: 3_000 }),
 })
@@ -249,8 +249,8 @@ const failingFile =
       },
       async datasync() {
         await file.datasync()
-        // The call fails after the bytes were written. They are on the disk, but the caller must treat them as
-        // not durable.
+        // The call fails after the bytes were written. The bytes are on the disk, but the caller must treat them as not
+        // durable.
         if (due('datasync') !== undefined) throw fail('EIO')
       },
       async sync() {
@@ -266,8 +266,8 @@ const failingFile =
   }
 
 /**
- * Runs four rounds of transactions on a disk with these faults. After each round, opens a copy of the files as a restart
- * would.
+ * Runs four rounds of transactions on a disk with these faults. After each round, opens a copy of the files as after a
+ * restart.
  */
 async function workOn(own: string, faults: readonly Fault[]) {
   const source = await createMemoryTransactionSource(own, { openFile: failingFile(faults) })
@@ -323,7 +323,7 @@ async function workOn(own: string, faults: readonly Fault[]) {
   return { refused, acknowledged }
 }
 
-/** Copies the files in their present state to another folder, as a power failure at this moment would leave them. */
+/** Copies the current files to another folder, in the state in which a power failure would leave them. */
 async function powerCut(own: string): Promise<string> {
   const cut = await mkdtemp(`${own}-cut-`)
   for (const file of ['ITSourceMemory.json', 'ITSourceMemory.journal'])

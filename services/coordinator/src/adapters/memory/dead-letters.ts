@@ -1,6 +1,6 @@
 import type { DeadLetterFilter, NewDeadLetter } from '../../transaction/dead-letter.ts'
 
-/** A dead letter as the files of the memory source contain it. */
+/** A dead letter as it is stored in the files of the memory source. */
 export interface StoredDeadLetter extends Omit<NewDeadLetter, 'Content'> {
   readonly ID: number
   readonly At: string
@@ -11,18 +11,18 @@ export interface StoredDeadLetter extends Omit<NewDeadLetter, 'Content'> {
 /** The dead letters of the memory source. */
 export interface DeadLetterTable {
   has(letter: Pick<NewDeadLetter, 'Process' | 'MessageID'>): boolean
-  /** Returns an `ID` that is larger than every earlier one. */
+  /** Returns an `ID` that is larger than all earlier ids. */
   nextId(): number
-  /** The largest `ID` so far, also if its dead letter is removed. */
+  /** The largest `ID` so far, even if the dead letter with this `ID` was removed. */
   readonly lastId: number
-  /** Adds dead letters, which may have been removed before. */
+  /** Adds dead letters. Also used to undo a removal. */
   add(letters: readonly StoredDeadLetter[], lastId?: number): void
   remove(ids: readonly number[]): void
   get(process: string, id: number): StoredDeadLetter | undefined
   /** Returns the dead letters with these ids. */
   pick(ids: readonly number[]): readonly StoredDeadLetter[]
   all(): readonly StoredDeadLetter[]
-  /** Returns dead letters of a process, newest first. */
+  /** Returns the dead letters of a process, newest first. */
   list(process: string, filter: Pick<DeadLetterFilter, 'before' | 'limit'>): StoredDeadLetter[]
   counts(): ReadonlyMap<string, number>
 }

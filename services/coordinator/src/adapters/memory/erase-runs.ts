@@ -38,20 +38,20 @@ export function createMemoryErasures(
     },
     async erase(runs, act) {
       const entries = runs
-        .map((run) => ({ stored: table.get(run), version: run.Version }))
-        .flatMap(({ stored, version }) =>
-          stored !== undefined && isErasable(stored.header) && stored.header.Version === version
-            ? [stored]
+        .map(({ Version, filesLeft, ...key }) => ({ stored: table.get(key), Version, filesLeft }))
+        .flatMap(({ stored, Version, filesLeft }) =>
+          stored !== undefined && isErasable(stored.header) && stored.header.Version === Version
+            ? [{ stored, filesLeft }]
             : [],
         )
-        .map((stored) => ({
-          run: erased(stored, now()),
+        .map(({ stored, filesLeft }) => ({
+          run: { ...erased(stored, now()), ...(filesLeft === true && { filesLeft }) },
           action: log.next(entryOf('erase', act, stored.header, { now: now() })),
         }))
       await commit(...entries)
       return entries.length
     },
-    // The journal and the snapshot contain the data until they are written again.
+    // Until the journal and the snapshot are rewritten, they still contain the erased data.
     endErasure: compact,
     async realmsOf(process, ids) {
       const found = [...new Set(ids)].map((id) => table.runsOf(process, id))
@@ -74,7 +74,7 @@ function scopeTest(scope: ErasureScope): (run: Run) => boolean {
 const text = ({ CreatedAt, Process, TransactionID }: ErasurePosition): string =>
   JSON.stringify([CreatedAt, Process, TransactionID])
 
-/** Orders runs by time. Every order does that is total and stays the same. */
+/** Orders runs by time. Pages only need a stable order without equal positions. */
 function compare(a: ErasurePosition, b: ErasurePosition): number {
   const [left, right] = [text(a), text(b)]
   return left === right ? a.ReplayID - b.ReplayID : left < right ? -1 : 1

@@ -3,7 +3,7 @@ import type { Run } from '../../transaction/run.ts'
 import type { RunExports } from '../../transaction/run-export.ts'
 import type { RunTable } from './run-table.ts'
 
-/** A page is larger than requested, because each one sorts the runs, which are in memory anyway. */
+/** A page is larger than requested, because every page sorts all runs, which are in memory anyway. */
 const MIN_PAGE = 1_000
 
 export const createMemoryExports = (

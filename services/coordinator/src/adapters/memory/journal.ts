@@ -1,10 +1,10 @@
 /**
- * The write-ahead log of the memory source, beside a snapshot of the whole state. An entry is on the disk when its
- * `append` has resolved.
+ * The write-ahead log of the memory source, which is stored beside a snapshot of the whole state. When `append` has
+ * resolved, its entry is on the disk.
  *
  * J1  A line is `<crc32> <JSON>`. Only the last line can be incomplete. Its append was never acknowledged, so
  *     opening the log removes that line. An invalid line before the last one means damage, and opening fails.
- * J2  Entries are numbered, and a snapshot names the last entry it includes. Therefore each entry is applied once
+ * J2  Entries are numbered, and a snapshot contains the number of its last entry. Therefore each entry is applied once
  *     even after a crash between writing a snapshot and truncating the log.
  * J3  Appends are flushed in batches: appends that arrive during a flush are written by the next one.
  * J4  If a batch cannot be written, the log is truncated to its previous length, and every append in the batch and
@@ -28,7 +28,7 @@ export interface Journal {
   close(): Promise<void>
 }
 
-/** The file operations of the log. Tests replace them to inject disk faults. */
+/** The file operations of the log. Tests replace them to simulate disk faults. */
 export interface JournalFile extends Pick<FileHandle, 'datasync' | 'sync' | 'truncate' | 'close'> {
   appendFile(lines: string): Promise<void>
 }
@@ -40,7 +40,7 @@ export interface JournalOptions {
   readonly openFile?: ((path: string) => Promise<JournalFile>) | undefined
   /** Returns the whole state, to be written as the snapshot. */
   readonly state: () => unknown
-  /** Called once for all appends that failed together, before they are rejected. */
+  /** Called once for all appends that failed together, before their promises are rejected. */
   readonly onFailure: () => void
 }
 
@@ -172,7 +172,7 @@ export async function openJournal(
         if (failure === null) resolve()
         else reject(failure.error)
     }
-    // Set here instead of when the promise settles: an append between the two would not be written.
+    // Set here and not when the promise settles, because an append between the two moments would not be written.
     writing = null
   }
 

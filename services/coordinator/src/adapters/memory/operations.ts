@@ -1,10 +1,9 @@
-/** The bulk operations of the memory source. Leases are not written: after a restart every lease is void. */
+/** The bulk operations of the memory source. Leases are not written to disk, because a restart ends all leases. */
 import type { OperationStatus } from '@integration-host/shared/contracts/operation'
-import { type ActionKind, entryOf } from '../../transaction/action.ts'
+import { type ActionKind, type AuditContext, entryOf } from '../../transaction/action.ts'
 import {
   type Operation,
   MAX_OPEN_OPERATIONS,
-  type OperationActor,
   type OperationStore,
   type OperationSummary,
   noProgress,
@@ -17,7 +16,7 @@ import {
 } from '../../transaction/errors.ts'
 import type { MemoryStore } from './store.ts'
 
-/** A change of an operation. Only the first one has the request, which may have many ids. */
+/** A change of an operation. Only the first change contains the request, which may have many ids. */
 export type OperationChange = Omit<Operation, 'Request'> & Partial<Pick<Operation, 'Request'>>
 
 export interface OperationTable {
@@ -46,7 +45,7 @@ export function createMemoryOperations(
   { now, leaseMs }: { readonly now: () => number; readonly leaseMs: number },
 ): OperationStore {
   const leases = new Map<string, { readonly owner: string; readonly until: number }>()
-  const entry = (kind: ActionKind, { ID, Process }: Operation, act: OperationActor) =>
+  const entry = (kind: ActionKind, { ID, Process }: Operation, act: AuditContext) =>
     log.next(
       entryOf(kind, { ...act, operation: { id: ID, replayId: null } }, { Process }, { now: now() }),
     )
@@ -152,7 +151,7 @@ export function createMemoryOperations(
       if (operation === undefined || leases.get(id)?.owner !== owner) return null
       if (end === undefined) extend(id, owner)
       else leases.delete(id)
-      const isOver = operation.Status !== 'Running' // it was stopped meanwhile
+      const isOver = operation.Status !== 'Running' // the operation was stopped meanwhile
       const Status: OperationStatus =
         isOver || end === undefined || end.kind === 'release'
           ? operation.Status

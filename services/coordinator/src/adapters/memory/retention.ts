@@ -10,12 +10,12 @@ import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
 import type { Entry, MemoryStore, RetentionState } from './store.ts'
 
-/** The number of runs that `filesLeft` returns at most. */
+/** The maximum number of runs that `filesLeft` returns. */
 const MAX_FILES_LEFT = 1_000
 
 type Counted = keyof RetentionState['counts']
 
-/** How the memory source keeps and purges runs. No other OS process uses its files, so the turn is always its own. */
+/** The retention of the memory source. No other OS process uses its files, so a pass needs no lease. */
 export function createMemoryRetention(store: MemoryStore, now: () => number): Retention {
   const { table, log, commit } = store
   let hasPurged = false
@@ -25,7 +25,9 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
     const count = (counts[action][process] ?? 0) + 1
     return { ...rest, counts: { ...counts, [action]: { ...counts[action], [process]: count } } }
   }
-  /** Commits the entries, each of which counts one run. The counts grow with each entry, so one is built at a time. */
+  /**
+   * Commits the entries, each of which counts one run. An entry contains the new count, so entries are built in order.
+   */
   async function commitCounted(entries: readonly (() => Entry)[]): Promise<number> {
     await Promise.all(entries.map((entry) => commit(entry())))
     hasPurged ||= entries.length > 0
@@ -41,7 +43,7 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
   return {
     keepsByDefault: async () => store.retention().keepsByDefault,
 
-    async beginPurge(_owner, everyMs) {
+    async beginPurge(_owner, _processes, everyMs) {
       const { passedAt } = store.retention()
       const lastPassMs = passedAt === null ? null : now() - passedAt
       return { kind: (lastPassMs ?? Infinity) >= everyMs ? 'begun' : 'waiting', lastPassMs }
@@ -49,7 +51,7 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
     continuePurge: async () => true,
     async endPurge() {
       const { keepsByDefault, counts } = store.retention()
-      // Before the pass counts as completed: the data must be gone from the files too.
+      // The pass counts as completed only when the files do not contain the purged data any more.
       if (hasPurged) await store.compact()
       hasPurged = false
       const actions = Object.entries(counts).flatMap(([action, byProcess]) =>
@@ -65,14 +67,14 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
         ),
       )
       const retention = { keepsByDefault, passedAt: now(), counts: { purge: {}, forget: {} } }
-      await commit({ retention }, ...actions.map((action) => ({ retention, action })))
+      await commit({ retention }, ...actions.map((action) => ({ action })))
     },
 
     async purgeable(policy, _after, limit) {
       const runs = []
       for (const { header } of table.all()) {
         if (header.Process === policy.process && mayGo(header, policy)) runs.push(runKey(header))
-        // What is purged is not returned again, so the next page may begin anywhere.
+        // A purged run is not returned again, so the next page may begin at any position.
         if (runs.length === limit) return { runs, next: FIRST_END }
       }
       return { runs, next: null }
@@ -117,7 +119,7 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
             isForgettable(stored) &&
             table.runsOf(stored.header.Process, stored.header.TransactionID).every(isForgettable),
         )
-      // The runs of a transaction are forgotten together, so the last one may exceed the limit.
+      // All runs of a transaction are deleted together, so the last transaction may exceed the limit.
       const transactions = [
         ...Map.groupBy(old, ({ header: { Process, TransactionID } }) =>
           JSON.stringify([Process, TransactionID]),

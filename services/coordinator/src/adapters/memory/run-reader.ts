@@ -2,7 +2,7 @@ import { DEFAULT_ATTEMPTS, NO_LEASE, type RunReader } from '../../transaction/ru
 import type { StoredRun } from '../../transaction/transitions.ts'
 import type { RunTable } from './run-table.ts'
 
-/** An attempt that an earlier version has stored lacks these members. */
+/** The members that an attempt lacks if an earlier version has stored it. */
 const NO_REQUEST = { Request: null, TraceId: null, ResponseId: null }
 
 export const runReader = (table: RunTable): RunReader => ({
@@ -46,7 +46,8 @@ export const runReader = (table: RunTable): RunReader => ({
     const stored = table.find(process, transactionId, replayId)
     if (stored === undefined) return null
     const item = stored.items.find(({ StepName }) => StepName === step)
-    return { realm: stored.header.Realm, body: item?.ResponseBody ?? null }
+    const { ReplayID, Realm } = stored.header
+    return { replayId: ReplayID, realm: Realm, body: item?.ResponseBody ?? null }
   },
 })
 

@@ -1,4 +1,4 @@
-/** The runs of the memory source, with the indexes that keep its operations fast. */
+/** The runs of the memory source, with the indexes that make its operations fast. */
 import { keyText, type RunKey } from '../../transaction/run.ts'
 import { isOver } from '../../transaction/status.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'

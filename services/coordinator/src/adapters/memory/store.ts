@@ -2,8 +2,8 @@
  * The state of the memory source and its files, `ITSourceMemory.json` and a journal. Only one OS process at a time may
  * use the folder.
  *
- * A change is applied in memory at once, and is durable when it is flushed to disk. If the flush fails, the change is
- * undone together with every later change that is not flushed.
+ * A change is applied in memory at once, and becomes durable when it is flushed to disk. If the flush fails, the change
+ * is undone, together with every later change that was not flushed yet.
  */
 import { join } from 'node:path'
 import { lockFolder } from '@integration-host/shared/files/folder-lock'
@@ -28,37 +28,38 @@ import { createWebhookQueue, type StoredWebhook, type WebhookQueue } from './web
 
 interface State {
   readonly runs: readonly StoredRun[]
-  /** Only the names in a snapshot or an entry of a version that stored nothing else of a pause. */
+  /** In the files of an earlier version, a pause consists only of the name of the process. */
   readonly paused: readonly (Pause | string)[]
-  /** Missing in a snapshot of a version without action log. */
+  /** Missing in a snapshot that was written before the action log existed. */
   readonly actions?: readonly Action[]
-  /** Missing in a snapshot of a version without webhooks. */
+  /** Missing in a snapshot that was written before webhooks existed. */
   readonly webhooks?: readonly StoredWebhook[]
-  /** Missing in a snapshot of a version without a table of dead letters. */
+  /** Missing in a snapshot that was written before the table of dead letters existed. */
   readonly deadLetters?: readonly StoredDeadLetter[]
   readonly lastDeadLetterId?: number
-  /** Missing in a snapshot of a version without bulk operations. */
+  /** Missing in a snapshot that was written before bulk operations existed. */
   readonly operations?: readonly Operation[]
-  /** Missing in a snapshot of a version without retention. */
+  /** Missing in a snapshot that was written before retention existed. */
   readonly retention?: RetentionState
 }
 
-/** What the source remembers of retention. */
+/** The stored state of the retention. */
 export interface RetentionState {
   readonly keepsByDefault: boolean
   /** The time at which the last pass was completed, epoch ms. */
   readonly passedAt: number | null
-  /** What the pass in progress has purged and forgotten: for each action, the number of runs of each process. */
+  /** For each action of the pass in progress (purge or forget): the number of affected runs of each process. */
   readonly counts: Readonly<Record<'purge' | 'forget', Readonly<Record<string, number>>>>
 }
 
 /**
- * One durable change: the new state of a run with the webhooks of its transition, the new set of paused processes,
- * webhooks of other events, the id of a webhook whose run is over, a new dead letter, the ids of removed ones, or the
- * new state of a bulk operation; with its entry in the action log. A rejected action leaves the set of paused processes
- * as it is. A run or an operation whose id is forgotten is removed.
+ * One durable change. It is one of: the new state of a run with the webhooks of its transition; the new set of paused
+ * processes; webhooks of other events; the id of a webhook whose run is over; a new dead letter; the ids of removed
+ * dead letters; the new state of a bulk operation. It may also contain the entry of the change in the action log; for a
+ * rejected action it contains only this entry. A run or an operation whose id is in `forgotten` is deleted.
  */
 export type Entry = { readonly action?: Action; readonly retention?: RetentionState } & (
+  | { readonly action: Action }
   | { readonly run: StoredRun; readonly webhooks?: readonly StoredWebhook[] }
   | { readonly forgotten: RunKey }
   | { readonly retention: RetentionState }
@@ -79,7 +80,7 @@ const StateSchema = z.object({
   actions: z.array(z.unknown()).optional(),
 })
 
-/** The members that runs in the files of an earlier version lack. */
+/** The members that runs lack in the files of an earlier version. */
 const LATER_MEMBERS: Partial<Run> = {
   Tags: null,
   InputChanged: false,
@@ -111,12 +112,12 @@ export interface MemoryStore extends AsyncDisposable {
   /**
    * Applies the changes and resolves when they are durable.
    *
-   * @throws {IntegrationError} `store_unavailable` if they cannot be written; they are undone then.
+   * @throws {IntegrationError} `store_unavailable` if the changes cannot be written. They are then undone.
    */
   readonly commit: (...entries: readonly Entry[]) => Promise<void>
-  /** Resolves when every change so far is durable. @throws like `commit` */
+  /** Resolves when every change so far is durable. @throws the same errors as `commit` */
   flush(): Promise<void>
-  /** Removes earlier states of runs from the files. @throws like `commit` */
+  /** Removes earlier states of runs from the files. @throws the same errors as `commit` */
   compact(): Promise<void>
 }
 
@@ -140,7 +141,7 @@ export async function openMemoryStore(
   const operations = createOperationTable()
   let paused: Pauses = new Map()
   let retention: RetentionState
-  /** For each change that is not flushed yet, oldest first, the function that undoes it. */
+  /** For each change that is not flushed yet, the function that undoes it; oldest first. */
   let undo: (() => void)[] = []
   /** Resolves when every change so far is flushed. */
   let flushed: Promise<unknown> = Promise.resolve()
@@ -209,7 +210,7 @@ export async function openMemoryStore(
       },
       loaded,
     )
-    // The default must not change with the runs that are queued later.
+    // The default must stay the same when runs are queued later.
     if (loaded.state !== null && known === undefined) await journal.compact()
   } catch (error) {
     unlock()

@@ -103,7 +103,7 @@ describe('the files of the in-memory transaction source', () => {
     journal = join(folder, 'ITSourceMemory.journal')
   })
 
-  it('neither the journal nor the snapshot contains the data of runs that are erased', async () => {
+  it('the journal and the snapshot do not contain the data of runs that are erased', async () => {
     const source = await createMemoryTransactionSource(folder)
     const data = { TransactionID: '1', InitialData: 'personal data', Realm: 'r1' }
     await source.queue(outline, [data])
@@ -122,7 +122,7 @@ describe('the files of the in-memory transaction source', () => {
     await reopened[Symbol.asyncDispose]()
   })
 
-  it('webhooks that wait are still there, in order, after the journal and the snapshot were read again', async () => {
+  it('the webhooks that wait are restored in order from the journal and the snapshot after a restart', async () => {
     const webhook = (id: string) => ({
       Receiver: 'one',
       Realm: 'r1',
@@ -154,7 +154,7 @@ describe('the files of the in-memory transaction source', () => {
     await last[Symbol.asyncDispose]()
   })
 
-  it('dead letters and their numbers are still there after the journal and the snapshot were read again', async () => {
+  it('the dead letters and their numbers are restored from the journal and the snapshot after a restart', async () => {
     const letter = (MessageID: string) => ({
       Process: process.name,
       MessageID,
@@ -188,7 +188,7 @@ describe('the files of the in-memory transaction source', () => {
     }
   })
 
-  it('a dead letter that cannot be written is not stored, and one whose removal cannot be written stays', async () => {
+  it('a dead letter that cannot be written is not stored, and a dead letter whose removal cannot be written stays stored', async () => {
     let isFull = false
     const source = await createMemoryTransactionSource(folder, {
       openFile: async (path) => {
@@ -361,7 +361,7 @@ describe('the files of the in-memory transaction source', () => {
         message: expect.stringContaining(snapshot),
       })
       expect(await readFile(snapshot)).toEqual(damaged)
-      // The failed start has released the lock of the folder, so the next start succeeds.
+      // The failed start has released the lock on the folder, so the next start succeeds.
       await writeFile(snapshot, sound)
       expect(await ids()).toEqual(['1'])
     },

@@ -54,7 +54,7 @@ export interface MemorySourceOptions {
   readonly now?: () => number
   readonly sweepMs?: number
   readonly leaseMs?: number
-  /** How long the end of an export lies in the past at least. */
+  /** The minimum age of the end of an export: the export leaves out runs that completed later. */
   readonly exportLagMs?: number
   readonly openFile?: JournalOptions['openFile']
 }
@@ -120,7 +120,7 @@ export async function createMemoryTransactionSource(
     const added = newWebhooks(webhooksOf(run.header), run.header)
     return added.length === 0 ? { run } : { run, webhooks: added }
   }
-  /** Returns the webhooks that are not known yet; they belong to the realm and the time of `event` by default. */
+  /** Returns the webhooks that are new. Unless set otherwise, they get the realm and the time of `event`. */
   const newWebhooks = (
     list: readonly NewWebhook[],
     event: Pick<Run, 'Realm' | 'UpdatedAt'> | null = null,
@@ -133,7 +133,7 @@ export async function createMemoryTransactionSource(
         ...webhook,
       }))
 
-  /** Returns a dead letter with at most `contentBytes` of its content, and the realm of its transaction. */
+  /** Returns a dead letter with the realm of its transaction and at most `contentBytes` of its content. */
   const shown = (letter: StoredDeadLetter, contentBytes: number): DeadLetter => {
     const { Process, TransactionID } = letter
     const run = TransactionID === null ? undefined : table.find(Process, TransactionID, 0)
@@ -160,13 +160,13 @@ export async function createMemoryTransactionSource(
             run: known.header,
           }
         const run = transitions.queued(key, process.steps[0], { InitialData, Realm, Tags }, times())
-        table.put(run) // so that a second transaction of the same id in this call is recognised
+        table.put(run) // so that a second transaction with the same id in this call is detected
         added.push(run)
         if (by !== undefined)
           actions.set(run, log.next(entryOf('queue', { by, reason }, run.header, { now: now() })))
         return { outcome: 'queued', run: run.header }
       })
-      // The added runs are removed here because `commitRuns` adds them again and records how to undo the addition.
+      // The new runs are removed here, because `commitRuns` adds them again and records how to undo the addition.
       for (const run of added) table.remove(run)
       await commit(
         ...added.map((run): Entry => {
@@ -208,7 +208,7 @@ export async function createMemoryTransactionSource(
       if (stored === undefined) return null
       const run = transitions.recorded(stored, lease, transition, times())
       if (run === null) return null
-      // The other members would replace those of the claim, in which payloads are decrypted.
+      // The other members must not replace those of the claim, whose payloads are decrypted.
       const { InitialData: _data, Realm: _realm, CreatedAt: _at, ...state } = await commitRun(run)
       return state
     },
@@ -338,7 +338,7 @@ export async function createMemoryTransactionSource(
       const stored = TransactionID === null ? undefined : table.find(Process, TransactionID, null)
       const Realm = stored?.header.Realm ?? null
       const action = log.next(entryOf(kind, act, { ...what, Realm }, { now: now(), outcome }))
-      await commit({ paused: [...store.paused().values()], action })
+      await commit({ action })
     },
     actions: async (filter) => log.list(filter),
 

@@ -12,10 +12,14 @@ export interface WebhookQueue {
   isNew(webhook: NewWebhook): boolean
   add(webhooks: readonly StoredWebhook[]): void
   remove(transactionId: string): void
-  /** Undoes `remove`. Only the oldest webhook of a receiver and realm is ever removed, so its place is the front. */
+  /**
+   * Undoes `remove`. Only the oldest webhook of a receiver and realm is ever removed, so it is put back at the front.
+   */
   restore(webhook: StoredWebhook): void
   get(transactionId: string): StoredWebhook | undefined
-  /** Returns the webhooks whose runs are over, and the oldest ones of each receiver and realm without a run. */
+  /**
+   * Returns the webhooks whose runs are over, and the oldest webhook of each receiver and realm that has no run yet.
+   */
   oldest(): { readonly over: readonly StoredWebhook[]; readonly next: readonly StoredWebhook[] }
   /** @param now epoch ms */
   backlog(now: number): readonly WebhookBacklog[]

@@ -11,7 +11,7 @@ import {
 import type { Consumer, MessageBus } from '@integration-host/shared/messaging/message-bus'
 
 /**
- * Calls `onUsable` for each credential that was stored or refreshed. If the call rejects, the event is
+ * Calls `onUsable` for each credential that was stored or refreshed. If the returned promise rejects, the event is
  * delivered again.
  */
 export async function onCredentialUsable(
@@ -29,7 +29,7 @@ export async function onCredentialUsable(
 }
 
 /**
- * Calls `erase` for each credential that was removed with the request to erase its runs. If the call resolves with
+ * Calls `erase` for each credential whose removal was requested with the erasure of its runs. If `erase` resolves with
  * false, the event is delivered again.
  */
 export async function onErasureRequested(

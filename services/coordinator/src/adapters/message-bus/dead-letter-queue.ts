@@ -9,7 +9,7 @@ import { z } from 'zod'
 import { MAX_CONTENT_BYTES } from '../../transaction/dead-letter.ts'
 import type { DeadLetterQueue, DeadMessage } from '../../worker/dead-letter-queue.ts'
 
-/** The maximum number of unacknowledged dead letters. All of them are inserted by the next statement. */
+/** The maximum number of unacknowledged dead letters. One statement can insert that many. */
 const PREFETCH = 20
 const ID_HEADER = 'original-message-id'
 const BYTES_HEADER = 'original-bytes'
@@ -27,7 +27,7 @@ export const createDeadLetterQueue = (bus: MessageBus, owner: string): DeadLette
   publishAgain: (process, message) => bus.publish(outgoingDeadLetter(process, message)),
 })
 
-/** Returns the message that moves a message which cannot be processed to the queue `dead.<Process>`. */
+/** Returns the outgoing message that carries an unprocessable message to the queue `dead.<Process>`. */
 export const outgoingDeadLetter = (
   process: string,
   {
@@ -50,7 +50,7 @@ export const outgoingDeadLetter = (
   mandatory: true,
 })
 
-/** The body of a dead letter that an earlier version of the coordinator published. */
+/** The body of a dead letter in the format of an earlier version of the coordinator. */
 const Envelope = z.object({ Bytes: z.int().nonnegative(), Content: z.string() })
 
 /** Reads a dead letter that a coordinator published, or a message that the broker itself dead-lettered. */

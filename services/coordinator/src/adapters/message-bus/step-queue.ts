@@ -40,9 +40,9 @@ export function createStepQueue(
     return {
       exchange: tier === null ? STEPS_EXCHANGE : delayName(tier),
       routingKey: stepRoutingKey(run.Process, step),
-      // The message id is unique, because publisher confirms are matched by message id and a re-published
-      // message is another message. The TransactionID in it is truncated, because AMQP allows 255 bytes for a
-      // message id and a character may take three.
+      // Publisher confirms are matched by message id, and a republished message is a different message. Therefore every
+      // message has a unique id. The TransactionID in the id is truncated, because AMQP allows 255 bytes for a message
+      // id and one character may take three bytes.
       messageId: `${run.Process}/${run.TransactionID.slice(0, 28)}/${run.ReplayID}/${step}/${version}/${messagePrefix}${messages.toString(36)}`,
       type: 'step',
       correlationId: run.TransactionID.slice(0, 80),
@@ -64,8 +64,8 @@ export function createStepQueue(
       if (tracing === undefined)
         return bus.publish(messageOf(due, delayMs, { traceparent: traceparentOf(due) }))
       const traces = tracing
-      // A message that the sweeper publishes again starts a new trace, because the trace of the first message
-      // is not stored.
+      // A message that the sweeper republishes starts a new trace, because the trace of the first message is not
+      // stored.
       return traces.span(spanOf('publish', 'producer', due.Process, due.step), () =>
         bus.publish(messageOf(due, delayMs, traces.headers())),
       )

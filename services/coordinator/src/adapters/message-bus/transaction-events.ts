@@ -54,8 +54,8 @@ export async function joinTransactionEvents(
   })
   const options = { prefetch: 500, tag: `${owner} events` }
   const consumer = bus.consume(REPLICA_QUEUE, options, async ({ content, headers }) => {
-    // The sender is compared before parsing: with a single replica every batch comes from this replica itself,
-    // and parsing the batch would be wasted work.
+    // The sender is compared before the batch is parsed. With a single replica every batch comes from that replica, so
+    // parsing would be wasted work.
     const batch = headers['replica'] === owner ? null : parseJsonAs(Batch, content.toString('utf8'))
     for (const event of batch?.Events ?? []) onForeign(event)
     return 'ack'
@@ -96,14 +96,14 @@ export async function joinTransactionEvents(
   }
 }
 
-/** Milliseconds for which events of a routing key are held back after the broker returned one as unroutable. */
+/** The time in milliseconds for which events of a routing key are buffered after the broker returned an event. */
 const UNBOUND_MS = 250
 
 /** The events of one routing key. */
 interface RoutingKeyBuffer {
   /** Whether the last published event reached a queue. */
   isBound: boolean
-  /** Events that wait until a probe has shown whether a queue is bound. */
+  /** The events that wait until a probe has shown whether a queue is bound. */
   readonly events: TransactionEvent[]
   isProbing: boolean
 }

@@ -8,8 +8,8 @@ import { WEBHOOKS_QUEUE, webhooksTopology } from '@integration-host/shared/contr
 import type { Consumer, MessageBus } from '@integration-host/shared/messaging/message-bus'
 
 /**
- * Calls `onEvent` for each credential event that receivers can subscribe to, one after another. Over all replicas
- * there is one consumer at a time, so the events of a company keep their order. If the call resolves with false, the
+ * Calls `onEvent` for each credential event to which receivers can subscribe, one event after another. Only one replica
+ * consumes these events at a time, so the events of a company stay in order. If `onEvent` resolves with false, the
  * event is delivered again.
  */
 export async function onCredentialEvent(

@@ -36,7 +36,7 @@ interface Plan {
   readonly Plans?: readonly Plan[]
 }
 
-/** Runs the statement of `listActions` under EXPLAIN ANALYZE; returns how many entries it reads. */
+/** Runs the statement of `listActions` under EXPLAIN ANALYZE. Returns how many entries the statement reads. */
 async function entriesRead(filter: Parameters<typeof listActions>[1]): Promise<number> {
   const explaining = (strings: TemplateStringsArray, ...values: never[]) => {
     if (!strings[0]?.trimStart().startsWith('select')) return database.sql(strings, ...values)
@@ -53,7 +53,7 @@ async function entriesRead(filter: Parameters<typeof listActions>[1]): Promise<n
 }
 
 describe('a large action log in PostgreSQL', () => {
-  it('each filter reads about as many entries as it returns, also those of a rare process or transaction', async () => {
+  it('each filter of the action log reads about as many entries as it returns, even for a rare process or transaction', async () => {
     await source.setPaused('RareProcess', true, anAct)
     await source.queue(outline, [{ TransactionID: 'rare', InitialData: 1 }], anAct.by)
     await database.sql`

@@ -44,7 +44,7 @@ const insert = (count: number, status: string, errorClass: string | null) =>
       lateral (select now() - interval '2 hours' + n * interval '1 ms') as times(at)`
 
 describe('an audit of a table with many finished runs', () => {
-  it('estimates the number of completed runs, and says so', async () => {
+  it('an audit estimates the number of completed runs, and reports that the number is an estimate', async () => {
     const { runsByStatus, inexact } = await source.audit(['OrderProcess'])
     expect(inexact).toEqual({ unfinished: false, endedBadly: false, completed: true })
     expect(runsByStatus).toMatchObject({ Retrying: 10, Failed: FAILED })
@@ -52,7 +52,7 @@ describe('an audit of a table with many finished runs', () => {
     expect(runsByStatus.Completed).toBeLessThan(COMPLETED * 1.1)
   })
 
-  it('counts all failed runs of a class, and the steps of the 20,000 oldest ones', async () => {
+  it('an audit counts all failed runs of an error class, and the steps of the 20,000 oldest of these runs', async () => {
     const { endedBadly } = await source.audit(['OrderProcess'])
     const group = { Status: 'Failed', ErrorClass: 'http_400' }
     expect(endedBadly).toMatchObject([
@@ -66,7 +66,7 @@ describe('an audit of a table with many finished runs', () => {
     expect(oldest(null) > oldest('step1')).toBe(true)
   })
 
-  it('reads neither the table of runs nor the table of items as a whole', async () => {
+  it('an audit does not read the whole table of runs or the whole table of items', async () => {
     const { sql } = database
     const scans = async () => {
       const [row] = await sql<[{ tables: number; tuples: number }]>`
@@ -76,7 +76,7 @@ describe('an audit of a table with many finished runs', () => {
     }
     await sql`select pg_stat_reset()`
     await source.audit(['OrderProcess'])
-    // PostgreSQL publishes the statistics of a connection within a second, when it executes its next statement.
+    // PostgreSQL publishes the statistics of a connection with its next statement, at most once per second.
     await eventually(async () => {
       await source.paused()
       expect((await scans()).tuples).toBeGreaterThan(0)

@@ -4,7 +4,9 @@ import { driverOptions } from '@integration-host/shared/postgres/driver-options'
 import type { ServerSockets, Unresponsive } from '@integration-host/shared/postgres/server-sockets'
 import postgres from 'postgres'
 
-/** The time format that `isoTime` parses, whatever the settings of the database are. */
+/**
+ * The time format that `isoTime` can parse. It is set on each connection, whatever the settings of the database are.
+ */
 const TIMES = { TimeZone: 'UTC', DateStyle: 'ISO' }
 const TIMESTAMPTZ = 1184
 

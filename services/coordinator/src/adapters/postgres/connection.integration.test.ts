@@ -27,7 +27,7 @@ async function connect(url = database.url, options: { statementTimeoutMs?: numbe
 }
 
 describe('a connection to Postgres', () => {
-  it('a connection disables full table scans, so that statements planned while the tables were small look rows up by key', async () => {
+  it('a connection disables full table scans, so that statements planned for small tables still look rows up by key', async () => {
     await using connection = await connect()
     const [row] = await connection.run(
       (sql) => sql`select current_setting('enable_seqscan') as reads_whole_tables`,
@@ -137,8 +137,8 @@ describe('the connection pool to Postgres', () => {
   const expectAllRespond = (connection: PostgresConnection): Promise<void> =>
     eventually(async () => expect(new Set(await queryAll(connection)).size).toBe(CONNECTIONS))
 
-  // The published driver keeps a query that was sent between the reset and the close of a connection. It then
-  // waits for ever for the result of that query on the next connection. The patch in patches/ fixes this bug.
+  // If a query was sent between the reset and the close of a connection, the published driver waits for ever for
+  // the result of that query on the next connection. The patch in patches/ fixes this bug.
   it.each([
     ['reset', 'reset'],
     ['closed', 'end'],
@@ -201,8 +201,8 @@ describe('the connection pool to Postgres', () => {
     await using connection = await connect(database.url, { statementTimeoutMs: 500 })
     await queryAll(connection)
     const queries = queryAll(connection)
-    // The test blocks the event loop just after the phase that reads sockets. The timers then run before the
-    // responses are read.
+    // The test blocks the event loop just after the phase that reads sockets. The timers then run before the next read
+    // of the responses.
     await new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
     const frozenUntil = performance.now() + 2_500
     while (performance.now() < frozenUntil);

@@ -37,7 +37,7 @@ export interface PostgresOptions {
   readonly name: string
   readonly dependency: Dependency
   readonly logger: Logger
-  /** The address for LISTEN, if LISTEN needs another address than the statements. */
+  /** The address of the connection for LISTEN, if it differs from the address for statements. */
   readonly listenUrl?: Secret | undefined
   /** The settings `DATABASE_CA_FILE`, `DATABASE_CERT_FILE` and `DATABASE_KEY_FILE`. */
   readonly tls?: TlsPaths
@@ -60,9 +60,9 @@ export interface PostgresConnection extends AsyncDisposable {
 }
 
 /**
- * PostgreSQL plans a prepared statement while the tables are small and keeps that plan after they have grown.
- * Every transaction would then pay for a plan that scans a whole table. All statements find their rows by an
- * index, so full scans, and the joins that need full scans, are disabled.
+ * Disables full scans, and joins that need full scans. PostgreSQL plans a prepared statement while the tables are small
+ * and keeps that plan after they have grown. Every transaction could then scan a whole table, although every statement
+ * can find its rows by an index.
  */
 const LOOKUP_BY_KEY = {
   enable_seqscan: 'off',
@@ -77,7 +77,7 @@ const CONNECTIONS = 10
 const MAX_SOCKETS = CONNECTIONS + 2
 const CHECK_MS = 1_000
 const STATEMENT_TIMEOUT_MS = 10_000
-/** Shorter than the time limit of other statements, because the monitor's queries read nothing from the disk. */
+/** Shorter than the time limit of other statements, because the monitor's queries read nothing from disk. */
 const MONITOR_TIMEOUT_MS = 3_000
 const LISTEN_CHECK = 'notifications'
 const NO_STANDBY = 'no synchronous standby acknowledges commits'
@@ -158,9 +158,9 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
     dependency.down(monitor.isBlocked ? NO_STANDBY : postgresReason(error))
 
   /**
-   * The driver sends further statements on a busy connection. PgBouncer loses the description of a statement that is
-   * sent after another one. The limit is one below the number of connections, so that the check of the pool always
-   * finds a free connection.
+   * The maximum number of concurrent statements. Beyond it, the driver would send further statements on a busy
+   * connection, and PgBouncer loses the description of such a statement. The limit is one below the number of
+   * connections, so that the check of the pool always finds a free connection.
    */
   const unpipelined = createSemaphore(CONNECTIONS - 1)
 
@@ -190,7 +190,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
 
   return {
     async run(work) {
-      // While commits are blocked, a further statement would only wait, and would run after its caller has timed out.
+      // While commits are blocked, a further statement would also wait, and would run after its caller has timed out.
       if (!isMigrated || monitor.isBlocked) throw unavailable()
       for (let tries = 1; ; tries += 1) {
         try {
@@ -200,10 +200,10 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
           // The server rolled the database transaction back because of a conflict with another one, so none of its
           // changes were committed.
           if ((code === DEADLOCK || code === SERIALIZATION) && tries < MAX_TRIES) continue
-          // Each connection has prepared statements of its own. Any of them may be older than a migration, or
-          // lost, so each connection may need one repetition.
+          // Each connection has its own prepared statements. Each statement may be older than a migration, or lost, so
+          // each connection may need one repetition.
           if (STALE_STATEMENT.has(routine) && tries <= CONNECTIONS) {
-            // Only a pooler drops prepared statements. Preparing them again and again costs more than not preparing.
+            // Only a pooler drops prepared statements. Preparing them repeatedly costs more than not preparing them.
             if (routine === LOST_STATEMENT) sql.options.prepare = false
             continue
           }
@@ -231,7 +231,7 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
         ...new Set([monitor, listener]).values().map((each) => each.end()),
       ])
       for (const { sockets } of [database, listenDatabase]) sockets.closeAll()
-      // `watch` may be waiting for the migration lock that another replica holds, so closing does not wait for it.
+      // `watch` may wait for the migration lock that another replica holds, so closing does not wait for `watch`.
       await Promise.race([watching, delay(0)])
     },
   }
@@ -269,8 +269,8 @@ const unavailable = (cause?: unknown): IntegrationError =>
   })
 
 /**
- * Milliseconds that are added to each timeout. After the coordinator was frozen, timers fire before the
- * responses that already arrived in its sockets are read. The added time lets it read the responses first.
+ * Milliseconds that are added to each timeout. After the coordinator was frozen, timers fire before responses that
+ * have already arrived are read from the sockets. The added time lets the coordinator read the responses first.
  */
 const GRACE_MS = 100
 

@@ -40,7 +40,7 @@ async function makeSynchronous(): Promise<void> {
   })
 }
 
-/** The URL in libpq's form, with every node. */
+/** Returns the URL in libpq's form, which contains every node. */
 function urlOf(...nodes: readonly PostgresNode[]): string {
   const { username, password } = new URL(primary.url)
   const hosts = nodes.map(({ port }) => `127.0.0.1:${port}`).join(',')
@@ -213,7 +213,7 @@ describe('a coordinator whose PostgreSQL waits for a frozen synchronous standby'
     expect(connection.state()).toMatchObject({
       reason: 'no synchronous standby acknowledges commits',
     })
-    // No wait of a commit was cancelled, so no row is visible that the standby does not have.
+    // No waiting commit was cancelled, so every visible row is also on the standby.
     expect(await primary.sql`select count(*)::int as count from waiting`).toEqual([{ count: 0 }])
 
     await standby.thaw()
@@ -226,7 +226,7 @@ describe('a coordinator whose PostgreSQL waits for a frozen synchronous standby'
 })
 
 describe('a coordinator whose PostgreSQL is frozen', () => {
-  it('a PostgreSQL server that was frozen has no more connections of the coordinator than the pool allows', async () => {
+  it('the coordinator opens no more connections to a frozen PostgreSQL server than its pool allows', async () => {
     await using connection = connect(urlOf(primary))
     await connection.ready()
     await primary.freeze()

@@ -16,7 +16,7 @@ const MIGRATIONS = {
   appliedBy: 'coordinator',
 }
 /**
- * The key of the advisory lock, which is the same in every replica. The replica that holds the lock applies the
+ * The key of the advisory lock. It is the same in every replica, so only one replica at a time applies the
  * migrations.
  */
 export const MIGRATION_LOCK = 7_219_001

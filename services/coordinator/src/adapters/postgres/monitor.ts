@@ -10,19 +10,19 @@ export interface MonitorDeps {
   }) => postgres.Sql
   /** All connections that are opened to the same address, including the monitor's. */
   readonly sockets: ServerSockets
-  /** Whether connections to a server that became a standby must be closed, because they are needed for writes. */
+  /** Whether connections must be closed when their server becomes a standby, because they are needed for writes. */
   readonly needsWrites: boolean
-  /** Makes the slower checks of the server: on each new connection, and every 15 s after that. */
+  /** Runs the slower checks of the server: on each new connection, and then every 15 s. */
   readonly inspect: (sql: postgres.Sql) => Promise<void>
-  /** Called when commits have waited for a synchronous standby for longer than a moment. */
+  /** Called when commits have waited for a synchronous standby for more than a moment. */
   readonly onBlocked: () => void
   readonly onFailure: (error: unknown) => void
   readonly signal: AbortSignal
 }
 
 /**
- * A connection that is queried every second. It shows whether the server still responds, what it does for the other
- * connections, and whether it is still the primary. It also receives the notifications.
+ * A connection on which the server is queried every second. The query shows whether the server responds, what it does
+ * for the other connections, and whether it is still the primary. The connection also receives the notifications.
  */
 export interface Monitor {
   /** Whether commits wait for a synchronous standby that does not respond. */

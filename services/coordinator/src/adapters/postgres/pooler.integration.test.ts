@@ -33,7 +33,7 @@ function connect(url: string, listenUrl?: string) {
     ...connection,
     notes,
     ready: () => eventually(() => expect(health.report().status).toBe('ready')),
-    /** Runs prepared statements on all connections at the same time. Fails if one of them fails. */
+    /** Runs prepared statements on all connections at the same time. Fails if one of the statements fails. */
     async runMany(): Promise<void> {
       const results = await Promise.all(
         Array.from({ length: 200 }, async (_, n) => {

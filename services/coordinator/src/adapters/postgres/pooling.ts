@@ -8,8 +8,8 @@ import type postgres from 'postgres'
 const CHECK = 'connection pooler'
 
 /**
- * Checks what does not work behind a pooler that lends a server session for one transaction only, such as PgBouncer
- * with `pool_mode = transaction`: settings of the session, unless the role has them, and LISTEN.
+ * Checks the features that fail if a pooler assigns a server session for only one transaction, such as PgBouncer with
+ * `pool_mode = transaction`. These are LISTEN, and settings of the session unless the role has them.
  */
 export async function checkPooling(
   sql: postgres.Sql,

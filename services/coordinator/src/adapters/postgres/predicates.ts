@@ -7,7 +7,7 @@ import type { RunKey } from '../../transaction/run.ts'
 import { activeStatuses } from '../../transaction/status.ts'
 
 type Sql = postgres.Sql | postgres.TransactionSql
-type Alias = 'w' | 'd' | 'l' | 'm' | 'held' | 'picked' | 'ended' | 'changed'
+type Alias = 'a' | 'd' | 'i' | 'l' | 'm' | 'p' | 't' | 'w' | 'held' | 'picked' | 'ended' | 'changed'
 
 const ACTIVE = `h."Status" in (${activeStatuses.map((status) => `'${status}'`).join(', ')})`
 
@@ -25,9 +25,9 @@ export const isRun = (sql: Sql, key: RunKey) =>
   sql`h."Process" = ${key.Process} and h."TransactionID" = ${key.TransactionID} and h."ReplayID" = ${key.ReplayID}`
 
 /**
- * True for the run that a row of `alias` names. Each run is found with one lookup in the primary key. With
- * a join of the two sets, the planner would read all active rows for every batch. `renewLeases` uses this
- * condition under LATERAL with FOR UPDATE, which locks the rows in key order.
+ * True for the run to which a row of `alias` refers. Each run is found with one lookup in the primary key. With a join
+ * of the two sets, the planner would read all active rows for every batch. `renewLeases` uses this condition in a
+ * LATERAL subquery with FOR UPDATE, which locks the rows in key order.
  */
 export const isRunOf = (sql: Sql, alias: Alias) => {
   const other = sql(alias)

@@ -10,7 +10,7 @@ import type { orderAttempt, orderHeader, orderItem } from './schema.ts'
 export type RunRow = typeof orderHeader.$inferSelect
 export type ItemRow = typeof orderItem.$inferSelect
 export type AttemptRow = typeof orderAttempt.$inferSelect
-/** A row with the index of its entry in the batch. */
+/** A row with the index of its request in the batch. */
 export type Numbered<Row> = Row & { readonly n: number }
 
 export const runOf = (row: RunRow): Run => ({
@@ -96,7 +96,7 @@ export function claimOf(
 
 export type RecordedRow = Pick<Numbered<RunRow>, 'n' | 'NextAttemptAt' | 'UpdatedAt'>
 
-/** Returns the state of a run after a recorded transition. The database sends back only the times that it has set. */
+/** Returns the state of a run after a recorded transition. The database returns only the times that it has set. */
 export function stateOf(lease: Lease, transition: Transition, row: RecordedRow): RunState {
   return {
     Process: lease.Process,

@@ -18,7 +18,7 @@ const RUNS = 20_000
 
 let database: TestDatabase
 let source: TransactionSource
-/** A connection with the settings of the source's connections. */
+/** Opens a connection with the same settings as the connections of the source. */
 let sql: postgres.Sql
 beforeAll(async () => {
   database = await createDatabase()
@@ -30,8 +30,8 @@ beforeAll(async () => {
   await eventually(() => expect(health.report().status).toBe('ready'))
   const off = { enable_seqscan: 'off', enable_hashjoin: 'off', enable_mergejoin: 'off', jit: 'off' }
   sql = postgres(database.url, { max: 1, connection: off })
-  // Of each 20 runs of three processes, 18 are completed, one has failed and one waits. All runs of a thousand were
-  // created at the same time. One in a thousand has a rare step, realm, class and tag.
+  // Of every 20 runs of three processes, 18 are completed, one has failed and one waits. A thousand runs at a time have
+  // the same creation time. One run in a thousand has a rare step, realm, class and tag.
   await sql`
     insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status", "StepName", "Realm",
       "ErrorClass", "WaitingFor", "NextSweepAt", "CreatedAt", "UpdatedAt", "CompletedAt", "Tags")
@@ -63,7 +63,7 @@ interface Plan {
   readonly Plans?: readonly Plan[]
 }
 
-/** Reads a page and returns how many rows of tables PostgreSQL has read for it. */
+/** Reads a page and returns how many table rows PostgreSQL has read for this page. */
 async function rowsRead(search: RunSearch): Promise<number> {
   const read = ({ Plans = [], ...plan }: Plan): number => {
     const own = plan['Actual Rows'] + (plan['Rows Removed by Filter'] ?? 0)
@@ -89,7 +89,7 @@ async function rowsRead(search: RunSearch): Promise<number> {
   return count
 }
 
-/** Reads all pages; returns the numbers of the runs. */
+/** Reads all pages and returns the numbers of their runs. */
 async function findAll(filter: RunFilter, order: RunOrder): Promise<number[]> {
   const found: number[] = []
   let after: RunPosition | null = null
@@ -104,7 +104,7 @@ const numbers = (test: (n: number) => boolean): number[] =>
   Array.from({ length: RUNS }, (_, n) => n).filter(test)
 
 describe('the search for runs in a large table', () => {
-  it('the pages of every filter have all runs once, wherever a page had to stop', async () => {
+  it('the pages of every filter contain each matching run once, wherever a page had to stop', async () => {
     const isRare = (n: number): boolean => n % 1_000 === 0
     const cases: readonly [RunFilter, (n: number) => boolean][] = [
       [{ step: ['rare'] }, isRare],
@@ -132,9 +132,9 @@ describe('the search for runs in a large table', () => {
       }
   })
 
-  it('a page reads a bounded number of rows, and few where an index knows the runs of the filter', async () => {
+  it('a page reads a bounded number of rows, and only few rows if an index contains the runs of the filter', async () => {
     const limit = 50
-    const page = 2 * (limit + 1) // each run of the page is found and then read
+    const page = 2 * (limit + 1) // each run of the page is read in the index and in the table
     const unfinished = RUNS / 20
     const cases: readonly [RunFilter, RunOrder, number][] = [
       [{}, 'created', 3 * page],

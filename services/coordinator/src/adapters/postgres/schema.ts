@@ -22,7 +22,7 @@ import {
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: 'string' })
 
 /**
- * Columns of this type are compared byte by byte. Every statement looks rows up by such columns, and a
+ * The type of the columns by which statements look rows up. They are compared byte by byte, because comparing with a
  * linguistic collation costs ten times as much.
  */
 const key = customType<{ data: string }>({ dataType: () => 'text collate "C"' })
@@ -75,8 +75,8 @@ export const orderHeader = pgTable(
     InDoubt: boolean('InDoubt').notNull().default(false),
     NextAttemptAt: time('NextAttemptAt').defaultNow(),
     /**
-     * The time at which the sweeper publishes the run next, and the number of sweeps that have published it
-     * since its last transition.
+     * The time at which the sweeper next publishes the run, and how often the sweeper has published the run since its
+     * last transition.
      */
     NextSweepAt: time('NextSweepAt').notNull().defaultNow(),
     SweepCount: integer('SweepCount').notNull().default(0),
@@ -91,17 +91,18 @@ export const orderHeader = pgTable(
     /** Whether this replay has other initial data than the run before it. */
     InputChanged: boolean('InputChanged').notNull().default(false),
     /**
-     * Status, class and doubt of a run that has failed or was cancelled; null for every other run. A trigger sets them
-     * when such a run ends or is resumed. They may therefore be indexed, unlike `Status`, which every claim changes.
+     * Status, class and doubt of a run that has failed or was cancelled; null for every other run. They may be indexed,
+     * because a trigger updates them only when a run ends, is resumed or is settled, whereas every claim changes
+     * `Status`.
      */
     EndedAs: key('EndedAs'),
     EndedClass: key('EndedClass'),
     EndedInDoubt: boolean('EndedInDoubt'),
-    /** The time at which an erasure has blanked the data of the run. */
+    /** The time at which an erasure blanked the data of the run. */
     ErasedAt: time('ErasedAt'),
     /**
-     * The time at which retention has removed the data, items and attempts of the run. The row stays, so that its id
-     * is known and a late duplicate is not run again.
+     * The time at which retention removed the data, items and attempts of the run. The row stays, so that its id is
+     * still known and a late duplicate is not run again.
      */
     PurgedAt: time('PurgedAt'),
   },
@@ -192,11 +193,11 @@ export const orderAttempt = pgTable(
     Outcome: text('Outcome').notNull(),
     ResponseStatus: integer('ResponseStatus'),
     Error: text('Error'),
-    /** The request of the attempt, without the query of its URL; null if the step made no call. */
+    /** The method and URL of the attempt's request, without the query; null if the step made no call. */
     Method: text('Method'),
     Url: text('Url'),
     TraceID: text('TraceID'),
-    /** The id that the provider gave to its response: `intuit_tid`, or else `X-Request-Id`. */
+    /** The id that the provider gave to its response: `intuit_tid`, or `X-Request-Id` if `intuit_tid` is missing. */
     ResponseID: text('ResponseID'),
     StartedAt: time('StartedAt').notNull(),
     FinishedAt: time('FinishedAt'),
@@ -207,8 +208,8 @@ export const orderAttempt = pgTable(
 )
 
 /**
- * Webhooks that are not delivered yet, in the order of their events. Only the oldest of each receiver and `OrderedBy`
- * has a run. The row is deleted when its run is over.
+ * Webhooks that are not delivered yet, in the order of their events. Only the oldest webhook of each receiver and
+ * `OrderedBy` has a run. The row of a webhook is deleted when its run is over.
  */
 export const orderWebhook = pgTable(
   'Order_Webhook',
@@ -217,7 +218,7 @@ export const orderWebhook = pgTable(
     ID: bigint('ID', { mode: 'bigint' }).generatedAlwaysAsIdentity(),
     Receiver: key('Receiver').notNull(),
     Realm: text('Realm'),
-    /** The realm. Events without a realm need no order, and are spread over 64 values. */
+    /** The realm. Events without a realm need no order; they are spread over 64 values, so that 64 can be in flight. */
     OrderedBy: key('OrderedBy').notNull(),
     InitialData: jsonb('InitialData').notNull(),
     At: time('At').notNull().defaultNow(),
@@ -302,12 +303,12 @@ export const orderOperation = pgTable(
     Request: jsonb('Request').notNull(),
     DryRun: boolean('DryRun').notNull().default(false),
     Status: text('Status').notNull(),
-    /** Why the operation is paused or has failed. */
+    /** The reason why the operation is paused or has failed. */
     StatusReason: text('StatusReason'),
     KeyID: text('KeyID').notNull(),
     Person: text('Person'),
     Reason: text('Reason'),
-    /** The position behind which the operation continues, and its counts. */
+    /** The position after which the operation continues, and its counts. */
     Progress: jsonb('Progress').notNull(),
     LeaseOwner: text('LeaseOwner'),
     LeaseUntil: time('LeaseUntil'),
@@ -323,21 +324,21 @@ export const orderOperation = pgTable(
   ],
 )
 
-/** The messages of `dead.<Process>`, until an operator requeues or deletes them. */
+/** The messages of the queues `dead.<Process>`, until an operator requeues or deletes them. */
 export const orderDeadLetter = pgTable(
   'Order_DeadLetter',
   {
     ID: bigint('ID', { mode: 'bigint' }).primaryKey().generatedAlwaysAsIdentity(),
     Process: key('Process').notNull(),
-    /** The id of the message; inserting a message twice changes nothing. */
+    /** The id of the message. Inserting a message with the same id again changes nothing. */
     MessageID: key('MessageID').notNull(),
     Reason: text('Reason').notNull(),
     At: time('At').notNull().defaultNow(),
-    /** The run that the message names, if it is a step message. */
+    /** The run whose key the message contains, if it is a step message. */
     TransactionID: key('TransactionID'),
     ReplayID: integer('ReplayID'),
     StepName: key('StepName'),
-    /** At most the first 64 KiB of the content. */
+    /** The content, truncated to 64 KiB. */
     Content: bytea('Content').notNull(),
     ContentBytes: integer('ContentBytes').notNull(),
   },
@@ -347,7 +348,7 @@ export const orderDeadLetter = pgTable(
   ],
 )
 
-/** What the database remembers of its installation, such as the default of the retention. */
+/** Facts about this installation as a whole, such as the default of the retention. */
 export const orderInstallation = pgTable('Order_Installation', {
   Name: key('Name').primaryKey(),
   Value: jsonb('Value').notNull(),

@@ -65,7 +65,7 @@ function connect(url: string, tls: TlsPaths = {}) {
   }
 }
 
-/** `{ca}`, `{other}`, `{cert}` and `{key}` in the query stand for paths. */
+/** In the query, `{ca}`, `{other}`, `{cert}` and `{key}` stand for the paths of files. */
 function urlOf(node: PostgresNode, host: string, query: string, user?: string): string {
   const url = new URL(node.url)
   url.hostname = host
@@ -162,7 +162,7 @@ describe('TLS to PostgreSQL', () => {
     await withTls.rotate({ ...next, caFile: authority.caFile })
     await eventually(
       async () => {
-        // The server loads its certificate soon after the call above. Only new connections see it.
+        // The server loads its certificate soon after the call above, and uses it only for new connections.
         await withTls.sql`
           select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'test'`
         expect(connection.state()).toMatchObject({ status: 'down', reason: UNKNOWN_AUTHORITY })

@@ -50,7 +50,9 @@ function connect(url: string) {
 async function open(): Promise<TransactionSource> {
   const { source, ready } = connect(database.url)
   await ready()
-  await database.sql`truncate "Order_Header", "Order_Item", "Order_Attempt", "Order_Process", "Order_Action", "Order_Webhook", "Order_DeadLetter", "Order_Operation", "Order_Tag"`
+  await database.sql`
+    truncate "Order_Header", "Order_Item", "Order_Attempt", "Order_Process", "Order_Action",
+      "Order_Webhook", "Order_DeadLetter", "Order_Operation", "Order_Tag"`
   await database.sql`delete from "Order_Installation" where "Name" <> 'KeepsByDefault'`
   return source
 }
@@ -83,7 +85,38 @@ describe('the tables of the PostgreSQL source', () => {
     for (const { source } of replicas) await source[Symbol.asyncDispose]()
   })
 
-  it('a run that ended behind ten thousand erased ones is found with two reads', async () => {
+  it('queueing fails with store_unavailable and a retry time if an id is neither inserted nor found', async () => {
+    await using own = await createDatabase()
+    const { source, ready } = connect(own.url)
+    await ready()
+    await own.sql.unsafe(`
+      create function drop_row() returns trigger language plpgsql as 'begin return null; end';
+      create trigger drop_lost before insert on "Order_Header"
+        for each row when (new."TransactionID" = 'lost') execute function drop_row()`)
+    await expect(
+      source.queue(
+        outline,
+        ['1', 'lost'].map((TransactionID) => ({ TransactionID, InitialData: 1 })),
+      ),
+    ).rejects.toMatchObject({ code: 'store_unavailable', retryAfterSeconds: 1 })
+    const [repeated] = await source.queue(outline, [{ TransactionID: '1', InitialData: 1 }])
+    expect(repeated?.outcome).toBe('exists')
+    await source[Symbol.asyncDispose]()
+  })
+
+  it('the index columns of an ended run are updated if another program clears the doubt of the run', async () => {
+    const source = await open()
+    await database.sql`
+      insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status", "InDoubt", "CompletedAt")
+      values ('OrderProcess', '1', '1', 'Failed', true, now())`
+    const inDoubt = async () => (await database.sql`select "EndedInDoubt" from "Order_Header"`)[0]
+    expect(await inDoubt()).toEqual({ EndedInDoubt: true })
+    await database.sql`update "Order_Header" set "InDoubt" = false`
+    expect(await inDoubt()).toEqual({ EndedInDoubt: false })
+    await source[Symbol.asyncDispose]()
+  })
+
+  it('the erasure finds a run that ended behind ten thousand erased runs with two reads', async () => {
     const source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Realm", "Status",
@@ -100,7 +133,7 @@ describe('the tables of the PostgreSQL source', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('an erasure that waits for an operator who settles the run leaves nothing of what is committed meanwhile', async () => {
+  it('an erasure that waits for an operator who settles the run also erases the data that the operator commits meanwhile', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: '1', InitialData: 1, Realm: 'r1' }])
     await database.sql`
@@ -177,7 +210,7 @@ describe('the tables of the PostgreSQL source', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('a run is due when its lease expires, even if its next sweep was far in the future', async () => {
+  it('a run is due when its lease expires, even if its next sweep was scheduled for much later', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: 'swept', InitialData: 1 }])
     // The interval doubles with each sweep, so after many sweeps the next one is this far in the future.
@@ -300,7 +333,7 @@ describe('notifications of rows that other programs insert', () => {
 })
 
 describe('a claim whose webhook cannot be stored', () => {
-  it('a claim whose webhook cannot be stored leaves its run as it was, and holds up no other claim of its batch', async () => {
+  it('a claim whose webhook cannot be stored leaves its run as it was, and does not affect the other claims of its batch', async () => {
     const source = await open()
     await source.queue(outline, [
       { TransactionID: 'taken over', InitialData: 1 },
@@ -320,7 +353,7 @@ describe('a claim whose webhook cannot be stored', () => {
     await database.sql`update "Order_Header" set "LeaseUntil" = now() where "LeaseUntil" is not null`
     const stored = () => source.get('OrderProcess', 'taken over', null)
     const before = await stored()
-    let text = '\0' // PostgreSQL stores no NUL
+    let text = '\0' // PostgreSQL cannot store NUL
     source.announce(() => [
       { Receiver: 'one', Lane: '7', TransactionID: 'webhook', InitialData: { text } },
     ])

@@ -1,11 +1,10 @@
 /**
  * The transaction source on PostgreSQL: connects each method of the port to its SQL statement.
  *
- * Each transition is one statement for all runs that are requested at the same time. The statement locks rows
- * in key order, so that the batches of two replicas cannot deadlock. It is fenced on `Version`, and other
- * database transactions see either all of its changes or none. READ COMMITTED checks the condition again for a row that
- * the statement had to wait for (PostgreSQL manual, section 13.2.1), so exactly one of two claims of the same
- * version succeeds.
+ * Each transition is one statement for all runs that are requested at the same time. The statement locks rows in key
+ * order, so that the batches of two replicas cannot deadlock. The statement is fenced on `Version`, and other database
+ * transactions see either all of its changes or none. If it had to wait for a row, READ COMMITTED checks the condition
+ * again (PostgreSQL manual, section 13.2.1). Therefore, of two claims of the same version, exactly one succeeds.
  */
 import { batched } from '@integration-host/shared/batching/batched'
 import type postgres from 'postgres'
@@ -45,15 +44,14 @@ import { failRun } from './statements/fail-run.ts'
 import { getRun } from './statements/get-run.ts'
 import { listReplays } from './statements/list-replays.ts'
 import {
+  changeOperation,
   claimOperation,
-  continueOperation,
   countOperations,
   getOperation,
   listOperations,
   recordProgress,
   renewOperation,
   startOperation,
-  stopOperation,
 } from './statements/operations.ts'
 import {
   beginResealing,
@@ -96,18 +94,18 @@ export interface PostgresSourceOptions {
   /** Milliseconds after which a run that no worker has claimed is due for the sweeper. */
   readonly sweepMs?: number
   readonly leaseMs?: number
-  /** How long the end of an export lies in the past at least. */
+  /** The minimum age of the end of an export: the export leaves out runs that completed later. */
   readonly exportLagMs?: number
 }
 
-/** All statements of an audit see the same rows. */
+/** Makes all statements of an audit see the same rows. */
 const AUDIT_MODE = 'isolation level repeatable read read only'
 const QUEUE_BATCH = 1_000
 /** Bounds the disk space: 10,000 dead letters of 64 KiB are 640 MB. */
 const DEAD_LETTERS = 10_000
 /**
- * The channel of the trigger `Order_Header_inserted`. The trigger notifies of inserted rows that are due at
- * once. Only other programs insert such rows: a row that `queue` inserts becomes due for the sweeper later.
+ * The channel of the trigger `Order_Header_inserted`. The trigger notifies when rows are inserted that are due at once.
+ * Only other programs insert such rows, because a row that `queue` inserts becomes due for the sweeper later.
  */
 const DUE_CHANNEL = 'Order_Header'
 
@@ -125,8 +123,8 @@ export function createPostgresTransactionSource(
   const claim = batched<ClaimRequest, ClaimResult>((requests) =>
     run(async (sql) => {
       if (webhooksOf === null) return claimRuns(sql, requests, times)
-      // A claim that takes over from a lost worker leaves its step in doubt. If its webhook cannot be stored, the runs
-      // must not stay claimed, because no worker would know of it.
+      // A claim that replaces the lease of a lost worker leaves its step in doubt, which causes a webhook. If the
+      // webhook cannot be stored, the runs must not stay claimed, because no worker would know of the claims.
       return sql.begin(async (tx) => {
         const results = await claimRuns(tx, requests, times)
         await addWebhooks(tx, webhooksWithRealm(inDoubtOf(results)))
@@ -140,7 +138,7 @@ export function createPostgresTransactionSource(
   const addDeadLetter = batched<NewDeadLetter, void>((letters) =>
     run((sql) => addDeadLetters(sql, letters)),
   )
-  /** Makes a change, and stores the webhooks of the runs that it changed, in one database transaction. */
+  /** Makes a change and stores the webhooks of the changed runs, in one database transaction. */
   const announcing = <Result extends readonly Run[] | Run | null>(
     change: (tx: postgres.TransactionSql) => Promise<Result>,
   ): Promise<Result> =>
@@ -202,14 +200,15 @@ export function createPostgresTransactionSource(
     replacePayloads: (payloads) => run((sql) => sql.begin((tx) => replacePayloads(tx, payloads))),
     beginResealing: (owner, keyId, everyMs) =>
       run((sql) => beginResealing(sql, owner, keyId, { everyMs, leaseMs })),
-    saveResealing: (owner, progress) => run((sql) => saveResealing(sql, owner, progress, leaseMs)),
+    saveResealing: (owner, progress) => run((sql) => saveResealing(sql, owner, progress, times)),
     resealing: () => run(readResealing),
     startOperation: (id, request, act) =>
       run((sql) => sql.begin((tx) => startOperation(tx, id, request, act))),
     operation: (id) => run((sql) => getOperation(sql, id)),
     operations: (filter) => run((sql) => listOperations(sql, filter)),
-    stopOperation: (id, act) => run((sql) => stopOperation(sql, id, act)),
-    continueOperation: (id, act) => run((sql) => continueOperation(sql, id, act)),
+    stopOperation: (id, act) => run((sql) => changeOperation(sql, 'stop_operation', id, act)),
+    continueOperation: (id, act) =>
+      run((sql) => changeOperation(sql, 'continue_operation', id, act)),
     claimOperation: (names, owner) => run((sql) => claimOperation(sql, names, owner, times)),
     renewOperation: (lease) => run((sql) => renewOperation(sql, lease, times)),
     recordProgress: (lease, progress, end) =>
@@ -236,9 +235,10 @@ export function createPostgresTransactionSource(
     exportEnd: (wanted) => run((sql) => exportEnd(sql, wanted, { exportLagMs })),
     exportPage: (range, after, limit) => run((sql) => exportPage(sql, range, after, limit)),
     keepsByDefault: () => run(keepsByDefault),
-    beginPurge: (owner, everyMs) => run((sql) => beginPurge(sql, owner, everyMs, times)),
+    beginPurge: (owner, processes, everyMs) =>
+      run((sql) => beginPurge(sql, owner, { processes, everyMs }, times)),
     continuePurge: (owner) => run((sql) => continuePurge(sql, owner, times)),
-    endPurge: (owner) => run((sql) => sql.begin((tx) => endPurge(tx, owner))),
+    endPurge: (owner, processes) => run((sql) => sql.begin((tx) => endPurge(tx, owner, processes))),
     purgeable: (policy, after, limit) => run((sql) => purgeable(sql, policy, after, limit)),
     purge: (policy, runs) => run((sql) => purgeRuns(sql, policy, runs)),
     filesLeft: (process) => run((sql) => filesLeft(sql, process)),

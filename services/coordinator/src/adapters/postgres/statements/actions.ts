@@ -8,8 +8,8 @@ import type {
 } from '../../../transaction/action.ts'
 
 /**
- * The part of a statement that records an action on each row of its CTE `changed`, in the statement of the action
- * itself. Only a change that is committed has an entry, and it has one always.
+ * Returns the CTE that records an action on each row of the CTE `changed`. It is part of the statement that makes the
+ * change, so that a change is recorded if and only if it is committed.
  */
 export const recordOnChanged = (
   sql: postgres.Sql | postgres.TransactionSql,
@@ -23,7 +23,7 @@ export const recordOnChanged = (
     ${reason}, ${outcome}, ${operation?.id ?? null}
   from changed`
 
-/** Records an action that was rejected. The entry has the realm of the transaction, if there is one. */
+/** Records a rejected action. The entry has the realm of the transaction, if the transaction has one. */
 export async function recordRejected(
   sql: postgres.Sql,
   { kind, act, Process, TransactionID, ReplayID, Outcome }: RejectedAction,
@@ -37,7 +37,9 @@ export async function recordRejected(
       ${act.reason}, ${Outcome})`
 }
 
-/** Reads entries of the action log, newest first. Each combination of filters is a statement with a plan of its own. */
+/**
+ * Reads entries of the action log, newest first. Each combination of filters is a separate statement with its own plan.
+ */
 export function listActions(
   sql: postgres.Sql,
   { process, transactionId, before, limit }: ActionFilter,

@@ -13,20 +13,20 @@ import { endedRanges, type EndedRange, processNames } from './process-names.ts'
 
 /** The maximum number of unfinished runs that are counted. */
 const MAX_UNFINISHED = 1_000_000
-/** The maximum number of groups of unfinished runs. There may be one for each credential. */
+/** The maximum number of groups of unfinished runs. Each credential may cause a group. */
 const MAX_UNFINISHED_GROUPS = 10_000
-/** The maximum number of badly ended runs that are counted, in an index alone. */
+/** The maximum number of failed and cancelled runs that are counted from the index alone. */
 const MAX_ENDED = 200_000
-/** The maximum number of badly ended runs whose rows are read for their steps. */
+/** The maximum number of failed and cancelled runs whose rows are read to find their steps. */
 const MAX_ENDED_READ = 20_000
-/** Completed runs are counted up to this number. If there are more, their number is estimated. */
+/** Completed runs are counted exactly up to this number. A larger number is estimated. */
 const MAX_COMPLETED = 100_000
-/** The maximum number of rows that each comparison of runs and items reads. */
+/** The maximum number of rows that each consistency check of runs and items reads. */
 const MAX_COMPARED = 50_000
 
 /**
- * Counts runs and checks the tables. Each statement reads an index that contains the rows in question, and at most a
- * fixed number of them, because finished runs accumulate.
+ * Counts runs and checks the tables. Finished runs accumulate, so each statement reads only an index that contains the
+ * relevant rows, and at most a fixed number of these rows.
  */
 export async function auditTables(
   tx: postgres.TransactionSql,
@@ -36,8 +36,8 @@ export async function auditTables(
   const paused = await pausedProcesses(tx)
   const unfinished = await unfinishedGroups(tx)
   const orphanItems = await countOrphanItems(tx)
-  // A bitmap scan reads the whole index before the first row, whatever the limit of its statement is. The statements so
-  // far need one, and their indexes contain unfinished or recent rows only.
+  // From here on, bitmap scans are disabled: a bitmap scan reads the whole index before its first row, whatever the
+  // LIMIT is. The statements above need bitmap scans, and their indexes contain only unfinished or recent rows.
   await tx`set local enable_bitmapscan = off`
   const { groups: endedBadly, isLowerBound } = await endedBadlyGroups(tx)
   const completed = await countCompleted(tx, { count: sumOf(endedBadly), isLowerBound })
@@ -79,8 +79,8 @@ function unfinishedGroups(tx: postgres.TransactionSql): Promise<UnfinishedGroup[
 }
 
 /**
- * Counts failed and cancelled runs. The index has no step, so their number is counted in the index, and the steps of the
- * oldest ones are read from their rows.
+ * Counts failed and cancelled runs. The runs are counted in an index, which does not contain their steps. The steps are
+ * read from the rows of the oldest runs.
  */
 async function endedBadlyGroups(
   tx: postgres.TransactionSql,
@@ -107,7 +107,7 @@ async function endedBadlyGroups(
   return { groups: endedGroups(ranges, rows), isLowerBound }
 }
 
-/** The runs of a range at a step, as far as they were read, and the number of all runs of the range. */
+/** For a range: the runs at each step, as far as their rows were read, and the number of all runs of the range. */
 interface EndedRow {
   readonly n: number
   readonly inRange: number
@@ -117,7 +117,7 @@ interface EndedRow {
   readonly newest: string
 }
 
-/** Adds up the runs that are in doubt and those that are not. */
+/** Adds up the runs that are in doubt and the runs that are not in doubt. */
 function endedGroups(ranges: readonly EndedRange[], rows: readonly EndedRow[]): RunGroup[] {
   const groups = new Map<string, RunGroup>()
   const add = (range: EndedRange, StepName: string | null, count: number, oldest: string): void => {
@@ -147,7 +147,7 @@ function endedGroups(ranges: readonly EndedRange[], rows: readonly EndedRow[]): 
   return [...groups.values()].toSorted((a, b) => b.Count - a.Count)
 }
 
-/** Counts completed runs: those that are over and have not ended badly. */
+/** Counts completed runs, which are over but neither failed nor cancelled. */
 async function countCompleted(
   tx: postgres.TransactionSql,
   endedBadly: { readonly count: number; readonly isLowerBound: boolean },
@@ -168,11 +168,15 @@ async function countCompleted(
   return { count, isEstimated: true }
 }
 
-/** The number of entries of an index, which PostgreSQL estimates whenever it vacuums or analyses the table. */
+/**
+ * Returns PostgreSQL's estimate of the number of entries of an index, updated by each VACUUM or ANALYZE of the table.
+ */
 const entriesOf = (tx: postgres.TransactionSql, index: string) =>
   tx`(select reltuples::float8 from pg_class where oid = to_regclass(${`"${index}"`}))`
 
-/** Counts contradictions between runs and items: in the unfinished runs, and in what has ended within the last hour. */
+/**
+ * Counts contradictions between runs and items, in unfinished runs and in runs that have ended within the last hour.
+ */
 async function compareItems(tx: postgres.TransactionSql): Promise<ItemViolations> {
   const names = JSON.stringify(await processNames(tx))
   const [violations] = await tx<[ItemViolations]>`

@@ -4,11 +4,11 @@ import { areFew, isActive, isRunOf, isUnleased } from '../predicates.ts'
 import { type ClaimedRow, claimOf, type Numbered, type RunRow } from '../rows.ts'
 
 /**
- * Claims many runs in one statement and returns one result per request, in the order of the requests. Only if
- * requests were rejected, a second statement reads the reasons.
+ * Claims many runs in one statement and returns one result per request, in the order of the requests. If some requests
+ * were rejected, a second statement reads the reasons.
  *
- * A claim replaces the expired lease of a worker that never recorded its attempt. That attempt is recorded as
- * `in_doubt`, because it may have done the step's work.
+ * A claim also replaces an expired lease, whose worker never recorded its attempt. That attempt is recorded as
+ * `in_doubt`, because the worker may have done the step's work.
  */
 export async function claimRuns(
   sql: postgres.Sql | postgres.TransactionSql,

@@ -8,7 +8,7 @@ import type {
 } from '../../../transaction/dead-letter.ts'
 import { recordOnChanged } from './actions.ts'
 
-/** Inserts dead letters that are not stored yet, in the order of their keys, so that two replicas cannot deadlock. */
+/** Inserts the dead letters that are not stored yet, in key order, so that two replicas cannot deadlock. */
 export async function addDeadLetters(
   sql: postgres.Sql,
   letters: readonly NewDeadLetter[],
@@ -27,7 +27,7 @@ export async function addDeadLetters(
   return letters.map(() => undefined)
 }
 
-/** Joins the rows of `d` with run 0 of their transaction, because its realm never changes. */
+/** Joins each row of `d` with run 0 of its transaction to read the realm, which is the same for all its runs. */
 const withTransaction = (sql: postgres.Sql) => sql`
   left join "Order_Header" h on h."Process" = d."Process"
     and h."TransactionID" = d."TransactionID" and h."ReplayID" = 0`

@@ -1,21 +1,70 @@
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
+import { IntegrationError } from '@integration-host/shared/errors'
 import type postgres from 'postgres'
 import type { Actor } from '../../../transaction/action.ts'
-import { isRepeated, storedTags } from '../../../transaction/run.ts'
+import { isRepeated, type Run, storedTags } from '../../../transaction/run.ts'
 import type { ProcessOutline, QueueResult } from '../../../transaction/transaction-source.ts'
 import { runOf, type RunRow } from '../rows.ts'
+
+/** How often the insertion is repeated if an existing id is deleted between the two statements. */
+const MAX_TRIES = 3
 
 /**
  * Queues run 0 of each transaction and returns the results in the order of the transactions. A second statement
  * reads the runs that already exist, to distinguish a repeated request from a request with other data.
+ *
+ * @throws {IntegrationError} `store_unavailable` if an id was neither inserted nor found in several tries. The runs of
+ * the other ids are then queued, and a repeated request finds them.
  */
 export async function enqueueRuns(
   sql: postgres.Sql,
   process: ProcessOutline,
   transactions: readonly QueueTransaction[],
-  { sweepMs }: { readonly sweepMs: number },
+  times: { readonly sweepMs: number },
   by?: Actor,
 ): Promise<QueueResult[]> {
+  const known = new Map<string, Run>()
+  const isNew = new Set<string>()
+  let missing = transactions
+  const findMissing = () => {
+    missing = missing.filter(({ TransactionID }) => !known.has(TransactionID))
+  }
+  for (let tries = 0; missing.length > 0; tries += 1) {
+    // The existing run was deleted before it could be read. In the next try, its transaction is new.
+    if (tries === MAX_TRIES) throw neitherInsertedNorFound()
+    for (const row of await insertRuns(sql, process, missing, times, by)) {
+      known.set(row.TransactionID, runOf(row))
+      isNew.add(row.TransactionID)
+    }
+    findMissing()
+    if (missing.length === 0) break
+    const rows = await sql<RunRow[]>`
+      select * from "Order_Header" where "Process" = ${process.name} and "ReplayID" = 0
+        and "TransactionID" in (select jsonb_array_elements_text(
+          ${JSON.stringify(missing.map(({ TransactionID }) => TransactionID))}::text::jsonb))`
+    for (const row of rows) known.set(row.TransactionID, runOf(row))
+    findMissing()
+  }
+  return transactions.map((transaction): QueueResult => {
+    const run = known.get(transaction.TransactionID) as Run // the loop ends when no run is missing
+    if (isNew.delete(transaction.TransactionID)) return { outcome: 'queued', run }
+    return { outcome: isRepeated(run, transaction) ? 'exists' : 'conflict', run }
+  })
+}
+
+const neitherInsertedNorFound = () =>
+  new IntegrationError('store_unavailable', 'rows of these ids are deleted at the same time', {
+    retryAfterSeconds: 1,
+  })
+
+/** Inserts the runs that do not exist, and returns them. */
+function insertRuns(
+  sql: postgres.Sql,
+  process: ProcessOutline,
+  transactions: readonly QueueTransaction[],
+  { sweepMs }: { readonly sweepMs: number },
+  by: Actor | undefined,
+): Promise<RunRow[]> {
   const insertion = sql`
     insert into "Order_Header" ("Process", "TransactionID", "StepName", "InitialData", "Realm", "Tags",
       "NextSweepAt")
@@ -26,34 +75,13 @@ export async function enqueueRuns(
     order by t."TransactionID" -- two batches with the same ids must lock them in the same order
     on conflict do nothing
     returning *`
-  // Without an actor, the statement is the plain insertion: most transactions are queued by programs.
-  const added = await (by === undefined
+  // Without an actor, the statement contains no part for the action log, because programs queue most transactions.
+  return by === undefined
     ? sql<RunRow[]>`${insertion}`
     : sql<RunRow[]>`
         with changed as (${insertion}),
         recorded as (${recordQueued(sql, by, transactions)})
-        select * from changed`)
-  const isNew = new Set(added.map(({ TransactionID }) => TransactionID))
-  const known = new Map(added.map((row) => [row.TransactionID, runOf(row)]))
-  const others = transactions.filter(({ TransactionID }) => !known.has(TransactionID))
-  if (others.length > 0) {
-    const rows = await sql<RunRow[]>`
-      select * from "Order_Header" where "Process" = ${process.name} and "ReplayID" = 0
-        and "TransactionID" in (select jsonb_array_elements_text(
-          ${JSON.stringify(others.map(({ TransactionID }) => TransactionID))}::text::jsonb))`
-    for (const row of rows) known.set(row.TransactionID, runOf(row))
-  }
-  // An id that is forgotten between the two statements is not known any more, so its transaction is new.
-  const forgotten = transactions.filter(({ TransactionID }) => !known.has(TransactionID))
-  const again = (
-    forgotten.length === 0 ? [] : await enqueueRuns(sql, process, forgotten, { sweepMs }, by)
-  ).values()
-  return transactions.map((transaction): QueueResult => {
-    const run = known.get(transaction.TransactionID)
-    if (run === undefined) return again.next().value as QueueResult
-    if (isNew.delete(transaction.TransactionID)) return { outcome: 'queued', run }
-    return { outcome: isRepeated(run, transaction) ? 'exists' : 'conflict', run }
-  })
+        select * from changed`
 }
 
 const rowOf = (transaction: QueueTransaction) => {
@@ -62,8 +90,8 @@ const rowOf = (transaction: QueueTransaction) => {
 }
 
 /**
- * The reasons are looked up in one JSON object, because joining them to the rows would compare each with each. OFFSET
- * makes PostgreSQL parse the object once instead of once for each row.
+ * The reasons are looked up in one JSON object, because a join would compare each reason with each row. OFFSET makes
+ * PostgreSQL parse the object once instead of once per row.
  */
 const recordQueued = (sql: postgres.Sql, by: Actor, transactions: readonly QueueTransaction[]) => {
   const reasons = Object.fromEntries(
@@ -71,7 +99,7 @@ const recordQueued = (sql: postgres.Sql, by: Actor, transactions: readonly Queue
       .flatMap(({ TransactionID, Reason }) =>
         Reason === undefined ? [] : [[TransactionID, Reason] as const],
       )
-      .toReversed(), // of two lines with the same id, the first one is queued
+      .toReversed(), // if two lines have the same id, the first line is queued
   )
   return sql`
     insert into "Order_Action" ("KeyID", "Person", "Action", "Process", "TransactionID", "ReplayID",

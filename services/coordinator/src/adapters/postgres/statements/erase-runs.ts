@@ -1,17 +1,20 @@
 import type postgres from 'postgres'
-import type { Act } from '../../../transaction/action.ts'
+import type { AuditContext } from '../../../transaction/action.ts'
 import type {
   ErasableRun,
   ErasurePage,
   ErasurePosition,
   Erasures,
   ErasureScope,
+  RunToErase,
 } from '../../../transaction/erasure.ts'
 import { runKey, type RunKey } from '../../../transaction/run.ts'
 import { areFew, isActive, isRunOf } from '../predicates.ts'
 import { recordOnChanged } from './actions.ts'
+import { FILES_LEFT } from './retention.ts'
+import { deleteTags } from './tags.ts'
 
-/** One statement passes at most so many rows, so it stays short among runs that are erased already. */
+/** The maximum number of rows that a statement reads, so that it stays short even if all of them are already erased. */
 const WINDOW = 10_000
 
 const idsOf = (sql: postgres.Sql, ids: readonly string[]) =>
@@ -69,18 +72,20 @@ export async function erasableRuns(
 }
 
 /**
- * Blanks runs with their items, attempts and tags, and records it in the action log. The rows are locked first, in the
- * order of all other statements: the second statement then sees everything that was committed while a lock was awaited.
+ * Blanks the data of runs, their items, attempts and tags, and records this in the action log. A first statement locks
+ * the rows in the same order as all other statements. The second statement then sees everything that was committed
+ * while the first statement waited for a lock.
  */
 export async function eraseRuns(
   tx: postgres.TransactionSql,
-  runs: readonly ErasableRun[],
-  act: Pick<Act, 'by' | 'reason'>,
+  runs: readonly RunToErase[],
+  act: AuditContext,
 ): Promise<number> {
   if (runs.length === 0) return 0
   const wanted = tx`
     select * from json_to_recordset(${JSON.stringify(runs.map((run, n) => ({ ...run, n })))}::text::json)
-      as w(n int, "Process" text, "TransactionID" text, "ReplayID" int, "Version" int)
+      as w(n int, "Process" text, "TransactionID" text, "ReplayID" int, "Version" int,
+        "filesLeft" bool)
     where ${areFew(tx)}
     order by "Process", "TransactionID", "ReplayID"`
   await tx`
@@ -105,11 +110,14 @@ export async function eraseRuns(
     ), attempts as (
       update "Order_Attempt" h set "Error" = null, "Url" = null
       from changed where ${isRunOf(tx, 'changed')}
-    ), tags as (
-      delete from "Order_Tag" h using ended cross join lateral jsonb_each_text(ended."Tags") pair
-      where h."Name" = pair.key and h."Value" = pair.value and h."CreatedAt" = ended."CreatedAt"
-        and ${isRunOf(tx, 'ended')}
-    ), recorded as (${recordOnChanged(tx, 'erase', act)})
+    ), left_behind as (
+      insert into "Order_Installation" ("Name", "Value")
+      select ${FILES_LEFT} || gen_random_uuid(), jsonb_agg(jsonb_build_object('Process', h."Process",
+        'TransactionID', h."TransactionID", 'ReplayID', h."ReplayID"))
+      from (${wanted}) w join changed h on ${isRunOf(tx, 'w')} where w."filesLeft"
+      group by h."Process"
+    ), ${deleteTags(tx, 'ended')},
+    recorded as (${recordOnChanged(tx, 'erase', act)})
     select count(*)::int as count from changed`
   return row?.count ?? 0
 }

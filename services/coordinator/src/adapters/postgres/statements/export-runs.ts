@@ -2,6 +2,7 @@ import type postgres from 'postgres'
 import type { EndPosition } from '../../../transaction/retention.ts'
 import type { ExportPage, ExportRange } from '../../../transaction/run-export.ts'
 import { isoTime } from '../client.ts'
+import { isRunOf } from '../predicates.ts'
 import { attemptOf, type AttemptRow, itemOf, type ItemRow, runOf, type RunRow } from '../rows.ts'
 
 export async function exportEnd(
@@ -27,11 +28,9 @@ export async function exportPage(
   >`
     select h.*, h."CompletedAt"::text as position,
       coalesce((select jsonb_agg(i order by i."StartedAt") from "Order_Item" i
-        where (i."Process", i."TransactionID", i."ReplayID")
-          = (h."Process", h."TransactionID", h."ReplayID")), '[]') as items,
+        where ${isRunOf(sql, 'i')}), '[]') as items,
       coalesce((select jsonb_agg(a order by a."ID") from "Order_Attempt" a
-        where (a."Process", a."TransactionID", a."ReplayID")
-          = (h."Process", h."TransactionID", h."ReplayID")), '[]') as attempts
+        where ${isRunOf(sql, 'a')}), '[]') as attempts
     from "Order_Header" h
     where h."Process" = ${process} and h."CompletedAt" is not null and h."PurgedAt" is null
       and (h."CompletedAt", h."TransactionID", h."ReplayID")

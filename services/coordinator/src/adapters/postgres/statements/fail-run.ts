@@ -3,7 +3,7 @@ import type { Run, RunKey } from '../../../transaction/run.ts'
 import { isActive, isRun, isUnleased } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
-/** Marks an active run without a lease as failed. Returns `null` if the run has changed since `version`. */
+/** Fails an active run that has no lease. Returns `null` if the run has changed since `version`. */
 export async function failRun(
   sql: postgres.TransactionSql,
   key: RunKey,

@@ -1,10 +1,11 @@
 import type postgres from 'postgres'
 import { DEFAULT_ATTEMPTS, type RunDetail, type RunParts } from '../../../transaction/run-detail.ts'
+import { isRunOf } from '../predicates.ts'
 import { attemptOf, type AttemptRow, itemOf, type ItemRow, runOf, type RunRow } from '../rows.ts'
 
 /**
- * Reads a run with its items and its newest attempts; without a `replayId`, the latest run. Returns `null` if there is
- * no such run.
+ * Reads a run with its items and its newest attempts. Without a `replayId`, reads the latest run. Returns `null` if the
+ * run does not exist.
  */
 export async function getRun(
   sql: postgres.Sql,
@@ -22,16 +23,13 @@ export async function getRun(
           ${bodies ? sql`"ResponseBody", "Data"` : sql`null as "ResponseBody", null as "Data"`},
           "Error", "StartedAt", "FinishedAt"
         from "Order_Item" i
-        where (i."Process", i."TransactionID", i."ReplayID")
-          = (h."Process", h."TransactionID", h."ReplayID")) i), '[]') as items,
+        where ${isRunOf(sql, 'i')}) i), '[]') as items,
       coalesce((select jsonb_agg(a order by a."ID") from (
         select * from "Order_Attempt" a
-        where (a."Process", a."TransactionID", a."ReplayID")
-          = (h."Process", h."TransactionID", h."ReplayID")
+        where ${isRunOf(sql, 'a')}
         order by a."ID" desc limit ${attempts}) a), '[]') as attempts,
       (select count(*)::int from "Order_Attempt" a
-        where (a."Process", a."TransactionID", a."ReplayID")
-          = (h."Process", h."TransactionID", h."ReplayID")) as "attemptCount"
+        where ${isRunOf(sql, 'a')}) as "attemptCount"
     from "Order_Header" h
     where h."Process" = ${process} and h."TransactionID" = ${transactionId}
       and (${replayId}::int is null or h."ReplayID" = ${replayId}::int)

@@ -10,8 +10,8 @@ import type { RunKey } from '../../../transaction/run.ts'
 import type { RunRow } from '../rows.ts'
 
 /**
- * Locks run 0 of a transaction. This serializes the actions that start or continue a run: each of them sees the run that
- * another one has made active, so a transaction has at most one active run.
+ * Locks run 0 of a transaction. The lock serializes all actions that start or continue a run of the transaction. Each
+ * of them sees which run the previous action has made active, so a transaction has at most one active run.
  */
 export async function lockTransaction(
   tx: postgres.TransactionSql,
@@ -22,11 +22,17 @@ export async function lockTransaction(
     and "TransactionID" = ${transactionId} and "ReplayID" = 0 for update`
 }
 
-/** Returns the ReplayID of the latest run of the same transaction, which must be locked. */
+/**
+ * Returns the ReplayID of the latest run of the transaction. The transaction must be locked.
+ *
+ * @param requested the ReplayID with which the run was locked; if it is `null`, the locked run is the latest run.
+ */
 export async function latestReplayId(
   tx: postgres.TransactionSql,
   { Process, TransactionID, ReplayID }: RunKey,
+  requested: number | null,
 ): Promise<number> {
+  if (requested === null) return ReplayID
   const [latest] = await tx<{ ReplayID: number }[]>`
     select "ReplayID" from "Order_Header"
     where "Process" = ${Process} and "TransactionID" = ${TransactionID}
@@ -35,12 +41,12 @@ export async function latestReplayId(
 }
 
 /**
- * Locks a run for the rest of the database transaction; the latest run if no `replayId` is given.
- * The version that the action requires is checked under the lock, so no other transition can come in between. So is
- * whether the bulk operation of the action has changed the transaction before.
+ * Locks a run for the rest of the database transaction. Without a `replayId`, locks the latest run. The required
+ * version is checked under the lock, so that no other transition can come in between. For the same reason, it is
+ * checked under the lock whether the bulk operation of the action has already changed the transaction.
  *
  * @throws {IntegrationError} `transaction_not_found`, `transaction_purged` or `version_moved`.
- * @throws {DoneBefore} if the bulk operation has changed the run before.
+ * @throws {DoneBefore} if the bulk operation has already changed the run.
  */
 export async function lockRun(
   tx: postgres.TransactionSql,
@@ -58,7 +64,7 @@ export async function lockRun(
   if (row.PurgedAt !== null) throw purged()
   requireVersion(row, act)
   if (act.operation !== undefined) {
-    // A statement of its own, so that it sees what was committed while the lock was awaited.
+    // A separate statement, so that it sees what was committed while the first statement waited for the lock.
     const [done] = await tx<DoneEntry[]>`
       select "Action", "ReplayID" from "Order_Action"
       where "TransactionID" = ${transactionId} and "Process" = ${process}

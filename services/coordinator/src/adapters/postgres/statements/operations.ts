@@ -4,7 +4,6 @@ import type { OperationStatus } from '@integration-host/shared/contracts/operati
 import {
   type Operation,
   MAX_OPEN_OPERATIONS,
-  type OperationActor,
   type OperationEnd,
   type OperationLease,
   type OperationPosition,
@@ -13,6 +12,7 @@ import {
   type OperationSummary,
   noProgress,
 } from '../../../transaction/bulk-operation.ts'
+import type { AuditContext } from '../../../transaction/action.ts'
 import {
   operationNotFound,
   operationNotPaused,
@@ -39,11 +39,11 @@ const MEMBERS = [
   'FinishedAt',
 ] as const
 const columns = (sql: Sql) => sql.unsafe(MEMBERS.map((name) => `o."${name}"`).join(', '))
-/** The request with the number of its ids instead of the ids, which may be many. */
+/** The request, with the number of its ids instead of the ids, because there may be many. */
 const shortRequest = (sql: Sql) => sql`
   ("Request" - 'Ids') || jsonb_build_object('IdCount', jsonb_array_length("Request"->'Ids')) as "Request"`
 
-/** The columns of an entry of the action log about an operation as a whole. */
+/** The columns of the entry in the action log for an operation as a whole. */
 const ofOperation = (sql: Sql) => sql`
   "Process", null::text as "TransactionID", null::int as "ReplayID", null::text as "Realm"`
 
@@ -51,13 +51,12 @@ export async function startOperation(
   sql: postgres.TransactionSql,
   id: string,
   { Action, Process, DryRun, Request }: OperationRequest,
-  act: OperationActor,
+  act: AuditContext,
 ): Promise<Operation> {
-  const { by, reason } = act
-  // Starts of one key wait for each other, so that each of them counts the others.
-  await sql`select pg_advisory_xact_lock(hashtextextended(${`operations of ${by.keyId}`}, 0))`
+  // Operations of the same key are started one after another, so that each start counts the operations before it.
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`operations of ${act.by.keyId}`}, 0))`
   const open = await sql`
-    select from "Order_Operation" where "FinishedAt" is null and "KeyID" = ${by.keyId}
+    select from "Order_Operation" where "FinishedAt" is null and "KeyID" = ${act.by.keyId}
     limit ${MAX_OPEN_OPERATIONS}`
   if (open.length >= MAX_OPEN_OPERATIONS) throw tooManyOperations(MAX_OPEN_OPERATIONS)
   const [row] = await sql<Operation[]>`
@@ -65,10 +64,10 @@ export async function startOperation(
       insert into "Order_Operation" ("ID", "Action", "Process", "Request", "DryRun", "Status", "KeyID",
         "Person", "Reason", "Progress")
       values (${id}, ${Action}, ${Process}, ${JSON.stringify(Request)}::text::jsonb, ${DryRun}, 'Running',
-        ${by.keyId}, ${by.person}, ${reason}, ${JSON.stringify(noProgress)}::text::jsonb)
+        ${act.by.keyId}, ${act.by.person}, ${act.reason}, ${JSON.stringify(noProgress)}::text::jsonb)
       returning *),
     changed as (select ${ofOperation(sql)} from inserted),
-    recorded as (${recordOnChanged(sql, 'start_operation', { by, reason, operation: { id, replayId: null } })})
+    recorded as (${recordOnChanged(sql, 'start_operation', { ...act, operation: { id, replayId: null } })})
     select ${columns(sql)}, "Request" from inserted o`
   if (row === undefined) throw new Error('the operation was not inserted')
   return row
@@ -101,42 +100,38 @@ export async function listOperations(
   }
 }
 
-export async function stopOperation(
+/** The changes of an operation that a person can request, and the error if the status does not allow the change. */
+const CHANGES = {
+  stop_operation: { status: 'Stopped', rejection: operationNotRunning },
+  continue_operation: { status: 'Running', rejection: operationNotPaused },
+} as const
+
+/** Stops an operation that is not over, or continues a paused operation. */
+export async function changeOperation(
   sql: postgres.Sql,
+  kind: keyof typeof CHANGES,
   id: string,
-  act: OperationActor,
+  act: AuditContext,
 ): Promise<OperationSummary> {
+  const { status, rejection } = CHANGES[kind]
+  const isStop = status === 'Stopped'
   const [row] = await sql<OperationSummary[]>`
-    with stopped as (
-      update "Order_Operation" set "Status" = 'Stopped', "StatusReason" = null, "FinishedAt" = now(),
-        "UpdatedAt" = now()
-      where "ID" = ${id} and "FinishedAt" is null
+    with updated as (
+      update "Order_Operation" set "Status" = ${status}, "StatusReason" = null, "UpdatedAt" = now(),
+        "FinishedAt" = case when ${isStop}::boolean then now() end
+      where "ID" = ${id} and "FinishedAt" is null and (${isStop}::boolean or "Status" = 'Paused')
       returning *),
-    changed as (select ${ofOperation(sql)} from stopped),
-    recorded as (${recordOnChanged(sql, 'stop_operation', { ...act, operation: { id, replayId: null } })})
-    select ${columns(sql)}, ${shortRequest(sql)} from stopped o`
+    changed as (select ${ofOperation(sql)} from updated),
+    recorded as (${recordOnChanged(sql, kind, { ...act, operation: { id, replayId: null } })})
+    select ${columns(sql)}, ${shortRequest(sql)} from updated o`
   if (row !== undefined) return row
-  throw (await getOperation(sql, id)) === null ? operationNotFound() : operationNotRunning()
+  throw (await getOperation(sql, id)) === null ? operationNotFound() : rejection()
 }
 
-export async function continueOperation(
-  sql: postgres.Sql,
-  id: string,
-  act: OperationActor,
-): Promise<OperationSummary> {
-  const [row] = await sql<OperationSummary[]>`
-    with continued as (
-      update "Order_Operation" set "Status" = 'Running', "StatusReason" = null, "UpdatedAt" = now()
-      where "ID" = ${id} and "Status" = 'Paused'
-      returning *),
-    changed as (select ${ofOperation(sql)} from continued),
-    recorded as (${recordOnChanged(sql, 'continue_operation', { ...act, operation: { id, replayId: null } })})
-    select ${columns(sql)}, ${shortRequest(sql)} from continued o`
-  if (row !== undefined) return row
-  throw (await getOperation(sql, id)) === null ? operationNotFound() : operationNotPaused()
-}
-
-/** Acquires the lease of the running operation without a live lease that has not been changed for the longest time. */
+/**
+ * Claims a running operation whose lease has expired or is missing. Chooses the operation that was changed least
+ * recently.
+ */
 export async function claimOperation(
   sql: postgres.Sql,
   processes: readonly string[],
@@ -168,7 +163,7 @@ export async function renewOperation(
   return count > 0
 }
 
-/** Records the progress of a leased operation. A status that was set meanwhile, by a stop, is kept. */
+/** Records the progress of a leased operation. Keeps a status that was set meanwhile by a stop. */
 export async function recordProgress(
   sql: postgres.Sql,
   { id, owner }: OperationLease,

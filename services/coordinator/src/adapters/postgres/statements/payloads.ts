@@ -7,6 +7,14 @@ import type {
   StoredPayload,
 } from '../../../transaction/payload.ts'
 import { runKey, type RunKey } from '../../../transaction/run.ts'
+import { isRunOf } from '../predicates.ts'
+import {
+  type InstallationLease,
+  isAvailable,
+  isLongAgo,
+  leaseMembers,
+  renewLease,
+} from './installation.ts'
 
 /** The outdated payloads of the run `h`. */
 const outdatedOf = (sql: postgres.Sql, keyId: string) => sql`
@@ -15,14 +23,11 @@ const outdatedOf = (sql: postgres.Sql, keyId: string) => sql`
     and split_part(h."InitialData" ->> '$sealed', '.', 2) is distinct from ${keyId}
   union all
   select 'Data', i."StepName", i."Data" from "Order_Item" i
-  where (i."Process", i."TransactionID", i."ReplayID")
-      = (h."Process", h."TransactionID", h."ReplayID")
-    and i."Data" <> 'null' and split_part(i."Data" ->> '$sealed', '.', 2) is distinct from ${keyId}
+  where ${isRunOf(sql, 'i')} and i."Data" <> 'null'
+    and split_part(i."Data" ->> '$sealed', '.', 2) is distinct from ${keyId}
   union all
   select 'ResponseBody', i."StepName", to_jsonb(i."ResponseBody") from "Order_Item" i
-  where (i."Process", i."TransactionID", i."ReplayID")
-      = (h."Process", h."TransactionID", h."ReplayID")
-    and i."ResponseBody" is not null
+  where ${isRunOf(sql, 'i')} and i."ResponseBody" is not null
     and not (i."ResponseBody" like '$sealed:%' and split_part(i."ResponseBody", '.', 2) = ${keyId})`
 
 /** The next runs in the order of the primary key. */
@@ -36,7 +41,7 @@ const nextRuns = (sql: postgres.Sql, { after, limit }: PayloadPage) => sql`
   }
   order by h."Process", h."TransactionID", h."ReplayID" limit ${limit}`
 
-/** Reads the outdated payloads of the next runs. Payloads that are up to date do not leave the database. */
+/** Reads the outdated payloads of the next runs. The database does not return the other payloads. */
 export async function outdatedPayloads(
   sql: postgres.Sql,
   keyId: string,
@@ -73,7 +78,7 @@ const nextOf = (rows: readonly RunKey[], { limit }: PayloadPage): RunKey | null 
 
 type PayloadRow = Pick<StoredPayload, 'column' | 'step' | 'stored'>
 
-/** Replaces payloads that have not changed since they were read. The rows are locked in the order of their keys. */
+/** Replaces payloads unless they have changed since they were read. The rows are locked in key order. */
 export async function replacePayloads(
   tx: postgres.TransactionSql,
   payloads: readonly (StoredPayload & { readonly by: StoredPayload['stored'] })[],
@@ -81,30 +86,30 @@ export async function replacePayloads(
   const given = (of: StoredPayload['column']) =>
     JSON.stringify(payloads.filter(({ column }) => column === of))
   const columns = tx`"Process" text, "TransactionID" text, "ReplayID" int, step text`
-  const isItem = tx`i."Process" = p."Process" and i."TransactionID" = p."TransactionID"
-    and i."ReplayID" = p."ReplayID" and i."StepName" = p.step`
   const headers = await tx`
     update "Order_Header" h set "InitialData" = p.by
     from json_to_recordset(${given('InitialData')}::text::json)
       as p(${columns}, stored jsonb, by jsonb)
-    where h."Process" = p."Process" and h."TransactionID" = p."TransactionID"
-      and h."ReplayID" = p."ReplayID" and h."InitialData" = p.stored`
+    where ${isRunOf(tx, 'p')} and h."InitialData" = p.stored`
   const data = await tx`
-    update "Order_Item" i set "Data" = p.by
+    update "Order_Item" h set "Data" = p.by
     from json_to_recordset(${given('Data')}::text::json) as p(${columns}, stored jsonb, by jsonb)
-    where ${isItem} and i."Data" = p.stored`
+    where ${isRunOf(tx, 'p')} and h."StepName" = p.step and h."Data" = p.stored`
   const bodies = await tx`
-    update "Order_Item" i set "ResponseBody" = p.by
-    from json_to_recordset(${given('ResponseBody')}::text::json) as p(${columns}, stored text, by text)
-    where ${isItem} and i."ResponseBody" = p.stored`
+    update "Order_Item" h set "ResponseBody" = p.by
+    from json_to_recordset(${given('ResponseBody')}::text::json)
+      as p(${columns}, stored text, by text)
+    where ${isRunOf(tx, 'p')} and h."StepName" = p.step and h."ResponseBody" = p.stored`
   return headers.count + data.count + bodies.count
 }
+
+const LEASE = 'Resealing'
 
 interface ResealingRow {
   readonly Value: ResealingProgress
 }
 
-/** Acquires the right to seal payloads anew, in the row `Resealing`. */
+/** Acquires the lease of the pass and returns the progress at which the pass continues. */
 export async function beginResealing(
   sql: postgres.Sql,
   owner: string,
@@ -112,40 +117,32 @@ export async function beginResealing(
   { everyMs, leaseMs }: { readonly everyMs: number; readonly leaseMs: number },
 ): Promise<ResealingProgress | null> {
   const fresh: ResealingProgress = { keyId, after: null, outdated: null, isDone: false }
+  const lease: InstallationLease = { name: LEASE, owner, leaseMs }
   const [row] = await sql<ResealingRow[]>`
     insert into "Order_Installation" as r ("Name", "Value")
-    values ('Resealing', ${JSON.stringify(fresh)}::text::jsonb || ${rightOf(sql, owner, leaseMs)})
+    values (${LEASE}, ${JSON.stringify(fresh)}::text::jsonb || ${leaseMembers(sql, lease)})
     on conflict ("Name") do update set "Value" =
       case when r."Value" ->> 'keyId' = ${keyId} and r."Value" ->> 'isDone' = 'false'
-        then r."Value" || ${rightOf(sql, owner, leaseMs)} else excluded."Value" end
-    where (r."Value" ->> 'owner' = ${owner} or (r."Value" ->> 'until')::timestamptz <= now())
+        then r."Value" || ${leaseMembers(sql, lease)} else excluded."Value" end
+    where ${isAvailable(sql, lease)}
       and (r."Value" ->> 'keyId' <> ${keyId} or r."Value" ->> 'isDone' = 'false'
-        or (r."Value" ->> 'savedAt')::timestamptz <= now() - ${everyMs} * interval '1 ms')
+        or ${isLongAgo(sql, 'RenewedAt', everyMs)})
     returning "Value"`
   return row === undefined ? null : progressOf(row)
 }
 
-export async function saveResealing(
+export const saveResealing = (
   sql: postgres.Sql,
   owner: string,
   progress: ResealingProgress,
-  leaseMs: number,
-): Promise<boolean> {
-  const { count } = await sql`
-    update "Order_Installation" r
-    set "Value" = ${JSON.stringify(progress)}::text::jsonb || ${rightOf(sql, owner, leaseMs)}
-    where "Name" = 'Resealing' and r."Value" ->> 'owner' = ${owner}`
-  return count > 0
-}
+  { leaseMs }: { readonly leaseMs: number },
+): Promise<boolean> => renewLease(sql, { name: LEASE, owner, leaseMs }, progress)
 
 export async function readResealing(sql: postgres.Sql): Promise<ResealingProgress | null> {
   const [row] = await sql<ResealingRow[]>`
-    select "Value" from "Order_Installation" where "Name" = 'Resealing'`
+    select "Value" from "Order_Installation" where "Name" = ${LEASE}`
   return row === undefined ? null : progressOf(row)
 }
-
-const rightOf = (sql: postgres.Sql, owner: string, leaseMs: number) => sql`jsonb_build_object(
-  'owner', ${owner}::text, 'until', now() + ${leaseMs} * interval '1 ms', 'savedAt', now())`
 
 const progressOf = ({ Value }: ResealingRow): ResealingProgress => ({
   keyId: Value.keyId,

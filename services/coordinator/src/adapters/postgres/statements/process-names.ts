@@ -1,10 +1,10 @@
 /**
- * The different values of columns that begin an index. PostgreSQL would read the whole index for them; these statements
- * jump from each value to the next one.
+ * Statements that return the distinct values of the first columns of an index. They jump from each value to the next
+ * value; with `select distinct`, PostgreSQL would read the whole index.
  */
 import type postgres from 'postgres'
 
-/** The largest number of names, or of ranges, that a search merges. */
+/** The maximum number of processes, or of index ranges, that a search merges. */
 const MOST = 1_000
 
 /** Returns the names of the processes that have runs. */
@@ -29,8 +29,8 @@ export interface EndedRange {
 }
 
 /**
- * Returns the combinations of process, status, class and doubt of the runs that failed or were cancelled; `null` if
- * there are too many.
+ * Returns which combinations of process, status, class and doubt exist in failed and cancelled runs; `null` if there
+ * are too many combinations.
  */
 export async function endedRanges(
   sql: postgres.Sql | postgres.TransactionSql,

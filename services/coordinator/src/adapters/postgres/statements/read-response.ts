@@ -1,7 +1,8 @@
 import type postgres from 'postgres'
 import type { StoredResponse } from '../../../transaction/run-detail.ts'
+import { isRunOf } from '../predicates.ts'
 
-/** Reads the response of a step. Returns `null` if there is no such run. */
+/** Reads the response of a step. Returns `null` if the run does not exist. */
 export async function readResponse(
   sql: postgres.Sql,
   process: string,
@@ -10,10 +11,9 @@ export async function readResponse(
   step: string,
 ): Promise<StoredResponse | null> {
   const [row] = await sql<StoredResponse[]>`
-    select h."Realm" as realm, (
+    select h."ReplayID" as "replayId", h."Realm" as realm, (
       select "ResponseBody" from "Order_Item" i
-      where (i."Process", i."TransactionID", i."ReplayID")
-          = (h."Process", h."TransactionID", h."ReplayID")
+      where ${isRunOf(sql, 'i')}
         and i."StepName" = ${step}) as body
     from "Order_Header" h
     where h."Process" = ${process} and h."TransactionID" = ${transactionId}

@@ -4,7 +4,7 @@ import { isRunOf } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
 /**
- * Releases at most `limit` expired leases. Their runs become due again, and each lost attempt is recorded as
+ * Releases at most `limit` expired leases. Their runs become due again, and each attempt that was lost is recorded as
  * `in_doubt`.
  */
 export async function recoverExpiredLeases(

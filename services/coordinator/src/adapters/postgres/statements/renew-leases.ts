@@ -2,7 +2,7 @@ import type postgres from 'postgres'
 import type { Lease } from '../../../transaction/transaction-source.ts'
 import { isRunOf } from '../predicates.ts'
 
-/** Extends leases by `leaseMs` from now; resolves with the leases that were lost. */
+/** Extends leases to `leaseMs` from now. Resolves with the leases that were lost. */
 export async function renewLeases(
   sql: postgres.Sql,
   leases: readonly Lease[],

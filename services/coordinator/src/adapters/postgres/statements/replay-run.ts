@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type postgres from 'postgres'
 import type { Act } from '../../../transaction/action.ts'
@@ -9,7 +8,7 @@ import {
   stillActive,
 } from '../../../transaction/errors.ts'
 import { idempotencyKey } from '../../../transaction/item.ts'
-import type { Run } from '../../../transaction/run.ts'
+import { hasInitialData, type Run } from '../../../transaction/run.ts'
 import type { ProcessOutline, ReplayRequest } from '../../../transaction/transaction-source.ts'
 import { isActive, isRun } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
@@ -40,16 +39,18 @@ export async function replayRun(
   if (initialData === undefined || fromStep !== null) requireData(latest)
   const first = fromStep ?? process.steps[0]
   const replayId = latest.ReplayID + 1
-  const isChanged = initialData !== undefined && !isDeepStrictEqual(initialData, latest.InitialData)
+  const isChanged = initialData !== undefined && !hasInitialData(runOf(latest), initialData)
   const data = isChanged ? JSON.stringify(initialData) : null
   const [row] = await tx<RunRow[]>`
-    with changed as (insert into "Order_Header" ("Process", "TransactionID", "ReplayID", "StepName", "InitialData", "InputChanged", "Realm", "Tags", "NextSweepAt")
-    select "Process", "TransactionID", ${replayId}, ${first},
-      coalesce(${data}::text::jsonb, "InitialData"), ${isChanged}::boolean, "Realm", "Tags",
-      now() + ${sweepMs} * interval '1 ms'
-    from "Order_Header" h where ${isRun(tx, latest)}
-    returning *),
-    recorded as (${recordOnChanged(tx, 'replay', act)})
+    with changed as (
+      insert into "Order_Header" ("Process", "TransactionID", "ReplayID", "StepName", "InitialData",
+        "InputChanged", "Realm", "Tags", "NextSweepAt")
+      select "Process", "TransactionID", ${replayId}, ${first},
+        coalesce(${data}::text::jsonb, "InitialData"), ${isChanged}::boolean, "Realm", "Tags",
+        now() + ${sweepMs} * interval '1 ms'
+      from "Order_Header" h where ${isRun(tx, latest)}
+      returning *
+    ), recorded as (${recordOnChanged(tx, 'replay', act)})
     select * from changed`
   if (row === undefined) throw new Error('the locked run was deleted')
   const before = process.steps.slice(0, process.steps.indexOf(first))

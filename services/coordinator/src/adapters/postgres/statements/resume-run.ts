@@ -7,7 +7,7 @@ import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
 import { latestReplayId, lockRun, lockTransaction } from './lock-run.ts'
 
-/** Makes the latest run, which failed or was cancelled, due again at the step where it ended. */
+/** Makes the latest run, which has failed or was cancelled, due again at the step at which it ended. */
 export async function resumeRun(
   tx: postgres.TransactionSql,
   process: string,
@@ -18,7 +18,7 @@ export async function resumeRun(
 ): Promise<Run> {
   await lockTransaction(tx, process, transactionId)
   const key = await lockRun(tx, process, transactionId, replayId, act)
-  requireLatest(key, await latestReplayId(tx, key))
+  requireLatest(key, await latestReplayId(tx, key, replayId))
   requireData(key)
   const [row] = await tx<RunRow[]>`
     with changed as (update "Order_Header" h set

@@ -7,72 +7,76 @@ import {
   RETENTION_KEY_ID,
   type RetentionPolicy,
 } from '../../../transaction/retention.ts'
-import type { RunKey } from '../../../transaction/run.ts'
+import { type RunKey, runKey } from '../../../transaction/run.ts'
 import { areFew, isRunOf } from '../predicates.ts'
+import { type InstallationLease, isAvailable, leaseMembers, renewLease } from './installation.ts'
+import { deleteTags } from './tags.ts'
 
-/** The rows of `"Order_Installation"` that retention uses. The counts have one row for each process. */
-const TURN = 'Retention'
-/** Beginning of the names of rows that hold the keys of purged runs whose files are left. */
-const FILES_LEFT = 'Files left '
+/** The names of the rows of `"Order_Installation"` that the retention uses. Each count has one row per process. */
+const LEASE = 'Retention'
+/** The name prefix of the rows with the keys of purged runs whose files are not removed yet. */
+export const FILES_LEFT = 'Files left '
 const COUNTS = { purge: 'Purged ', forget: 'Forgotten ' } as const
 
 export async function keepsByDefault(sql: postgres.Sql): Promise<boolean> {
   const [row] = await sql<{ Value: boolean }[]>`
     select "Value" from "Order_Installation" where "Name" = 'KeepsByDefault'`
-  // Without the row, keeping is the choice that loses nothing.
+  // If the row is missing, runs are kept, because this choice loses nothing.
   return row?.Value ?? true
 }
 
-/**
- * The right to purge is a row instead of an advisory lock of the session: behind a pooler in transaction mode, a session
- * does not belong to one client.
- */
+/** The value of this row also has the member `Passed`: the time of the last pass over each process. */
 export async function beginPurge(
   sql: postgres.Sql,
   owner: string,
-  everyMs: number,
+  { processes, everyMs }: { readonly processes: readonly string[]; readonly everyMs: number },
   { leaseMs }: { readonly leaseMs: number },
 ): Promise<PurgeTurn> {
-  const [row] = await sql<{ owner: string; lastPassMs: number | null }[]>`
+  const lease: InstallationLease = { name: LEASE, owner, leaseMs }
+  const passes = sql`
+    select (r."Value" -> 'Passed' ->> p.name)::timestamptz as at
+    from jsonb_array_elements_text(${JSON.stringify(processes)}::text::jsonb) p(name)`
+  const [row] = await sql<{ isBegun: boolean; lastPassMs: number | null }[]>`
     with begun as (
-      insert into "Order_Installation" as i ("Name", "Value")
-      values (${TURN}, jsonb_build_object('Owner', ${owner}::text,
-        'Until', now() + ${leaseMs} * interval '1 ms'))
-      on conflict ("Name") do update set "Value" = i."Value" || excluded."Value"
-        where (i."Value" ->> 'Owner' = ${owner} or (i."Value" ->> 'Until')::timestamptz <= now())
-          and coalesce((i."Value" ->> 'PassedAt')::timestamptz <= now() - ${everyMs} * interval '1 ms', true)
+      insert into "Order_Installation" as r ("Name", "Value")
+      values (${LEASE}, ${leaseMembers(sql, lease)})
+      on conflict ("Name") do update set "Value" = r."Value" || excluded."Value"
+        where ${isAvailable(sql, lease)} and exists (
+          select from (${passes}) pass
+          where coalesce(pass.at <= now() - ${everyMs} * interval '1 ms', true))
       returning "Value"
     ), turn as (
-      select "Value", ${owner} as owner from begun
+      select "Value", true as "isBegun" from begun
       union all
-      select "Value", '' from "Order_Installation"
-        where "Name" = ${TURN} and not exists (select from begun)
+      select "Value", false from "Order_Installation"
+        where "Name" = ${LEASE} and not exists (select from begun)
     )
-    select owner, (extract(epoch from now() - ("Value" ->> 'PassedAt')::timestamptz) * 1000)::float8
-      as "lastPassMs" from turn`
-  return {
-    kind: row?.owner === owner ? 'begun' : 'waiting',
-    lastPassMs: row?.lastPassMs ?? null,
-  }
+    select "isBegun", (
+      select case when bool_and(pass.at is not null)
+        then (extract(epoch from now() - min(pass.at)) * 1000)::float8 end
+      from (${passes}) pass) as "lastPassMs"
+    from turn r`
+  return { kind: row?.isBegun ? 'begun' : 'waiting', lastPassMs: row?.lastPassMs ?? null }
 }
 
-export async function continuePurge(
+export const continuePurge = (
   sql: postgres.Sql,
   owner: string,
   { leaseMs }: { readonly leaseMs: number },
-): Promise<boolean> {
-  const { count } = await sql`
-    update "Order_Installation"
-    set "Value" = "Value" || jsonb_build_object('Until', now() + ${leaseMs} * interval '1 ms')
-    where "Name" = ${TURN} and "Value" ->> 'Owner' = ${owner}`
-  return count > 0
-}
+): Promise<boolean> => renewLease(sql, { name: LEASE, owner, leaseMs })
 
-export async function endPurge(tx: postgres.TransactionSql, owner: string): Promise<void> {
+export async function endPurge(
+  tx: postgres.TransactionSql,
+  owner: string,
+  processes: readonly string[],
+): Promise<void> {
   await tx`
     update "Order_Installation"
-    set "Value" = "Value" || jsonb_build_object('Until', now(), 'PassedAt', now())
-    where "Name" = ${TURN} and "Value" ->> 'Owner' = ${owner}`
+    set "Value" = "Value" || jsonb_build_object('Until', now(), 'Passed',
+      coalesce("Value" -> 'Passed', '{}') || (
+        select coalesce(jsonb_object_agg(p.name, now()), '{}')
+        from jsonb_array_elements_text(${JSON.stringify(processes)}::text::jsonb) p(name)))
+    where "Name" = ${LEASE} and "Value" ->> 'Owner' = ${owner}`
   for (const [action, prefix] of Object.entries(COUNTS))
     await tx`
       with counted as (
@@ -90,14 +94,14 @@ const addToCounts = (sql: postgres.Sql, action: keyof typeof COUNTS) => sql`
   select ${COUNTS[action]} || "Process", to_jsonb(count(*)) from changed group by "Process" order by 1
   on conflict ("Name") do update set "Value" = to_jsonb(i."Value"::bigint + excluded."Value"::bigint)`
 
-/** True for a run, of the given alias, that has ended and is older than the retention of its outcome. */
+/** True for a run (of the given alias) that has ended and is older than the retention of its outcome. */
 const isOld = (sql: postgres.Sql, alias: 'h' | 's', { completedMs, failedMs }: RetentionPolicy) => {
   const run = sql(alias)
   return sql`coalesce(${run}."CompletedAt" < now() - interval '1 ms'
     * case when ${run}."Status" = 'Completed' then ${completedMs}::float8 else ${failedMs}::float8 end, false)`
 }
 
-/** True for a run whose whole transaction may be purged. */
+/** True for a run `h` that may be purged, because all runs of its transaction are old enough. */
 const mayGo = (sql: postgres.Sql, policy: RetentionPolicy) => sql`
   ${isOld(sql, 'h', policy)} and not exists (
     select from "Order_Header" s
@@ -126,9 +130,7 @@ export async function purgeable(
       order by "CompletedAt", "TransactionID", "ReplayID" limit ${limit}) h`
   const last = rows.at(-1)
   return {
-    runs: rows
-      .filter((row) => row.mayGo)
-      .map(({ Process, TransactionID, ReplayID }) => ({ Process, TransactionID, ReplayID })),
+    runs: rows.filter((row) => row.mayGo).map((row) => runKey(row)),
     next:
       last === undefined || rows.length < limit
         ? null
@@ -141,9 +143,9 @@ export async function purgeable(
 }
 
 /**
- * Purges runs in one statement, with their items, attempts and tags. A run that another statement has locked is left to
- * the next pass, and a run that was resumed meanwhile is checked again under its lock. Their keys are stored as one row
- * of `"Order_Installation"` until their files are removed.
+ * Purges runs in one statement, with their items, attempts and tags. A run that another statement has locked is skipped
+ * and is purged by the next pass. Each run is checked again under its lock, because it may have been resumed meanwhile.
+ * The keys of the purged runs are stored in one row of `"Order_Installation"` until their files are removed.
  */
 export async function purgeRuns(
   sql: postgres.Sql,
@@ -167,13 +169,8 @@ export async function purgeRuns(
       delete from "Order_Item" h using held where ${isRunOf(sql, 'held')}
     ), attempts as (
       delete from "Order_Attempt" h using held where ${isRunOf(sql, 'held')}
-    ), tagged as materialized ( -- so that each tag is looked up by its whole key
-      select held.*, tag.key, tag.value from held cross join lateral jsonb_each_text("Tags") tag
-    ), tags as (
-      delete from "Order_Tag" h using tagged held
-      where h."Name" = held.key and h."Value" = held.value and h."CreatedAt" = held."CreatedAt"
-        and ${isRunOf(sql, 'held')}
-    ), changed as (
+    ), ${deleteTags(sql, 'held')},
+    changed as (
       update "Order_Header" h set "InitialData" = 'null', "Tags" = null, "LastError" = null,
         "PurgedAt" = now()
       from held where ${isRunOf(sql, 'held')}
@@ -198,7 +195,7 @@ export async function filesRemoved(sql: postgres.Sql, { id }: FilesLeft): Promis
   await sql`delete from "Order_Installation" where "Name" = ${id}`
 }
 
-/** Deletes all stubs of a transaction together: those of the oldest purges first. */
+/** Deletes the rows of the runs that were purged first. All rows of a transaction are deleted together. */
 export async function forgetRuns(
   sql: postgres.Sql,
   dedupeMs: number,
@@ -227,7 +224,7 @@ export async function forgetRuns(
   return row?.count ?? 0
 }
 
-/** Operations are few, because each is an action of an operator, so no index holds the time of their end. */
+/** No index contains the time at which operations end, because operators start them and there are only few. */
 export async function forgetOperations(
   sql: postgres.Sql,
   keptMs: number,

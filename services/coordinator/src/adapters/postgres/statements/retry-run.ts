@@ -7,7 +7,7 @@ import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
 import { lockRun } from './lock-run.ts'
 
-/** Makes a run due at once that waits for its next attempt or for a credential. */
+/** Makes a run that waits for its next attempt or for a credential due at once. */
 export async function retryRun(
   tx: postgres.TransactionSql,
   process: string,

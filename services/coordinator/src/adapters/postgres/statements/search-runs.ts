@@ -1,7 +1,7 @@
 import { isCovered } from '@integration-host/shared/access/caller'
 import { tagOf } from '@integration-host/shared/contracts/run-filter'
 import type postgres from 'postgres'
-import type { Run } from '../../../transaction/run.ts'
+import { type Run, runKey } from '../../../transaction/run.ts'
 import {
   possibleStatuses,
   type RunPage,
@@ -11,15 +11,15 @@ import {
 import { isOver } from '../../../transaction/status.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { endedRanges, processNames } from './process-names.ts'
-import { createSearchText, GIVEN_UP, type SearchText } from './search-text.ts'
+import { ABANDONED, createSearchText, type SearchText } from './search-text.ts'
 
 /**
- * The number of rows that a scan or a collection examines at most. Neighbours in the indexes by process and time are
- * neighbours in the table too; those of the other indexes are scattered, and each may be a read from the disk.
+ * The maximum number of rows that a scan or a collection examines. Rows that are adjacent in an index by process and
+ * time are also adjacent in the table. Rows of the other indexes are scattered, and each may require a read from disk.
  */
 const MAX_EXAMINED = 10_000
 const MAX_SCATTERED = 2_000
-/** The number of unfinished runs at which a collection of them is given up. */
+/** A collection of unfinished runs is abandoned if there are more runs than this. */
 const MAX_UNFINISHED = 20_000
 
 const RUN = ['h."TransactionID"', 'h."ReplayID"']
@@ -27,21 +27,21 @@ const BY_CREATION = ['h."CreatedAt"', ...RUN]
 const BY_COMPLETION = ['h."CompletedAt"', ...RUN]
 const REALM_BY_CREATION = ['h."CreatedAt"', 'h."Process"', ...RUN]
 const TAG_BY_CREATION = ['t."CreatedAt"', 't."Process"', 't."TransactionID"', 't."ReplayID"']
-/** OFFSET makes PostgreSQL look the run of each tag up. Otherwise it may read all runs to look their tags up. */
+/** With OFFSET, PostgreSQL reads the tags and looks up the run of each tag. Without it, it may read all runs first. */
 const TAGGED = `"Order_Tag" t cross join lateral (
   select * from "Order_Header" h where h."Process" = t."Process"
     and h."TransactionID" = t."TransactionID" and h."ReplayID" = t."ReplayID" offset 0) h`
 
 /**
- * Finds runs by a filter, newest first, in a bounded time whatever the size of the table.
+ * Finds runs by a filter, newest first. The time is bounded, whatever the size of the table is.
  *
- * A search reads runs from sources, each of which uses one index. A scan reads runs in the order of the list and stops
- * when it has a page or has examined its share of rows; where it stops without a page, the page ends. A collection
- * reads all runs of its ranges and sorts them; if there are too many, it is given up, and the search continues with the
- * next plan. The last plan is never given up.
+ * A search reads runs from sources; each source uses one index. A source is a scan or a collection. A scan reads runs
+ * in the order of the list, and stops when it has a page or has examined its share of rows. If a scan stops without a
+ * full page, the page ends there. A collection reads all runs of its ranges and sorts them. If there are too many runs,
+ * the collection is abandoned, and the search continues with the next plan. The last plan is never abandoned.
  *
- * The statements are not prepared: there are thousands of combinations of filters, and PostgreSQL should plan each of
- * them with its values.
+ * The statements are not prepared. There are thousands of combinations of filters, and PostgreSQL should plan each
+ * combination with its actual values.
  */
 export async function searchRuns(sql: postgres.Sql, search: RunSearch): Promise<RunPage> {
   for (const plan of plansOf(sql, search)) {
@@ -54,7 +54,7 @@ export async function searchRuns(sql: postgres.Sql, search: RunSearch): Promise<
 /** Returns the SQL of a source of runs; `null` if it has too many ranges. */
 type Source = (text: SearchText) => string | null | Promise<string | null>
 
-/** Returns the plans in the order in which they are tried. The runs of the sources of a plan are merged. */
+/** Returns the plans in the order in which they are tried. A plan merges the runs of its sources. */
 function plansOf(sql: postgres.Sql, search: RunSearch): readonly (readonly Source[])[] {
   const { process, filter, order, visible } = search
   const { realm = [], tag = [], idPrefix, waitingFor = [] } = filter
@@ -133,12 +133,12 @@ function plansOf(sql: postgres.Sql, search: RunSearch): readonly (readonly Sourc
     ...(statuses.has('Completed')
       ? []
       : [[ended, ...(hasUnfinished ? [unfinished(MAX_UNFINISHED)] : [])]]),
-    // No index has the order in which unfinished runs were changed. They are all sorted, however many there are.
+    // No index is ordered by the time at which unfinished runs were changed, so all of them are sorted.
     isInOrder ? [newest] : [completed, unfinished(null)],
   ]
 }
 
-/** Returns the page, or `null` if a source was given up. */
+/** Returns the page, or `null` if the collection of a source was abandoned. */
 async function execute(
   sql: postgres.Sql,
   search: RunSearch,
@@ -160,7 +160,7 @@ async function execute(
 interface FoundRow extends RunRow {
   readonly at: string
   readonly matches: boolean | null
-  /** Whether nothing is known of the runs behind this one, because a scan stopped here. */
+  /** Whether the runs after this run are unknown, because a scan stopped at this run. */
   readonly stops: boolean
 }
 
@@ -168,14 +168,9 @@ function pageOf(rows: readonly FoundRow[], limit: number): RunPage | null {
   const runs: Run[] = []
   let next: RunPosition | null = null
   for (const row of rows) {
-    if (row.at === GIVEN_UP) return null
+    if (row.at === ABANDONED) return null
     if (runs.length === limit) return { runs, next }
-    next = {
-      at: row.at,
-      Process: row.Process,
-      TransactionID: row.TransactionID,
-      ReplayID: row.ReplayID,
-    }
+    next = { at: row.at, ...runKey(row) }
     if (row.matches === true) runs.push(runOf(row))
     if (row.stops) return { runs, next }
   }

@@ -1,11 +1,11 @@
 /**
- * The SQL of a search. Every value of the request is a parameter of the statement. A source returns the columns
- * `Process`, `TransactionID`, `ReplayID`, `at` (the time by which the list is ordered), `matches` and `stops`.
+ * The SQL of a search. Every value from the request is a parameter of the statement. A source returns the columns
+ * `Process`, `TransactionID`, `ReplayID`, `at` (the time that orders the list), `matches` and `stops`.
  */
 import { tagOf } from '@integration-host/shared/contracts/run-filter'
 import type { RunPosition, RunSearch } from '../../../transaction/run-search.ts'
 
-/** One range of an index: the values that its columns must have. */
+/** A range of an index: the values that the first columns of the index must have. */
 export interface Range {
   readonly process?: string
   readonly ended?: string
@@ -22,8 +22,8 @@ export interface SearchText {
   /** Returns a condition that an index on `column` can use. */
   startsWith(column: string, prefix: string): string
   /**
-   * Reads the ranges in the order `by` of their index, which begins with a time, and merges them. Stops after `most`
-   * rows, of which each range has the same share.
+   * Reads each range in the order `by` of the index, which begins with a time, and merges the ranges. Stops after
+   * `most` rows. Each range gets the same share of these rows.
    */
   scan(
     ranges: readonly Range[],
@@ -32,16 +32,18 @@ export interface SearchText {
     most: number,
     table?: string,
   ): string
-  /** Like `scan`, of ranges of failed and cancelled runs that have only statuses, classes and doubts of the filter. */
+  /** Like `scan`, for failed and cancelled runs. The ranges contain only statuses, classes and doubts of the filter. */
   scanEnded(ranges: readonly Range[], by: readonly string[], most: number): string
-  /** Reads all rows of the ranges and sorts them. With more than `most`, returns a row at `GIVEN_UP` instead. */
+  /**
+   * Reads all rows of the ranges and sorts them. If there are more than `most`, returns a row at `ABANDONED` instead.
+   */
   collect(ranges: readonly Range[], condition: string, most: number | null, table?: string): string
   /** Returns the statement that merges the sources. */
   merge(sources: readonly string[]): string
 }
 
-/** The first position in the order of every list. */
-export const GIVEN_UP = 'infinity'
+/** A position before all others in the order of every list. */
+export const ABANDONED = 'infinity'
 
 const HEADER = '"Order_Header" h'
 const RANGE = `k(process text, ended text, class text, doubt boolean, realm text, waiting text, name text,
@@ -61,7 +63,10 @@ export function createSearchText(search: RunSearch): SearchText {
     ReplayID: 0,
   }
 
-  /** Returns whether a name is covered by patterns of a key: exact names, and prefixes that end in `*`. */
+  /**
+   * Returns the condition that the patterns of a service key cover a name. A pattern is an exact name, or a prefix that
+   * ends in `*`.
+   */
   const isCovered = (column: string, patterns: readonly string[]): string => {
     const exact = patterns.filter((pattern) => !pattern.endsWith('*'))
     const prefixes = patterns
@@ -101,7 +106,7 @@ export function createSearchText(search: RunSearch): SearchText {
     ]
   }
   const allConditions = (): string[] => [...endedConditions(), ...otherConditions()]
-  /** The ranges as rows of `k`. Their number keeps PostgreSQL from expecting a hundred. */
+  /** The ranges as rows of `k`. The LIMIT keeps PostgreSQL from estimating a hundred rows. */
   const kOf = (ranges: readonly Range[]): string =>
     `(select * from jsonb_to_recordset(${json(ranges)}) as ${RANGE} limit ${ranges.length}) k`
   const all = (conditions: readonly string[]): string => conditions.join(' and ') || 'true'
@@ -133,7 +138,7 @@ export function createSearchText(search: RunSearch): SearchText {
       'k.id',
       'k.replay',
     ]
-    // A run is not completed before it is created, so `from` bounds both orders.
+    // A run is created before it is completed, so `from` limits both orders.
     const bounds = [filter.from, order === 'updated' ? filter.since : undefined]
       .filter((bound) => bound !== undefined)
       .map((bound) => `and ${column} >= ${time(bound)}`)
@@ -173,7 +178,7 @@ export function createSearchText(search: RunSearch): SearchText {
       const at = order === 'created' ? 'h."CreatedAt"' : 'coalesce(h."CompletedAt", h."UpdatedAt")'
       const isTooMany = most === null ? 'false' : `n > ${most}`
       return `(select "Process", "TransactionID", "ReplayID",
-          case when ${isTooMany} then '${GIVEN_UP}' else at end as at, matches, ${isTooMany} as stops from (
+          case when ${isTooMany} then '${ABANDONED}' else at end as at, matches, ${isTooMany} as stops from (
           select s.*, row_number() over () as n from (
             select h."Process", h."TransactionID", h."ReplayID", ${at} as at, (${all(allConditions())}) as matches
             from ${kOf(ranges)} cross join lateral (
@@ -193,8 +198,8 @@ export function createSearchText(search: RunSearch): SearchText {
 }
 
 /**
- * Returns where a list of all processes continues in one of them. Runs at the time of `start` follow in the processes
- * before the one of `start`, but not in those after it.
+ * Returns where a list of all processes continues in one of these processes. Of the runs with the same time as `start`,
+ * the list has those of processes with larger names before `start`, and those of processes with smaller names after it.
  */
 function startOf(process: string, start: RunPosition) {
   const order = Buffer.compare(Buffer.from(process), Buffer.from(start.Process))
@@ -203,12 +208,12 @@ function startOf(process: string, start: RunPosition) {
     : { more: order < 0 ? 1 : 0, id: '', replay: 0 }
 }
 
-/** Returns the first text after all texts that begin with `prefix`, in the order of bytes; `null` if there is none. */
+/** Returns the first text, in byte order, after all texts that begin with `prefix`; `null` if no such text exists. */
 function endOfPrefix(prefix: string): string | null {
   const points = Array.from(prefix, (character) => character.codePointAt(0) ?? 0)
   for (let last = points.pop(); last !== undefined; last = points.pop())
     if (last < 0x10ffff)
-      // The code points from D800 to DFFF are no characters.
+      // The code points from D800 to DFFF are not characters.
       return String.fromCodePoint(...points, last === 0xd7ff ? 0xe000 : last + 1)
   return null
 }

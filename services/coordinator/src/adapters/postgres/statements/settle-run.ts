@@ -13,8 +13,9 @@ import { recordOnChanged } from './actions.ts'
 import { latestReplayId, lockRun, lockTransaction } from './lock-run.ts'
 
 /**
- * Ends the doubt about the due step of a run: completes the item of the step and moves the run on, or makes the step due
- * again. A run that is over and has a later run stays over: two runs of a transaction must not be active. If the lease of a lost worker has expired, its attempt is recorded as `in_doubt`.
+ * Ends the doubt about the due step of a run. Either completes the item of the step and moves the run on, or makes the
+ * step due again. A run that is over stays over if it has a later run, because a transaction must not have two active
+ * runs. If the lease of a lost worker has expired, the attempt of that worker is recorded as `in_doubt`.
  */
 export async function settleRun(
   tx: postgres.TransactionSql,
@@ -32,24 +33,24 @@ export async function settleRun(
     select from "Order_Header" h where ${isRun(tx, before)} and ${isUnleased(tx)}`
   if (unleased === undefined) throw stepInFlight()
   requireData(before)
-  const isLatest = (await latestReplayId(tx, before)) === before.ReplayID
-  const change =
-    isOver(before.Status) && !isLatest
-      ? doubtCleared(tx)
-      : continued(tx, settledState(before, process, settlement), sweepMs)
+  const isLatest = (await latestReplayId(tx, before, replayId)) === before.ReplayID
+  const staysOver = isOver(before.Status) && !isLatest
+  const change = staysOver
+    ? tx``
+    : continued(tx, settledState(before, process, settlement), sweepMs)
   const step = before.StepName || process.steps[0]
   const isDone = settlement.outcome === 'done'
   const data = isDone && settlement.data !== null ? JSON.stringify(settlement.data) : null
   const [row] = await tx<RunRow[]>`
-    with changed as (update "Order_Header" h set "InDoubt" = false, "UpdatedAt" = now(), ${change}
-    where ${isRun(tx, before)}
-    returning h.*),
-    item as (
+    with changed as (
+      update "Order_Header" h set "InDoubt" = false, "UpdatedAt" = now() ${change}
+      where ${isRun(tx, before)}
+      returning h.*
+    ), item as (
       insert into "Order_Item" as i ("Process", "TransactionID", "ReplayID", "StepName", "Status",
         "Attempt", "IdempotencyKey", "Data", "StartedAt", "FinishedAt")
       select "Process", "TransactionID", "ReplayID", ${step}, 'Completed', ${before.Attempt}::int,
-        ${idempotencyKey(before, step)}, ${data}::text::jsonb,
-        now(), now()
+        ${idempotencyKey(before, step)}, ${data}::text::jsonb, now(), now()
       from changed where ${isDone}::boolean
       on conflict ("Process", "TransactionID", "ReplayID", "StepName") do update set
         "Status" = excluded."Status", "Attempt" = excluded."Attempt", "ResponseStatus" = null,
@@ -68,15 +69,13 @@ export async function settleRun(
   return runOf(row)
 }
 
-/** The trigger writes the columns of an ended run again if `EndedAs` is removed. */
-const doubtCleared = (tx: postgres.TransactionSql) => tx`"EndedAs" = null`
-
+/** The assignments that continue a run, in addition to those that clear the doubt. */
 const continued = (
   tx: postgres.TransactionSql,
   { Status, StepName, Attempt }: Pick<Run, 'Status' | 'StepName' | 'Attempt'>,
   sweepMs: number,
 ) => tx`
-  "Status" = ${Status}, "StepName" = ${StepName}, "Version" = h."Version" + 1,
+  , "Status" = ${Status}, "StepName" = ${StepName}, "Version" = h."Version" + 1,
   "Attempt" = ${Attempt}, "LeaseOwner" = null, "LeaseUntil" = null, "StartedAt" = null,
   "NextAttemptAt" = case when not ${isOver(Status)}::boolean then now() end,
   "NextSweepAt" = now() + ${sweepMs} * interval '1 ms', "SweepCount" = 0,

@@ -5,7 +5,7 @@ import { isActive, isRunOf, isUnleased } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
 /**
- * Returns at most `limit` overdue runs at these steps, and doubles the interval until each of them is returned
+ * Returns at most `limit` overdue runs at these steps. For each of them, doubles the interval until it is returned
  * again.
  */
 export async function takeDueRuns(

@@ -9,11 +9,11 @@ import { runOf, type RunRow } from '../rows.ts'
 
 type Sql = postgres.Sql | postgres.TransactionSql
 
-/** Returns the columns of the JSON rows from which webhooks are inserted. `k` keeps their order. */
+/** Returns the columns of the JSON rows from which webhooks are inserted. The column `k` preserves their order. */
 export const webhookRows = (webhooks: readonly NewWebhook[]): string =>
   JSON.stringify(webhooks.map((webhook, k) => ({ ...webhook, k })))
 
-/** True if a webhook of the rows `w` has no run yet: a copy of an event may arrive after its webhook was delivered. */
+/** True for a webhook of the rows `w` without a run. A copy of an event may arrive after its webhook was delivered. */
 export const hasNoRun = (sql: Sql) => sql`not exists (
   select from "Order_Header" r where r."Process" = ${WEBHOOK_PROCESS}
     and r."TransactionID" = w."TransactionID" and r."ReplayID" = 0)`
@@ -34,14 +34,14 @@ export async function addWebhooks(sql: Sql, webhooks: readonly NewWebhook[]): Pr
 }
 
 /**
- * The largest number of runs that a receiver has at a time. It bounds the load of a receiver that is away while many
+ * The maximum number of runs that a receiver has at a time. It limits the load while a receiver is unavailable and many
  * companies have events for it.
  */
 const MAX_RUNS = 1_000
 
 /**
- * The oldest webhook of each receiver and `OrderedBy`. Each is found with one lookup in the index, so the number of
- * webhooks that wait behind it does not matter.
+ * The oldest webhook of each receiver and `OrderedBy`. Each is found with one lookup in the index, however many
+ * webhooks wait after it.
  */
 const oldest = (sql: Sql) => sql`
   receiver as (
@@ -62,7 +62,7 @@ const oldest = (sql: Sql) => sql`
           order by "OrderedBy", "ID" limit 1) later)
       select * from first limit ${MAX_RUNS}) own)`
 
-/** Deletes the oldest webhooks whose runs are over, and queues a run for those that have none. */
+/** Deletes the oldest webhooks whose runs are over, and queues a run for each oldest webhook without a run. */
 export async function startWebhooks(
   sql: postgres.Sql,
   limit: number,
@@ -74,7 +74,7 @@ export async function startWebhooks(
       join "Order_Header" h on h."Process" = ${WEBHOOK_PROCESS}
         and h."TransactionID" = o."TransactionID" and h."ReplayID" = 0
       where h."CompletedAt" is not null
-      for update of w skip locked -- another replica deletes these
+      for update of w skip locked -- another replica deletes the locked rows
     )
     delete from "Order_Webhook" w using done where w."TransactionID" = done."TransactionID"`
   const rows = await sql<RunRow[]>`
@@ -93,7 +93,7 @@ export async function startWebhooks(
   return { runs: rows.map(runOf), hasMore: count > 0 || rows.length === limit }
 }
 
-/** Returns how many webhooks each receiver has not got yet, and the age of the oldest event. */
+/** Returns the number of undelivered webhooks for each receiver, and the age of the oldest event. */
 export async function webhookBacklog(sql: postgres.Sql): Promise<readonly WebhookBacklog[]> {
   return sql<WebhookBacklog[]>`
     select "Receiver" as receiver, count(*)::int as waiting,

@@ -1,0 +1,163 @@
+import { readFileSync } from 'node:fs'
+import { stripTypeScriptTypes } from 'node:module'
+import { fileURLToPath } from 'node:url'
+import { shortText } from '../../process/judge-call.ts'
+import { withoutGeneration } from './module-hook.ts'
+
+/** The reason why a process file or a package could not be loaded. Its processes do not run. */
+export interface LoadFailure {
+  /** The path of the file or folder, or the name of the package. */
+  readonly file: string
+  /** The line of the file at which loading fails; `null` if the fault has no line. */
+  readonly line: number | null
+  /** The fault in one line. The text may contain the message of an error that the file throws. */
+  readonly reason: string
+  /** The kind of the fault, such as `SyntaxError`. It contains no text of the file. */
+  readonly kind: string
+  /** For faults of settings: one line per faulty variable, without the value of the variable. */
+  readonly settings: readonly string[]
+}
+
+/** Returns a failure without a line. */
+export const failureOf = (file: string, kind: string, reason: string): LoadFailure => ({
+  file,
+  line: null,
+  reason,
+  kind,
+  settings: [],
+})
+
+/** Returns the failure of a process whose settings are wrong or missing. `faults` has one line per variable. */
+export const settingsFailure = (file: string, faults: readonly string[]): LoadFailure => ({
+  file,
+  line: null,
+  reason: `its settings are not usable: ${faults.join('; ')}`,
+  kind: 'settings',
+  settings: faults,
+})
+
+interface Place {
+  readonly path: string
+  readonly line: number
+}
+
+/**
+ * Returns why importing a process file failed. If the fault is in another file that the process file imports, the
+ * reason contains the path and line of that other file.
+ *
+ * @param file the path to report. `path` is the same file without symbolic links, as it appears in stacks.
+ * @param isOfUser whether a path is the process file or a file that it imports
+ */
+export function importFailure(
+  { file, path }: { readonly file: string; readonly path: string },
+  error: unknown,
+  isOfUser: (path: string) => boolean,
+): LoadFailure {
+  const thrown = describe(error)
+  const { kind, message } = thrown
+  const text = `${kind}: ${message.split('\n', 1)[0] ?? ''}`
+  const place = placeOf(path, thrown, isOfUser)
+  const isElsewhere = place !== null && place.path !== path
+  return {
+    file,
+    line: isElsewhere ? null : (place?.line ?? null),
+    reason: shortText(isElsewhere ? `${text} (at ${place.path}:${place.line})` : text),
+    kind,
+    settings: [],
+  }
+}
+
+/**
+ * Returns the path and line at which a file of the user has called `process.exit()`; `null` if no such file has. To be
+ * called by a listener of `exit`, which runs on the stack of that call.
+ */
+export function exitPlace(isOfUser: (path: string) => boolean): string | null {
+  const place = placeInStack(describe(new Error('exit')).stack, isOfUser)
+  return place === null ? null : `${place.path}:${place.line}`
+}
+
+/** What a file has thrown, as texts in which no URL names a generation. */
+interface Thrown {
+  readonly kind: string
+  readonly message: string
+  readonly stack: string
+  readonly isSyntaxError: boolean
+}
+
+/** Files can throw any value, even one that throws when it is converted to text. */
+function describe(error: unknown): Thrown {
+  try {
+    const isError = error instanceof Error
+    return {
+      kind: isError && NAME.test(error.name) ? error.name : 'Error',
+      message: withoutGeneration(String(isError ? error.message : error)),
+      stack: withoutGeneration(String(isError ? error.stack : '')),
+      isSyntaxError: error instanceof SyntaxError,
+    }
+  } catch {
+    return {
+      kind: 'Error',
+      message: 'a value that has no text was thrown',
+      stack: '',
+      isSyntaxError: false,
+    }
+  }
+}
+
+function placeOf(
+  processFile: string,
+  { message, stack, isSyntaxError }: Thrown,
+  isOfUser: (path: string) => boolean,
+): Place | null {
+  const { specifier, importer } = NOT_FOUND.exec(message)?.groups ?? {}
+  if (specifier !== undefined && importer !== undefined) return importIn(importer, specifier)
+  return placeInStack(stack, isOfUser) ?? (isSyntaxError ? syntaxError(processFile) : null)
+}
+
+function placeInStack(stack: string, isOfUser: (path: string) => boolean): Place | null {
+  for (const [, url, line] of stack.matchAll(LOCATION)) {
+    const path = pathOf(url ?? '')
+    if (path !== null && isOfUser(path)) return { path, line: Number(line) }
+  }
+  return null
+}
+
+/** The kind is readable without a service key, so it must not contain arbitrary text that a file throws. */
+const NAME = /^[A-Za-z]{1,40}$/
+const NOT_FOUND =
+  /^Cannot find (?:module|package) '(?<specifier>[^']+)' imported from (?<importer>.+)$/
+/** A location in a stack: a frame, or the first line of a syntax error, which has no column. */
+const LOCATION = /(?:^|\(|at )((?:file:\/\/)?\/.+?):(\d+)(?::\d+)?\)?(?=,|$)/gm
+
+const pathOf = (url: string): string | null => {
+  if (!url.startsWith('file:')) return url
+  return URL.canParse(url) ? fileURLToPath(url) : null
+}
+
+/** Returns the line of the import that was not found. In its errors, Node resolves relative imports to full paths. */
+function importIn(path: string, specifier: string): Place | null {
+  const name = specifier.split(/[/\\]/).at(-1) ?? specifier
+  const wanted = specifier.startsWith('/') ? name : specifier
+  const lines = textOf(path)?.split('\n') ?? []
+  const index = lines.findIndex((line) => /['"]/.test(line) && line.includes(wanted))
+  return index === -1 ? null : { path, line: index + 1 }
+}
+
+/** Node reports no line for syntax errors of JavaScript files, but its TypeScript parser reads these files too. */
+function syntaxError(path: string): Place | null {
+  try {
+    stripTypeScriptTypes(textOf(path) ?? '')
+    return null
+  } catch (error) {
+    const line = /^[^\n]*:(\d+)\n/.exec((error as Error).stack ?? '')?.[1]
+    return line === undefined ? null : { path, line: Number(line) }
+  }
+}
+
+function textOf(path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,96 @@
+/**
+ * Resolves the imports of process files, which lie outside this installation.
+ *
+ * H1  `integration-host` always resolves to the copy of this installation. So does `zod` in a file of the user, because
+ *     the coordinator works with the definitions and schemas that a process file creates. Node resolves every other
+ *     import, from the `node_modules` of the importing file's own folder.
+ * H2  A file of the user is a file that is not below a `node_modules` folder, or that belongs to a package from which
+ *     processes are loaded. The modules of the coordinator are not files of the user.
+ * H3  A TypeScript file of the user is always an ES module, whatever a `package.json` above it says.
+ * H4  A file of the user belongs to the generation of the file that imports it. Therefore the process files of one load
+ *     share their helper files, and the next load reads all of them again. Node caches CommonJS modules
+ *     by file name, so that they are read once.
+ */
+import { registerHooks } from 'node:module'
+import { pathToFileURL } from 'node:url'
+
+/** The extension is the same as that of this file, because a built installation contains only JavaScript. */
+const API = new URL(
+  import.meta.url.endsWith('.ts') ? '../../process/api.ts' : '../../process/api.js',
+  import.meta.url,
+)
+/** The modules of the coordinator. In a checkout they are not below a `node_modules` folder either. */
+const COORDINATOR = new URL('../../', import.meta.url).href
+const BUILT_IN_PROCESSES = `${COORDINATOR}processes/`
+const ZOD = /^zod(?:\/|$)/
+const PACKAGE_SCHEME = 'process-package:'
+const GENERATION = 'generation'
+
+export interface ModuleHook {
+  /** Returns the module to import for a package in a generation. Packages are resolved from the working directory. */
+  packageSpecifier(name: string, generation: number): string
+  /** The URLs of imported files of the user, and of files of the user that were not found. */
+  readonly files: ReadonlySet<string>
+}
+
+/** Installs the hook for the lifetime of this OS process, because a step may import a file when it runs. */
+export function installModuleHook(packageRoots: readonly URL[]): ModuleHook {
+  const files = new Set<string>()
+  const workingDirectory = pathToFileURL(`${process.cwd()}/`).href
+
+  const isOfUser = (url: string): boolean => {
+    if (!url.startsWith('file:')) return false
+    if (url.startsWith(COORDINATOR) && !url.startsWith(BUILT_IN_PROCESSES)) return false
+    const root = packageRoots.find(({ href }) => url.startsWith(href))
+    const path = root === undefined ? url : url.slice(root.href.length)
+    return !path.includes('/node_modules/')
+  }
+
+  registerHooks({
+    resolve(specifier, context, nextResolve) {
+      if (specifier === 'integration-host') return nextResolve(API.href, context)
+      const isEntry = specifier.startsWith(PACKAGE_SCHEME)
+      const parentURL = isEntry ? workingDirectory : context.parentURL
+      const importsOfUser = !isEntry && parentURL !== undefined && isOfUser(parentURL)
+      if (importsOfUser && ZOD.test(specifier))
+        return nextResolve(specifier, { ...context, parentURL: import.meta.url })
+      let resolved
+      try {
+        const wanted = isEntry
+          ? withoutGeneration(specifier.slice(PACKAGE_SCHEME.length))
+          : specifier
+        resolved = nextResolve(wanted, { ...context, parentURL })
+      } catch (error) {
+        const { url } = error as { url?: unknown }
+        if (importsOfUser && typeof url === 'string') files.add(withoutGeneration(url))
+        throw error
+      }
+      if (!isOfUser(resolved.url)) return resolved
+      const url = new URL(resolved.url)
+      const ofEntryOrParent = isEntry ? specifier : importsOfUser ? parentURL : null
+      const generation =
+        ofEntryOrParent === null ? null : new URL(ofEntryOrParent).searchParams.get(GENERATION)
+      if (generation !== null) url.searchParams.set(GENERATION, generation)
+      files.add(withoutGeneration(url.href))
+      return {
+        ...resolved,
+        url: url.href,
+        ...(url.pathname.endsWith('.ts') && { format: 'module-typescript' }),
+      }
+    },
+  })
+  return {
+    files,
+    packageSpecifier: (name, generation) => ofGeneration(`${PACKAGE_SCHEME}${name}`, generation),
+  }
+}
+
+/** Returns the URL of a module in a generation. Node loads a module once per URL. */
+export function ofGeneration(url: string, generation: number): string {
+  const versioned = new URL(url)
+  if (generation > 0) versioned.searchParams.set(GENERATION, String(generation))
+  return versioned.href
+}
+
+/** Returns the text without the generations in its URLs. */
+export const withoutGeneration = (text: string): string => text.replaceAll(/\?generation=\d+/g, '')

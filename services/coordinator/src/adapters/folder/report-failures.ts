@@ -1,0 +1,61 @@
+import { basename } from 'node:path'
+import type { Health } from '@integration-host/shared/observability/health'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Metrics } from '@integration-host/shared/observability/metrics'
+import type { LoadFailure } from './load-failure.ts'
+import type { LoadedProcesses } from './processes.ts'
+
+/** The maximum number of failures that `/health/ready` lists. */
+const MAX_NAMED = 5
+
+/**
+ * Returns a function that reports which processes are loaded, at the start and after each change. It reports them in
+ * the log, in a metric, and in `/health/ready` as the dependency `processes`, which does not affect readiness. Only the
+ * log contains the reasons of failures. `/health/ready`, which needs no service key, contains only the file, the line
+ * and the kind of each fault.
+ */
+export function createLoadReport({
+  logger,
+  health,
+  metrics,
+}: {
+  readonly logger: Logger
+  readonly health: Health
+  readonly metrics: Metrics
+}): (loaded: LoadedProcesses, isReload?: boolean) => void {
+  const dependency = health.dependency('processes', 'optional')
+  const failed = metrics.gauge(
+    'coordinator_process_files_failed',
+    'Process files, folders and packages of PROCESSES that could not be loaded',
+  )
+  return ({ definitions, failures }, isReload = false) => {
+    logger.info({ processes: [...definitions.keys()] }, 'processes loaded')
+    for (const failure of failures)
+      logger.error(
+        {
+          file: failure.file,
+          ...(failure.line !== null && { line: failure.line }),
+          reason: failure.reason,
+          remediation: remediationOf(failure, isReload),
+        },
+        'process is not loaded',
+      )
+    failed.set(failures.length)
+    if (failures.length === 0) return dependency.up()
+    const named = failures.slice(0, MAX_NAMED).map(shown)
+    const more = failures.length > MAX_NAMED ? [`${failures.length - MAX_NAMED} more`] : []
+    dependency.down(`not loaded: ${[...named, ...more].join(', ')}`)
+  }
+}
+
+/** The environment is read at the start only, so a setting needs a restart even if changed files are followed. */
+function remediationOf({ kind }: LoadFailure, isReload: boolean): string {
+  if (kind === 'settings')
+    return 'set these variables in the environment, then restart; all other processes run'
+  return isReload
+    ? 'correct it; until then the last version that was loaded runs'
+    : 'correct it, then restart; all other processes run'
+}
+
+const shown = ({ file, line, kind }: LoadFailure): string =>
+  `${basename(file)}${line === null ? '' : `:${line}`} (${kind})`

@@ -1,0 +1,347 @@
+import { Secret } from '@integration-host/shared/secrets/secret'
+import { describe, expect, expectTypeOf, it } from 'vitest'
+import { z } from 'zod'
+import { bindSettings, defineProcess, limitsOf, type ProcessDefinition } from './definition.ts'
+import { secret } from './settings.ts'
+import { defineStep, type Step, type StepItem } from './step.ts'
+
+const key = 'erp-key-0123456789'
+const steps = { only: () => null }
+
+// Here `tsc` checks the types: each `@ts-expect-error` fails the type check if the line below it compiles.
+describe('a process definition that is built as a chain of steps', () => {
+  const Sale = z.object({
+    customer: z.string(),
+    amount: z.coerce.number(),
+    note: z.string().optional(),
+  })
+
+  const sales = defineProcess('Sale', {
+    input: Sale,
+    settings: { erpUrl: z.url(), erpKey: secret(), batch: z.coerce.number().default(10) },
+    targets: ({ erpUrl, erpKey }) => {
+      expectTypeOf(erpUrl).toEqualTypeOf<string>()
+      expectTypeOf(erpKey).toEqualTypeOf<Secret>()
+      return { erp: { url: erpUrl, auth: { bearer: erpKey } } }
+    },
+  })
+    .step('customer', (step) => {
+      expectTypeOf(step.initialData).toEqualTypeOf<z.output<typeof Sale>>()
+      expectTypeOf(step.previous).toEqualTypeOf<null>()
+      expectTypeOf(step.settings.batch).toEqualTypeOf<number>()
+      expectTypeOf(step.settings.dataDir).toEqualTypeOf<string>()
+      // @ts-expect-error a step cannot read a secret
+      void step.settings.erpKey
+      // @ts-expect-error the process has no such target
+      void (() => step.execute({ target: 'crm', path: '/customers' }))
+      // @ts-expect-error no step ran before this one
+      void (() => step.item('customer'))
+      return step.execute(
+        {
+          target: 'erp',
+          path: '/customers',
+          method: 'POST',
+          body: { note: step.initialData.note },
+        },
+        { parse: () => ({ id: 7 }) },
+      )
+    })
+    .step(
+      'invoice',
+      (step) => {
+        expectTypeOf(step.previous.data).toEqualTypeOf<{ id: number }>()
+        return step.complete(String(step.previous.data.id))
+      },
+      {
+        confirm: async (step) => {
+          expectTypeOf(step.previous.data).toEqualTypeOf<{ id: number }>()
+          // @ts-expect-error confirm may query the target but not call execute
+          void step.execute
+          const found = await step.find({ target: 'erp', path: '/invoices' }, { parse: () => '7' })
+          return found === null ? 'not_done' : step.complete(found.data)
+        },
+        retry: { maxAttempts: 3 },
+        timeoutMs: 5_000,
+      },
+    )
+    .step('notice', (step) => {
+      expectTypeOf(step.previous.data).toEqualTypeOf<string>()
+      expectTypeOf(step.item('customer')).toEqualTypeOf<StepItem<{ id: number }>>()
+      // @ts-expect-error there is no such step
+      void (() => step.item('nope'))
+      // @ts-expect-error the step has not run yet
+      void (() => step.item('notice'))
+      step.setStatus('Completed')
+    })
+
+  it('a process definition has the steps in the order of the chain, each with its options', () => {
+    expect(sales.stepNames).toEqual(['customer', 'invoice', 'notice'])
+    expect(sales.steps.get('invoice')?.confirm).toBeTypeOf('function')
+    expect(limitsOf(sales, 'invoice')).toEqual({
+      retry: { ...limitsOf(sales, 'customer').retry, maxAttempts: 3 },
+      timeoutMs: 5_000,
+    })
+    expectTypeOf(sales).toExtend<ProcessDefinition>()
+  })
+
+  it('a step function compiles in a chain only after the steps whose data the function reads', () => {
+    const first = (step: Step<{ customer: string }>) =>
+      step.complete({ id: step.initialData.customer })
+    const second = (step: Step<{ customer: string }, typeof first>) =>
+      step.complete(step.previous.data.id.length)
+    const third = (step: Step<{ customer: string }, typeof second, { first: typeof first }>) =>
+      step.complete(step.item('first').data.id)
+    const start = defineProcess('P', { input: z.object({ customer: z.string() }) })
+    const whole = start.step('first', first).step('second', second).step('third', third)
+    expect(whole.stepNames).toEqual(['first', 'second', 'third'])
+    // @ts-expect-error `second` reads the data of `first`
+    start.step('second', second)
+    // @ts-expect-error `third` reads the data of `second`
+    start.step('first', first).step('third', third)
+    // @ts-expect-error the input of the process has no `customer`
+    defineProcess('P', { input: z.object({ name: z.string() }) }).step('first', first)
+    // @ts-expect-error confirm returns data of a different type than the step
+    start.step('first', first, { confirm: async (step) => step.complete(66) })
+  })
+
+  it('a step can return and send objects with undefined members, which JSON omits', () => {
+    const Bill = z.object({
+      Id: z.string(),
+      BillEmail: z.object({ Address: z.string() }).optional(),
+    })
+    const process = defineProcess('P')
+      .step('read', (step) =>
+        step.execute(
+          { url: 'http://x/', body: { email: undefined as string | undefined } },
+          { parse: (body) => Bill.parse(body) },
+        ),
+      )
+      .step('mail', (step) => step.complete(step.previous.data.BillEmail?.Address ?? null))
+    expect(process.stepNames).toEqual(['read', 'mail'])
+  })
+
+  it('two different steps can be added to the same definition, because adding a step does not change the definition', () => {
+    const base = defineProcess('P').step('a', () => null)
+    expect(base.step('b', () => null).stepNames).toEqual(['a', 'b'])
+    expect(base.step('c', () => null).stepNames).toEqual(['a', 'c'])
+    expect(base.stepNames).toEqual(['a'])
+  })
+
+  it('defineProcess() without a step does not return a process definition', () => {
+    const start = defineProcess('P')
+    expectTypeOf(start).not.toExtend<ProcessDefinition>()
+    expect(start).not.toHaveProperty('stepNames')
+    expect(() => defineProcess('P', { steps: {} })).toThrow('process P has no steps')
+  })
+
+  it('adding a step with a name that the chain already has does not compile, and throws', () => {
+    const base = defineProcess('P').step('a', () => null)
+    // @ts-expect-error the chain already has a step `a`
+    expect(() => base.step('a', () => null)).toThrow('process P has two steps a')
+  })
+
+  it('a step keeps the options of defineStep() when it is added to a chain with other options', () => {
+    const charge = defineStep((step: Step) => step.complete('done'), {
+      confirm: async (step) => step.complete('done'),
+      timeoutMs: 7,
+    })
+    const process = defineProcess('P').step('charge', charge, { retry: { maxAttempts: 1 } })
+    expect(process.steps.get('charge')?.confirm).toBeTypeOf('function')
+    expect(limitsOf(process, 'charge')).toMatchObject({ retry: { maxAttempts: 1 }, timeoutMs: 7 })
+    expect(charge).not.toHaveProperty('retry')
+  })
+})
+
+describe('a process definition that cannot run', () => {
+  // A JavaScript process file can call `defineProcess` with arguments that TypeScript would reject.
+  const define = defineProcess as unknown as (
+    name: unknown,
+    options?: unknown,
+  ) => {
+    step(...args: unknown[]): unknown
+  }
+
+  it.each(['__proto__', '', 'a b', '1st', 'a.b', 'x'.repeat(65), 'é', 7, null])(
+    'defineProcess() rejects the name %j for the process and for a step',
+    (name) => {
+      expect(() => define(name, { steps })).toThrow(`${String(name)} cannot name a process`)
+      expect(() => define('P').step(name, () => null)).toThrow(
+        `${String(name)} cannot name a step of P`,
+      )
+    },
+  )
+
+  it('a process definition is rejected if a member __proto__ gives its object of steps a prototype', () => {
+    expect(() => define('P', { steps: { a: () => null, __proto__: { b: () => null } } })).toThrow(
+      'steps of P must be a plain object',
+    )
+  })
+
+  it('a process definition is rejected if it has more than 100 steps', () => {
+    const many = Object.fromEntries(Array.from({ length: 300 }, (_, n) => [`s${n}`, () => null]))
+    expect(() => define('P', { steps: many })).toThrow('process P has 300 steps; 100 are possible')
+  })
+
+  it.each([
+    ['process P has no option concurrency', { concurrency: 4 }],
+    ['process P has no option deadline', { deadline: '2 hours' }],
+    ['retry of process P has no option tries', { retry: { tries: 3 } }],
+    [
+      'retry.maxAttempts of process P must be a whole number, 1 or more',
+      { retry: { maxAttempts: 0 } },
+    ],
+    ['retry.baseMs of process P must be a number', { retry: { baseMs: Number.NaN } }],
+    ['input of P must be a schema of zod 4', { input: { customer: 'string' } }],
+    ['setting key of P must be a schema of zod 4', { settings: { key: 'text' } }],
+    ['cannot name a setting of P', { settings: { 'erp-url': z.string() } }],
+    [
+      'dataDir cannot name a setting of P: the installation has it',
+      { settings: { dataDir: z.string() } },
+    ],
+    ['stepTimeoutSeconds of P', { stepTimeoutSeconds: 0 }],
+    ['retention.failedDays of P', { retention: { failedDays: -1 } }],
+  ])('a process definition is rejected with the reason: %s', (reason, options) => {
+    expect(() => define('P', { ...options, steps })).toThrow(reason)
+    expect(() => define('P', options).step('a', () => null)).toThrow(reason)
+  })
+
+  it.each([
+    ['step a of P is not a function', 'text', undefined],
+    ['step a of P has no option timeout', () => null, { timeout: 5 }],
+    ['timeoutMs of step a of P must be more than 0', () => null, { timeoutMs: 0 }],
+    ['retry of step a of P has no option max', () => null, { retry: { max: 5 } }],
+  ])('a process definition is rejected if a step is not valid: %s', (reason, run, options) => {
+    expect(() => define('P').step('a', run, options)).toThrow(reason)
+  })
+
+  it('a process with inline dispatch is rejected if its steps together may take longer than RabbitMQ allows for a delivery', () => {
+    const process = defineProcess('P', { dispatch: 'inline', stepTimeoutSeconds: 800 }).step(
+      'a',
+      () => null,
+    )
+    expect(() => process.step('b', () => null)).toThrow('all steps together may take 1500 seconds')
+    expect(process.step('b', () => null, { timeoutMs: 700_000 }).stepNames).toHaveLength(2)
+  })
+})
+
+describe('the settings of a process', () => {
+  const process = (targets: (settings: { readonly erpKey: Secret }) => unknown) =>
+    defineProcess('P', {
+      settings: { erpUrl: z.url(), erpKey: secret() },
+      // A JavaScript process file can define targets that TypeScript would reject, so the types are not checked here.
+      targets: targets as never,
+    }).step('a', () => null)
+  const values = { erpUrl: 'https://erp.example', erpKey: new Secret(key) }
+
+  it('a process without settings can run at once, and a process with settings can run after bindSettings()', () => {
+    expect(defineProcess('P').step('a', () => null).bound).toMatchObject({ values: {} })
+    const definition = process(({ erpKey }) => ({
+      erp: { url: 'https://erp.example/v1/', auth: { bearer: erpKey }, timeoutMs: 10 },
+    }))
+    expect(definition.bound).toBeNull()
+    const { bound } = bindSettings(definition, values)
+    expect(bound?.values).toEqual({ erpUrl: 'https://erp.example' })
+    expect(bound?.targets.get('erp')).toMatchObject({
+      url: 'https://erp.example/v1',
+      timeoutMs: 10,
+    })
+    expect(bound?.targets.get('erp')?.auth?.value.reveal()).toBe(`Bearer ${key}`)
+  })
+
+  it('the auth of a target is converted to a request header', () => {
+    const authOf = (auth: (erpKey: Secret) => unknown) =>
+      bindSettings(
+        process(({ erpKey }) => ({ erp: { url: 'http://erp', auth: auth(erpKey) } })),
+        values,
+      ).bound?.targets.get('erp')?.auth
+    const basic = authOf((password) => ({ basic: { user: 'me', password } }))
+    expect(basic?.name).toBe('authorization')
+    expect(basic?.value.reveal()).toBe(`Basic ${btoa(`me:${key}`)}`)
+    const header = authOf((value) => ({ header: { name: 'X-Api-Key', value } }))
+    expect(header?.name).toBe('x-api-key')
+    expect(header?.value.reveal()).toBe(key)
+  })
+
+  it.each([
+    ['target erp: must be an object with a url', () => ({ erp: 'http://erp' })],
+    ['target erp: has no member perSecond', () => ({ erp: { url: 'http://erp', perSecond: 5 } })],
+    ['target erp: url must be an http(s) URL', () => ({ erp: { url: 'ftp://erp' } })],
+    ['target erp: url must have no user information', () => ({ erp: { url: 'http://a:b@erp' } })],
+    [
+      'target erp: a secret must not be in its url',
+      ({ erpKey }: { erpKey: Secret }) => ({ erp: { url: `http://erp/?key=${erpKey.reveal()}` } }),
+    ],
+    [
+      'target erp: a secret must not be in its url',
+      ({ erpKey }: { erpKey: Secret }) => ({ erp: { url: `http://erp/${String(erpKey)}` } }),
+    ],
+    [
+      'target erp: auth.bearer must be a setting that secret() declares',
+      () => ({ erp: { url: 'http://erp', auth: { bearer: 'text' } } }),
+    ],
+    ['target erp: auth must have one member', () => ({ erp: { url: 'http://erp', auth: {} } })],
+    [
+      'target erp: auth has no member digest',
+      () => ({ erp: { url: 'http://erp', auth: { digest: 1 } } }),
+    ],
+    [
+      'target erp: auth.header.name must be',
+      ({ erpKey }: { erpKey: Secret }) => ({
+        erp: { url: 'http://erp', auth: { header: { name: 'Host', value: erpKey } } },
+      }),
+    ],
+    [
+      'target erp: auth.basic.user must be a text without a colon',
+      ({ erpKey }: { erpKey: Secret }) => ({
+        erp: { url: 'http://erp', auth: { basic: { user: 'a:b', password: erpKey } } },
+      }),
+    ],
+    ['target erp: timeoutMs must be', () => ({ erp: { url: 'http://erp', timeoutMs: -1 } })],
+    ['__proto__ cannot name a target', () => JSON.parse('{"__proto__": {"url": "http://erp"}}')],
+    ['targets must be an object', () => []],
+    [
+      'process P: no [secret] today',
+      ({ erpKey }: { erpKey: Secret }) => {
+        throw new Error(`no ${erpKey.reveal()} today`)
+      },
+    ],
+  ])('targets are rejected with a reason that contains no secret: %s', (reason, targets) => {
+    const bind = () => bindSettings(process(targets as never), values)
+    expect(bind).toThrow(reason)
+    expect(bind).not.toThrow(key)
+  })
+
+  it.each([
+    ['an object', { auth: { key: new Secret(key) } }],
+    ['a list', [[new Secret(key)]]],
+    ['a map', new Map([['a', new Map([['key', new Secret(key)]])]])],
+    ['a set', new Set([new Secret(key)])],
+  ])('a setting with a secret inside %s is rejected, because steps could read it', (_, erp) => {
+    const bind = () =>
+      bindSettings(
+        process(() => ({})),
+        { ...values, erp },
+      )
+    expect(bind).toThrow(TypeError)
+    expect(bind).toThrow('process P: setting erp must not contain a secret')
+    expect(bind).not.toThrow(key)
+  })
+
+  it('a setting that contains itself is searched for secrets once', () => {
+    const erp: Record<string, unknown> = { url: 'http://erp' }
+    erp['self'] = erp
+    expect(
+      bindSettings(
+        process(() => ({})),
+        { ...values, erp },
+      ).bound?.values,
+    ).toHaveProperty('erp')
+  })
+
+  it('a secret must have 8 to 2048 characters', () => {
+    const tooLong = secret().safeParse('x'.repeat(2_049))
+    expect(tooLong.error?.message).toContain('must have at most 2048 characters')
+    expect(secret().safeParse('short').error?.message).toContain('must have at least 8 characters')
+    expect(secret().parse(key).reveal()).toBe(key)
+  })
+})

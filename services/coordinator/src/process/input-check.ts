@@ -1,0 +1,30 @@
+/** Checks initial data against the `input` schema of a process. */
+import type { z } from 'zod'
+
+/**
+ * `input` is the data that the schema returns. `problems` has the path of each invalid value, which contains the names of
+ * members and the keys of records, but not the value.
+ */
+export type CheckedInput =
+  | { readonly input: unknown }
+  | { readonly problems: readonly [string, ...string[]] }
+
+const MAX_PROBLEMS = 10
+
+/** Without a schema, any data is valid. */
+export function checkedInput(schema: z.ZodType | null, data: unknown): CheckedInput {
+  if (schema === null) return { input: data }
+  let result: z.ZodSafeParseResult<unknown>
+  try {
+    result = schema.safeParse(data)
+  } catch (error) {
+    // A refinement of the schema threw, or is asynchronous. Data that cannot be checked must not run.
+    const why = error instanceof Error ? error.name : 'not an error'
+    return { problems: [`InitialData: the input schema of the process threw ${why}`] }
+  }
+  if (result.success) return { input: result.data }
+  const [first, ...others] = result.error.issues
+    .slice(0, MAX_PROBLEMS)
+    .map(({ path, message }) => `${['InitialData', ...path].map(String).join('.')}: ${message}`)
+  return { problems: [first ?? 'InitialData: is not valid', ...others] }
+}

@@ -1,0 +1,362 @@
+/** Calls a step function with its `step` argument, and derives the outcome from what it does (O1 to O3 in run-step.ts). */
+import { credentialName } from '@integration-host/shared/contracts/realm'
+import { headerValue } from '@integration-host/shared/http/client/header-list'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import { type FinishedItem, idempotencyKey } from '../transaction/item.ts'
+import type { Claim } from '../transaction/transaction-source.ts'
+import type { Files } from './files.ts'
+import type { ProcessDefinition } from './definition.ts'
+import type { HttpCall, StepCall } from './http-call.ts'
+import {
+  type EarlyOutcome,
+  isForStep,
+  judgeCall,
+  type JudgeDeps,
+  mayHaveTakenEffect,
+  parseBody,
+  shortText,
+} from './judge-call.ts'
+import type { Response, StepOutcome } from './progress.ts'
+import type {
+  AnyStep,
+  CallOptions,
+  ExecuteOptions,
+  InDoubtStep,
+  ProcessSettings,
+  Step,
+  StepItem,
+} from './step.ts'
+import type { StepAbort } from './step-abort.ts'
+import type { BoundTarget } from './targets.ts'
+import { outgoingCall, type StepRequest, type TargetRequest } from './step-request.ts'
+import { type Json, type JsonInput, normalizedJson, normalizedText } from './json-normalization.ts'
+import { redactedOutcome, redactedResult, secretIn } from './redacted-step.ts'
+import type { StepLog } from './redaction.ts'
+import { verdictOf } from './retry-policy.ts'
+
+export interface StepDeps extends JudgeDeps {
+  readonly call: HttpCall
+  readonly files: Files
+  readonly settings: ProcessSettings
+  readonly log: () => Logger
+  /** Returns the `traceparent` of the next call; each call has a span id of its own. */
+  readonly traceparent: () => string
+  /** Called before each call is sent, and again with the id of its response. */
+  readonly onCall: (call: StepCall) => void
+  readonly abort: StepAbort
+}
+
+/** The properties of a process that are needed to run its steps. */
+export type StepProcess = Pick<ProcessDefinition, 'stepNames' | 'input' | 'bound'>
+
+/** Thrown inside a step function to end it. The outcome of the step is already decided, so the error is ignored. */
+class StepEnded extends Error {
+  override readonly name = 'StepEnded'
+}
+
+interface StepInput {
+  readonly process: StepProcess
+  readonly claim: Claim
+  /** The name of the previous step. */
+  readonly before: string | undefined
+  /** What the `input` schema of the process returned for the initial data. */
+  readonly initialData: unknown
+  readonly isInDoubt: boolean
+}
+
+/** Calls a step function or its `confirm`. The outcome is `null` if the function returned without a status. */
+export async function perform(
+  handler: (step: never) => unknown,
+  { process, claim, before, initialData, isInDoubt }: StepInput,
+  deps: StepDeps,
+): Promise<{ outcome: StepOutcome | null; returned: unknown }> {
+  const { run } = claim
+  const key = idempotencyKey(run, run.StepName)
+  let ended: EarlyOutcome | null = null
+  let response: Response | null = null
+  let completion: { data: Json; endsRun: boolean } | null = null
+  let calls = 0
+  let fetches = 0
+  let hasDoubt = isInDoubt
+  /** Whether a call that may have changed something has succeeded. */
+  let hasResult = false
+  const redaction = process.bound?.redaction ?? null
+  const short = (text: string): string => shortRedacted(process, text)
+  const log = (): StepLog => redaction?.log(deps.log()) ?? deps.log()
+
+  const end = (outcome: EarlyOutcome): never => {
+    ended ??= outcome
+    throw new StepEnded()
+  }
+  const targetOf = (name: string): BoundTarget => {
+    const target = process.bound?.targets.get(name)
+    if (target === undefined) throw new TypeError(`the process has no target ${name}`)
+    return target
+  }
+  const itemOf = (name: string): StepItem => {
+    const item = finishedItem(claim, name)
+    if (item === undefined) throw new TypeError(`there is no finished item ${name} in this run`)
+    return {
+      name,
+      TransactionID: run.TransactionID,
+      ReplayID: run.ReplayID,
+      ResponseBody: item.ResponseBody,
+      responseStatus: item.ResponseStatus,
+      data: item.Data,
+    }
+  }
+  /** Makes a call. If the call must not be sent, the step ends here. */
+  async function send(
+    request: StepRequest | TargetRequest,
+    { credential, timeoutMs }: CallOptions,
+    callKey: string | null,
+  ) {
+    if (ended !== null) throw new StepEnded()
+    // The key that queued the run was checked for the realm of the run. The credential may come from the initial data,
+    // for which the key was not checked.
+    if (credential !== undefined && run.Realm !== null && credential !== credentialName(run.Realm))
+      return end({
+        kind: 'failed',
+        errorClass: 'realm_foreign',
+        error: short(`the step calls with ${credential}, but the run belongs to ${run.Realm}`),
+        response: null,
+      })
+    const target = request.target === undefined ? undefined : targetOf(request.target)
+    const targetKey = target === undefined ? undefined : `target:${run.Process}/${request.target}`
+    const { method, url, body, headers } = outgoingCall(
+      request,
+      { credential, target },
+      deps.gateway,
+    )
+    const what = `${method} ${url.origin}${url.pathname}`
+    const exposed = redaction === null ? null : secretIn(redaction, url, request.headers, body)
+    if (exposed !== null)
+      return end({
+        kind: 'failed',
+        errorClass: 'secret_in_request',
+        // Without the path, which may contain the secret in an encoding.
+        error: short(
+          `${method} ${url.origin} was not sent: it contains ${exposed} outside the auth of a target`,
+        ),
+        response: null,
+      })
+    const owner = credential ?? targetKey
+    const coolDownMs = owner === undefined ? null : deps.coolDowns.delayOf(owner)
+    if (coolDownMs !== null)
+      return end({
+        kind: 'held',
+        ...(target === undefined
+          ? { errorClass: 'credential_held', error: short(notSent(what, `${credential}`, '429')) }
+          : {
+              errorClass: 'target_held',
+              error: short(notSent(what, `${request.target}`, '429 or 503')),
+            }),
+        response: null,
+        delayMs: coolDownMs,
+      })
+    const { abort, onCall } = deps
+    const traceparent = deps.traceparent()
+    const sent = {
+      method,
+      url: storedUrl(url),
+      traceId: traceparent.slice(3, 35), // W3C Trace Context §3.2.2: 00-<trace id>-<span id>-<flags>
+      responseId: null,
+    }
+    onCall(sent)
+    const given = await deps.call(
+      {
+        method,
+        url,
+        body,
+        headers: {
+          ...headers,
+          ...(callKey !== null && { 'idempotency-key': callKey }),
+          traceparent,
+        },
+      },
+      { abort, timeoutMs: timeoutMs ?? target?.timeoutMs ?? DEFAULT_CALL_MS },
+    )
+    const outcome = redaction === null ? given : redactedOutcome(redaction, given)
+    if ('responseId' in outcome && outcome.responseId !== null)
+      onCall({ ...sent, responseId: outcome.responseId })
+    return { outcome, method, what, owner: { credential, targetKey } }
+  }
+  /** Returns the result of `parse` for the body of a response. If `parse` throws, the step ends here. */
+  function parsedBody<Data>(
+    received: Response,
+    what: string,
+    parse: (body: unknown) => Data,
+  ): Data {
+    const parsed = parseBody(received, parse)
+    if ('data' in parsed) return parsed.data
+    // A retry would not help: the call succeeded, so the target would send the same response again.
+    hasDoubt ||= hasResult
+    const error = short(`${what} responded with ${received.status}, and the body is ${parsed.why}`)
+    return end({ kind: 'failed', errorClass: 'response_invalid', error, response: received })
+  }
+  /**
+   * Makes a call and returns its successful response. Returns `null` if `isAbsent` returns true for the status of the
+   * response. With any other response the step ends here.
+   */
+  async function succeed<Data extends JsonInput>(
+    request: StepRequest | TargetRequest,
+    options: ExecuteOptions<Data>,
+    callKey: string | null,
+    isAbsent: (status: number) => boolean,
+  ) {
+    const { outcome, what, owner } = await send(request, options, callKey)
+    if (mayHaveTakenEffect(outcome)) hasDoubt = true
+    if (outcome.kind === 'answered' && isAbsent(outcome.status)) return null
+    const judged = await judgeCall(outcome, what, owner, deps)
+    if ('kind' in judged) return end(judged)
+    response = judged
+    hasResult = true
+    const { parse } = options
+    const data = parse === undefined ? (null as Data) : parsedBody(judged, what, parse)
+    return { status: judged.status, body: judged.body, data }
+  }
+
+  const step: Step<unknown, AnyStep | null> & Pick<InDoubtStep<AnyStep>, 'find'> = {
+    process: run.Process,
+    name: run.StepName,
+    transactionId: run.TransactionID,
+    replayId: run.ReplayID,
+    isReplay: run.ReplayID > 0,
+    realm: run.Realm,
+    attempt: run.Attempt,
+    idempotencyKey: key,
+    initialData,
+    previous: before === undefined ? null : itemOf(before),
+    item: itemOf,
+    settings: settingsOf(process, deps.settings),
+    files: deps.files,
+    get signal() {
+      return deps.abort.signal
+    },
+    get log() {
+      return log()
+    },
+    async execute<Data extends JsonInput = Json>(
+      request: StepRequest | TargetRequest,
+      options: ExecuteOptions<Data> = {},
+    ) {
+      calls += 1
+      // The target treats a further call of the same step as another operation, so the call gets its own key.
+      const callKey = calls === 1 ? key : `${key}/${calls}`
+      const succeeded = await succeed(request, options, callKey, () => false)
+      if (succeeded === null) throw new StepEnded() // unreachable, because no status counts as absent here
+      completion = { data: normalizedJson(succeeded.data), endsRun: completion?.endsRun ?? false }
+      return succeeded
+    },
+    async fetch(request, options = {}) {
+      fetches += 1
+      const sent = await send(request, options, `${key}/fetch-${fetches}`)
+      const { outcome, method, what, owner } = sent
+      const isSafe = SAFE_METHODS.has(method)
+      if (!isSafe && mayHaveTakenEffect(outcome)) hasDoubt = true
+      if (!isForStep(outcome, owner, deps.now())) {
+        const judged = await judgeCall(outcome, what, owner, deps)
+        if ('kind' in judged) return end(judged)
+        throw new StepEnded() // unreachable, because a successful response is for the step
+      }
+      const { status, headers } = outcome
+      const body = normalizedText(outcome.body)
+      response = { status, body }
+      const ok = verdictOf(status) === 'completed'
+      if (ok && !isSafe) hasResult = true
+      const received = response
+      return {
+        status,
+        ok,
+        body,
+        header: (name) => headerValue(headers, name.toLowerCase()),
+        parse: (parse) => parsedBody(received, what, parse),
+      }
+    },
+    find: (request, options = {}) =>
+      succeed(request, options, null, (status) => status === 404 || status === 410),
+    complete<Data extends JsonInput = null>(data?: Data) {
+      completion = { data: normalizedJson(data ?? null), endsRun: completion?.endsRun ?? false }
+      return { data: (data ?? null) as Data }
+    },
+    fail: (reason) =>
+      end({ kind: 'failed', errorClass: 'step_failed', error: short(reason), response }),
+    waitFor(delayMs) {
+      if (!(delayMs >= 0)) throw new RangeError('waitFor expects milliseconds from now')
+      return end({ kind: 'later', delayMs: Math.min(delayMs, MAX_WAIT_MS) })
+    },
+    setStatus() {
+      completion = { data: completion?.data ?? null, endsRun: true }
+    },
+  }
+
+  let returned: unknown
+  try {
+    returned = await (handler as (given: unknown) => unknown)(step)
+  } catch (error) {
+    if (ended === null && !(error instanceof StepEnded)) {
+      log().warn({ err: error }, 'step function threw an error')
+      // If an earlier call of the step succeeded, its result is now lost, so the step is in doubt.
+      hasDoubt ||= hasResult
+      const failure = { errorClass: 'step_threw', error: short(thrownText(error)), response }
+      ended =
+        deps.abort.reason === null && isBug(error)
+          ? { kind: 'failed', ...failure }
+          : { kind: 'retry', ...failure, retryAfterMs: null }
+    }
+  }
+  // `ended` and `completion` are assigned in the functions above, which TypeScript's control flow analysis does not
+  // follow.
+  const early = ended as EarlyOutcome | null
+  const completed = completion as { data: Json; endsRun: boolean } | null
+  const outcome: StepOutcome | null =
+    early !== null
+      ? hasDoubt
+        ? { ...early, isInDoubt: true }
+        : early
+      : completed === null
+        ? null
+        : { kind: 'completed', response, ...completed }
+  return { outcome: redaction === null ? outcome : redactedResult(redaction, outcome), returned }
+}
+
+/**
+ * Whether an error is a bug of the step's own code, which would occur again in another attempt. Errors of these classes
+ * that have a `cause` are excluded, because `fetch` throws a TypeError with a cause if the network fails.
+ */
+const isBug = (error: unknown): boolean =>
+  (error instanceof TypeError || error instanceof ReferenceError) && error.cause === undefined
+
+/** The safe methods (RFC 9110 §9.2.1). A safe call changes nothing, so it leaves no doubt if it gets no response. */
+const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
+
+/** Redacts an error text before it is shortened, because a part of a secret would not be found. */
+export const shortRedacted = ({ bound }: StepProcess, text: string): string =>
+  shortText(bound?.redaction?.text(text) ?? text)
+
+/** Returns the name and the message of what was thrown. A program can set both to values that are not texts. */
+function thrownText(error: unknown): string {
+  try {
+    return error instanceof Error ? `${error.name}: ${error.message}` : 'not an error'
+  } catch {
+    return 'an error whose name or message is not a text'
+  }
+}
+
+const MAX_URL_LENGTH = 2_000
+
+const storedUrl = ({ origin, pathname }: URL): string =>
+  (origin + pathname).slice(0, MAX_URL_LENGTH)
+
+const DEFAULT_CALL_MS = 60_000
+const MAX_WAIT_MS = 31_536_000_000
+
+const notSent = (what: string, owner: string, status: string): string =>
+  `${what} was not sent: ${owner} is in a cool-down after a ${status}`
+
+/** Returns the settings of the installation and of the process. Nothing is copied if the process has no settings. */
+const settingsOf = ({ bound }: StepProcess, settings: ProcessSettings): ProcessSettings =>
+  bound?.hasValues === true ? { ...settings, ...bound.values } : settings
+
+export const finishedItem = ({ items }: Claim, name: string): FinishedItem | undefined =>
+  items.find(({ StepName }) => StepName === name)

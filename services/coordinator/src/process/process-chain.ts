@@ -1,0 +1,69 @@
+/** The types of `defineProcess(…).step(…)`, which infer what each step knows of the steps before it. */
+import type { z } from 'zod'
+import type { ProcessDefinition } from './definition.ts'
+import type { SettingSchemas, StepSettings } from './settings.ts'
+import type {
+  AnyStep,
+  DataOf,
+  InDoubt,
+  NamedSteps,
+  ProcessSettings,
+  Step,
+  StepOptions,
+} from './step.ts'
+import type { Targets } from './targets.ts'
+
+/** A step of a chain, as the type of a later step refers to it: only its return type is known. */
+type StepOf<Result> = (step: unknown) => Result
+
+/**
+ * A process definition to which steps can be added. Each added step is type-checked against the initial data, the
+ * settings and the targets of the process, and against the data of the earlier steps.
+ */
+export interface ProcessChain<
+  Initial,
+  Previous extends AnyStep | null,
+  Items extends NamedSteps,
+  Settings,
+  TargetName extends string,
+> extends ProcessDefinition {
+  /**
+   * Returns a copy of this definition with one more step at the end.
+   *
+   * @throws {TypeError} if the name is invalid or already used, or if the options are invalid.
+   */
+  step<const Name extends string, Result>(
+    name: Name extends keyof Items ? never : Name,
+    run: (step: Step<Initial, Previous, Items, Settings, TargetName>) => Result,
+    options?: StepOptions<
+      InDoubt<Step<Initial, Previous, Items, Settings, TargetName>, TargetName>,
+      DataOf<StepOf<NoInfer<Result>>>
+    >,
+  ): ProcessChain<
+    Initial,
+    StepOf<Result>,
+    Items & { readonly [Key in Name]: StepOf<Result> },
+    Settings,
+    TargetName
+  >
+}
+
+/** A type without members. An index signature would accept every name, but this type does not. */
+// oxlint-disable-next-line typescript/no-generated-empty-object-type
+export type None = Readonly<Record<never, never>>
+
+/** A process without steps. Adding the first step returns a process definition. */
+export type ProcessStart<
+  Input extends z.ZodType,
+  Schemas extends SettingSchemas,
+  Named extends Targets,
+> = Pick<
+  ProcessChain<
+    z.output<Input>,
+    null,
+    None,
+    ProcessSettings & StepSettings<Schemas>,
+    keyof Named & string
+  >,
+  'name' | 'step'
+>

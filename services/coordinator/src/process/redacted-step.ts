@@ -1,0 +1,50 @@
+/** Keeps the secrets of a process out of the requests of its steps, and out of what is stored of them. */
+import type { CallOutcome } from './http-call.ts'
+import type { StepOutcome } from './progress.ts'
+import type { Redaction } from './redaction.ts'
+
+/** Returns the name of a secret that a request contains outside the authentication for its target. */
+export function secretIn(
+  redaction: Redaction,
+  url: URL,
+  headers: Readonly<Record<string, string>> = {},
+  body: string | null,
+): string | null {
+  const parts = [url.href, decoded(url.href), ...Object.values(headers), body ?? '']
+  return redaction.nameIn(parts.join('\n'))
+}
+
+function decoded(url: string): string {
+  try {
+    return decodeURIComponent(url)
+  } catch {
+    return url // a percent sign that encodes nothing
+  }
+}
+
+export function redactedOutcome(redaction: Redaction, outcome: CallOutcome): CallOutcome {
+  if (outcome.kind !== 'answered' && outcome.kind !== 'too_large') return outcome
+  const responseId = outcome.responseId === null ? null : redaction.text(outcome.responseId)
+  return outcome.kind === 'too_large'
+    ? { ...outcome, responseId }
+    : {
+        ...outcome,
+        responseId,
+        body: redaction.body(outcome.body),
+        headers: outcome.headers.map((part) => redaction.text(part)),
+      }
+}
+
+/**
+ * Redacts a secret that a step may have read elsewhere, for example from the environment, in its error and its data.
+ */
+export function redactedResult(
+  redaction: Redaction,
+  outcome: StepOutcome | null,
+): StepOutcome | null {
+  if (outcome === null) return null
+  if (outcome.kind === 'completed') return { ...outcome, data: redaction.json(outcome.data) }
+  return 'error' in outcome && outcome.error !== undefined
+    ? { ...outcome, error: redaction.text(outcome.error) }
+    : outcome
+}

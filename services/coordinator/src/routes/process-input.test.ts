@@ -1,0 +1,133 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import {
+  type Backends,
+  type Fixture,
+  openBackends,
+  startFixture,
+} from '../../test-support/fixture.ts'
+import { defineProcess, outlineOf } from '../process/definition.ts'
+
+const Tree = z.object({
+  name: z.string(),
+  get children(): z.ZodArray<typeof Tree> {
+    return z.array(Tree)
+  },
+})
+
+const sale = defineProcess('Sale', {
+  input: z.object({
+    customer: z.string(),
+    lines: z.array(z.object({ amount: z.coerce.number().positive() })).min(1),
+    at: z.date().optional(),
+  }),
+}).step('only', (step) => step.complete(step.initialData.lines.map(({ amount }) => amount)))
+const tree = defineProcess('Tree', { input: Tree }).step('only', (step) => step.complete())
+const doubled = defineProcess('Doubled', {
+  input: z.tuple([z.string().meta({ id: 'same' }), z.number().meta({ id: 'same' })]),
+}).step('only', (step) => step.complete())
+const any = defineProcess('Any').step('only', (step) => step.complete())
+
+let backends: Backends
+let host: Fixture
+beforeAll(async () => {
+  backends = await openBackends('embedded')
+  host = await startFixture(backends, { processes: [sale, tree, doubled, any] })
+})
+afterAll(async () => {
+  await host[Symbol.asyncDispose]()
+  await backends[Symbol.asyncDispose]()
+})
+
+const post = (path: string, body: unknown) =>
+  host.call(`/processes/Sale/transactions${path}`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify(body),
+  })
+const good = { customer: 'Ada', lines: [{ amount: '66' }] }
+const bad = { customer: 7, lines: [{ amount: 1 }, { amount: 'much' }] }
+const paths = [
+  expect.stringMatching(/^InitialData\.customer: /),
+  expect.stringMatching(/^InitialData\.lines\.1\.amount: /),
+]
+
+describe('the input schema of a process', () => {
+  it('a transaction whose initial data does not match the schema is rejected with the paths of the errors, and not stored', async () => {
+    const response = await host.queue('bad', bad)
+    expect(response.status).toBe(400)
+    expect(await response.json()).toMatchObject({ code: 'input_invalid', errors: paths })
+    expect((await host.call('/processes/Sale/transactions/bad')).status).toBe(404)
+  })
+
+  it('matching initial data is stored as it was sent, and the steps get the data that the schema returns', async () => {
+    expect((await host.queue('good', good)).status).toBe(202)
+    const run = await host.reached('good', 'Completed')
+    expect(run.InitialData).toEqual(good)
+    expect(run.Items[0]?.Data).toEqual([66])
+    expect((await host.queue('good', good)).status).toBe(200)
+  })
+
+  it('a bulk request checks the initial data of each line separately', async () => {
+    const line = (TransactionID: string, InitialData: unknown) => ({ TransactionID, InitialData })
+    const lines = [
+      line('b1', good),
+      line('b2', bad),
+      line('b3', null),
+      line('b1', bad),
+      line('b4', good),
+    ]
+    const response = await post('/bulk', lines)
+    expect(response.status).toBe(200)
+    const invalid = { outcome: 'invalid', code: 'input_invalid' }
+    expect(await response.json()).toMatchObject({
+      queued: 2,
+      invalid: 3,
+      results: [
+        { line: 1, TransactionID: 'b1', outcome: 'queued' },
+        { line: 2, TransactionID: 'b2', ...invalid, errors: paths },
+        { line: 3, ...invalid, errors: [expect.stringMatching(/^InitialData: /)] },
+        { line: 4, ...invalid },
+        { line: 5, TransactionID: 'b4', outcome: 'queued' },
+      ],
+    })
+    await host.reached('b4', 'Completed')
+  })
+
+  it('the initial data of a replay is checked only if it differs from that of the previous run', async () => {
+    await host.queue('again', good)
+    await host.reached('again', 'Completed')
+    const rejected = await post('/again/replays', { InitialData: bad })
+    expect(rejected.status).toBe(400)
+    expect(await rejected.json()).toMatchObject({ code: 'input_invalid', errors: paths })
+    expect((await post('/again/replays', {})).status).toBe(202)
+    await host.reached('again', 'Completed', 1)
+    expect((await post('/again/replays', { InitialData: good })).status).toBe(202)
+  })
+
+  it('a run that another program has inserted fails at its first step, with the paths of the errors', async () => {
+    // The source does not know the schema, so it stores the data without a check, as an SQL statement would.
+    await host.source.queue(outlineOf(sale), [{ TransactionID: 'inserted', InitialData: bad }])
+    const run = await host.reached('inserted', 'Failed')
+    expect(run).toMatchObject({
+      ErrorClass: 'input_invalid',
+      LastError: expect.stringContaining('InitialData.lines.1.amount'),
+    })
+  })
+
+  it('GET /processes/{process} returns the input schema as JSON Schema', async () => {
+    const schemaOf = async (name: string) =>
+      ((await (await host.call(`/processes/${name}`)).json()) as { Input: unknown }).Input
+    expect(await schemaOf('Sale')).toMatchObject({
+      type: 'object',
+      required: ['customer', 'lines'],
+      properties: { customer: { type: 'string' }, lines: { type: 'array', minItems: 1 }, at: {} },
+    })
+    expect(JSON.stringify(await schemaOf('Tree'))).toContain('$ref')
+    expect(await schemaOf('Doubled')).toEqual({})
+    expect(await schemaOf('Any')).toBeNull()
+    const unknown = await host.call('/processes/Nope')
+    expect(unknown.status).toBe(404)
+    expect(await unknown.json()).toMatchObject({ code: 'process_not_found' })
+  })
+})

@@ -1,0 +1,73 @@
+import type { Audit } from '../transaction/audit.ts'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { PausedNames } from './gate.ts'
+import type { StepQueue } from './step-queue.ts'
+
+/** Audits the source, and detects which processes run only on other coordinators. */
+export interface Auditor {
+  /** Returns the audit. A process that another coordinator runs does not count as a process that is not loaded. */
+  audit(): Promise<Audit>
+  /** Whether another coordinator ran the process at the time of the last audit. */
+  runsElsewhere(process: string): boolean
+}
+
+export interface AuditorDeps {
+  readonly source: Pick<TransactionSource, 'audit' | 'paused'>
+  readonly queue: Pick<StepQueue, 'consumers'>
+  /** The names of the processes that are loaded. */
+  readonly processes: readonly string[]
+  /** Whether this coordinator reaches the internet. */
+  readonly isOnline: () => boolean
+  /** Returns epoch ms. */
+  readonly now: () => number
+}
+
+/** The time between two checks for the same missing queue, because the broker logs every such check. */
+const RECHECK_MS = 300_000
+
+export function createAuditor(deps: AuditorDeps): Auditor {
+  const { source, queue, processes, isOnline, now } = deps
+  let elsewhere: ReadonlySet<string> = new Set()
+  const recheckAt = new Map<string, number>()
+
+  /**
+   * Whether another coordinator runs the step. It has no consumer while its process is paused or waits for the internet,
+   * so that a declared queue is enough then.
+   */
+  async function isRun(process: string, step: string, paused: PausedNames): Promise<boolean> {
+    const where = `${process}.${step}`
+    if ((recheckAt.get(where) ?? 0) > now()) return false
+    const consumers = await queue.consumers(process, step)
+    if (consumers === null) recheckAt.set(where, now() + RECHECK_MS)
+    return consumers !== null && (consumers > 0 || paused.has(process) || !isOnline())
+  }
+
+  /**
+   * This replica does not consume the steps of a process that it has not loaded, so any consumer is on another replica.
+   */
+  async function runElsewhere({ unfinished }: Audit): Promise<ReadonlySet<string>> {
+    const paused = await source.paused()
+    const found = new Set<string>()
+    for (const { Process, StepName } of unfinished)
+      if (!processes.includes(Process) && !found.has(Process) && StepName !== '')
+        if (await isRun(Process, StepName, paused)) found.add(Process)
+    return found
+  }
+
+  return {
+    async audit() {
+      const audit = await source.audit(processes)
+      elsewhere = await runElsewhere(audit)
+      const unknown = Object.entries(audit.unknownProcesses).filter(
+        ([name]) => !elsewhere.has(name),
+      )
+      const unknownProcess = unknown.reduce((sum, [, count]) => sum + count, 0)
+      return {
+        ...audit,
+        unknownProcesses: Object.fromEntries(unknown),
+        violations: { ...audit.violations, unknownProcess },
+      }
+    },
+    runsElsewhere: (process) => elsewhere.has(process),
+  }
+}

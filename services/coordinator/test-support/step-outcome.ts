@@ -1,0 +1,109 @@
+/** Runs one step on a claim, without a coordinator. */
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { intuit } from '@integration-host/shared/provider-profile/intuit'
+import { createCoolDowns } from '../src/process/cool-downs.ts'
+import { defineProcess } from '../src/process/definition.ts'
+import type { CallOutcome, CallRequest } from '../src/process/http-call.ts'
+import type { StepDeps, StepProcess } from '../src/process/perform-step.ts'
+import { runStep } from '../src/process/run-step.ts'
+import { StepAbort } from '../src/process/step-abort.ts'
+import type { AnyStep } from '../src/process/step.ts'
+import type { Claim } from '../src/transaction/transaction-source.ts'
+
+const claim: Claim = {
+  lease: {
+    Process: 'P',
+    TransactionID: 'a/b',
+    ReplayID: 2,
+    step: 'second',
+    version: 3,
+    owner: 'me',
+    attempt: 4,
+    startedAt: '',
+  },
+  run: {
+    Process: 'P',
+    TransactionID: 'a/b',
+    ReplayID: 2,
+    Status: 'Running',
+    StepName: 'second',
+    InitialData: { n: 1 },
+    Realm: '42',
+    Version: 3,
+    Attempt: 4,
+    NextAttemptAt: null,
+    WaitingFor: null,
+    LastError: null,
+    ErrorClass: null,
+    InDoubt: false,
+    CreatedAt: '',
+    UpdatedAt: '',
+    CompletedAt: null,
+  },
+  items: [{ StepName: 'first', ResponseStatus: 200, ResponseBody: '{"x":1}', Data: { x: 1 } }],
+}
+export const answered = (
+  status: number,
+  body = '{}',
+  retryAfter: string | null = null,
+): CallOutcome => ({
+  kind: 'answered',
+  status,
+  headers: [],
+  body,
+  retryAfter,
+  responseId: null,
+})
+
+export const TRACE_ID = '4bf92f3577b34da6a3ce929d0e0e4736'
+export const TRACEPARENT = `00-${TRACE_ID}-00f067aa0ba902b7-01`
+
+const anyProcess = defineProcess('P', { steps: { first: () => null, second: () => null } })
+
+/** Runs a step whose calls get these outcomes in order; returns the outcome of the step and its calls. */
+export async function outcomeOf(
+  handler: AnyStep,
+  answers: readonly CallOutcome[] = [],
+  change: Partial<
+    StepDeps & {
+      readonly isInDoubt: boolean
+      readonly realm: string | null
+      readonly initialData: Claim['run']['InitialData']
+      readonly definition: StepProcess
+    }
+  > = {},
+) {
+  const calls: CallRequest[] = []
+  const { isInDoubt = false, realm = '42', definition = anyProcess, ...others } = change
+  const { initialData = { n: 1 }, ...deps } = others
+  const outcome = await runStep(
+    handler,
+    {
+      ...claim,
+      run: { ...claim.run, InDoubt: isInDoubt, Realm: realm, InitialData: initialData },
+    },
+    definition,
+    {
+      call: async (request) => {
+        calls.push(request)
+        return answers[calls.length - 1] ?? { kind: 'aborted', isSent: false }
+      },
+      gateway: {
+        url: 'http://gateway:7218',
+        key: 'service-key',
+        faultOf: intuit.accounting.faultOf,
+      },
+      coolDowns: createCoolDowns(() => 0),
+      files: { writeAtomic: async () => {}, removeTemporaryFiles: async () => {} },
+      settings: { demoApiUrl: 'http://demo', dataDir: '/data' },
+      log: () => createLogger('test', 'silent'),
+      traceparent: () => TRACEPARENT,
+      onCall: () => {},
+      abort: new StepAbort(),
+      isOnline: async () => true,
+      now: () => 0,
+      ...deps,
+    },
+  )
+  return { outcome, calls }
+}
