@@ -41,8 +41,8 @@ export async function verifyChain(
   let last: AuditHead = auditStart
   let isExpectedMet = expected === null
   /**
-   * The sequence number of a head that an earlier response named although no response so far has contained its entry;
-   * `null` if there was no such response.
+   * The sequence number of the head in an earlier response, if no response so far has contained the entry of this head;
+   * otherwise `null`.
    */
   let unreadHead: number | null = null
   const report = (seq: number, reason: string | null): ChainReport => {
@@ -53,8 +53,8 @@ export async function verifyChain(
     const { items, head } = await read(last.Seq, PAGE)
     const [oldest] = items
     if (oldest !== undefined) {
-      // The service trims the oldest entries, possibly while this function reads the log. The chain then continues from
-      // the hash that the oldest remaining entry has for the trimmed entry before it.
+      // The service trims the oldest entries, possibly while this function reads the log. The check then continues
+      // from the hash of the newest trimmed entry, which the oldest remaining entry contains.
       if (oldest.Seq > last.Seq + 1 && (await isTrimmedBefore(read, oldest.Seq))) {
         const trimmed = oldest.Seq - 1
         // An earlier run has checked the entries up to the expected head, so these entries do not count as missing.
@@ -71,7 +71,7 @@ export async function verifyChain(
     if (expected !== null && !isExpectedMet) {
       const same = [last, ...sound].find(({ Seq }) => Seq === expected.Seq)
       if (same !== undefined && same.Hash !== expected.Hash)
-        return report(expected.Seq, 'it is another one than was expected')
+        return report(expected.Seq, 'it differs from the expected entry')
       isExpectedMet = same !== undefined
     }
     checked += sound.length
@@ -81,7 +81,7 @@ export async function verifyChain(
     if (found !== null) return report(found.entry.Seq, found.reason)
 
     if (last.Seq === head.Seq) {
-      if (last.Hash !== head.Hash) return report(last.Seq, 'the log names another one as its head')
+      if (last.Hash !== head.Hash) return report(last.Seq, 'the head of the log has another hash')
       return expected === null || isExpectedMet
         ? report(last.Seq, null)
         : report(expected.Seq, `it is missing: the log ends with entry ${last.Seq}`)
@@ -90,7 +90,10 @@ export async function verifyChain(
     // A head whose entry is missing from the response is accepted once. If an entry is written after the service has
     // read the entries but before it reads the head, the next response contains the entry.
     if (head.Seq < last.Seq || unreadHead !== null)
-      return report(head.Seq, `the log ends with entry ${last.Seq}, and names this one as its head`)
+      return report(
+        head.Seq,
+        `the log ends with entry ${last.Seq}, although its head is this entry`,
+      )
     unreadHead = head.Seq
   }
 }

@@ -2,6 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import installation from '../../../package.json' with { type: 'json' }
 import {
   type FakeService,
   problem,
@@ -52,6 +53,21 @@ describe('help of commands without a group', () => {
       expect((await run(['--help'])).out).toContain(word)
     },
   )
+})
+
+describe('the version of the command line', () => {
+  it('`--version` prints the version of the installation', async () => {
+    expect(await run(['--version'])).toMatchObject({
+      code: 0,
+      out: `${installation.version}\n`,
+      err: '',
+    })
+  })
+
+  it('`--version` after a command is an unknown option', async () => {
+    const { code, err } = await run(['credentials', 'list', '--version'])
+    expect([code, err]).toEqual([2, expect.stringContaining("Unknown option '--version'")])
+  })
 })
 
 describe('invalid arguments', () => {
@@ -115,7 +131,7 @@ describe('requests to token-service', () => {
       'GET /credentials/ACC-html': () => ({ status: 502, body: '<html>proxy</html>' }),
       'GET /credentials/ACC-odd': () => ({ body: { Name: 'ACC-odd' } }),
       'GET /credentials/ACC-cut': () => ({ body: '{"Name":', isCut: true }),
-      'GET /credentials/ACC-away': () => ({
+      'GET /credentials/ACC-redirect': () => ({
         status: 302,
         headers: { Location: 'http://127.0.0.1:1/steal' },
       }),
@@ -137,7 +153,7 @@ describe('requests to token-service', () => {
     ['ACC-404', 3, 'credential_not_found'],
     ['ACC-503', 1, 'redis is unavailable (store_unavailable)\nTry again in 3 s.'],
     ['ACC-html', 5, 'status 502, which is not a response of token-service'],
-    ['ACC-away', 5, 'status 302, which is not a response of token-service'],
+    ['ACC-redirect', 5, 'status 302, which is not a response of token-service'],
     ['ACC-scope', 5, 'the service key erp lacks the scope credentials:read (forbidden)'],
     ['ACC-odd', 1, 'does not respond as the token-service of this version'],
     ['ACC-cut', 5, 'cannot be reached'],

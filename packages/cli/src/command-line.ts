@@ -1,3 +1,4 @@
+import installation from '../../../package.json' with { type: 'json' }
 import type { Command } from './command.ts'
 import { listActions } from './commands/actions.ts'
 import { adopt } from './commands/adopt.ts'
@@ -46,7 +47,7 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
   [
     'credentials',
     {
-      title: 'Grants of companies, and the keys that encrypt them',
+      title: 'Credentials: the grants of companies',
       commands: new Map([
         ['list', list],
         ['show', show],
@@ -133,7 +134,7 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
   [
     'actions',
     {
-      title: 'Who changed which run or process, and why',
+      title: 'The action log: who changed which run or process, and why',
       commands: new Map([['list', listActions]]),
       examples: ['actions list --id 66'],
     },
@@ -141,7 +142,7 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
   [
     'audit',
     {
-      title: 'Who did what to which credential',
+      title: 'The audit log: who did what to which credential',
       commands: new Map([
         ['list', auditList],
         ['verify', auditVerify],
@@ -152,7 +153,7 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
   [
     'keys',
     {
-      title: 'Keys of callers, with scopes',
+      title: 'Service keys of callers',
       commands: new Map([
         ['new', makeKey],
         ['list', listKeys],
@@ -175,40 +176,57 @@ export const single: ReadonlyMap<string, Command> = new Map([
 
 const PROGRAM = 'integration-host'
 
-const COMMON_HELP = `All commands (but no --url for keys, doctor, verify-provider and chaos):
-  --url URL    where the service is: token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217) or, for
-               transactions, operations, erasures, dead-letters, processes and actions, the coordinator
+const COMMON_HELP = `Options of all commands on an installation; keys, doctor, verify-provider and chaos have no --url:
+  --url URL    the address of the service: of token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217), and for
+               transactions, operations, erasures, dead-letters, processes and actions of the coordinator
                (COORDINATOR_URL, default http://127.0.0.1:7219)
-  --json       JSON on standard output, and nothing else
-  -h, --help   this text
+  --json       print only JSON on standard output
+  -h, --help   print this text
+  --version    without a command: print the version of the installation
 
-SERVICE_API_KEY or SERVICE_API_KEY_FILE gives the service key; without them it is the one of the embedded host
-(data/secrets/service_api_key). In the compose stack the operators' key is in the container of this command, and
+The service key is read from SERVICE_API_KEY, from the file SERVICE_API_KEY_FILE, or from the file of the embedded host
+(data/secrets/service_api_key). In the compose stack the container cli has the operators' key. This command prints the
+key for applications:
   docker compose run --rm -T --entrypoint cat cli /secrets/application_key
-prints the key for applications.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such credential, key or transaction, 4 the credential is faulted,
-5 the service cannot be reached or rejects the key, 6 audit entries after the expected one are no longer kept.`
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the credential, key, transaction or other object does not exist, 4 the
+credential is faulted, 5 the service cannot be reached or rejects the key, 6 audit entries after the expected one were
+trimmed.`
 
-/** Runs the command that the arguments name. Prints expected failures and resolves with the exit code. */
-export async function runCommandLine(args: readonly string[], terminal: Terminal): Promise<number> {
+/**
+ * Runs the command that the arguments name. Prints expected failures and resolves with the exit code.
+ *
+ * @param more further commands of the calling program. The help lists them first.
+ */
+export async function runCommandLine(
+  args: readonly string[],
+  terminal: Terminal,
+  more: ReadonlyMap<string, Command> = new Map(),
+): Promise<number> {
   const path: string[] = []
+  const alones = new Map([...more, ...single])
   try {
     // The arguments start with the name of the command. Its options follow.
     const firstOption = args.findIndex((arg) => arg.startsWith('-'))
     const [first, second] = firstOption === -1 ? args : args.slice(0, firstOption)
     const group = groups.get(first ?? '')
-    const alone = single.get(first ?? '')
+    const alone = alones.get(first ?? '')
     if (first !== undefined && (group ?? alone) !== undefined) path.push(first)
     const command = alone ?? group?.commands.get(second ?? '')
     if (second !== undefined && alone === undefined && command !== undefined) path.push(second)
+    if (path.length === 0 && args.includes('--version')) {
+      await print(terminal, installation.version)
+      return exitCodes.ok
+    }
     if (args.includes('--help') || args.includes('-h')) {
-      await print(terminal, helpOf(path, group, command))
+      await print(terminal, helpOf(path, group, command, more))
       return exitCodes.ok
     }
     if (alone !== undefined) return await alone.run(args.slice(1), terminal)
     if (group === undefined)
-      throw new UsageError(oneOf('command', first, [...groups.keys(), ...single.keys()]))
+      throw new UsageError(
+        oneOf('command', first, [...more.keys(), ...groups.keys(), ...single.keys()]),
+      )
     if (command === undefined)
       throw new UsageError(oneOf(`${path[0]} command`, second, [...group.commands.keys()]))
     return await command.run(args.slice(2), terminal)
@@ -229,6 +247,7 @@ function helpOf(
   path: readonly string[],
   group: Group | undefined,
   command: Command | undefined,
+  more: ReadonlyMap<string, Command>,
 ): string {
   const name = [PROGRAM, ...path].join(' ')
   if (command !== undefined)
@@ -236,6 +255,7 @@ function helpOf(
   const entries =
     group === undefined
       ? [
+          ...[...more].map(([word, { summary }]) => [word, summary] as const),
           ...[...groups].flatMap(([groupName, { commands }]) =>
             [...commands].map(([word, { summary }]) => [`${groupName} ${word}`, summary] as const),
           ),
@@ -246,7 +266,8 @@ function helpOf(
   const examples = (group === undefined ? [...groups.values()] : [group]).flatMap(
     (one) => one.examples,
   )
-  if (group === undefined) examples.push(...single.keys())
+  if (group === undefined)
+    examples.push('doctor', 'verify-provider --no-create', 'chaos --against http://127.0.0.1')
   return [
     `Usage: ${name} <command> [options]`,
     '',

@@ -1,5 +1,6 @@
 import { parseArgs, type ParseArgsOptionsConfig } from 'node:util'
 import { CredentialName } from '@integration-host/shared/contracts/realm'
+import type { z } from 'zod'
 import { UsageError } from './exit-code.ts'
 import type { Terminal } from './terminal.ts'
 
@@ -57,15 +58,47 @@ export function oneName(positionals: readonly string[]): string {
 
 /** Returns the words if all of them are credential names. @throws {UsageError} a word is not a credential name. */
 export function credentialNames(words: readonly string[]): string[] {
-  return words.map((word) => {
-    const name = CredentialName.safeParse(word)
-    if (!name.success) throw new UsageError(`'${word}' ${name.error.issues[0]?.message ?? ''}`)
-    return name.data
-  })
+  return words.map((word) => validOption(`'${word}'`, CredentialName, word))
 }
 
 /** Parses the value of an option as a whole number. @throws {UsageError} the value is not a whole number. */
 export function wholeNumber(option: string, text: string): number {
   if (!/^\d{1,15}$/.test(text)) throw new UsageError(`${option} must be a whole number`)
   return Number(text)
+}
+
+const MAX_SECONDS = 3_600
+
+/** Returns the seconds of an option in milliseconds. @throws {UsageError} the text is not a number from 1 to 3600. */
+export function durationMsOf(
+  option: string,
+  text: string | undefined,
+  defaultSeconds: number,
+): number {
+  const seconds = wholeNumber(option, text ?? String(defaultSeconds))
+  if (seconds < 1 || seconds > MAX_SECONDS)
+    throw new UsageError(`${option} must be 1 to ${MAX_SECONDS}`)
+  return seconds * 1_000
+}
+
+/** Returns the value of an option as its schema parses it. @throws {UsageError} the value does not fit the schema. */
+export function validOption<Schema extends z.ZodType>(
+  option: string,
+  schema: Schema,
+  value: unknown,
+): z.output<Schema> {
+  const parsed = schema.safeParse(value)
+  if (!parsed.success) throw invalidOption(option, parsed.error)
+  return parsed.data
+}
+
+/** Returns the error for an option whose value does not fit its schema: the option and the first violated rule. */
+export const invalidOption = (option: string, { issues }: z.ZodError): UsageError =>
+  new UsageError(`${option} ${issues[0]?.message ?? 'is invalid'}`)
+
+/** Splits `NAME=VALUE` at the first `=`. @throws {UsageError} there is no name or no `=`. */
+export function pairOf(option: string, text: string): [name: string, value: string] {
+  const equals = text.indexOf('=')
+  if (equals < 1) throw new UsageError(`${option} must be NAME=VALUE`)
+  return [text.slice(0, equals), text.slice(equals + 1)]
 }

@@ -1,4 +1,4 @@
-import { link, lstat, open, rename, rm } from 'node:fs/promises'
+import { type FileHandle, link, lstat, open, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { ExportDocument } from '@integration-host/shared/contracts/custody'
 import { syncFolder } from '@integration-host/shared/files/write-file-atomic'
@@ -22,16 +22,7 @@ export interface ExportFile {
 
 /** Creates `<path>.part`. @throws {CommandFailed} one of the files exists, or the folder cannot be written. */
 export async function createExportFile(path: string): Promise<ExportFile> {
-  if (await exists(path)) throw taken(path)
-  const part = `${path}.part`
-  const file = await open(part, 'wx', 0o600).catch((error: unknown) => {
-    throw reasonOf(error) === 'EEXIST'
-      ? new CommandFailed(
-          exitCodes.failed,
-          `${part} exists: an export to this file is running, or was killed and its received credentials are in it. Rename or remove it first.`,
-        )
-      : new CommandFailed(exitCodes.failed, `${path} cannot be written (${reasonOf(error)}).`)
-  })
+  const { part, file } = await openPart(path, 'its received credentials are in it')
   let bytes = 0
   return {
     async append(document) {
@@ -40,9 +31,9 @@ export async function createExportFile(path: string): Promise<ExportFile> {
         await file.appendFile(line)
         await file.sync()
       } catch (error) {
-        // The file is cut back to the last complete line, because an incomplete line would make it unusable.
+        // The file is cut back to the last complete line, because an incomplete line would make the file unusable.
         await file.truncate(bytes)
-        throw new CommandFailed(exitCodes.failed, `${path} cannot be written (${reasonOf(error)}).`)
+        throw unwritable(path, error)
       }
       bytes += line.length
     },
@@ -77,38 +68,63 @@ const CHUNK_CHARACTERS = 262_144
 
 /** Creates `<path>.part`. @throws {CommandFailed} one of the files exists, or the folder cannot be written. */
 export async function createLinesFile(path: string): Promise<LinesFile> {
-  if (await exists(path)) throw taken(path)
-  const part = `${path}.part`
-  const unwritable = (error: unknown): CommandFailed =>
-    new CommandFailed(exitCodes.failed, `${path} cannot be written (${reasonOf(error)}).`)
-  const file = await open(part, 'wx', 0o600).catch((error: unknown) => {
-    throw reasonOf(error) === 'EEXIST' ? taken(part) : unwritable(error)
-  })
+  const { part, file } = await openPart(path, 'it has a part of the runs')
   let chunk = ''
   async function flush(): Promise<void> {
     const text = chunk
     chunk = ''
-    await file.appendFile(text).catch((error: unknown) => {
-      throw unwritable(error)
-    })
+    await file.appendFile(text)
   }
+  /** Runs `work`. If it fails, throws the {@link CommandFailed} that names the file and the reason. */
+  const writing = (work: () => Promise<void>): Promise<void> =>
+    work().catch((error: unknown) => {
+      throw unwritable(path, error)
+    })
   return {
     async append(line) {
       chunk += `${line}\n`
-      if (chunk.length >= CHUNK_CHARACTERS) await flush()
+      if (chunk.length >= CHUNK_CHARACTERS) await writing(flush)
     },
-    async finish() {
-      await flush()
-      await file.sync()
-      await file.close()
-      await place(part, path)
-    },
+    finish: () =>
+      writing(async () => {
+        await flush()
+        await file.sync()
+        await file.close()
+        await place(part, path)
+      }),
     async discard() {
       await file.close()
       await rm(part, { force: true })
     },
   }
 }
+
+/**
+ * Creates `<path>.part`, which only its owner can read.
+ *
+ * @param left describes, for the error message, the content of a file that a killed export has left behind
+ * @throws {CommandFailed} `<path>` or `<path>.part` exists, or the folder cannot be written.
+ */
+async function openPart(
+  path: string,
+  left: string,
+): Promise<{ readonly part: string; readonly file: FileHandle }> {
+  if (await exists(path))
+    throw new CommandFailed(exitCodes.failed, `${path} exists and is never overwritten.`)
+  const part = `${path}.part`
+  try {
+    return { part, file: await open(part, 'wx', 0o600) }
+  } catch (error) {
+    if (reasonOf(error) !== 'EEXIST') throw unwritable(path, error)
+    throw new CommandFailed(
+      exitCodes.failed,
+      `${part} exists: an export to this file is running, or was killed and ${left}. Rename or remove it first.`,
+    )
+  }
+}
+
+const unwritable = (path: string, error: unknown): CommandFailed =>
+  new CommandFailed(exitCodes.failed, `${path} cannot be written (${reasonOf(error)}).`)
 
 /** Moves a file by a hard link, which fails if the target exists; a rename would replace the target. */
 async function place(part: string, path: string): Promise<void> {
@@ -129,6 +145,3 @@ const exists = (path: string): Promise<boolean> =>
     () => true,
     () => false,
   )
-
-const taken = (path: string): CommandFailed =>
-  new CommandFailed(exitCodes.failed, `${path} exists and is never overwritten.`)

@@ -29,7 +29,7 @@ export interface GrantsFile {
   readonly rejected: readonly RejectedLine[]
 }
 
-/** Reads all lines. The second line of a company is rejected, because only one of its tokens can be the newest. */
+/** Reads all lines. Only the first line of a company is accepted, because only one token can be the newest. */
 export async function readGrants(source: AsyncIterable<string | Uint8Array>): Promise<GrantsFile> {
   const grants: FileLine[] = []
   const rejected: RejectedLine[] = []

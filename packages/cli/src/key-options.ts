@@ -4,13 +4,16 @@ import { join, resolve } from 'node:path'
 import { KeyEntry, KeyId } from '@integration-host/shared/access/key-list'
 import type { KeyTerms } from '@integration-host/shared/access/new-key'
 import type { Environment } from '@integration-host/shared/process/config'
+import { invalidOption, validOption } from './command.ts'
 import { UsageError } from './exit-code.ts'
 import { embeddedSecretsFolder } from './settings.ts'
+import { timeOf } from './times.ts'
 
 /**
- * Returns the path of the key file: `--file`, `SERVICE_KEYS_FILE`, or that of the embedded host if there is one.
+ * Returns the path of the key file: the value of `--file` or of `SERVICE_KEYS_FILE`, or else the key file of the
+ * embedded host.
  *
- * @throws {UsageError} there is none of them.
+ * @throws {UsageError} no path is given, and the embedded host has no key file.
  */
 export function keyFileOf(given: string | undefined, env: Environment): string {
   const named = given ?? (env['SERVICE_KEYS_FILE'] || undefined)
@@ -20,12 +23,10 @@ export function keyFileOf(given: string | undefined, env: Environment): string {
   throw new UsageError('The key file is needed: --file, or SERVICE_KEYS_FILE')
 }
 
-/** @throws {UsageError} the id is missing or not valid. */
+/** Returns the value of `--id`. @throws {UsageError} the id is missing or not valid. */
 export function keyIdOf(text: string | undefined): string {
   if (text === undefined) throw new UsageError('--id is needed')
-  const id = KeyId.safeParse(text)
-  if (!id.success) throw new UsageError(`--id ${id.error.issues[0]?.message ?? ''}`)
-  return id.data
+  return validOption('--id', KeyId, text)
 }
 
 interface TermOptions {
@@ -38,23 +39,27 @@ interface TermOptions {
 
 const optionOf = { scopes: '--scope', realms: '--realm', processes: '--process' } as const
 
-/** Returns what a new key may do. @throws {UsageError} names the option that is missing or not valid. */
-export function termsOf(options: TermOptions): KeyTerms {
+/**
+ * Returns the permissions of a new key from the options of `keys new`.
+ *
+ * @param now milliseconds since the epoch
+ * @throws {UsageError} names the option that is missing or not valid.
+ */
+export function termsOf(options: TermOptions, now: number): KeyTerms {
   const parsed = KeyEntry.omit({ sha256: true }).safeParse({
     id: keyIdOf(options.id),
     scopes: listed(options.scope),
     realms: listed(options.realm),
     processes: listed(options.process),
-    ...(options.expires !== undefined && { expires: timeOf(options.expires) }),
+    ...(options.expires !== undefined && { expires: expiryOf(options.expires, now) }),
   })
   if (!parsed.success) {
-    const [issue] = parsed.error.issues
-    const option = optionOf[issue?.path[0] as keyof typeof optionOf]
-    throw new UsageError(`${option} ${issue?.message ?? ''}`)
+    const option = optionOf[parsed.error.issues[0]?.path[0] as keyof typeof optionOf]
+    throw invalidOption(option, parsed.error)
   }
   const { scopes, realms, processes } = parsed.data
-  // Without a realm or process these scopes would allow nothing. '*' must be written, so that no key gets more than was
-  // asked for.
+  // Without a realm or process these scopes would allow nothing. '*' must be given explicitly, so that no key
+  // allows more than its creator intended.
   const ofRealm = scopes.find((scope) => /^(?:gateway|credentials|custody):/.test(scope))
   if (ofRealm !== undefined && realms.length === 0)
     throw new UsageError(`--realm is needed for the scope ${ofRealm}; '*' stands for every company`)
@@ -71,23 +76,9 @@ const listed = (lists: readonly string[] = []): string[] => [
   ...new Set(lists.flatMap((list) => list.split(',').map((part) => part.trim()))),
 ]
 
-const HOUR_MS = 3_600_000
-const UNITS = { h: HOUR_MS, d: 24 * HOUR_MS } as const
-
-/** Returns a duration from now or a time as RFC 3339. @throws {UsageError} it is neither, or has passed. */
-function timeOf(text: string): string {
-  const [, amount, unit] = /^(\d{1,6})([dh])$/.exec(text) ?? []
-  const isTime = KeyEntry.shape.expires.safeParse(text).success
-  const at =
-    amount !== undefined
-      ? Date.now() + Number(amount) * UNITS[unit as keyof typeof UNITS]
-      : isTime
-        ? Date.parse(text)
-        : Number.NaN
-  if (Number.isNaN(at))
-    throw new UsageError(
-      '--expires must be a duration such as 90d or 12h, or a time such as 2027-01-31T00:00:00Z',
-    )
-  if (at <= Date.now()) throw new UsageError('--expires must be in the future')
-  return new Date(at).toISOString().replace(/\.\d{3}Z$/, 'Z')
+/** Returns a time in UTC without milliseconds. @throws {UsageError} the text is not a time, or the time has passed. */
+function expiryOf(text: string, now: number): string {
+  const time = new Date(timeOf('--expires', text, now, 'future'))
+  if (time.getTime() <= now) throw new UsageError('--expires must be in the future')
+  return time.toISOString().replace(/\.\d{3}Z$/, 'Z')
 }

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { isLoopback } from '@integration-host/shared/http/loopback'
 import {
@@ -10,6 +10,7 @@ import {
 } from '@integration-host/shared/process/config'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { z } from 'zod'
+import { validOption } from './command.ts'
 import { UsageError } from './exit-code.ts'
 
 /** The setting that holds the address of each service. */
@@ -49,9 +50,7 @@ export function readConnection(
   env: Environment,
 ): Connection {
   const variable = addressOf[service]
-  const given = httpUrl().optional().safeParse(url)
-  if (!given.success)
-    throw new UsageError(`--url ${given.error.issues[0]?.message ?? 'is invalid'}`)
+  validOption('--url', httpUrl().optional(), url)
   const settings = usable(() =>
     parseConfig(Settings, { ...env, ...(url !== undefined && { [variable]: url }) }),
   )
@@ -76,8 +75,9 @@ export interface ServiceAddress {
 const ADDRESSES = [...Object.values(addressOf), 'REDIS_URL', 'DATABASE_URL', 'AMQP_URL'] as const
 
 /**
- * Returns the address of every service. If one of the addresses of services and backends is set, a service without one
- * is `null`: at the default ports another installation of this machine may run, and a report must not mix two of them.
+ * Returns the address of every service. If the settings name the address of any service or backend, a service without
+ * such a setting is `null` instead of having its default address. At the default ports another installation may run on
+ * this machine, and a report must not mix two installations.
  *
  * @throws {UsageError} names the invalid setting.
  */
@@ -131,8 +131,13 @@ function embeddedKey(url: string, env: Environment): Secret | null {
 }
 
 /**
- * Returns the folder in which the embedded host keeps its keys. A relative `DATA_DIR` is resolved against the root of
- * the checkout, as in the embedded host.
+ * Returns the folder in which the embedded host stores its keys. A relative `DATA_DIR` is resolved against the working
+ * directory, as by the commands `dev` and `start`. If that folder does not exist, the path is resolved against the root
+ * of the checkout, as by `npm start`.
  */
-export const embeddedSecretsFolder = (env: Environment): string =>
-  join(resolve(ROOT, env['DATA_DIR'] || 'data'), 'secrets')
+export function embeddedSecretsFolder(env: Environment): string {
+  const [own = '', ...others] = [process.cwd(), ROOT].map((base) =>
+    join(resolve(base, env['DATA_DIR'] || 'data'), 'secrets'),
+  )
+  return [own, ...others].find((folder) => existsSync(folder)) ?? own
+}

@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
-import { createProgress, createTable, plain, print, type Terminal } from './terminal.ts'
+import { createProgress, createTable, plain, print, rowsOf, type Terminal } from './terminal.ts'
 
 function terminal(isTTY: boolean) {
   const written: string[] = []
@@ -9,7 +9,7 @@ function terminal(isTTY: boolean) {
   stderr.on('data', (text: string) => written.push(text))
   const streams = { stdin: new PassThrough(), stdout: new PassThrough(), stderr }
   const { signal } = new AbortController()
-  const one: Terminal = { env: {}, ...streams, now: () => at, signal }
+  const one: Terminal = { env: {}, ...streams, now: () => at, wallClock: () => 0, signal }
   return { one, stdout: streams.stdout, written, pass: (ms: number) => (at += ms) }
 }
 
@@ -49,6 +49,21 @@ describe('the output of a command', () => {
     const lines = table([['transaction-1', 'Failed', 'e'.repeat(50)]])
     expect(lines).toEqual(['ID             STATUS  ERROR', 'transaction-1  Failed  eeeeee…'])
     expect(table([['2', '日本', '日本語の長いエラー']])).toEqual(['2              日本    日本語…'])
+  })
+
+  it.each([
+    ['', 1],
+    ['x'.repeat(10), 1],
+    ['x'.repeat(11), 2],
+    [`\u001b[31m${'x'.repeat(10)}\u001b[0m`, 1],
+    ['\u65e5'.repeat(5), 1],
+    [`x${'\u65e5'.repeat(5)}`, 2],
+    ['x\u65e5'.repeat(6), 2],
+    ['e\u0301'.repeat(10), 1],
+  ])('a terminal of ten columns shows the line %j in %i rows', (line, rows) => {
+    const { one, stdout } = terminal(true)
+    Object.assign(stdout, { isTTY: true, columns: 10 })
+    expect(rowsOf(line, one)).toBe(rows)
   })
 
   it('a command waits until a slow reader of its standard output has read the output', async () => {

@@ -2,6 +2,8 @@
 import { once } from 'node:events'
 import { createInterface } from 'node:readline/promises'
 import { Writable } from 'node:stream'
+import { setTimeout as delay } from 'node:timers/promises'
+import { stripVTControlCharacters } from 'node:util'
 import type { Environment } from '@integration-host/shared/process/config'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { CommandFailed, exitCodes } from './exit-code.ts'
@@ -20,8 +22,11 @@ export interface Terminal {
   readonly stdin: Input
   readonly stdout: Output
   readonly stderr: Output
+  /** A monotonic clock, in milliseconds. Only differences of its values have a meaning. */
   readonly now: () => number
-  /** Replaces the wait between two looks of `--watch`. */
+  /** The time of day, in milliseconds since the epoch. */
+  readonly wallClock: () => number
+  /** Replaces the waits of {@link pause}. */
   readonly sleep?: (ms: number) => Promise<void>
   /** Aborted if the process receives a signal; the reason is a {@link CommandFailed}. */
   readonly signal: AbortSignal
@@ -41,6 +46,22 @@ export function notify({ stderr }: Terminal, ...lines: readonly string[]): void 
 /** Returns text on one line without control characters: a response must not be able to control the terminal. */
 export const plain = (text: string): string =>
   text.replace(/\s+/g, ' ').replace(/[\p{Cc}\p{Cf}]/gu, '�')
+
+/** The number of characters that a cell of a table shows of an error message or a message content. */
+const SHORT = 60
+
+/** Returns the beginning of a text on one line, without control characters. */
+export function shortLine(text: string): string {
+  const line = plain(text)
+  return line.length <= SHORT ? line : `${line.slice(0, SHORT).toWellFormed()}…`
+}
+
+/** Waits. @throws {CommandFailed} the process received a signal before the end of the wait. */
+export async function pause(ms: number, { signal, sleep }: Terminal): Promise<void> {
+  if (sleep !== undefined) await sleep(ms)
+  else await delay(ms, undefined, { signal }).catch(() => {})
+  signal.throwIfAborted()
+}
 
 /** Returns a number with its noun, such as `1 credential` or `2 credentials`. */
 export const counted = (count: number, noun: string, plural = `${noun}s`): string =>
@@ -64,7 +85,7 @@ const MIN_COLUMN = 6
 export function createTable(
   header: readonly string[],
   width?: number,
-  /** Colours the text of a cell, which has the width of its column already. */
+  /** Colours the text of a cell. The text is already padded to the width of the column. */
   paintCell: (text: string, column: number) => string = (text) => text,
 ): (rows: readonly (readonly string[])[]) => string[] {
   const widths = header.map(() => 0)
@@ -124,6 +145,23 @@ function columnsOf(text: string): number {
   return Array.from(text.replace(/\p{M}/gu, '')).length + (text.match(WIDE)?.length ?? 0)
 }
 
+/** Returns how many rows of the terminal a line takes, because the terminal wraps a line that is longer than a row. */
+export function rowsOf(line: string, terminal: Terminal): number {
+  const width = widthOf(terminal) ?? Number.POSITIVE_INFINITY
+  let rows = 1
+  let used = 0
+  for (const character of stripVTControlCharacters(line)) {
+    const columns = columnsOf(character)
+    // A character of two columns is not split: if only one column is left, the character begins the next row.
+    if (used + columns > width) {
+      rows += 1
+      used = 0
+    }
+    used += columns
+  }
+  return rows
+}
+
 const codes = { green: 32, yellow: 33, red: 31, dim: 2 } as const
 export type Colour = keyof typeof codes
 
@@ -136,8 +174,22 @@ export function painter({ stdout, env }: Terminal): (colour: Colour, text: strin
   return (colour, text) => (isColoured ? `\x1b[${codes[colour]}m${text}\x1b[0m` : text)
 }
 
+/** Returns the function with which {@link createTable} colours the cells of the column `STATUS` by their text. */
+export function statusPainter(
+  terminal: Terminal,
+  columns: readonly string[],
+  colours: Readonly<Record<string, Colour>>,
+): (text: string, column: number) => string {
+  const paint = painter(terminal)
+  const statusColumn = columns.indexOf('STATUS')
+  return (text, column) => {
+    const colour = column === statusColumn ? colours[text.trimEnd()] : undefined
+    return colour === undefined ? text : paint(colour, text)
+  }
+}
+
 const REDRAW_MS = 100
-const CALM_MS = 10_000
+const LINE_MS = 10_000
 
 /**
  * Shows the progress of a long operation. On a terminal one line is redrawn; otherwise a new line is printed every ten
@@ -153,7 +205,7 @@ export function createProgress({ stderr, now }: Terminal): {
   let isShown = false
   return {
     update(text) {
-      if (now() - lastAt < (isDrawn ? REDRAW_MS : CALM_MS)) return
+      if (now() - lastAt < (isDrawn ? REDRAW_MS : LINE_MS)) return
       lastAt = now()
       isShown = isDrawn
       stderr.write(isDrawn ? `\r\x1b[K${text}` : `${text}\n`)
@@ -198,7 +250,7 @@ async function promptOn(
     return await lines.question(question, { signal: AbortSignal.any([signal, given.signal]) })
   } catch {
     signal.throwIfAborted()
-    throw new CommandFailed(exitCodes.failed, 'There was no answer, so nothing was done.')
+    throw new CommandFailed(exitCodes.failed, 'There was no input, so nothing was done.')
   } finally {
     lines.close()
   }

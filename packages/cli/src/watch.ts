@@ -1,63 +1,59 @@
-/** Shows a result again and again: redrawn on a terminal, as new lines otherwise. */
-import { setTimeout as delay } from 'node:timers/promises'
-import { wholeNumber } from './command.ts'
-import { CommandFailed, exitCodes, UsageError } from './exit-code.ts'
-import { notify, print, type Terminal } from './terminal.ts'
+/** Repeats a command at an interval. On a terminal its output is redrawn; otherwise new lines are printed. */
+import { durationMsOf } from './command.ts'
+import { CommandFailed, exitCodes } from './exit-code.ts'
+import { notify, pause, print, rowsOf, type Terminal } from './terminal.ts'
 
 export const watchOptions = { watch: { type: 'boolean' }, interval: { type: 'string' } } as const
 const DEFAULT_SECONDS = 2
-const MAX_SECONDS = 3_600
-export const WATCH_HELP = `  --watch             show it again until Ctrl-C: redrawn on a terminal, otherwise what has changed
-  --interval SECONDS  how often (default ${DEFAULT_SECONDS}, at most ${MAX_SECONDS})`
+export const INTERVAL_HELP = `  --interval SECONDS  the time between two requests (default ${DEFAULT_SECONDS}, at most 3600)`
+export const WATCH_HELP = `  --watch             repeat until Ctrl-C: a terminal is redrawn, otherwise only changes are printed
+${INTERVAL_HELP}`
 
-/** Returns the value of `--interval` in milliseconds. @throws {UsageError} it is not a number from 1 to 3600. */
-export function intervalOf(text: string | undefined): number {
-  const seconds = wholeNumber('--interval', text ?? String(DEFAULT_SECONDS))
-  if (seconds < 1 || seconds > MAX_SECONDS)
-    throw new UsageError(`--interval must be 1 to ${MAX_SECONDS}`)
-  return seconds * 1_000
-}
-
-/** Waits until the next look. @throws {CommandFailed} the process received a signal meanwhile. */
-async function pause(ms: number, { signal, sleep }: Terminal): Promise<void> {
-  if (sleep !== undefined) await sleep(ms)
-  else await delay(ms, undefined, { signal }).catch(() => {})
-  signal.throwIfAborted()
-}
+/** Returns the value of `--interval` in milliseconds. @throws {UsageError} the value is not a number from 1 to 3600. */
+export const intervalOf = (text: string | undefined): number =>
+  durationMsOf('--interval', text, DEFAULT_SECONDS)
 
 /**
- * Runs `look` at every interval until `look` returns `false`. After the first success a service that cannot be reached
- * ends nothing, because it may be restarting.
+ * Runs `poll` at every interval until `poll` returns `false`. After the first success, an unreachable service does not
+ * end the command, because the service may be restarting. The error message is then passed to `report`.
  */
 export async function repeat(
   intervalMs: number,
   terminal: Terminal,
-  look: () => Promise<boolean>,
+  poll: () => Promise<boolean>,
+  report: (message: string) => Promise<void> | void = (message) => notify(terminal, message),
 ): Promise<void> {
   let hasWorked = false
   for (;;) {
     try {
-      if (!(await look())) return
+      if (!(await poll())) return
       hasWorked = true
     } catch (error) {
       const isUnreachable =
         error instanceof CommandFailed && error.exitCode === exitCodes.unreachable
       if (!hasWorked || !isUnreachable) throw error
-      notify(terminal, error.message)
+      await report(error.message)
     }
     await pause(intervalMs, terminal)
   }
 }
 
-/** Returns the function that replaces the lines that it has printed before by new ones. Lines that do not fit are left out. */
+/**
+ * Returns a function that replaces the previously printed lines with new lines. Lines that do not fit on the screen are
+ * left out.
+ */
 export function createScreen(terminal: Terminal): (lines: readonly string[]) => Promise<void> {
-  let shown = 0
+  let shown: readonly string[] = []
   return async (lines) => {
-    const { rows } = terminal.stdout
-    const fitting = rows === undefined ? lines : lines.slice(0, Math.max(1, rows - 1))
+    // The rows are counted with the current width, because a terminal wraps its lines again when its width changes.
+    const height = shown.reduce((rows, line) => rows + rowsOf(line, terminal), 0)
     // Moves the cursor up to the first line, and clears from there to the end of the screen.
-    if (shown > 0) terminal.stdout.write(`\x1b[${shown}A\x1b[J`)
-    await print(terminal, ...fitting)
-    shown = fitting.length
+    if (height > 0) terminal.stdout.write(`\x1b[${height}A\x1b[J`)
+    const { rows } = terminal.stdout
+    // The last row is left free, because the cursor is there after the last line has been printed.
+    let space = rows === undefined ? Number.POSITIVE_INFINITY : Math.max(1, rows - 1)
+    const end = lines.findIndex((line) => (space -= rowsOf(line, terminal)) < 0)
+    shown = end === -1 ? lines : lines.slice(0, end)
+    await print(terminal, ...shown)
   }
 }

@@ -23,7 +23,7 @@ export interface FakeProvider extends AsyncDisposable {
   /** The code of every callback. */
   readonly code: string
   /** Replaces the response of a route, such as `POST /token`; `undefined` restores the default response. */
-  override(route: string, answer: (request: ReceivedRequest) => FakeResponse | undefined): void
+  override(route: string, respond: (request: ReceivedRequest) => FakeResponse | undefined): void
 }
 
 export async function startFakeProvider(): Promise<FakeProvider> {
@@ -135,14 +135,14 @@ export async function startFakeProvider(): Promise<FakeProvider> {
   }
 
   const respond = (request: ReceivedRequest): FakeResponse => {
-    const answer = overrides.get(request.route)?.(request) ??
+    const response = overrides.get(request.route)?.(request) ??
       usual[request.route]?.(request) ?? { status: 404, body: canary('lost') }
     return {
-      ...answer,
+      ...response,
       headers: {
         'X-RateLimit-Note': canary('limit'),
         'X-Note': canary('header'),
-        ...answer.headers,
+        ...response.headers,
       },
     }
   }
@@ -153,7 +153,7 @@ export async function startFakeProvider(): Promise<FakeProvider> {
     requests: service.requests,
     canaries,
     code,
-    override: (route, answer) => void overrides.set(route, answer),
+    override: (route, respondTo) => void overrides.set(route, respondTo),
     [Symbol.asyncDispose]: () => service[Symbol.asyncDispose](),
   }
 }

@@ -63,7 +63,7 @@ export async function startFakeService(
 ): Promise<FakeService> {
   const requests: ReceivedRequest[] = []
 
-  async function answer(request: IncomingMessage): Promise<FakeResponse> {
+  async function responseTo(request: IncomingMessage): Promise<FakeResponse> {
     const { pathname, searchParams } = new URL(request.url ?? '/', 'http://fake')
     const mediaType = request.headers['content-type']?.split(';')[0]
     const one = {
@@ -79,7 +79,7 @@ export async function startFakeService(
   }
 
   const server = createServer((request, response: ServerResponse) => {
-    void answer(request).then(({ status = 200, body = '', headers = {}, isCut = false }) => {
+    void responseTo(request).then(({ status = 200, body = '', headers = {}, isCut = false }) => {
       response.writeHead(status, { 'Content-Type': 'application/json', ...headers })
       const sent = typeof body === 'string' ? body : JSON.stringify(body)
       if (isCut) response.write(sent, () => response.destroy())

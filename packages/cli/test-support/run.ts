@@ -18,12 +18,16 @@ export interface Surroundings {
   readonly typed?: readonly (string | (() => string))[]
   /** The width of the terminal, if standard output is one. */
   readonly columns?: number
-  /** Replaces the wait between two looks of `--watch`. */
+  /** The height of the terminal. */
+  readonly rows?: number
+  /** Replaces the waits between two requests of `--watch` and before a repeated request. */
   readonly sleep?: (ms: number) => Promise<void>
   /** The content of standard input, which is then not a terminal. */
   readonly input?: string | Buffer
-  /** The clock, in milliseconds. By default the time does not pass. */
+  /** The monotonic clock, in milliseconds. By default the time does not pass. */
   readonly now?: () => number
+  /** The time of day, in milliseconds since the epoch. */
+  readonly wallClock?: () => number
   readonly stop?: AbortSignal & { readonly reason?: CommandFailed }
   /** Called with each chunk that is written to standard error. */
   readonly onErr?: (text: string) => void
@@ -32,9 +36,21 @@ export interface Surroundings {
 /** Runs the command line in this process. */
 export async function run(
   args: readonly string[],
-  { url, env = {}, typed, columns, sleep, input, now = () => 0, stop, onErr }: Surroundings = {},
+  {
+    url,
+    env = {},
+    typed,
+    columns,
+    rows,
+    sleep,
+    input,
+    now = () => 0,
+    wallClock = Date.now,
+    stop,
+    onErr,
+  }: Surroundings = {},
 ): Promise<Run> {
-  const answers = [...(typed ?? [])]
+  const inputs = [...(typed ?? [])]
   const stdin = Object.assign(new PassThrough(), { isTTY: typed !== undefined })
   if (input !== undefined) stdin.end(input)
   const collect = (onText?: (text: string) => void) => {
@@ -46,14 +62,18 @@ export async function run(
         done()
       },
     })
-    const tty = { isTTY: typed !== undefined, ...(columns !== undefined && { columns }) }
+    const tty = {
+      isTTY: typed !== undefined,
+      ...(columns !== undefined && { columns }),
+      ...(rows !== undefined && { rows }),
+    }
     return { chunks, stream: Object.assign(stream, tty) }
   }
   const out = collect()
   const err = collect((text) => {
     onErr?.(text)
     if (!/[:\]] $/.test(text)) return
-    const response = answers.shift() ?? '\u0004'
+    const response = inputs.shift() ?? '\u0004'
     setImmediate(() => stdin.write(`${typeof response === 'string' ? response : response()}\r`))
   })
   const code = await runCommandLine(args, {
@@ -68,6 +88,7 @@ export async function run(
     stdout: out.stream,
     stderr: err.stream,
     now,
+    wallClock,
     ...(sleep !== undefined && { sleep }),
     signal: stop ?? new AbortController().signal,
   })

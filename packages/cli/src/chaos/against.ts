@@ -1,4 +1,5 @@
 import { httpUrl } from '@integration-host/shared/process/config'
+import { pairOf } from '../command.ts'
 import { UsageError } from '../exit-code.ts'
 
 const services = ['demo-api', 'token-service', 'accounting-gateway', 'coordinator'] as const
@@ -28,12 +29,12 @@ export function parseAgainst(text: string): Addresses {
   }
   const given = new Map<string, string>()
   for (const entry of text.split(',')) {
-    const [name = '', ...rest] = entry.split('=')
-    if (!services.some((service) => service === name.trim()))
+    const [name, address] = pairOf('--against', entry.trim())
+    if (!services.some((service) => service === name))
       throw new UsageError(
-        `--against: there is no service '${name.trim()}'; there are: ${services.join(', ')}`,
+        `--against: there is no service '${name}'; there are: ${services.join(', ')}`,
       )
-    given.set(name.trim(), addressOf(rest.join('=')))
+    given.set(name, addressOf(address))
   }
   return mapped((name) => {
     const address = given.get(name)

@@ -1,6 +1,7 @@
 /**
- * The calls of a chaos run: those of an application that uses the installation, and those that check its records
- * afterwards. A failed call is a result and not an error, because failing calls are what a chaos run counts.
+ * The calls of a chaos run. Some are calls of an application that uses the installation, and others check the records
+ * of the installation afterwards. A failed call is a result and not an error, because failing calls are what a chaos
+ * run counts.
  */
 import { TransactionView } from '@integration-host/shared/contracts/transaction'
 import { parseJsonAs } from '@integration-host/shared/json'
@@ -33,7 +34,7 @@ export interface ClientDeps {
 
 export type Client = ReturnType<typeof createClient>
 
-/** Returns whether an HTTP status says that a company's grant is gone, so that no later call can succeed. */
+/** Returns whether an HTTP status shows that a company's grant has ended, so that no later call can succeed. */
 export const isGone = (status: number | null): boolean => status === 404 || status === 424
 
 /** The business process of the demo, whose transactions are orders. */

@@ -22,7 +22,7 @@ export async function runKillCommand(
     shell: true,
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { ...env },
-    // A process group of its own, so that one signal ends the shell and the programs that it started.
+    // The shell gets its own process group, so that one signal ends the shell and all programs that it has started.
     detached: true,
   })
   const end = (): void => {

@@ -28,7 +28,7 @@ function orderLoad(statuses: readonly (number | null)[]) {
 }
 
 describe('the load of a chaos run', () => {
-  it('queues an order again until it is accepted', async () => {
+  it('the load of a chaos run queues an order again until the order is accepted', async () => {
     const { load, call } = orderLoad([503, 202])
     await call(2)
     await load.stop(0)
@@ -41,7 +41,7 @@ describe('the load of a chaos run', () => {
     })
   })
 
-  it('counts a call that failed three times as unserved once', async () => {
+  it('the load of a chaos run counts a call that failed three times as one unserved call', async () => {
     const { load, call } = orderLoad([503, null])
     await call(4)
     await load.stop(0)

@@ -24,7 +24,7 @@ export interface Ledger {
   readonly failedCalls: number
   /** How often each kind of call failed, by the kind and the status of the response, such as `order 503`. */
   readonly failures: Readonly<Record<string, number>>
-  /** Calls that failed again each time they were repeated, as a client repeats them. */
+  /** The number of calls that failed three times in a row, so that a client would have stopped repeating them. */
   readonly unservedCalls: number
   /** When the last failed call ended; `null` if none has failed. */
   readonly lastFailureAt: number | null
@@ -34,7 +34,7 @@ export interface Load {
   readonly ledger: Ledger
   /**
    * Stops the load, and resolves when no call is in flight. Orders that were not accepted yet are queued again for at
-   * most `forMs` milliseconds. An order that was never accepted is not in the ledger.
+   * most `forMs` milliseconds. The ledger does not contain orders that were never accepted.
    */
   stop(forMs: number): Promise<void>
 }
@@ -53,7 +53,7 @@ export interface LoadOptions {
 /** The pause before the first repetition of a call. It doubles with each repetition, so that the load stays bounded. */
 const RETRY_MS = 500
 const MAX_RETRY_MS = 4_000
-/** A call that failed so often counts as unserved. Only an order is repeated further. */
+/** After this number of failures, a call counts as unserved. Only the queuing of an order is repeated further. */
 const ATTEMPTS = 3
 /**
  * The maximum number of reads in flight. Further reads are skipped, so that a stalled service does not exhaust the
@@ -121,18 +121,18 @@ export function startLoad(options: LoadOptions): Load {
     }
     await repeated(get, (attempts) => isGone(status) || attempts === ATTEMPTS)
     readsInFlight -= 1
-    // The check after the round reports this company. If its reads went on, their failures would hide the time at which
+    // The check after the round reports this company. If its reads continued, their failures would hide the time at which
     // the other calls recovered.
     if (isGone(status)) readable = readable.filter((other) => other !== realm)
   }
-  // The authorization is repeated from its beginning, as a person does, because the authorization code may be used up.
+  // The whole authorization is repeated, because an authorization code can be exchanged only once.
   async function connect(realm: string): Promise<void> {
     const authorize = async (): Promise<boolean> =>
       counted(await client.connect(realm), 'connect', null)
     if (await repeated(authorize, (attempts) => attempts === ATTEMPTS)) connected.push(realm)
   }
 
-  /** Starts `work` with increasing numbers, `perSecond` times a second. */
+  /** Starts `work` `perSecond` times a second, and passes an increasing number to each call. */
   async function repeat(perSecond: number, work: (turn: number) => Promise<void>): Promise<void> {
     const startedAt = now()
     for (let turn = 0; perSecond > 0 && !stopping.signal.aborted; turn++) {

@@ -29,7 +29,7 @@ export interface RoundOptions {
   readonly disturb: (load: Load) => Promise<void>
 }
 
-/** After the repair of the fault, the load goes on until no call has failed for this time. */
+/** After the repair of the fault, the load continues until no call has failed for this time. */
 const CALM_MS = 3_000
 
 /**

@@ -20,7 +20,7 @@ const round: Round = {
 }
 
 describe('the verdict on a round', () => {
-  it('a round in which nothing but calls failed has the verdict `kept`', () => {
+  it('a round has the verdict `kept` if calls failed but everything else is correct', () => {
     expect(isKept(round)).toBe(true)
   })
 

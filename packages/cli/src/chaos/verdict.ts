@@ -23,7 +23,7 @@ export interface Round extends Books {
   readonly tokenReuses: number
   readonly calls: number
   readonly failedCalls: number
-  /** Calls that failed each time they were repeated. */
+  /** The number of calls that also failed when they were repeated. */
   readonly unservedCalls: number
   /** How often each kind of call failed, by the kind and the status of the response, such as `order 503`. */
   readonly failures: Readonly<Record<string, number>>

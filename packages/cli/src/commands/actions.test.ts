@@ -27,7 +27,7 @@ const all = [
 let service: FakeService
 beforeEach(async () => {
   service = await startFakeService({
-    // The first page is empty, as for a key that may see none of the newest actions. The others have two actions.
+    // The first page is empty, as for a key that may not see the newest actions. Each other page has two actions.
     'GET /actions': ({ query }) => {
       const before = query.get('before')
       if (before === null) return { body: { items: [], next_before: 5 } }
@@ -44,7 +44,7 @@ const cli = (...args: readonly string[]) =>
   run(['actions', 'list', ...args], { env: { COORDINATOR_URL: service.url } })
 
 describe('actions list', () => {
-  it('`actions list` prints who did what, newest first, and reads on over pages without visible actions', async () => {
+  it('`actions list` prints actions with their callers, newest first, and reads further pages after a page without actions', async () => {
     const { code, out, err } = await cli()
     expect([code, err]).toEqual([0, ''])
     expect(out.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
@@ -57,7 +57,7 @@ describe('actions list', () => {
     ])
   })
 
-  it('`actions list` sends the filters and stops at --limit with the number of the next page', async () => {
+  it('`actions list` sends the filters, stops at --limit, and prints the number at which the next page begins', async () => {
     const { err } = await cli('--process', 'P', '--id', '66', '--before', '5', '--limit', '3')
     expect(err).toBe('There are more: --before 2.\n')
     expect(service.requests.map(({ query }) => Object.fromEntries(query))).toEqual([

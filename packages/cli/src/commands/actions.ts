@@ -1,9 +1,10 @@
 import { ActionPage, type ActionView } from '@integration-host/shared/contracts/action'
-import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
+import { limitOf, pagesOf, printPages } from '../paging.ts'
 import { openCoordinator } from '../service-api.ts'
-import { createTable, notify, print, widthOf } from '../terminal.ts'
+import { notify } from '../terminal.ts'
+import { transactionId } from './transactions/arguments.ts'
 
 const DEFAULT_LIMIT = 50
 const MOST_PER_PAGE = 500
@@ -11,7 +12,7 @@ const MOST_PER_PAGE = 500
 export const listActions: Command = {
   summary: 'list who queued, replayed, resumed, cancelled or paused what, and why',
   usage: '[--process NAME] [--id ID] [--before N] [--limit N]',
-  help: `Lists the action log of the coordinator, the newest action first. With --json one on each line.
+  help: `Lists the action log of the coordinator, the newest action first. With --json each line is one action.
 
   --process NAME      only actions on this process and its transactions
   --id ID             only actions on transactions with this id
@@ -29,29 +30,20 @@ Examples:
       limit: { type: 'string' },
     })
     expectNone(positionals)
-    const filter = new URLSearchParams()
-    if (values.process !== undefined) filter.set('process', values.process)
-    if (values.id !== undefined) filter.set('id', idOf(values.id))
-    let before = values.before === undefined ? null : wholeNumber('--before', values.before)
-    if (before === 0) throw new UsageError('--before must be at least 1')
-    let left = wholeNumber('--limit', values.limit ?? String(DEFAULT_LIMIT))
-    if (left < 1) throw new UsageError('--limit must be at least 1')
+    const query = new URLSearchParams()
+    if (values.process !== undefined) query.set('process', values.process)
+    if (values.id !== undefined) query.set('id', transactionId('--id', values.id))
+    if (values.before !== undefined) {
+      const before = wholeNumber('--before', values.before)
+      if (before < 1) throw new UsageError('--before must be at least 1')
+      query.set('before', String(before))
+    }
+    const limit = limitOf(values, DEFAULT_LIMIT)
     const service = openCoordinator(values.url, terminal)
-    const table = createTable(COLUMNS, widthOf(terminal))
-    do {
-      filter.set('limit', String(Math.min(left, MOST_PER_PAGE)))
-      if (before !== null) filter.set('before', String(before))
-      const page: ActionPage = await service.get(`/actions?${filter.toString()}`, ActionPage)
-      await print(
-        terminal,
-        ...(values.json
-          ? page.items.map((action) => JSON.stringify(action))
-          : table(page.items.map(rowOf))),
-      )
-      left -= page.items.length
-      before = page.next_before
-    } while (before !== null && left > 0)
-    if (before !== null) notify(terminal, `There are more: --before ${before}.`)
+    const list = { path: '/actions', query, schema: ActionPage, limit, mostPerPage: MOST_PER_PAGE }
+    const format = { isJson: values.json, columns: COLUMNS, rowOf }
+    const next = await printPages(pagesOf(service, list), format, terminal)
+    if (next !== null) notify(terminal, `There are more: --before ${next}.`)
     return exitCodes.ok
   },
 }
@@ -79,10 +71,3 @@ const rowOf = (action: ActionView): string[] => [
   action.Outcome,
   action.Reason ?? '',
 ]
-
-/** Returns the id of a transaction. @throws {UsageError} the text is not an id. */
-function idOf(text: string): string {
-  const id = TransactionID.safeParse(text)
-  if (!id.success) throw new UsageError(`--id ${id.error.issues[0]?.message ?? ''}`)
-  return id.data
-}

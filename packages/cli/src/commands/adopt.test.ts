@@ -79,7 +79,7 @@ const adopt = async (content: string | Buffer, ...options: string[]) =>
   run(['credentials', 'adopt', '--file', await fileOf(content), ...options], service)
 
 describe('credentials adopt', () => {
-  it('`credentials adopt` says that the other program must be stopped, prints the outcome of each line and a summary', async () => {
+  it('`credentials adopt` prints a request to stop the other program, the outcome of each line, and a summary', async () => {
     const { code, out, err } = await adopt(`${lineOf(1)}\n${lineOf(2)}\n`, '--yes')
     expect(code).toBe(0)
     expect(err).toContain('The other program must be stopped')
@@ -105,7 +105,7 @@ describe('credentials adopt', () => {
   })
 
   it.each([['--file', '-'], []])(
-    '`credentials adopt %s %s` reads standard input, and then needs --yes',
+    '`credentials adopt %s %s` reads the grants from standard input, and requires --yes because it cannot prompt',
     async (...file) => {
       const command = ['credentials', 'adopt', ...file]
       expect((await run(command, { ...service, input: lineOf(1) })).code).toBe(2)
@@ -119,7 +119,7 @@ describe('credentials adopt', () => {
     expect((await run(['credentials', 'adopt'], { ...service, typed: [] })).code).toBe(2)
   })
 
-  it('`credentials adopt` names the lines that are not grants by number, and adopts the others', async () => {
+  it('`credentials adopt` reports invalid lines by their numbers, and adopts the grants of the other lines', async () => {
     const content = Buffer.concat([
       Buffer.from(`\uFEFF${lineOf(1)}\r\n`),
       Buffer.from('\r\n{broken\n'),
@@ -180,7 +180,7 @@ describe('credentials adopt', () => {
     }
   })
 
-  it('`credentials adopt` numbers lines by the file over several requests', async () => {
+  it('`credentials adopt` prints the line numbers of the file, even if it sends the lines in several requests', async () => {
     const lines = Array.from({ length: 120 }, (_, n) => lineOf(n + 1))
     const { code, json } = await adopt(`\n${lines.join('\n')}`, '--yes', '--json')
     expect(code).toBe(0)
@@ -204,7 +204,7 @@ describe('credentials adopt', () => {
     )
   })
 
-  it('`credentials adopt` sends unavailable lines again, and only those', async () => {
+  it('`credentials adopt` sends only those lines again that were unavailable', async () => {
     const tries = new Map<string, number>()
     resultOf = ({ Realm }) => {
       tries.set(Realm, (tries.get(Realm) ?? 0) + 1)
@@ -219,7 +219,7 @@ describe('credentials adopt', () => {
     expect(out).toContain('2 stored')
   })
 
-  it('`credentials adopt` sends a request again while the service is restarted', async () => {
+  it('`credentials adopt` repeats a request until the service has restarted', async () => {
     failing = (call) =>
       call === 1
         ? { status: 200, body: '{', isCut: true }
@@ -242,7 +242,7 @@ describe('credentials adopt', () => {
     expect(result.err).toContain('Run it again with the same file')
   })
 
-  it('`credentials adopt` gives up if the service stays away for two minutes', async () => {
+  it('`credentials adopt` fails if the service cannot be reached for two minutes', async () => {
     failing = () => problem(503, 'shutting_down')
     let now = 0
     const command = ['credentials', 'adopt', '--file', await fileOf(lineOf(1)), '--yes']
@@ -262,7 +262,7 @@ describe('credentials adopt', () => {
     service = await startFakeService({})
   })
 
-  it('`credentials adopt` stops at a signal and says how to go on', async () => {
+  it('`credentials adopt` stops at a signal and prints how to continue', async () => {
     const stop = new AbortController()
     failing = () => {
       stop.abort(new CommandFailed(130, 'Stopped by SIGINT.'))

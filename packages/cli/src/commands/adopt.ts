@@ -1,6 +1,5 @@
 import { once } from 'node:events'
 import { createReadStream } from 'node:fs'
-import { setTimeout as delay } from 'node:timers/promises'
 import {
   type GrantOutcome,
   grantOutcomes,
@@ -18,6 +17,7 @@ import {
   createProgress,
   isInteractive,
   notify,
+  pause,
   plain,
   print,
   prompt,
@@ -138,7 +138,7 @@ interface Sending {
   readonly progress: ReturnType<typeof createProgress>
 }
 
-/** Sends all grants, and those that are unavailable again a few times. Reports the last outcome of each. */
+/** Sends all grants. Repeats the unavailable ones a few times, and reports the last outcome of each grant. */
 async function adoptAll(grants: readonly FileLine[], sending: Sending): Promise<void> {
   const { terminal, report, progress } = sending
   let settled = 0
@@ -173,7 +173,7 @@ async function adoptAll(grants: readonly FileLine[], sending: Sending): Promise<
   }
 }
 
-/** Sends one chunk. While the service is restarted, the chunk is sent again: lines that were stored are recognised. */
+/** Sends one chunk, repeatedly while the service restarts. The service recognises lines that it has already stored. */
 async function send(
   chunk: readonly FileLine[],
   { service, terminal, progress }: Sending,
@@ -203,11 +203,6 @@ const isTemporary = (error: unknown): boolean =>
   error instanceof RequestRejected
     ? ['store_unavailable', 'shutting_down', 'busy'].includes(error.code)
     : error instanceof CommandFailed && error.exitCode === exitCodes.unreachable
-
-async function pause(ms: number, { signal }: Terminal): Promise<void> {
-  await delay(ms, undefined, { signal }).catch(() => {})
-  signal.throwIfAborted()
-}
 
 function textOf({ Line, Name, Outcome, Version, Code, Reason, TraceId }: GrantResult): string {
   const details = [

@@ -44,7 +44,7 @@ beforeEach(async () => {
       const limit = Number(query.get('limit'))
       const { Seq, Hash } = head ?? log.at(-1) ?? auditStart
       if (!query.has('after')) {
-        // Like the service, a page has only the wanted entries of a part of the log.
+        // As in the real service, a page covers a part of the log, and contains only the matching entries of this part.
         const before = Number(query.get('before') ?? LENGTH + 1)
         const searched = log
           .filter((one) => one.Seq < before)
@@ -115,7 +115,7 @@ describe('audit verify', () => {
   it('`audit verify` prints the number of verified entries and the head of the hash chain', async () => {
     const { code, out, err } = await verify()
     expect([code, err]).toEqual([0, ''])
-    expect(out).toBe(`2500 audit entries, 1 to 2500: the chain is whole.\n${spelled(last)}\n`)
+    expect(out).toBe(`2500 audit entries, 1 to 2500: the chain is intact.\n${spelled(last)}\n`)
     expect((await verify('--json')).json).toEqual([
       { Checked: LENGTH, First: 1, Head: spelled(last), Missing: 0, Break: null },
     ])
@@ -136,7 +136,7 @@ describe('audit verify', () => {
       0,
       [{ Checked: 1_800, First: 701, Head: spelled(last), Missing: 700, Break: null }],
     ])
-    expect(err).toContain('The chain is whole from entry 701 on; 700 entries before it')
+    expect(err).toContain('The chain is intact from entry 701 on; 700 entries before it')
   })
 
   it('`audit verify` accepts that entries are trimmed or written while it reads the log', async () => {
@@ -217,7 +217,7 @@ describe('audit verify', () => {
 
   it('`audit verify` reports a head whose hash differs from the hash of the newest entry', async () => {
     head = { Seq: LENGTH, Hash: 'f'.repeat(64) }
-    expect((await verify()).err).toContain('names another one as its head')
+    expect((await verify()).err).toContain('the head of the log has another hash')
   })
 
   describe('audit verify --expect', () => {
@@ -242,7 +242,7 @@ describe('audit verify', () => {
         'it is missing: the log ends with entry 2400',
       ],
       ['all entries were removed', [], 'it is missing: the log ends with entry 0'],
-      ['the newest entries were rewritten', rewritten, 'it is another one than was expected'],
+      ['the newest entries were rewritten', rewritten, 'it differs from the expected entry'],
     ])(
       '`audit verify --expect` reports that %s although the hash chain is intact',
       async (_, broken, reason) => {

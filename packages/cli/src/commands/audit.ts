@@ -2,6 +2,7 @@ import { type AuditHead, AuditPage } from '@integration-host/shared/contracts/au
 import { type ReadAudit, verifyChain } from '../audit-chain.ts'
 import { type Command, credentialNames, expectNone, parse, wholeNumber } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
+import { limitOf, pagesOf } from '../paging.ts'
 import { counted, createProgress, createTable, print, notify, widthOf } from '../terminal.ts'
 import { openTokenService, type ServiceApi } from '../service-api.ts'
 
@@ -26,22 +27,14 @@ async function* inOrder(read: ReadAudit, after: number): AsyncGenerator<Entries,
 }
 
 /** Yields the pages of the log with the newest entry first. */
-async function* newestFirst(
-  service: ServiceApi,
-  name: string | undefined,
-  limit: number,
-): AsyncGenerator<Entries, void> {
-  const filter = name === undefined ? '' : `&name=${name}`
-  for (let before: number | null | undefined; before !== null;) {
-    const position: string = before === undefined ? '' : `&before=${before}`
-    const page: AuditPage = await service.get(
-      `/audit?limit=${Math.max(1, Math.min(limit, PAGE))}${filter}${position}`,
-      AuditPage,
-    )
-    yield page.items
-    before = page.next_before ?? null
-  }
-}
+const newestFirst = (service: ServiceApi, name: string | undefined, limit: number) =>
+  pagesOf(service, {
+    path: '/audit',
+    query: new URLSearchParams(name === undefined ? {} : { name }),
+    schema: AuditPage,
+    limit,
+    mostPerPage: PAGE,
+  })
 
 const rowOf = (entry: Entries[number]): string[] => [
   String(entry.Seq),
@@ -58,11 +51,11 @@ const rowOf = (entry: Entries[number]): string[] => [
 export const auditList: Command = {
   summary: 'list who did what to which credential, when and with what outcome',
   usage: '[--name ACC-<realm>] [--since SEQ | --newest] [--limit N]',
-  help: `Lists the audit log, the oldest entry first. With --json one entry on each line, in the form that is hashed.
+  help: `Lists the audit log, the oldest entry first. With --json each line is one entry in the form that is hashed.
 
   --name ACC-<realm>   only entries of this credential
   --since SEQ          only entries from this number on
-  --newest             the newest entry first; of all if there is no --limit
+  --newest             the newest entry first; without --limit the whole log
   --limit N            at most N entries
 
 Examples:
@@ -79,7 +72,7 @@ Examples:
     expectNone(positionals)
     const [name] = credentialNames(values.name === undefined ? [] : [values.name])
     const since = wholeNumber('--since', values.since ?? '1')
-    const limit = wholeNumber('--limit', values.limit ?? '999999999999999')
+    const limit = limitOf(values, Number.POSITIVE_INFINITY)
     if (values.newest && values.since !== undefined)
       throw new UsageError('--newest cannot be combined with --since')
     const service = openTokenService(values.url, terminal)
@@ -140,7 +133,7 @@ Examples:
       const range = first === null ? '' : `, ${first} to ${head.Seq}`
       await print(
         terminal,
-        `${counted(checked, 'audit entry', 'audit entries')}${range}: the chain is whole.`,
+        `${counted(checked, 'audit entry', 'audit entries')}${range}: the chain is intact.`,
         Head,
       )
     } else {
@@ -148,7 +141,7 @@ Examples:
     }
     if (broken !== null) return exitCodes.failed
     if (missing === 0) return exitCodes.ok
-    const range = `The chain is whole from entry ${first ?? head.Seq + 1} on`
+    const range = `The chain is intact from entry ${first ?? head.Seq + 1} on`
     const entries = counted(missing, 'entry', 'entries')
     notify(
       terminal,

@@ -35,12 +35,12 @@ export const chaos: Command = {
   summary: 'load an installation with the sandbox provider, and check that nothing is lost',
   usage: '--against ADDRESSES [--minutes N] [--seed N] [--kill-command COMMAND] [--companies N]',
   help: `Connects companies at the sandbox provider, queues orders and reads tokens, a minute at a time. After each minute it
-checks the books: every accepted order was completed once, and every company can still be refreshed. Meanwhile you cause
-faults by hand, or a command of yours does. It causes none itself.
+checks the records: every accepted order was completed once, and every company can still be refreshed. Meanwhile you cause
+faults by hand or with a command. chaos itself causes none.
 
-For the time of the run the sandbox rotates refresh tokens at every refresh without a grace period, and access tokens
+During the run the sandbox rotates refresh tokens at every refresh without a grace period, and access tokens
 live ${ACCESS_TOKEN_SECONDS} s. This applies to all companies of the sandbox. At the end the settings are restored, and the companies
-that were connected are removed; the orders remain. It does not run against another provider.
+that were connected are removed; the orders remain. chaos does not run against another provider.
 
   --against ADDRESSES     http://HOST for the standard ports of one host, or all of
                           demo-api=URL,token-service=URL,accounting-gateway=URL,coordinator=URL
@@ -50,7 +50,7 @@ that were connected are removed; the orders remain. It does not run against anot
                           and CHAOS_RANDOM (0 to 999999), has to repair what it breaks, and may take half a round
   --companies N           how many companies are connected (default ${DEFAULT_COMPANIES})
 
-With --json one round on each line.
+With --json each line is one round.
 
 Exit code 0: every promise was kept. 1: something was lost, doubled, stuck or locked out, or a kill command failed.
 
@@ -141,7 +141,12 @@ function minutesOf(text: string): number {
   return minutes * 60_000
 }
 
-/** @throws {CommandFailed} the installation does not respond, rejects the key, or has another provider. */
+/**
+ * Returns a client of the installation's sandbox provider.
+ *
+ * @throws {CommandFailed} the installation does not respond, or rejects the key.
+ * @throws {UsageError} the installation uses another provider.
+ */
 async function sandboxOf(client: Client, at: Installation): Promise<Sandbox> {
   const sandbox = await client.sandbox()
   if (sandbox === 'unreachable')

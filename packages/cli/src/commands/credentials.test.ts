@@ -86,7 +86,7 @@ describe('credentials list', () => {
     ])
   })
 
-  it('`credentials list` sends its conditions with every page, and prints labels without control characters', async () => {
+  it('`credentials list` sends its filter with the request for each page, and prints labels without control characters', async () => {
     const conditions = ['--state', 'failing,expiring', '--class', 'hard_expired']
     const tags = ['--tag', 'plan=a=b', '--tag', 'team=x y', '--q', 'Söhne & Co']
     const { code, out } = await run(['credentials', 'list', ...conditions, ...tags], service)
@@ -135,8 +135,8 @@ describe('credentials show', () => {
   it('`credentials show` prints fault, trace id and remedy of a faulted credential, and exits with code 4', async () => {
     const { code, out } = await run(['credentials', 'show', 'ACC-9'], service)
     expect(code).toBe(4)
-    for (const told of [fault.Code, fault.Message, fault.TraceId, fault.Remedy])
-      expect(out).toContain(told)
+    for (const text of [fault.Code, fault.Message, fault.TraceId, fault.Remedy])
+      expect(out).toContain(text)
     expect(await run(['credentials', 'show', 'ACC-9', '--json'], service)).toMatchObject({
       code: 4,
       json: [faulted],
@@ -148,7 +148,7 @@ describe('credentials label', () => {
   const label = (...args: string[]) => run(['credentials', 'label', 'ACC-3', ...args], service)
   const bodies = () => service.requests.map(({ body }) => body)
 
-  it('`credentials label` sends only what is given, and prints the credential', async () => {
+  it('`credentials label` sends only the given members, and prints the credential', async () => {
     const { code, out } = await label('--label', 'Acme', '--tag', 'plan=gold', '--tag', 'empty=')
     expect([code, out]).toEqual([0, expect.stringMatching(/^Name +ACC-3\n/)])
     await label('--label', 'Acme')
@@ -194,8 +194,8 @@ describe('credentials refresh', () => {
   it('`credentials refresh` prints a fault on standard error, and exits with code 4', async () => {
     const { code, out, err } = await run(['credentials', 'refresh', 'ACC-9', '--json'], service)
     expect({ code, out }).toEqual({ code: 4, out: '' })
-    for (const told of [fault.Code, fault.Message, fault.TraceId, fault.Remedy])
-      expect(err).toContain(told)
+    for (const text of [fault.Code, fault.Message, fault.TraceId, fault.Remedy])
+      expect(err).toContain(text)
   })
 })
 
@@ -240,8 +240,8 @@ describe('credentials remove', () => {
     '`credentials remove %s` reports that the revocation is %s',
     async (name, Revocation, sentence) => {
       const removal = ['credentials', 'remove', name, '--yes']
-      const told = await run(removal, service)
-      expect([told.out, told.err]).toEqual([
+      const removed = await run(removal, service)
+      expect([removed.out, removed.err]).toEqual([
         `${name} is removed.\n`,
         expect.stringContaining(sentence),
       ])
@@ -256,10 +256,10 @@ describe('credentials remove', () => {
     expect(routes()).toEqual([])
   })
 
-  it('`credentials remove --erase` requests the erasure, and says so in its prompt', async () => {
-    const told = await run([...remove, '--erase'], { ...service, typed: ['y'] })
-    expect(told.err).toContain('and erase the data of its runs')
-    expect(told.err).toContain('The coordinators erase')
+  it('`credentials remove --erase` mentions the erasure in its prompt and requests it', async () => {
+    const removed = await run([...remove, '--erase'], { ...service, typed: ['y'] })
+    expect(removed.err).toContain('and erase the data of its runs')
+    expect(removed.err).toContain('The coordinators erase')
     expect(routes()).toEqual(['DELETE /credentials/ACC-1'])
     expect(service.requests[0]?.query.get('erase')).toBe('true')
   })

@@ -1,19 +1,12 @@
 import { CredentialView } from '@integration-host/shared/contracts/credential'
 import { Realm } from '@integration-host/shared/contracts/realm'
 import { z } from 'zod'
-import { type Command, expectNone, oneName, parse } from '../command.ts'
+import { type Command, expectNone, oneName, pairOf, parse, validOption } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { faultLines, labelled } from '../fault-lines.ts'
-import { labelOptions, pairOf, parseLabels } from '../label-options.ts'
-import {
-  prompt,
-  createTable,
-  isInteractive,
-  print,
-  notify,
-  type Terminal,
-  widthOf,
-} from '../terminal.ts'
+import { labelOptions, parseLabels } from '../label-options.ts'
+import { pagesOf, printPages } from '../paging.ts'
+import { prompt, isInteractive, print, notify, type Terminal } from '../terminal.ts'
 import { openTokenService, type ServiceApi } from '../service-api.ts'
 
 const PAGE = 500
@@ -22,23 +15,18 @@ export const CredentialPage = z.object({
   next_cursor: z.string().nullable(),
 })
 
-/** Yields the credentials that fulfil `conditions` in the order of their names, page by page. */
-export async function* credentialPages(
+/** Yields the pages of credentials that match `conditions`, in the order of their names. */
+export const credentialPages = (
   service: ServiceApi,
-  conditions: readonly (readonly [name: string, value: string])[] = [],
-): AsyncGenerator<CredentialView[]> {
-  for (let cursor: string | null = ''; cursor !== null;) {
-    const query = new URLSearchParams({ limit: String(PAGE) })
-    for (const [name, value] of conditions) query.append(name, value)
-    if (cursor !== '') query.append('cursor', cursor)
-    const page: z.output<typeof CredentialPage> = await service.get(
-      `/credentials?${query.toString()}`,
-      CredentialPage,
-    )
-    yield page.items
-    cursor = page.next_cursor
-  }
-}
+  conditions: [name: string, value: string][] = [],
+) =>
+  pagesOf(service, {
+    path: '/credentials',
+    query: new URLSearchParams(conditions),
+    schema: CredentialPage,
+    limit: Number.POSITIVE_INFINITY,
+    mostPerPage: PAGE,
+  })
 
 export const pathOf = (name: string): string => `/credentials/${encodeURIComponent(name)}`
 
@@ -46,12 +34,12 @@ export const list: Command = {
   summary: 'list credentials with their state',
   usage: '[--state STATE] [--class CLASS] [--tag NAME=VALUE] [--q TEXT]',
   help: `Lists credentials in the order of their names, without secrets. Without options it lists all, otherwise those
-that fulfil all of the conditions. With --json one credential on each line.
+that fulfil all of the conditions. With --json each line is one credential.
 
   --state STATE      active, expiring, failing or must_reconnect; several are separated by commas
   --class CLASS      the class of the fault, such as invalid_grant; several are separated by commas
-  --tag NAME=VALUE   has this tag; repeat it for several, all of which a credential must have
-  --q TEXT           the name or the realm begins with the text, or the label contains it; upper and lower case are equal
+  --tag NAME=VALUE   a tag; if repeated, a credential needs all of the tags
+  --q TEXT           the name or the realm begins with the text, or the label contains it; case is ignored
 
 Examples:
   integration-host credentials list
@@ -67,34 +55,29 @@ Examples:
     })
     expectNone(positionals)
     const { state = [], class: classes = [], tag = [], q } = values
-    const conditions = [
-      ...state.map((value) => ['state', value] as const),
-      ...classes.map((value) => ['class', value] as const),
-      ...tag.map((value) => ['tag', pairOf(value).join(':')] as const),
-      ...(q === undefined ? [] : [['q', q] as const]),
+    const conditions: [string, string][] = [
+      ...state.map((value): [string, string] => ['state', value]),
+      ...classes.map((value): [string, string] => ['class', value]),
+      ...tag.map((value): [string, string] => ['tag', pairOf('--tag', value).join(':')]),
+      ...(q === undefined ? [] : [['q', q] satisfies [string, string]]),
     ]
-    const service = openTokenService(values.url, terminal)
-    const columns = ['NAME', 'LABEL', 'STATE', 'VERSION', 'EXPIRY', 'HARD EXPIRY', 'FAULT']
-    const table = createTable(columns, widthOf(terminal))
-    for await (const items of credentialPages(service, conditions)) {
-      const lines = values.json
-        ? items.map((item) => JSON.stringify(item))
-        : table(
-            items.map(({ Name, Label = '', State, Version, Expiry, HardExpiry = '', Fault }) => [
-              Name,
-              Label,
-              State,
-              String(Version),
-              Expiry,
-              HardExpiry,
-              Fault?.Code ?? '',
-            ]),
-          )
-      await print(terminal, ...lines)
-    }
+    const pages = credentialPages(openTokenService(values.url, terminal), conditions)
+    await printPages(pages, { isJson: values.json, columns: COLUMNS, rowOf }, terminal)
     return exitCodes.ok
   },
 }
+
+const COLUMNS = ['NAME', 'LABEL', 'STATE', 'VERSION', 'EXPIRY', 'HARD EXPIRY', 'FAULT']
+
+const rowOf = (credential: CredentialView): string[] => [
+  credential.Name,
+  credential.Label ?? '',
+  credential.State,
+  String(credential.Version),
+  credential.Expiry,
+  credential.HardExpiry ?? '',
+  credential.Fault?.Code ?? '',
+]
 
 export const show: Command = {
   summary: 'show one credential, its fault and the remedy',
@@ -142,7 +125,7 @@ export async function printCredential(
     ...optional('Idle expiry', credential.IdleExpiry),
     ...optional('Hard expiry', credential.HardExpiry),
     ...(Attempts === 0 ? [] : [labelled('Attempts', String(Attempts))]),
-    // The lines of a fault have the time of the next try if its refresh token was rejected.
+    // If the refresh token was rejected, the lines of the fault contain the time of the next attempt.
     ...(Fault?.NextTryAt === undefined ? optional('Next try', credential.NextTryAt) : []),
     ...(Fault === undefined ? [] : faultLines(Fault)),
   )
@@ -171,9 +154,8 @@ Examples:
       ...labelOptions,
     })
     expectNone(positionals)
-    const realm = Realm.optional().safeParse(values.realm)
-    if (!realm.success) throw new UsageError(`--realm ${realm.error.issues[0]?.message ?? ''}`)
-    const body = { realm: realm.data, return_to: values['return-to'], ...parseLabels(values) }
+    const realm = validOption('--realm', Realm.optional(), values.realm)
+    const body = { realm, return_to: values['return-to'], ...parseLabels(values) }
     const started = await openTokenService(values.url, terminal).post(
       '/authorizations',
       body,
@@ -239,8 +221,8 @@ Examples:
       'Revocation',
     )
     if (values.json) {
-      const told = { Name: name, ...(revocation !== null && { Revocation: revocation }) }
-      await print(terminal, JSON.stringify(told))
+      const removal = { Name: name, ...(revocation !== null && { Revocation: revocation }) }
+      await print(terminal, JSON.stringify(removal))
       return exitCodes.ok
     }
     await print(terminal, `${name} is removed.`)

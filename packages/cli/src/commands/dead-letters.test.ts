@@ -65,7 +65,7 @@ const cli = (...args: readonly string[]) =>
   run(['dead-letters', ...args], { env: { COORDINATOR_URL: service.url } })
 
 describe('dead-letters', () => {
-  it('`dead-letters list` prints reason, run and the beginning of the content, and reads on to --limit', async () => {
+  it('`dead-letters list` prints reason, run and the beginning of the content, and reads pages until --limit', async () => {
     const { code, out, err } = await cli('list', '--limit', '3')
     expect([code, err]).toEqual([0, ''])
     expect(out.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
@@ -88,7 +88,7 @@ describe('dead-letters', () => {
     expect((await cli('show', '1', '--json')).json).toEqual([all[2]])
   })
 
-  it('`dead-letters requeue` sends the reason and prints the step that is published again', async () => {
+  it('`dead-letters requeue` sends the reason, and prints the step whose message is re-published', async () => {
     const { code, out } = await cli('requeue', '3', '--reason', 'deployed')
     expect([code, out]).toEqual([0, '66, run 1: step order is published again.\n'])
     expect(service.requests.at(-1)?.body).toEqual({ Reason: 'deployed' })
@@ -99,7 +99,7 @@ describe('dead-letters', () => {
     ])
   })
 
-  it('`dead-letters delete` deletes one, or all with --all, with the reason', async () => {
+  it('`dead-letters delete` deletes one dead letter, or with --all every dead letter, and sends the reason', async () => {
     expect((await cli('delete', '1', '--reason', 'a test')).out).toBe('1 dead letter deleted.\n')
     expect(service.requests.at(-1)?.body).toEqual({ Reason: 'a test' })
     expect((await cli('delete', '--all', '--reason', 'done')).out).toBe('3 dead letters deleted.\n')

@@ -6,8 +6,9 @@ import {
 } from '@integration-host/shared/contracts/dead-letter'
 import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
+import { limitOf, pagesOf, printPages } from '../paging.ts'
 import { openCoordinator, type ServiceApi } from '../service-api.ts'
-import { counted, createTable, notify, plain, print, widthOf } from '../terminal.ts'
+import { counted, notify, plain, print, shortLine } from '../terminal.ts'
 import {
   Header,
   PROCESS_HELP,
@@ -28,7 +29,7 @@ export const listDeadLetters: Command = {
   summary: 'list messages that could not be processed, the newest first',
   usage: '[--process NAME] [--limit N | --all] [--cursor CURSOR]',
   help: `Lists the messages of a process that could not be processed, with the reason and the run that they name, the newest
-first. With --json one on each line.
+first. With --json each line is one message.
 
 ${PROCESS_HELP}
   --limit N           the maximum number (default ${DEFAULT_LIMIT}); the cursor of the next page is printed on standard error
@@ -46,36 +47,19 @@ Examples:
       cursor: { type: 'string' },
     })
     expectNone(positionals)
-    if (values.all && values.limit !== undefined)
-      throw new UsageError('Either --limit or --all, not both')
-    let left = values.all
-      ? Number.POSITIVE_INFINITY
-      : wholeNumber('--limit', values.limit ?? String(DEFAULT_LIMIT))
-    if (left < 1) throw new UsageError('--limit must be at least 1')
+    const limit = limitOf(values, DEFAULT_LIMIT)
     const service = openCoordinator(values.url, terminal)
     const path = await pathOf(service, values.process)
-    const table = createTable(COLUMNS, widthOf(terminal))
-    for (let cursor: string | null = values.cursor ?? ''; cursor !== null && left > 0;) {
-      const query = new URLSearchParams({ limit: String(Math.min(left, MOST_PER_PAGE)) })
-      if (cursor !== '') query.set('cursor', cursor)
-      const page: DeadLetterPage = await service.get(`${path}?${query.toString()}`, DeadLetterPage)
-      await print(
-        terminal,
-        ...(values.json
-          ? page.items.map((letter) => JSON.stringify(letter))
-          : table(page.items.map(rowOf))),
-      )
-      left -= page.items.length
-      cursor = page.next_cursor
-      if (cursor !== null && left <= 0)
-        notify(terminal, `There are more: --cursor ${plain(cursor)}, or --all.`)
-    }
+    const query = new URLSearchParams(values.cursor === undefined ? {} : { cursor: values.cursor })
+    const list = { path, query, schema: DeadLetterPage, limit, mostPerPage: MOST_PER_PAGE }
+    const format = { isJson: values.json, columns: COLUMNS, rowOf }
+    const next = await printPages(pagesOf(service, list), format, terminal)
+    if (next !== null) notify(terminal, `There are more: --cursor ${plain(next)}, or --all.`)
     return exitCodes.ok
   },
 }
 
 const COLUMNS = ['ID', 'AT', 'REASON', 'TRANSACTION', 'REPLAY', 'STEP', 'BYTES', 'CONTENT']
-const SHORT = 60
 
 const rowOf = (letter: DeadLetterView): string[] => [
   String(letter.ID),
@@ -85,13 +69,8 @@ const rowOf = (letter: DeadLetterView): string[] => [
   String(letter.ReplayID ?? ''),
   letter.StepName ?? '',
   String(letter.ContentBytes),
-  letter.Encoding === 'text' ? shortened(letter.Content) : '(not text)',
+  letter.Encoding === 'text' ? shortLine(letter.Content) : '(not text)',
 ]
-
-const shortened = (content: string): string => {
-  const line = plain(content)
-  return line.length <= SHORT ? line : `${line.slice(0, SHORT).toWellFormed()}…`
-}
 
 export const showDeadLetter: Command = {
   summary: 'show a message that could not be processed, with its content',
@@ -136,7 +115,7 @@ export const requeueDeadLetter: Command = {
   summary: 'publish the due step of its run again, and delete the message',
   usage: 'ID [--process NAME] [--reason TEXT]',
   help: `Publishes the step that is due in the run of a dead letter, and deletes the dead letter. The message itself is not
-published again. Rejected if it names no run, or the run is over.
+published again. The command fails if the dead letter names no run, or if the run has ended.
 
 ${PROCESS_HELP}
 ${REASON_HELP}

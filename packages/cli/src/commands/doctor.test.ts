@@ -3,6 +3,7 @@ import {
   type FakeResponse,
   type FakeService,
   problem,
+  type Routes,
   startFakeService,
 } from '../../test-support/fake-service.ts'
 import { run, type Surroundings } from '../../test-support/run.ts'
@@ -11,12 +12,12 @@ import { run, type Surroundings } from '../../test-support/run.ts'
 // that real services and backends cannot produce on demand.
 let document: Record<string, string>
 let provider: FakeService
-let answer: FakeResponse
+let discoveryResponse: FakeResponse
 let tokenResponse: FakeResponse
 beforeEach(async () => {
   tokenResponse = { status: 400, body: { error: 'invalid_grant' } }
   provider = await startFakeService(
-    { 'GET /discovery': () => answer, 'POST /token': () => tokenResponse },
+    { 'GET /discovery': () => discoveryResponse, 'POST /token': () => tokenResponse },
     null,
   )
   document = {
@@ -24,7 +25,7 @@ beforeEach(async () => {
     authorization_endpoint: 'https://provider.example/authorize',
     token_endpoint: `${provider.url}/token`,
   }
-  answer = { body: document }
+  discoveryResponse = { body: document }
 })
 afterEach(() => provider[Symbol.asyncDispose]())
 
@@ -78,7 +79,7 @@ describe('doctor', () => {
         'rejected by the token endpoint',
       ],
       [{ status: 401, body: '' }, 'problem', 'rejected by the token endpoint'],
-      [{ status: 429, body: '' }, 'warning', 'not clear: 429, empty body'],
+      [{ status: 429, body: '' }, 'warning', 'inconclusive: 429, empty body'],
       [{ body: '{', isCut: true }, 'problem', /^not checked: no response/],
     ])(
       'doctor derives the verdict on client id and secret from the token endpoint response %j',
@@ -157,33 +158,33 @@ describe('doctor', () => {
   ])(
     'doctor prints a problem with its remediation and exits with code 1 for the discovery response %j',
     async (bad, found) => {
-      answer = bad
+      discoveryResponse = bad
       const { code, out, err } = await doctor()
       expect([code, err]).toEqual([1, '1 problem, 0 warnings.\n'])
       expect(out).toMatch(
-        new RegExp(`^problem +provider +discovery +${found}\n +→ Is DISCOVERY_URL`, 'm'),
+        new RegExp(`^problem +provider +discovery +${found}\n +→ Set DISCOVERY_URL`, 'm'),
       )
     },
   )
 
   it('doctor reports a clock difference of minutes as a problem, and a clock difference of seconds as a warning', async () => {
     const ahead = (seconds: number) => new Date(Date.now() + seconds * 1_000).toUTCString()
-    answer = { body: document, headers: { Date: ahead(300) } }
+    discoveryResponse = { body: document, headers: { Date: ahead(300) } }
     expect(await doctor(['--json'])).toMatchObject({ code: 1, err: '1 problem, 0 warnings.\n' })
-    answer = { body: document, headers: { Date: ahead(10) } }
+    discoveryResponse = { body: document, headers: { Date: ahead(10) } }
     expect(await doctor(['--json'])).toMatchObject({ code: 0, err: '0 problems, 1 warning.\n' })
     expect((await doctor(['--strict'])).code).toBe(1)
   })
 
   it('with --json, doctor prints each check result as one line of JSON', async () => {
-    answer = { status: 500 }
+    discoveryResponse = { status: 500 }
     const { json } = await doctor(['--json'])
     expect(json[1]).toEqual({
       Subject: 'provider',
       Check: 'discovery',
       Verdict: 'problem',
       Found: 'status 500',
-      Mend: 'Is DISCOVERY_URL the address of the OpenID discovery document?',
+      Mend: 'Set DISCOVERY_URL to the address of the OpenID discovery document.',
     })
   })
 
@@ -233,5 +234,106 @@ describe('doctor', () => {
     const { code, out } = await run(['doctor', '--only', 'demo-api'], { env })
     expect([code, out]).toEqual([1, expect.stringContaining('not a response of demo-api')])
     expect(out).toContain('DEMO_API_URL')
+  })
+
+  describe('the requests of doctor to token-service and the coordinator', () => {
+    const PROCESSES = 'GET /processes'
+    const unresponsive = () => new Promise<FakeResponse>(() => {})
+    let service: FakeService
+    afterEach(() => service[Symbol.asyncDispose]())
+
+    const start = async (routes: Routes): Promise<void> => {
+      service = await startFakeService(
+        {
+          'GET /health/ready': () => ({ body: { dependencies: {} } }),
+          [PROCESSES]: () => ({ body: { items: [], not_loaded: [] } }),
+          'GET /integrity': () => ({ body: { violations: {}, deadLetters: {} } }),
+          'GET /transactions': () => ({ body: { items: [], next_cursor: null } }),
+          'GET /key-check': () => ({
+            body: { Checked: 0, Refused: [], next_cursor: null },
+          }),
+          'GET /audit': () => ({ body: { items: [], head: { Seq: 0, Hash: '' } } }),
+          'GET /credentials': () => ({ body: { items: [], next_cursor: null } }),
+          ...routes,
+        },
+        null,
+      )
+    }
+    const examine = (only: string, ...args: readonly string[]) =>
+      run(['doctor', '--only', only, '--json', ...args], {
+        env: {
+          REDIS_URL: 'redis://127.0.0.1:1',
+          AMQP_URL: 'amqp://127.0.0.1:1',
+          TOKEN_SERVICE_URL: service.url,
+          COORDINATOR_URL: service.url,
+        },
+      })
+    const routes = () => service.requests.map(({ route }) => route)
+
+    it('doctor requests nothing from the coordinator for the check of Redis', async () => {
+      await start({})
+      await examine('redis')
+      expect(routes()).toEqual([])
+    })
+
+    it('doctor requests the processes once for the checks of RabbitMQ and of the coordinator', async () => {
+      await start({})
+      expect((await examine('rabbitmq,coordinator')).json).toContainEqual(
+        expect.objectContaining({ Subject: 'coordinator', Check: 'runs', Verdict: 'ok' }),
+      )
+      expect(routes().filter((route) => route === PROCESSES)).toHaveLength(1)
+    })
+
+    it('doctor checks integrity and runs at the same time', async () => {
+      const requested = { integrity: Promise.withResolvers(), runs: Promise.withResolvers() }
+      await start({
+        'GET /integrity': async () => {
+          requested.integrity.resolve(null)
+          await requested.runs.promise
+          return { body: { violations: {}, deadLetters: {} } }
+        },
+        'GET /transactions': async () => {
+          requested.runs.resolve(null)
+          await requested.integrity.promise
+          return { body: { items: [], next_cursor: null } }
+        },
+      })
+      const { json } = await examine('coordinator')
+      for (const Check of ['integrity', 'runs'])
+        expect(json).toContainEqual(expect.objectContaining({ Check, Verdict: 'ok' }))
+    })
+
+    it('doctor checks the credentials even if half of the time is over before the audit log has been read', async () => {
+      await start({ 'GET /audit': unresponsive })
+      const { json } = await examine('token-service', '--timeout', '2')
+      expect(json).toContainEqual(expect.objectContaining({ Check: 'companies', Verdict: 'ok' }))
+      expect(json).toContainEqual(
+        expect.objectContaining({ Check: '/audit', Found: 'no response in time' }),
+      )
+    })
+
+    it('doctor reports why it could not read the audit log', async () => {
+      await start({ 'GET /audit': () => problem(503, 'store_unavailable') })
+      const { json } = await examine('token-service')
+      expect(json).toContainEqual(
+        expect.objectContaining({
+          Check: '/audit',
+          Found: 'store_unavailable (store_unavailable)',
+        }),
+      )
+    })
+
+    it('doctor reports a rejected service key only once, although several requests are rejected', async () => {
+      const rejected = () => problem(401, 'unauthorized')
+      await start({
+        'GET /audit': rejected,
+        'GET /credentials': rejected,
+        'GET /key-check': rejected,
+      })
+      const { json } = await examine('token-service')
+      expect(json.filter((line) => (line as { Check: string }).Check === 'service key')).toEqual([
+        expect.objectContaining({ Verdict: 'problem', Found: 'rejected' }),
+      ])
+    })
   })
 })

@@ -17,15 +17,21 @@ import { providerProfile } from '@integration-host/shared/provider-profile/profi
 import { redisUrl } from '@integration-host/shared/redis/address'
 import { tlsFiles, tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { z } from 'zod'
-import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
+import { type Command, durationMsOf, expectNone, parse } from '../command.ts'
 import { examineBroker } from '../doctor/broker.ts'
 import { examineCredentials } from '../doctor/credentials.ts'
 import { examinePostgres } from '../doctor/postgres.ts'
 import { examineProvider, type ProviderClient } from '../doctor/provider.ts'
-import type { Service } from '../doctor/query.ts'
+import type { QueryResult, Service } from '../doctor/query.ts'
 import { isReached } from '../doctor/reach.ts'
 import { examineRedis } from '../doctor/redis.ts'
-import { examineCoordinator, examineKeyRing, examineReadiness } from '../doctor/services.ts'
+import {
+  checkCoordinator,
+  examineKeyRing,
+  examineReadiness,
+  type ProcessList,
+  readProcesses,
+} from '../doctor/services.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { addressOf, readServices, secretsOf, type ServiceName, usable } from '../settings.ts'
 import { type Colour, counted, createTable, painter, plain, print, notify } from '../terminal.ts'
@@ -69,21 +75,21 @@ export const doctor: Command = {
   usage: '[--only SUBJECT,…] [--timeout SECONDS] [--strict]',
   help: `Checks the installation: every backend (version, important settings, memory, migrations, queues and policies), the
 clocks of all machines, the provider, its token endpoint and the key pair, each service and its disk, and whether the
-stored credentials can be decrypted. And the work: companies that must be connected again, cannot be refreshed or end
+stored credentials can be decrypted. It also reports companies that must be connected again, cannot be refreshed or end
 soon; runs that have failed in the last day, wait for a credential, are in doubt or belong to a process that is not
-loaded; dead letters. It changes nothing. With --json one check result on each line.
+loaded; dead letters. doctor changes nothing. With --json each line is one check result.
 
   --only SUBJECT,…    check only these of ${subjects.join(', ')}
   --timeout SECONDS   the deadline of all checks together (default ${DEFAULT_SECONDS})
   --strict            exit with code 1 for warnings too
 
-It reads the settings of the services: REDIS_URL, REDIS_REPLICAS, DATABASE_URL, AMQP_URL, AMQP_PREFIX, the files for TLS such as
-REDIS_CA_FILE, DISCOVERY_URL, CLIENT_ID, CLIENT_SECRET, TOKEN_SERVICE_URL, GATEWAY_URL, COORDINATOR_URL, DEMO_API_URL, SERVICE_API_KEY,
-each also as …_FILE; and AMQP_MANAGEMENT_URL, the address of RabbitMQ's management API with a user who has the tag monitoring. A
-check whose setting is missing is reported as skipped. If no address is set, the services are looked for at their default
-ports; if one is, all others must be, because another installation may listen at the default ports.
+It reads the settings of the services: REDIS_URL, REDIS_REPLICAS, DATABASE_URL, AMQP_URL, AMQP_PREFIX, the files for TLS
+such as REDIS_CA_FILE, DISCOVERY_URL, CLIENT_ID, CLIENT_SECRET, TOKEN_SERVICE_URL, GATEWAY_URL, COORDINATOR_URL,
+DEMO_API_URL, SERVICE_API_KEY, each also as …_FILE; and AMQP_MANAGEMENT_URL, the address of RabbitMQ's management API with
+a user who has the tag monitoring. A check whose setting is missing is reported as skipped. If no address is set, doctor uses the default ports of the services.
+If any address is set, the others must be set too, because another installation may listen at the default ports.
 
-Exit code 0: nothing is wrong, or only warnings. 1: there are problems, which need a person.
+Exit code 0: nothing is wrong, or only warnings. 1: there are problems that an operator must fix.
 
 Examples:
   integration-host doctor
@@ -99,21 +105,19 @@ Examples:
     if (values.url !== undefined)
       throw new UsageError('doctor checks several services: set their addresses (--help)')
     const wanted = subjectsOf(values.only)
-    const seconds = wholeNumber('--timeout', values.timeout ?? String(DEFAULT_SECONDS))
-    if (seconds < 1 || seconds > 3_600) throw new UsageError('--timeout must be 1 to 3600')
+    const timeoutMs = durationMsOf('--timeout', values.timeout, DEFAULT_SECONDS)
     const settings = usable(() => parseConfig(Settings, terminal.env))
     const services = readServices(terminal.env)
-    const signal = AbortSignal.any([terminal.signal, AbortSignal.timeout(seconds * 1_000)])
-    // The check of RabbitMQ needs the list of business processes from the coordinator, because each step of a process
-    // has a queue. The request to the coordinator may use half of the time, so that the other half is left for RabbitMQ
-    // if the coordinator does not respond.
-    const coordinator =
-      services.coordinator === null
-        ? Promise.resolve({ results: [], processes: null })
-        : examineCoordinator(
-            services.coordinator,
-            AbortSignal.any([signal, AbortSignal.timeout(seconds * 500)]),
-          )
+    const abortedAfter = (ms: number): AbortSignal =>
+      AbortSignal.any([terminal.signal, AbortSignal.timeout(ms)])
+    const signal = abortedAfter(timeoutMs)
+    // If another check needs the response of a request, the request may take half of the time. If the request times
+    // out, the other half is left for the check.
+    const halfway = abortedAfter(timeoutMs / 2)
+    let list: Promise<QueryResult<ProcessList>> | null = null
+    /** Requests the coordinator's processes, once for the checks of RabbitMQ and of the coordinator. */
+    const processesOf = (service: Service): Promise<QueryResult<ProcessList>> =>
+      (list ??= readProcesses(service, halfway))
     const examineWith = (
       name: ServiceName,
       more: (service: Service) => Promise<readonly CheckResult[]> = async () => [],
@@ -129,23 +133,30 @@ Examples:
       postgres: given(settings.DATABASE_URL, 'DATABASE_URL', (url) =>
         examinePostgres(url, settings, signal),
       ),
-      rabbitmq: given(settings.AMQP_URL, 'AMQP_URL', async (url) =>
-        examineBroker(
+      rabbitmq: given(settings.AMQP_URL, 'AMQP_URL', async (url) => {
+        // Each step of a process has a queue.
+        const processes = services.coordinator && (await processesOf(services.coordinator))
+        return examineBroker(
           url,
           { ...settings, tls: tlsFiles('AMQP', settings) },
-          (await coordinator).processes,
+          processes !== null && 'data' in processes ? processes.data.items : null,
           signal,
-        ),
-      ),
+        )
+      }),
       provider: given(settings.DISCOVERY_URL, 'DISCOVERY_URL', (url) =>
         examineProvider(url, clientOf(settings), signal),
       ),
-      'token-service': examineWith('token-service', async (service) => [
-        ...(await examineKeyRing(service, signal)),
-        ...(await examineCredentials(service, signal)),
-      ]),
+      'token-service': examineWith('token-service', async (service) => {
+        const results = await Promise.all([
+          examineKeyRing(service, signal),
+          examineCredentials(service, halfway, signal),
+        ])
+        return distinct(results.flat())
+      }),
       'accounting-gateway': examineWith('accounting-gateway'),
-      coordinator: examineWith('coordinator', async () => (await coordinator).results),
+      coordinator: examineWith('coordinator', async (service) =>
+        checkCoordinator(service, await processesOf(service), terminal.wallClock(), signal),
+      ),
       'demo-api': examineWith('demo-api'),
     }
 
@@ -230,6 +241,11 @@ function subjectsOf(only: string | undefined): readonly Subject[] {
   return subjects.filter((subject) => names.includes(subject))
 }
 
+/** Drops repeated check results: all queries have the same result if the service key is missing or rejected. */
+const distinct = (results: readonly CheckResult[]): CheckResult[] => [
+  ...new Map(results.map((result) => [JSON.stringify(result), result])).values(),
+]
+
 /** Returns the function that checks one backend or service. The check is skipped if the setting `variable` is missing. */
 const given =
   <T>(
@@ -258,7 +274,11 @@ async function inTime(
     })
     await delay(GRACE_MS, null, { signal: done.signal }).catch(() => {})
     return [
-      problem('connection', 'does not respond in time', 'Is it up? Or use a longer --timeout.'),
+      problem(
+        'connection',
+        'does not respond in time',
+        'Check that it is running, or use a longer --timeout.',
+      ),
     ]
   }
   try {

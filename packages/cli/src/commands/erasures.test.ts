@@ -4,12 +4,12 @@ import { run } from '../../test-support/run.ts'
 
 const done = { erased: 2, files: 1, filesLeft: 0, more: false, notEnded: 0, unknown: 0 }
 
-let answers: (typeof done)[]
+let responses: (typeof done)[]
 let service: FakeService
 beforeEach(async () => {
-  answers = [done]
+  responses = [done]
   service = await startFakeService({
-    'POST /erasures': () => ({ body: answers.shift() ?? done }),
+    'POST /erasures': () => ({ body: responses.shift() ?? done }),
   })
 })
 afterEach(() => service[Symbol.asyncDispose]())
@@ -18,8 +18,8 @@ const start = (...args: readonly string[]) =>
   run(['erasures', 'start', ...args], { env: { COORDINATOR_URL: service.url } })
 
 describe('erasures start', () => {
-  it('erases the runs of a company, and repeats the request while runs are left', async () => {
-    answers = [{ ...done, more: true }, done]
+  it('`erasures start` erases the runs of a company, and repeats the request while runs are left', async () => {
+    responses = [{ ...done, more: true }, done]
     const { code, out, err } = await start('--realm', '7', '--reason', 'case 7')
     expect([code, out]).toEqual([0, '4 runs erased, 2 files removed.\n'])
     expect(err).toContain('2 runs erased so far')
@@ -29,21 +29,21 @@ describe('erasures start', () => {
     ])
   })
 
-  it('says what is left, with exit code 1', async () => {
-    answers = [{ ...done, notEnded: 1, filesLeft: 1, unknown: 1 }]
+  it('`erasures start` prints which data is left, and exits with code 1', async () => {
+    responses = [{ ...done, notEnded: 1, filesLeft: 1, unknown: 1 }]
     const { code, out } = await start('--process', 'P', '--id', 'a', '--id', 'b')
     expect([code, out]).toEqual([
       1,
-      '2 runs erased, 1 file removed.\n1 id without a run.\n' +
-        '1 run not ended: repeat the command afterwards.\n' +
-        'Files of 1 run left: see the log of the coordinator.\n',
+      '2 runs erased, 1 file removed.\nIds without a run: 1.\n' +
+        'Runs that have not ended: 1. Repeat the command when they have.\n' +
+        'Runs whose files were not removed: 1. See the log of the coordinator.\n',
     ])
     expect(service.requests[0]?.body).toEqual({ Process: 'P', Ids: ['a', 'b'] })
     expect((await start('--realm', '7', '--json')).json).toEqual([done])
   })
 
   it.each([[], ['--realm', '7', '--id', 'a'], ['--id', 'a'], ['--realm', '7', 'more']])(
-    'sends nothing for the arguments %j',
+    '`erasures start` rejects the arguments %j and sends no request',
     async (...args) => {
       expect((await start(...args)).code).toBe(2)
       expect(service.requests).toEqual([])

@@ -4,18 +4,18 @@ import { type Command, expectNone, parse } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { openCoordinator } from '../service-api.ts'
 import { counted, notify, print } from '../terminal.ts'
-import { oneIdOf, REASON_HELP, reasonOf, reasonOption } from './transactions/arguments.ts'
+import { REASON_HELP, reasonOf, reasonOption, transactionId } from './transactions/arguments.ts'
 
 export const startErasure: Command = {
   summary: 'erase the data of the ended runs of a company, or of some transactions',
   usage: '(--realm REALM [--process NAME] | --process NAME --id ID…) [--reason TEXT]',
-  help: `Blanks initial data, tags, responses, item data and errors of runs that have ended, and removes their files. This
-cannot be undone. Ids, statuses, times and error classes stay, so that a late duplicate is not run again. No run is
-cancelled: runs that have not ended keep their data and are counted.
+  help: `Erases initial data, tags, responses, item data and errors of runs that have ended, and removes their files. This
+cannot be undone. Ids, statuses, times and error classes remain, so that a late duplicate is not run again. No run is
+cancelled: runs that have not ended keep their data, and their number is printed.
 
   --realm REALM       every run of this company
   --process NAME      with --realm: only the runs of this process; with --id: the process of these transactions
-  --id ID             every run of this transaction; several: each of them
+  --id ID             every run of this transaction; may be repeated
 ${REASON_HELP}
 
 Exit code 1: some data is left, because runs have not ended or a file could not be removed.
@@ -33,13 +33,13 @@ Examples:
     expectNone(positionals)
     const { realm, process, id: ids } = values
     if ((realm === undefined) === (ids === undefined))
-      throw new UsageError('Which runs? Give --realm, or --process with --id')
+      throw new UsageError('Select the runs: give --realm, or --process with --id')
     if (ids !== undefined && process === undefined) throw new UsageError('--id needs --process')
     const Reason = reasonOf(values.reason)
     const body = {
       ...(realm !== undefined && { Realm: realm }),
       ...(process !== undefined && { Process: process }),
-      ...(ids !== undefined && { Ids: ids.map(oneIdOf) }),
+      ...(ids !== undefined && { Ids: ids.map((id) => transactionId('--id', id)) }),
       ...(Reason !== undefined && { Reason }),
     }
     const service = openCoordinator(values.url, terminal)
@@ -59,12 +59,14 @@ Examples:
           ? [JSON.stringify({ ...result, ...total })]
           : [
               `${counted(total.erased, 'run')} erased, ${counted(total.files, 'file')} removed.`,
-              ...(unknown > 0 ? [`${counted(unknown, 'id')} without a run.`] : []),
+              ...(unknown > 0 ? [`Ids without a run: ${unknown}.`] : []),
               ...(notEnded > 0
-                ? [`${counted(notEnded, 'run')} not ended: repeat the command afterwards.`]
+                ? [`Runs that have not ended: ${notEnded}. Repeat the command when they have.`]
                 : []),
               ...(filesLeft > 0
-                ? [`Files of ${counted(filesLeft, 'run')} left: see the log of the coordinator.`]
+                ? [
+                    `Runs whose files were not removed: ${filesLeft}. See the log of the coordinator.`,
+                  ]
                 : []),
             ]),
       )

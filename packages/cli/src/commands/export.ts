@@ -15,7 +15,7 @@ not refresh them and reports the fault "transferred": two installations that ref
 The credentials can be exported again, and the file can be imported here again.
 
   --all        every credential
-  --out FILE   a new file, readable by its owner only; up to ${MAX_TRANSFER} credentials on each line
+  --out FILE   a new file that only its owner can read; up to ${MAX_TRANSFER} credentials on each line
 ${transferOptionsHelp}
 
 Examples:

@@ -13,7 +13,7 @@ export const importCredentials: Command = {
   usage: 'FILE [--overwrite]',
   help: `Imports the credentials of a file that "credentials export" wrote. A credential that this installation already
 holds in usable form, or in a newer version, is rejected. Exit code 1 if any was rejected.
-With --json one report for each line of the file.
+With --json each line is the report on a line of the file.
 
   --overwrite   import all of them
 ${transferOptionsHelp}
@@ -57,7 +57,8 @@ Examples:
         const report = await service
           .post('/imports', body, ImportReport, { isLong: true })
           .catch((error: unknown) => {
-            // `invalid_request` concerns this document only. Any other failure would affect the next document too.
+            // `invalid_request` means that only this document is invalid. Any other failure would affect the next
+            // document too.
             if (error instanceof RequestRejected && error.code === 'invalid_request')
               return error.message
             throw error
@@ -78,7 +79,7 @@ Examples:
       if (!(error instanceof CommandFailed)) throw error
       throw new CommandFailed(
         error.exitCode,
-        `${error.message}\nStopped at line ${line} of ${path}, with ${counted(imported, 'credential')} imported. Run it again: the imported ones are rejected then, as they are usable here.`,
+        `${error.message}\nStopped at line ${line} of ${path}, with ${counted(imported, 'credential')} imported. Run the command again: the credentials that were imported are then rejected, because this installation can use them.`,
       )
     } finally {
       progress.end()

@@ -55,7 +55,7 @@ describe('keys new', () => {
     expect(await readFile(file, 'utf8')).not.toContain(key)
   })
 
-  it('`keys new --json` prints the key with what it may do, and no digest', async () => {
+  it('`keys new --json` prints the key and its permissions, but no digest', async () => {
     const { json } = await keys(...erp, '--json')
     expect(json).toEqual([
       {
@@ -104,7 +104,7 @@ describe('keys new', () => {
     expect(await readdir(folder)).toEqual([])
   })
 
-  it('`keys new` rejects an id that the file already has, and does not change the file', async () => {
+  it('`keys new` rejects an id that the key file already contains, and does not change the file', async () => {
     await keys(...erp)
     const before = await readFile(file, 'utf8')
     const { code, out, err } = await keys(...erp)
@@ -113,7 +113,7 @@ describe('keys new', () => {
     expect(await readFile(file, 'utf8')).toBe(before)
   })
 
-  it('`keys new` keeps the mode 0600 of the file, and follows a symbolic link to it', async () => {
+  it('`keys new` sets the mode of the key file to 0600, and does not replace a symbolic link to the key file', async () => {
     await keys(...erp)
     const link = join(folder, 'link')
     await symlink(file, link)
@@ -123,7 +123,7 @@ describe('keys new', () => {
     expect((await stat(file)).mode & 0o777).toBe(0o600)
   })
 
-  it('several processes that add keys at the same time lose none', async () => {
+  it('no key is lost if several OS processes add keys to a file at the same time', async () => {
     const program = join(import.meta.dirname, '../main.ts')
     const ids = Array.from({ length: 6 }, (_, index) => `key-${index}`)
     await using all = new AsyncDisposableStack()
@@ -141,7 +141,7 @@ describe('keys new', () => {
 })
 
 describe('keys list', () => {
-  it('`keys list` prints each key with scopes, bounds and expiry, and marks an expired key', async () => {
+  it('`keys list` prints each key with its scopes, realms, processes and expiry, and marks an expired key', async () => {
     await keys(...erp)
     await keys('new', '--id', 'old', '--scope', 'audit:read', '--expires', '1h')
     const text = await readFile(file, 'utf8')

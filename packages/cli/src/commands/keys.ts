@@ -16,7 +16,7 @@ import { createTable, notify, print, type Terminal } from '../terminal.ts'
 const FILE_HELP = `  --file FILE         the key file (default SERVICE_KEYS_FILE; without it that of the embedded host,
                       data/secrets/service_keys.json)`
 
-/** Returns the path of the key file. @throws {UsageError} there is none, or there are further arguments. */
+/** Returns the path of the key file. @throws {UsageError} no path is given, or there are further arguments. */
 function keyFileFrom(
   { file, url }: { readonly file?: string | undefined; readonly url?: string | undefined },
   positionals: readonly string[],
@@ -66,7 +66,7 @@ Examples:
       file: { type: 'string' },
     })
     const file = keyFileFrom(values, positionals, terminal)
-    const { key, entry } = newKey(termsOf(values))
+    const { key, entry } = newKey(termsOf(values, terminal.wallClock()))
     await change(file, (keys) => {
       if (keys.some(({ id }) => id === entry.id))
         throw new CommandFailed(
@@ -87,7 +87,7 @@ export const listKeys: Command = {
   usage: '',
   help: `Lists the keys of the key file. The file has no keys, only their digests, which are not printed. The keys in
 SERVICE_API_KEY and SERVICE_API_KEYS are not in the file.
-With --json one key on each line.
+With --json each line is one key.
 
 ${FILE_HELP}
 
@@ -108,7 +108,7 @@ Examples:
             scopes.join(' '),
             realms.join(' '),
             processes.join(' '),
-            expiryOf(expires),
+            expiryOf(expires, terminal.wallClock()),
           ]),
         )
     await print(terminal, ...lines)
@@ -145,19 +145,15 @@ Examples:
   },
 }
 
-const expiryOf = (expires: string | undefined): string =>
-  expires === undefined
-    ? 'never'
-    : Date.parse(expires) <= Date.now()
-      ? `${expires} (expired)`
-      : expires
+const expiryOf = (expires: string | undefined, now: number): string =>
+  expires === undefined ? 'never' : Date.parse(expires) <= now ? `${expires} (expired)` : expires
 
 const change = (
   file: string,
   to: (keys: readonly KeyEntry[]) => readonly KeyEntry[],
 ): Promise<void> => using(file, () => changeKeyList(file, to))
 
-/** Runs `work` on the key file. @throws {CommandFailed} with what is wrong with the file. */
+/** Runs `work` on the key file. @throws {CommandFailed} the file cannot be used; the message says why. */
 async function using<T>(file: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()

@@ -8,9 +8,9 @@ import { pathOf, printCredential } from './credentials.ts'
 export const labelCredential: Command = {
   summary: 'give a company a label and tags',
   usage: 'ACC-<realm> [--label TEXT] [--tag NAME=VALUE]… [--clear]',
-  help: `Changes the label and the tags of a credential, and shows it. What is not given stays as it is.
+  help: `Changes the label and the tags of a credential, and shows the credential. Values that are not given do not change.
 
-  --label TEXT       what people call the company, at most 100 characters
+  --label TEXT       the name of the company for people, at most 100 characters
   --tag NAME=VALUE   a tag; repeat it for up to ten. The given tags replace all stored ones
   --clear            remove the label and the tags that are not given
 

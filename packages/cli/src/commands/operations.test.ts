@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type FakeService, problem, startFakeService } from '../../test-support/fake-service.ts'
+import { CommandFailed } from '../exit-code.ts'
 import { run, type Surroundings } from '../../test-support/run.ts'
 
 const AT = '2026-11-21T08:00:00.000Z'
@@ -29,14 +30,14 @@ const operation = (members: object = {}) => ({
 })
 
 let service: FakeService
-/** What the coordinator reports, one after the other; the last one again and again. */
-let looks: object[]
+/** The responses of the coordinator to requests for the operation, in order. The last response is repeated. */
+let reports: object[]
 beforeEach(async () => {
-  looks = [operation()]
+  reports = [operation()]
   service = await startFakeService({
     'POST /operations': () => ({ status: 202, body: operation() }),
     [`GET /operations/${ID}`]: () => ({
-      body: { Failures: [], Matches: [], ...(looks.length > 1 ? looks.shift() : looks[0]) },
+      body: { Failures: [], Matches: [], ...(reports.length > 1 ? reports.shift() : reports[0]) },
     }),
     'GET /operations': () => ({
       body: { items: [operation(), operation({ ID: '2b', Status: 'Paused' })], next_cursor: null },
@@ -55,6 +56,7 @@ const cli = (args: readonly string[], surroundings: Surroundings = {}) =>
     ...surroundings,
   })
 const START = ['start', '--action', 'resume', '--process', 'OrderProcess']
+const MANY_IDS = Array.from({ length: 10_001 }, (_, id) => ['--id', `${id}`]).flat()
 const REASON = ['--reason', 'the API is back']
 
 describe('operations start', () => {
@@ -83,13 +85,13 @@ describe('operations start', () => {
     expect(service.requests[0]?.body).toMatchObject(members)
   })
 
-  it('`operations start --dry-run` waits for the count, and names the first runs', async () => {
+  it('`operations start --dry-run` waits until the runs are counted, and prints the count and the first runs', async () => {
     const Matches = Array.from({ length: 25 }, (_, n) => ({
       TransactionID: `m${n}`,
       ReplayID: 0,
       Status: 'Failed',
     }))
-    looks = [
+    reports = [
       operation({ DryRun: true }),
       operation({ DryRun: true, Status: 'Completed', Done: 25, Matches }),
     ]
@@ -98,7 +100,7 @@ describe('operations start', () => {
     expect(service.requests[0]?.body).toMatchObject({ DryRun: true })
     expect(out).toContain('Progress     25 runs would be changed, 0 skipped, 0 failed\n')
     expect(out).toMatch(/^WOULD CHANGE +REPLAY +STATUS\nm0 +0 +Failed$/m)
-    expect(out).toContain('… and 5 more (--json has them)\n')
+    expect(out).toContain('… and 5 more (--json prints all)\n')
   })
 
   it.each([
@@ -107,9 +109,9 @@ describe('operations start', () => {
     [operation({ Status: 'Paused', StatusReason: 'store_unavailable' }), 1],
     [operation({ Status: 'Stopped' }), 1],
   ])(
-    '`operations start --watch` ends with the operation: %j has the exit code %d',
+    '`operations start --watch` ends as soon as the operation is %j, with exit code %d',
     async (end, expected) => {
-      looks = [operation(), operation({ Done: 1 }), operation({ Done: 1 }), end]
+      reports = [operation(), operation({ Done: 1 }), operation({ Done: 1 }), end]
       const { code, out } = await cli([...START, '--status', 'failed', ...REASON, '--watch'])
       expect(code).toBe(expected)
       const running = out.split('\n').filter((line) => line.startsWith('Running: '))
@@ -121,20 +123,62 @@ describe('operations start', () => {
   )
 
   it('on a terminal `operations show --watch` redraws the operation', async () => {
-    looks = [operation(), operation({ Done: 1 }), operation({ Status: 'Completed', Done: 2 })]
+    reports = [operation(), operation({ Done: 1 }), operation({ Status: 'Completed', Done: 2 })]
     const { out } = await cli(['show', ID, '--watch'], { typed: [], columns: 80 })
     expect(out.split('A\u001b[J')).toHaveLength(3)
   })
 
+  it('on a terminal `operations show --watch` clears all rows of a line that the terminal wraps', async () => {
+    const Reason = `${'x'.repeat(60)}${'\u65e5'.repeat(10)}`
+    reports = [operation({ Reason }), operation({ Status: 'Completed' })]
+    const { out } = await cli(['show', ID, '--watch'], { typed: [], columns: 60 })
+    const [first = ''] = out.split('\u001b')
+    // The line with the reason has 93 columns, so it takes two rows. No other line is wrapped.
+    const rows = first.trimEnd().split('\n').length + 1
+    expect(first.split('\n').filter((line) => line.length > 60)).toEqual([`Reason       ${Reason}`])
+    expect(out).toContain(`\u001b[${rows}A\u001b[J`)
+  })
+
+  it('on a terminal `operations show --watch` omits the last lines if the screen has too few rows', async () => {
+    const Reason = 'x'.repeat(100)
+    reports = [operation({ Reason }), operation({ Status: 'Completed' })]
+    const screen = { typed: [], columns: 40, rows: 9 }
+    const { out } = await cli(['show', ID, '--watch'], screen)
+    const [first = ''] = out.split('\u001b')
+    // `Started by` is followed by the reason, which takes three rows. The screen has no room for them.
+    expect(first.trimEnd().split('\n').at(-1)).toMatch(/^Started by/)
+  })
+
+  it('on a terminal `operations show --watch` shows an error message in place of the operation while the coordinator cannot be reached', async () => {
+    let polls = 0
+    const { url } = service
+    const stop = new AbortController()
+    const { out, err } = await cli(['show', ID, '--watch'], {
+      env: { COORDINATOR_URL: url, NO_COLOR: '1' },
+      typed: [],
+      columns: 80,
+      stop: stop.signal,
+      async sleep() {
+        polls += 1
+        if (polls === 1) await service[Symbol.asyncDispose]()
+        else stop.abort(new CommandFailed(130, 'Stopped by SIGINT.'))
+      },
+    })
+    service = await startFakeService({})
+    expect(out.split('A\u001b[J')[1]).toMatch(/^coordinator at .* cannot be reached/)
+    expect(err).toBe('Stopped by SIGINT.\n')
+  })
+
   it.each([
-    [[...START, ...REASON], 'Which runs?'],
-    [[...START, '--every-run', '--status', 'failed', ...REASON], 'Which runs?'],
+    [[...START, ...REASON], 'Select the runs'],
+    [[...START, '--every-run', '--status', 'failed', ...REASON], 'Select the runs'],
     [[...START, '--every-run'], '--reason is needed'],
     [['start', '--process', 'P', '--every-run', ...REASON], '--action is needed'],
     [['start', '--action', 'delete', '--process', 'P', '--every-run', ...REASON], '--action '],
     [[...START, '--every-run', ...REASON, '--per-second', '1001'], '--per-second '],
     [[...START, '--every-run', ...REASON, '--from-step', 'csv'], '--from-step is allowed only'],
-    [[...START, '--id', '.', ...REASON], 'The id must not be'],
+    [[...START, '--id', '.', ...REASON], '--id must not be'],
+    [[...START, ...MANY_IDS, ...REASON], '--id Too big'],
     [['show'], 'The id of an operation is needed'],
     [['list', '--limit', '0'], '--limit must be at least 1'],
   ])(
@@ -149,7 +193,7 @@ describe('operations start', () => {
 
 describe('operations show, list, stop and continue', () => {
   it('`operations show` prints the counts and the runs that failed, without control characters', async () => {
-    looks = [
+    reports = [
       operation({
         Status: 'Paused',
         StatusReason: 'store_unavailable',
@@ -162,7 +206,7 @@ describe('operations show, list, stop and continue', () => {
     ]
     const { code, out } = await cli(['show', ID])
     expect(code).toBe(0)
-    expect(out).toContain('Status       Paused\nBecause      store_unavailable\n')
+    expect(out).toContain('Status       Paused\nPaused by    store_unavailable\n')
     expect(out).toContain('Failed       store_unavailable 2\n')
     expect(out).toMatch(/^66 +store_unavailable$/m)
     expect(out).toContain('Reason       a�[31m\n')

@@ -6,47 +6,57 @@ import {
   OperationView,
   StartOperation,
 } from '@integration-host/shared/contracts/operation'
-import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
+import { type Command, expectNone, invalidOption, parse, wholeNumber } from '../command.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
 import { labelled } from '../fault-lines.ts'
+import { limitOf, pagesOf, printPages } from '../paging.ts'
 import { openCoordinator, type ServiceApi } from '../service-api.ts'
 import {
   type Colour,
   counted,
   createTable,
   notify,
-  painter,
   plain,
   print,
+  statusPainter,
   type Terminal,
-  widthOf,
 } from '../terminal.ts'
-import { createScreen, intervalOf, repeat, watchOptions } from '../watch.ts'
-import { oneIdOf, REASON_HELP, reasonOf, reasonOption } from './transactions/arguments.ts'
+import { createScreen, INTERVAL_HELP, intervalOf, repeat, watchOptions } from '../watch.ts'
+import { REASON_HELP, reasonOf, reasonOption, transactionId } from './transactions/arguments.ts'
 import { FILTER_HELP, filterOf, filterOptions } from './transactions/filter-options.ts'
 
-/** This many runs that failed, or that a dry run would change, are printed. `--json` has all that the coordinator lists. */
+/** The maximum number of runs that are printed. `--json` prints all runs that the coordinator lists. */
 const MAX_PRINTED = 20
 const DEFAULT_LIMIT = 20
 const MOST_PER_PAGE = 200
-const WATCH_HELP = `  --watch             print the progress until the operation is over or paused
-  --interval SECONDS  how often (default 2, at most 3600)`
+const WATCH_HELP = `  --watch             print the progress until the operation has ended or is paused
+${INTERVAL_HELP}`
+
+/** The option for each member of the request, for errors about a value that the request's schema rejects. */
+const optionOf = {
+  Action: '--action',
+  Process: '--process',
+  Ids: '--id',
+  FromStep: '--from-step',
+  PerSecond: '--per-second',
+} as const
 
 export const startOperation: Command = {
   summary: 'resume, cancel, replay or retry many runs',
   usage:
     '--action ACTION --process NAME (filter options | --id ID… | --every-run) --reason TEXT [--dry-run] [--watch]',
-  help: `Starts one action on many runs, which the coordinators work on in the background: also after this command has ended,
-and after a restart. Runs whose state does not allow the action are skipped. The action log has an entry for each run.
+  help: `Starts one action on many runs. The coordinators carry it out in the background, also after this command has ended
+and after they were restarted. Runs whose state does not allow the action are skipped. The action log has an entry for
+each run.
 
   --action ACTION     ${bulkActions.join(', ')}
   --process NAME      the process of the runs
 ${FILTER_HELP}
-  --id ID             the latest run of this transaction; several: each of them. In place of a filter
+  --id ID             the latest run of this transaction, instead of a filter; may be repeated
   --every-run         every run of the process; needed if neither a filter nor --id is given
   --from-step STEP    with --action replay: start at this step
   --reason TEXT       why, for the action log (at most 500 characters)
-  --per-second N      at most so many runs a second (default 50, at most 1000)
+  --per-second N      the maximum number of runs per second (default 50, at most 1000)
   --dry-run           change nothing, but count the runs and name the first of them; implies --watch
 ${WATCH_HELP}
 
@@ -71,28 +81,28 @@ Examples:
       'dry-run': { type: 'boolean' },
     })
     expectNone(positionals)
-    const filter = filterOf(values)
+    const filter = filterOf(values, terminal.wallClock())
     const isFiltered = Object.keys(filter).length > 0
     const ways = [isFiltered, values.id !== undefined, values['every-run'] === true]
     if (ways.filter(Boolean).length !== 1)
-      throw new UsageError('Which runs? Give filter options, or --id, or --every-run')
+      throw new UsageError('Select the runs: give filter options, --id or --every-run')
     for (const option of ['action', 'process', 'reason'] as const)
       if (values[option] === undefined) throw new UsageError(`--${option} is needed`)
     const perSecond = values['per-second']
     const request = StartOperation.safeParse({
       Action: values.action,
       Process: values.process,
-      ...(values.id === undefined ? { Filter: filter } : { Ids: values.id.map(oneIdOf) }),
+      ...(values.id === undefined
+        ? { Filter: filter }
+        : { Ids: values.id.map((id) => transactionId('--id', id)) }),
       ...(values['from-step'] !== undefined && { FromStep: values['from-step'] }),
       Reason: reasonOf(values.reason),
       ...(perSecond !== undefined && { PerSecond: wholeNumber('--per-second', perSecond) }),
       DryRun: values['dry-run'] === true,
     })
     if (!request.success) {
-      const [issue] = request.error.issues
-      const member = String(issue?.path[0] ?? '')
-      const option = member.replace(/(?<=.)[A-Z]/g, (letter) => `-${letter}`).toLowerCase()
-      throw new UsageError(`--${option} ${issue?.message ?? 'is invalid'}`)
+      const option = optionOf[request.error.issues[0]?.path[0] as keyof typeof optionOf]
+      throw invalidOption(option, request.error)
     }
     const intervalMs = intervalOf(values.interval)
     const service = openCoordinator(values.url, terminal)
@@ -112,7 +122,7 @@ Examples:
 }
 
 export const showOperation: Command = {
-  summary: 'show how far a bulk operation has come, and which runs failed',
+  summary: 'show the progress of a bulk operation, and which runs failed',
   usage: 'ID [--watch]',
   help: `Shows a bulk operation with its counts, and the first runs that failed.
 
@@ -137,7 +147,7 @@ Examples:
 export const listOperations: Command = {
   summary: 'list bulk operations, the newest first',
   usage: '[--limit N]',
-  help: `Lists bulk operations, the newest first. With --json one on each line.
+  help: `Lists bulk operations, the newest first. With --json each line is one operation.
 
   --limit N           the maximum number (default ${DEFAULT_LIMIT})
 
@@ -147,32 +157,13 @@ Examples:
   async run(args, terminal) {
     const { values, positionals } = parse(args, { limit: { type: 'string' } })
     expectNone(positionals)
-    let left = wholeNumber('--limit', values.limit ?? String(DEFAULT_LIMIT))
-    if (left < 1) throw new UsageError('--limit must be at least 1')
+    const limit = limitOf(values, DEFAULT_LIMIT)
     const service = openCoordinator(values.url, terminal)
-    const paint = painter(terminal)
-    const table = createTable(COLUMNS, widthOf(terminal), (text, column) => {
-      const colour = column === STATUS_COLUMN ? colours[text.trimEnd()] : undefined
-      return colour === undefined ? text : paint(colour, text)
-    })
-    let cursor: string | null = ''
-    while (cursor !== null && left > 0) {
-      const query = new URLSearchParams({ limit: String(Math.min(left, MOST_PER_PAGE)) })
-      if (cursor !== '') query.set('cursor', cursor)
-      const page: OperationPage = await service.get(
-        `/operations?${query.toString()}`,
-        OperationPage,
-      )
-      await print(
-        terminal,
-        ...(values.json
-          ? page.items.map((operation) => JSON.stringify(operation))
-          : table(page.items.map(rowOf))),
-      )
-      left -= page.items.length
-      cursor = page.next_cursor
-    }
-    if (cursor !== null) notify(terminal, 'There are more: --limit.')
+    const list = { path: '/operations', schema: OperationPage, limit, mostPerPage: MOST_PER_PAGE }
+    const paintCell = statusPainter(terminal, COLUMNS, colours)
+    const format = { isJson: values.json, columns: COLUMNS, rowOf, paintCell }
+    const next = await printPages(pagesOf(service, list), format, terminal)
+    if (next !== null) notify(terminal, 'There are more: --limit.')
     return exitCodes.ok
   },
 }
@@ -207,13 +198,13 @@ Examples:
 })
 
 export const stopOperation = change('stop', {
-  summary: 'stop a bulk operation for good',
-  help: 'Stops a bulk operation for good. What it has done stays done; at most the runs of a fifth of a second follow.',
+  summary: 'stop a bulk operation permanently',
+  help: 'Stops a bulk operation permanently. Its changes are not undone. For up to 0.2 s it may still change runs.',
   done: 'is stopped',
 })
 
 export const continueOperation = change('continue', {
-  summary: 'continue a bulk operation that many failures have paused',
+  summary: 'continue a bulk operation that was paused after many failures',
   help: `Continues a bulk operation that was paused because 20 runs in a row failed with the same 5xx. These runs are tried
 again. Fix the cause first; operations show names the code.`,
   done: 'continues',
@@ -225,12 +216,12 @@ const pathOf = (id: string): string => `/operations/${encodeURIComponent(id)}`
 function operationId(positionals: readonly string[]): string {
   const [id, ...rest] = positionals
   if (id === undefined)
-    throw new UsageError('The id of an operation is needed; operations list has it')
+    throw new UsageError('The id of an operation is needed; operations list prints it')
   expectNone(rest)
   return id
 }
 
-/** Prints the progress of an operation until it is over or paused. Resolves with the exit code. */
+/** Prints the progress of an operation until it has ended or is paused. Resolves with the exit code. */
 async function watchOperation(
   service: ServiceApi,
   id: string,
@@ -241,7 +232,7 @@ async function watchOperation(
   const draw = createScreen(terminal)
   let printed = ''
   let last: OperationDetail | null = null
-  await repeat(intervalMs, terminal, async () => {
+  const poll = async (): Promise<boolean> => {
     const operation = await service.get(pathOf(id), OperationDetail)
     last = operation
     const isRunning = operation.Status === 'Running'
@@ -253,8 +244,9 @@ async function watchOperation(
     else if (progress !== printed) await print(terminal, progress)
     printed = progress
     return isRunning
-  })
-  // TypeScript does not follow the assignment in the function above.
+  }
+  await repeat(intervalMs, terminal, poll, isRedrawn ? (message) => draw([message]) : undefined)
+  // The cast is needed because TypeScript does not see that `poll` has assigned `last`.
   const ended = last as OperationDetail | null
   return ended?.Status === 'Completed' && ended.Failed === 0 ? exitCodes.ok : exitCodes.failed
 }
@@ -272,7 +264,7 @@ function linesOf(operation: OperationDetail): string[] {
     ['Runs', Filter === null ? counted(IdCount ?? 0, 'id') : JSON.stringify(Filter)],
     ['From step', operation.FromStep],
     ['Status', operation.Status],
-    ['Because', operation.StatusReason],
+    ['Paused by', operation.StatusReason],
     ['Progress', progressOf(operation)],
     ['Failed', codes.join(', ')],
     ['Started by', operation.Person ?? operation.KeyID],
@@ -301,7 +293,7 @@ function tableOf<Run extends { readonly TransactionID: string; readonly ReplayID
   return [
     '',
     ...createTable(columns)(rows),
-    ...(more > 0 ? [`… and ${more} more (--json has them)`] : []),
+    ...(more > 0 ? [`… and ${more} more (--json prints all)`] : []),
   ]
 }
 
@@ -317,7 +309,6 @@ const COLUMNS = [
   'BY',
   'REASON',
 ]
-const STATUS_COLUMN = COLUMNS.indexOf('STATUS')
 const colours: Readonly<Record<string, Colour>> = {
   Completed: 'green',
   Paused: 'red',

@@ -22,7 +22,7 @@ export const listProcesses: Command = {
   summary: 'list the processes, and which of them are paused, by whom and why',
   usage: '',
   help: `Lists the processes that the coordinator has loaded. IDLE means that this replica runs no step now although the process is
-not paused, for example because it needs the internet. With --json one on each line.
+not paused, for example because the process needs the internet and there is no connection. With --json each line is one process.
 
 Examples:
   integration-host processes list
@@ -78,9 +78,9 @@ const change = (
 
 export const pauseProcess = change(
   {
-    summary: 'pause a process: it accepts transactions and runs no step',
-    help: `Pauses a process on all replicas. It accepts transactions and runs no step; a step in flight may finish. The other
-replicas follow at their next remote pull (REMOTE_PULL_SECONDS).
+    summary: 'pause a process: it accepts transactions, but runs no step',
+    help: `Pauses a process on all replicas. It accepts transactions, but starts no step; a step in flight may finish. Other
+replicas pause the process at their next remote pull (REMOTE_PULL_SECONDS).
 
 ${REASON_HELP}
 

@@ -36,7 +36,7 @@ describe('credentials rotate-keys', () => {
   it('`credentials rotate-keys` prints the ids of the keys in CREDENTIAL_KEYS that are no longer needed', async () => {
     const { code, out, err } = await rotate(ndjson(line({}), end))
     expect([code, err]).toEqual([0, ''])
-    expect(out).toContain('fresh: 880 now, 20 already')
+    expect(out).toContain('fresh: 880 now, 20 before.')
     expect(out).toContain('may be removed from CREDENTIAL_KEYS: old, older\n')
   })
 

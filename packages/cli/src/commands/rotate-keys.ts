@@ -56,7 +56,7 @@ const report = ({
   Refused,
   RetiredKeys,
 }: KeyRotationProgress): string[] => [
-  `Encrypted with key ${plain(ActiveKey)}: ${Resealed} now, ${Current} already before.`,
+  `Encrypted with key ${plain(ActiveKey)}: ${Resealed} now, ${Current} before.`,
   ...(RetiredKeys.length > 0
     ? [`These keys may be removed from CREDENTIAL_KEYS: ${RetiredKeys.map(plain).join(', ')}`]
     : Refused === 0

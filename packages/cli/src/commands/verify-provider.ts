@@ -1,7 +1,7 @@
 import { httpUrl, parseConfig, secret } from '@integration-host/shared/process/config'
 import { providerProfile } from '@integration-host/shared/provider-profile/profiles'
 import { z } from 'zod'
-import { type Command, expectNone, parse, wholeNumber } from '../command.ts'
+import { type Command, durationMsOf, expectNone, parse } from '../command.ts'
 import { CommandFailed, exitCodes, UsageError } from '../exit-code.ts'
 import { secretsOf, usable } from '../settings.ts'
 import { prompt, isInteractive, painter, print, notify, type Terminal } from '../terminal.ts'
@@ -50,25 +50,25 @@ const DEFAULT_TIMEOUT_SECONDS = 30
 const DEFAULT_WAIT_SECONDS = 300
 
 export const verifyProvider: Command = {
-  summary: 'walk through the provider with a sandbox company, compare it with what is documented',
+  summary: 'compare a live provider with its documentation, with a sandbox company',
   usage: '[--yes] [--no-create] [--production] [--timeout SECONDS] [--wait SECONDS]',
   help: `Checks against the live provider what the services assume: discovery document, keys, key pair, consent, id
-token, refresh, a query, a repeated create, error bodies and revocation. It connects a company of its own, asks before
-each step that changes something, and revokes the grant at the end. The table may be pasted into an issue: it holds no
-token, code, key, name or whole company id. The address to open is on a line of its own on standard error.
+token, refresh, a query, a repeated create, error bodies and revocation. It connects a company for this run, prompts before
+each step that changes something, and revokes the grant at the end. The table may be pasted into an issue: it contains no
+token, code, key, name or complete company id. The address to open is on a line of its own on standard error.
 
-  --yes               answer yes to all questions; without it and without a terminal, steps that prompt are skipped
+  --yes               confirm all prompts; without --yes and without a terminal, steps that prompt are skipped
   --no-create         create no customer
   --production        accept the production accounting address: this changes real books
-  --timeout SECONDS   for each call (default ${DEFAULT_TIMEOUT_SECONDS})
-  --wait SECONDS      for the browser to return (default ${DEFAULT_WAIT_SECONDS})
+  --timeout SECONDS   the deadline of each call (default ${DEFAULT_TIMEOUT_SECONDS})
+  --wait SECONDS      the deadline of the callback (default ${DEFAULT_WAIT_SECONDS})
 
 It reads the settings of the services, each also as …_FILE: DISCOVERY_URL, CLIENT_ID, CLIENT_SECRET, REDIRECT (with
 http://localhost or http://127.0.0.1 the callback is received here, otherwise it is pasted), SCOPE, PROVIDER_PROFILE
 (default intuit), and ACCOUNTING_URL where neither discovery document nor profile gives the address.
 
-Verdicts: 'as documented'; 'differs', with what was seen; 'skipped'; 'failed'.
-Exit code 0: nothing failed. 1: something did. 2: wrong settings, or production without --production; nothing was done.
+Verdicts: 'as documented'; 'differs', with the observation; 'skipped'; 'failed'.
+Exit code 0: no check failed. 1: a check failed. 2: wrong settings, or production without --production; nothing was done.
 
 Examples:
   integration-host verify-provider --no-create
@@ -86,8 +86,8 @@ Examples:
     expectNone(positionals)
     if (values.url !== undefined)
       throw new UsageError('verify-provider calls no service: set DISCOVERY_URL (--help)')
-    const timeoutMs = secondsOf('--timeout', values.timeout, DEFAULT_TIMEOUT_SECONDS)
-    const waitMs = secondsOf('--wait', values.wait, DEFAULT_WAIT_SECONDS)
+    const timeoutMs = durationMsOf('--timeout', values.timeout, DEFAULT_TIMEOUT_SECONDS)
+    const waitMs = durationMsOf('--wait', values.wait, DEFAULT_WAIT_SECONDS)
     const settings = readSettings(terminal, {
       mayCreate: values['no-create'] !== true,
       mayUseProduction: values.production === true,
@@ -142,12 +142,6 @@ async function walk(
   return null
 }
 
-function secondsOf(option: string, text: string | undefined, fallback: number): number {
-  const seconds = wholeNumber(option, text ?? String(fallback))
-  if (seconds < 1 || seconds > 3_600) throw new UsageError(`${option} must be 1 to 3600`)
-  return seconds * 1_000
-}
-
 function readSettings(
   { env }: Terminal,
   options: Pick<VerifySettings, 'mayCreate' | 'mayUseProduction'>,
@@ -192,7 +186,7 @@ function createSession(
       if (isYes || !isInteractive(terminal)) return isYes
       const reply = await prompt(terminal, `${question} [y/N] `).catch(() => {
         terminal.signal.throwIfAborted()
-        throw new CommandFailed(exitCodes.failed, 'Stopped at a question.')
+        throw new CommandFailed(exitCodes.failed, 'Stopped at a prompt.')
       })
       return /^y(es)?$/i.test(reply.trim())
     },

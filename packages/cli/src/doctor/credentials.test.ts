@@ -32,7 +32,7 @@ describe('the check of companies', () => {
     )
     expect(checked(...lost, faulted('5', 'failing', 'provider_unavailable'))).toEqual([
       'problem companies: 4 of 5 must be connected again (invalid_grant 3, hard_expired 1): ACC-1, ACC-2, ACC-3, …',
-      'problem companies: 1 of 5 cannot be refreshed now, which is tried again (provider_unavailable 1): ACC-5',
+      'problem companies: 1 of 5 cannot be refreshed now (provider_unavailable 1): ACC-5',
     ])
   })
 
@@ -44,7 +44,9 @@ describe('the check of companies', () => {
 
   it('doctor warns of companies whose grant ends soon, with the day', () => {
     const expiring = credential('1', { State: 'expiring', HardExpiry: '2026-12-01T00:00:00.000Z' })
-    expect(checked(expiring)).toEqual(['warning expiring: 1 of 1 end soon: ACC-1 (2026-12-01)'])
+    expect(checked(expiring)).toEqual([
+      'warning expiring: the grants of 1 of 1 end soon: ACC-1 (2026-12-01)',
+    ])
     expect(checkCredentials([expiring])[0]?.remediation).toMatch(/credentials connect --realm 1$/)
   })
 })

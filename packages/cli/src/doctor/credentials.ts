@@ -5,46 +5,51 @@ import {
   type CheckResult,
   ok,
   problem,
-  skipped,
   warning,
 } from '@integration-host/shared/observability/checks/check-result'
 import { realmOf } from '@integration-host/shared/contracts/realm'
 import { CredentialPage } from '../commands/credentials.ts'
-import { query, type Service } from './query.ts'
+import { mostFrequent } from './most-frequent.ts'
+import { query, type QueryResult, type Service } from './query.ts'
 
 const AUDIT_PAGE = 1_000
 const CREDENTIAL_PAGE = 500
-/** This many companies are named in a line. */
+/** The maximum number of companies that a line names. */
 const MAX_NAMED = 3
 /** The audit actions that store a token pair. The outcome of a successful action is `ok`. */
 const STORING = new Set(['granted', 'refreshed', 'imported', 'adopted'])
 
-/** Reports faulted companies, failing refreshes, companies whose grant ends soon, and outdated versions. */
+/**
+ * Reports faulted companies, failing refreshes, companies whose grant ends soon, and outdated versions.
+ *
+ * @param halfway aborted before `signal`, so that a long audit log leaves time for the credentials
+ */
 export async function examineCredentials(
   service: Service,
+  halfway: AbortSignal,
   signal: AbortSignal,
 ): Promise<readonly CheckResult[]> {
   // The audit log is read before the credentials. A refresh between the two reads then makes the stored version the
   // higher one, which is not reported.
-  const audited = await readAudit(service, signal)
+  const audited = await readAudit(service, halfway)
   const credentials = await readCredentials(service, signal)
-  if (credentials === null) return [unfinished('credentials')]
+  if ('result' in credentials) return [credentials.result]
   return [
-    ...checkCredentials(credentials),
-    audited === null ? unfinished('versions') : checkVersions(audited, credentials),
+    ...checkCredentials(credentials.data),
+    'result' in audited ? audited.result : checkVersions(audited.data, credentials.data),
   ]
 }
 
-/** Returns the newest stored version of each credential in the audit log; `null` if the log was not read in time. */
+/** Returns the newest stored version of each credential in the audit log. */
 async function readAudit(
   service: Service,
   signal: AbortSignal,
-): Promise<ReadonlyMap<string, number> | null> {
+): Promise<QueryResult<ReadonlyMap<string, number>>> {
   const audited = new Map<string, number>()
   for (let after = 0, newest = 1; after < newest;) {
     const path = `/audit?after=${after}&limit=${AUDIT_PAGE}`
     const page = await query(service, path, AuditPage, signal)
-    if (!('data' in page)) return null
+    if ('result' in page) return page
     const { items, head } = page.data
     for (const { What, Name, Version, Outcome } of items) {
       if (What === 'removed') audited.delete(Name)
@@ -53,27 +58,26 @@ async function readAudit(
     newest = head.Seq
     after = items.at(-1)?.Seq ?? newest
   }
-  return audited
+  return { data: audited }
 }
 
-/** Returns all credentials; `null` if they were not read in time. */
 async function readCredentials(
   service: Service,
   signal: AbortSignal,
-): Promise<readonly CredentialView[] | null> {
+): Promise<QueryResult<readonly CredentialView[]>> {
   const credentials: CredentialView[] = []
   for (let cursor: string | null = ''; cursor !== null;) {
     const search: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`
     const path = `/credentials?limit=${CREDENTIAL_PAGE}${search}`
     const page = await query(service, path, CredentialPage, signal)
-    if (!('data' in page)) return null
+    if ('result' in page) return page
     credentials.push(...page.data.items)
     cursor = page.data.next_cursor
   }
-  return credentials
+  return { data: credentials }
 }
 
-/** Exported for its test. */
+/** Returns the check results of the credentials. This function is exported only for its test. */
 export function checkCredentials(credentials: readonly CredentialView[]): CheckResult[] {
   const inState = (state: CredentialView['State']) =>
     credentials.filter(({ State }) => State === state)
@@ -92,7 +96,7 @@ export function checkCredentials(credentials: readonly CredentialView[]): CheckR
           problem(
             'companies',
             `${of(lost)} must be connected again (${classesOf(lost)}): ${named(lost)}`,
-            `integration-host credentials show ${lost[0]?.Name ?? ''}, then have it connected (docs/runbook.md#a-credential-is-faulted)`,
+            `integration-host credentials show ${lost[0]?.Name ?? ''}, then connect it again (docs/runbook.md#a-credential-is-faulted)`,
           ),
         ]),
     ...(failing.length === 0
@@ -100,8 +104,8 @@ export function checkCredentials(credentials: readonly CredentialView[]): CheckR
       : [
           problem(
             'companies',
-            `${of(failing)} cannot be refreshed now, which is tried again (${classesOf(failing)}): ${named(failing)}`,
-            `integration-host credentials show ${failing[0]?.Name ?? ''} says why and until when (docs/runbook.md#a-credential-is-faulted)`,
+            `${of(failing)} cannot be refreshed now (${classesOf(failing)}): ${named(failing)}`,
+            `integration-host credentials show ${failing[0]?.Name ?? ''} shows why; the refresh is repeated (docs/runbook.md#a-credential-is-faulted)`,
           ),
         ]),
     ...(delayed.length === 0
@@ -110,7 +114,7 @@ export function checkCredentials(credentials: readonly CredentialView[]): CheckR
           warning(
             'refreshes',
             `the last refresh of ${of(delayed)} has failed; their access tokens are valid until ${earliest(delayed)} or longer: ${named(delayed)}`,
-            'It is tried again. Is the token endpoint up? docs/runbook.md#refreshesfailing',
+            'The refresh is repeated. Check that the token endpoint is available (docs/runbook.md#refreshesfailing).',
           ),
         ]),
     ...(expiring.length === 0
@@ -118,8 +122,8 @@ export function checkCredentials(credentials: readonly CredentialView[]): CheckR
       : [
           warning(
             'expiring',
-            `${of(expiring)} end soon: ${named(expiring, ({ HardExpiry }) => HardExpiry?.slice(0, 10))}`,
-            `Have them connected again before: integration-host credentials connect --realm ${realmOf(expiring[0]?.Name ?? '')}`,
+            `the grants of ${of(expiring)} end soon: ${named(expiring, ({ HardExpiry }) => HardExpiry?.slice(0, 10))}`,
+            `Connect them again before that: integration-host credentials connect --realm ${realmOf(expiring[0]?.Name ?? '')}`,
           ),
         ]),
   ]
@@ -144,15 +148,10 @@ const named = (
 }
 
 /** Returns how many credentials have a fault of each class, the most frequent first. */
-function classesOf(credentials: readonly CredentialView[]): string {
-  const counts = new Map<string, number>()
-  for (const { Fault } of credentials)
-    if (Fault !== undefined) counts.set(Fault.Code, (counts.get(Fault.Code) ?? 0) + 1)
-  return [...counts]
-    .toSorted(([, a], [, b]) => b - a)
+const classesOf = (credentials: readonly CredentialView[]): string =>
+  mostFrequent(credentials.flatMap(({ Fault }) => (Fault === undefined ? [] : [Fault.Code])))
     .map(([code, count]) => `${code} ${count}`)
     .join(', ')
-}
 
 /**
  * Reports credentials whose stored version is lower than their newest version in the audit log. A program that can
@@ -176,6 +175,3 @@ function checkVersions(
         'Connect these companies again, and find out which program has put an earlier record back into the store.',
       )
 }
-
-const unfinished = (check: string): CheckResult =>
-  skipped(check, 'the audit log or the list was not read in time', 'Use a longer --timeout.')

@@ -22,7 +22,7 @@ describe('the words for the error codes of backends', () => {
     ],
     [
       new Error('Operation failed: 530 (NOT-ALLOWED) with message "x"'),
-      'has no such virtual host, or not for this user',
+      'has no such virtual host, or denies it to this user',
     ],
     [
       new Error('Socket closed abruptly during opening handshake'),

@@ -2,22 +2,25 @@
 
 type Meaning = readonly [found: string, remediation: string]
 
-const CREDENTIALS_REJECTED: Meaning = ['rejects the user or the password', 'Set the right ones.']
+const CREDENTIALS_REJECTED: Meaning = [
+  'rejects the user or the password',
+  'Set the correct user and password.',
+]
 const UNRESPONSIVE: Meaning = [
   'does not respond in time',
   'Check that the server is running and that no firewall blocks the connection.',
 ]
 const UNTRUSTED: Meaning = [
   'presents a certificate that is not trusted here',
-  'Give Node the authority by NODE_EXTRA_CA_CERTS.',
+  'Set NODE_EXTRA_CA_CERTS to the certificate of its authority.',
 ]
 const UNREACHED: Meaning = [
-  'the network does not reach it',
+  'the network cannot reach it',
   'Set the right address, or fix the network.',
 ]
 const ENDED: Meaning = [
   'ends the connection',
-  'Is it the right server, and does it want TLS? Its log says why.',
+  'Check that it is the right server, and whether it needs TLS. Its log has the reason.',
 ]
 const NOT_HTTP: Meaning = ['does not speak HTTP', 'Set the right address and port.']
 const STOPPED: Meaning = ['is shutting down or was stopped', 'Start it, or wait for its restart.']
@@ -27,14 +30,14 @@ const NO_CLUSTER: Meaning = [
   'Use Sentinel or a single primary.',
 ]
 const NO_TABLES: Meaning = [
-  'has not the tables of this version',
+  'lacks the tables of this version',
   'Start a coordinator, which migrates the database.',
 ]
 
 const socket: Readonly<Record<string, Meaning>> = {
   ECONNREFUSED: ['no process listens there', 'Start it, or set the right address.'],
   ENOTFOUND: ['there is no such host', 'Set the right address.'],
-  EAI_AGAIN: ['the host name cannot be resolved now', 'Is the name server up?'],
+  EAI_AGAIN: ['the host name cannot be resolved now', 'Check that the name server is running.'],
   EHOSTUNREACH: UNREACHED,
   ENETUNREACH: UNREACHED,
   EHOSTDOWN: UNREACHED,
@@ -79,7 +82,7 @@ const redis: Readonly<Record<string, Meaning>> = {
   LOADING,
   BUSY: ['is busy with a script', 'Wait, or end the script: SCRIPT KILL.'],
   MISCONF: ['cannot save to its disk', 'Check the disk, and the log of Redis.'],
-  OOM: ['has reached maxmemory', 'Raise maxmemory, or remove what fills it.'],
+  OOM: ['has reached maxmemory', 'Raise maxmemory, or delete data that is not needed.'],
   READONLY: ['is a replica', 'Point the address at the primary.'],
   MASTERDOWN: ['is a replica that has lost its primary', 'Point the address at the primary.'],
   NOREPLICAS: ['has too few replicas and rejects writes', 'Start the replicas.'],
@@ -91,7 +94,10 @@ const redis: Readonly<Record<string, Meaning>> = {
 
 /** SQLSTATE codes, and the codes of the driver. */
 const postgres: Readonly<Record<string, Meaning>> = {
-  '28P01': ['has another password for this user, or no such user', 'Set the right ones.'],
+  '28P01': [
+    'has another password for this user, or no such user',
+    'Set the correct user and password.',
+  ],
   '28000': [
     'does not allow this user, host or encryption',
     'Correct pg_hba.conf, the role, or sslmode in the address.',
@@ -104,7 +110,7 @@ const postgres: Readonly<Record<string, Meaning>> = {
   '55000': ['has a database that accepts no connections', 'Use another one, or allow them.'],
   '57014': UNRESPONSIVE,
   '57P01': STOPPED,
-  '57P02': ['has crashed and is recovering', 'Wait; its log says why.'],
+  '57P02': ['has crashed and is recovering', 'Wait. Its log has the reason.'],
   '57P03': ['is starting up or shutting down', 'Wait.'],
   '58030': ['cannot read or write its files', 'Check its disk, and its log.'],
   '25006': ['is read-only', 'Point the address at the primary.'],
@@ -129,9 +135,12 @@ const postgres: Readonly<Record<string, Meaning>> = {
 const amqp: Readonly<Record<string, Meaning>> = {
   'ACCESS-REFUSED': [
     'rejects the user, the password, or the virtual host',
-    'Set the right ones. RabbitMQ accepts guest from its own machine only.',
+    'Set the correct ones. RabbitMQ accepts guest from its own machine only.',
   ],
-  'NOT-ALLOWED': ['has no such virtual host, or not for this user', 'Set the right one.'],
+  'NOT-ALLOWED': [
+    'has no such virtual host, or denies it to this user',
+    'Set the correct virtual host.',
+  ],
   'CONNECTION-FORCED': STOPPED,
   'INTERNAL-ERROR': ['has failed', 'See the log of RabbitMQ.'],
   'RESOURCE-ERROR': [
@@ -141,7 +150,7 @@ const amqp: Readonly<Record<string, Meaning>> = {
   'FRAME-ERROR': ['does not speak AMQP 0-9-1 there', 'Set the right port: 5672, or 5671 with TLS.'],
   'ended the handshake': [
     'ends the connection before it is open',
-    'Is the port right, and does it expect TLS? See the log of RabbitMQ.',
+    'Check the port, and whether it needs TLS. The log of RabbitMQ has the reason.',
   ],
   'ended the connection': ENDED,
   'does not respond': UNRESPONSIVE,

@@ -64,7 +64,7 @@ describe('the check of quorum queue members', () => {
     ])
   })
 
-  it('doctor accepts a single RabbitMQ node, and says that no other machine has a copy of a message', () => {
+  it('doctor accepts a single RabbitMQ node, and reports that no other machine has copies of the messages', () => {
     expect(checkMembers([queue([A])], [A], 1)).toMatchObject([
       { check: 'nodes', verdict: 'ok', found: '1: no other machine has a copy of a message' },
       { check: 'members', verdict: 'ok' },

@@ -7,7 +7,7 @@ import {
 } from '@integration-host/shared/observability/checks/check-result'
 import { counted } from '../terminal.ts'
 
-/** A queue as the management API describes it. What the broker does not know is absent or `null`. */
+/** A queue as the management API describes it. A member is absent or `null` if the broker does not know the value. */
 export interface QuorumQueue {
   readonly name: string
   /** The nodes that have a copy of the queue. */

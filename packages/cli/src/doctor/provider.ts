@@ -65,7 +65,7 @@ export async function examineProvider(
       ? []
       : await examineKeyPair(new URL(document.tokenEndpoint), url, client, signal)),
     ...(url.protocol === 'http:' && !isLoopback(url.hostname)
-      ? [warning('transport', 'plain http', 'Use https: tokens travel unprotected.')]
+      ? [warning('transport', 'plain http', 'Use https: tokens are sent unencrypted.')]
       : []),
     ...(clock === null ? [] : [checkClock(clock)]),
   ]
@@ -79,7 +79,7 @@ function readDocument(
     result: problem(
       'discovery',
       found,
-      'Is DISCOVERY_URL the address of the OpenID discovery document?',
+      'Set DISCOVERY_URL to the address of the OpenID discovery document.',
     ),
     tokenEndpoint: null,
   })
@@ -137,8 +137,8 @@ async function examineKeyPair(
             ? failing(result.response, profile)
             : warning(
                 check,
-                `not clear: ${described(result.response, profile)}`,
-                'Try again; if it stays, run integration-host verify-provider.',
+                `inconclusive: ${described(result.response, profile)}`,
+                'Try again. If the result is the same, run integration-host verify-provider.',
               ),
         ]
     }
@@ -151,11 +151,11 @@ async function examineKeyPair(
     ]
   } catch (error) {
     const reason = error instanceof NoResponse ? error.message : 'no response in time'
-    return [problem(check, `not checked: ${reason}`, 'Is the token endpoint up?')]
+    return [problem(check, `not checked: ${reason}`, 'Check that the token endpoint is available.')]
   }
 }
 
-/** Sends a made-up code without client id and secret. A token endpoint that works rejects it. */
+/** Sends a made-up code without client id and secret. A working token endpoint rejects such a request. */
 async function examineTokenEndpoint(
   call: CallProvider,
   tokenEndpoint: URL,

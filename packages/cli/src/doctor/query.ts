@@ -10,13 +10,16 @@ import type { ServiceAddress } from '../settings.ts'
 
 export type Service = ServiceAddress
 
+/** The data of a response, or the check result that says why there is none. */
+export type QueryResult<T> = { readonly data: T } | { readonly result: CheckResult }
+
 /** Requests JSON with the service key; returns a check result if there is no usable response. */
 export async function query<T>(
   { name, url, key }: Service,
   path: string,
   schema: z.ZodType<T>,
   signal: AbortSignal,
-): Promise<{ readonly data: T } | { readonly result: CheckResult }> {
+): Promise<QueryResult<T>> {
   const check = 'service key'
   const [shortPath = path] = path.split('?')
   if (key === null)
@@ -50,7 +53,11 @@ export async function query<T>(
             `${rejection.data.detail ?? rejection.data.title} (${rejection.data.code})`,
             `docs/errors.md explains the code${response.status === 503 ? `; see also the check ready of ${name}` : ''}.`,
           )
-        : skipped(shortPath, `status ${response.status}`, `Is ${name} of the same version?`),
+        : skipped(
+            shortPath,
+            `status ${response.status}`,
+            `Check that ${name} has the same version.`,
+          ),
     }
   } catch {
     return {

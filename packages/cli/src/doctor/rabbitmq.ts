@@ -73,7 +73,7 @@ async function checkQueues(
   const missing: string[] = []
   const drifted: CheckResult[] = []
   for (const queue of queues) {
-    // Each queue is checked on a channel of its own, because the broker closes a channel with every error.
+    // Each queue is checked on a separate channel, because the broker closes the channel at every error.
     const channel = await model.createChannel()
     channel.on('error', () => {})
     try {

@@ -23,7 +23,7 @@ const amiss = (changes: Readonly<Record<string, string>>, appendfsync: string | 
     .map(({ check, verdict, found }) => `${verdict} ${check}: ${found}`)
 
 describe('the check of the INFO reply of Redis', () => {
-  it('doctor reports Redis as ok if it evicts nothing and flushes every write', () => {
+  it('doctor reports Redis as ok if Redis evicts no keys and flushes every write to disk', () => {
     expect(amiss({}, 'always')).toEqual([])
   })
 
@@ -43,7 +43,7 @@ describe('the check of the INFO reply of Redis', () => {
     expect(amiss(changes, 'always')).toEqual(expected === undefined ? [] : [expected])
   })
 
-  it('doctor warns if appendfsync has another value than `always`, and skips the check if CONFIG GET is not allowed', () => {
+  it('doctor warns if appendfsync is not `always`, and skips this check if Redis rejects CONFIG GET', () => {
     expect(amiss({}, 'everysec')).toEqual(['warning appendfsync: everysec'])
     expect(amiss({}, undefined)).toEqual(['skipped appendfsync: CONFIG GET is not allowed'])
   })

@@ -61,8 +61,8 @@ export async function examineRedis(
       signal,
       downAfterMs,
     })
-    // If the address lists several servers, those that are not the primary are replicas or being replaced, so their
-    // roles and settings do not matter.
+    // If the address lists several servers, those that are not the primary are replicas or being replaced, so the
+    // roles and settings of these servers do not matter.
     if (examined.isPrimary || servers.length === 1) return [...results, ...examined.results]
     results.push(...examined.results.filter(({ check }) => check === 'connection'))
   }
@@ -174,7 +174,7 @@ export function checkDefaultUser(replayer: readonly unknown[]): readonly CheckRe
       skipped(
         'default-user',
         'ACL GETUSER is not allowed',
-        'Allow +acl|getuser, or see that the user default may do everything, signed in or not.',
+        'Allow +acl|getuser, or check that the user default has all permissions, even if it is disabled.',
       ),
     ]
   const mayAll = of('commands').split(' ').includes('+@all') && of('keys').split(' ').includes('~*')
@@ -204,12 +204,12 @@ function memoryOf(info: Info): CheckResult[] {
       : problem(
           'maxmemory-policy',
           policy,
-          'Set maxmemory-policy noeviction: an evicted credential is a company that must connect again.',
+          'Set maxmemory-policy noeviction: a company whose credential is evicted must connect again.',
         )
   const used = Number(info['used_memory'])
   const limit = Number(info['maxmemory'])
   const memory = Number(info['total_system_memory'])
-  // Without maxmemory, Redis grows until the machine has no memory left, and the kernel ends it.
+  // Without maxmemory, Redis grows until the machine has no memory left, and the kernel kills it.
   const share = used / (limit > 0 ? limit : memory)
   const report = share > 0.95 ? problem : warning
   return [
@@ -219,7 +219,7 @@ function memoryOf(info: Info): CheckResult[] {
           report(
             'memory',
             `${Math.round(share * 100)} % of ${limit > 0 ? 'maxmemory' : "the machine's memory"} is used`,
-            'Raise maxmemory, or remove what fills it: at the limit writes are rejected, and no token is refreshed (docs/runbook.md#redisrejectswrites).',
+            'Raise maxmemory, or delete data that is not needed: at the limit writes are rejected, and no token is refreshed (docs/runbook.md#redisrejectswrites).',
           ),
         ]
       : []),

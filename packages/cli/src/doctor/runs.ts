@@ -1,4 +1,5 @@
-/** Looks for the runs that need a person: failed, waiting for a credential, or in doubt. */
+/** Reports the runs that an operator must act on: failed, waiting for a credential, or in doubt. */
+import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
 import { HeaderView } from '@integration-host/shared/contracts/transaction'
 import {
   type CheckResult,
@@ -8,7 +9,9 @@ import {
   warning,
 } from '@integration-host/shared/observability/checks/check-result'
 import { z } from 'zod'
-import { query, type Service } from './query.ts'
+import { queryOf } from '../commands/transactions/filter-options.ts'
+import { mostFrequent } from './most-frequent.ts'
+import { query, type QueryResult, type Service } from './query.ts'
 
 const Page = z.object({
   items: z.array(
@@ -21,12 +24,12 @@ const Page = z.object({
 })
 type Run = z.output<typeof Page>['items'][number]
 
-/** This many runs are read of each kind. Their initial data comes with them, so the number is small. */
+/** The maximum number of runs of each kind. The responses contain their initial data, so the number is small. */
 const MAX_READ = 25
-/** A page may be empty although more follow. */
+/** The maximum number of requests. Without it, many empty pages could cause many requests. */
 const MAX_PAGES = 20
 const DAY_MS = 86_400_000
-/** This many different reasons or credentials are named. */
+/** The maximum number of different reasons or credentials that are named. */
 const MAX_NAMED = 5
 
 interface Found {
@@ -36,37 +39,41 @@ interface Found {
 
 /**
  * Reports the runs that have failed in the last day, that wait for a credential, and that are in doubt. Older failures
- * are not reported: whoever has decided to leave them would get a problem for ever.
+ * are not reported: if an operator has decided not to resume such a run, the problem would otherwise be reported
+ * forever.
+ *
+ * @param now milliseconds since the epoch
  */
 export async function examineRuns(
   service: Service,
+  now: number,
   signal: AbortSignal,
 ): Promise<readonly CheckResult[]> {
-  const since = new Date(Date.now() - DAY_MS).toISOString()
-  const found = await Promise.all([
-    find(service, { status: ['Failed'], since: [since] }, signal),
+  const since = new Date(now - DAY_MS).toISOString()
+  const [failed, waiting, doubtful] = await Promise.all([
+    find(service, { status: ['Failed'], since }, signal),
     find(service, { status: ['Waiting'] }, signal),
-    find(service, { inDoubt: ['true'], status: ['Failed', 'Retrying', 'Waiting'] }, signal),
+    find(service, { inDoubt: true, status: ['Failed', 'Retrying', 'Waiting'] }, signal),
   ])
-  const unread = found.find((one) => 'result' in one)
-  if (unread !== undefined && 'result' in unread) return [unread.result]
-  const [failed, waiting, doubtful] = found as [Found, Found, Found]
-  const results = [...checkFailed(failed), ...checkWaiting(waiting), ...checkInDoubt(doubtful)]
+  if ('result' in failed) return [failed.result]
+  if ('result' in waiting) return [waiting.result]
+  if ('result' in doubtful) return [doubtful.result]
+  const results = [
+    ...checkFailed(failed.data),
+    ...checkWaiting(waiting.data),
+    ...checkInDoubt(doubtful.data),
+  ]
   return results.length === 0
-    ? [ok('runs', 'none failed in the last day, none waits for a credential, none is in doubt')]
+    ? [ok('runs', 'no run has failed in the last day, waits for a credential, or is in doubt')]
     : results
 }
 
 async function find(
   service: Service,
-  filter: Readonly<Record<string, readonly string[]>>,
+  filter: RunFilter,
   signal: AbortSignal,
-): Promise<Found | { readonly result: CheckResult }> {
-  const search = new URLSearchParams(
-    Object.entries(filter).flatMap(([name, values]) =>
-      values.map((value): [string, string] => [name, value]),
-    ),
-  )
+): Promise<QueryResult<Found>> {
+  const search = queryOf(filter)
   const runs: Run[] = []
   for (let page = 0; page < MAX_PAGES; page += 1) {
     search.set('limit', String(MAX_READ - runs.length))
@@ -74,16 +81,16 @@ async function find(
     if (!('data' in response)) return response
     const { items, next_cursor: next } = response.data
     runs.push(...items)
-    if (next === null) return { runs, hasMore: false }
-    if (runs.length >= MAX_READ) return { runs, hasMore: true }
+    if (next === null) return { data: { runs, hasMore: false } }
+    if (runs.length >= MAX_READ) return { data: { runs, hasMore: true } }
     search.set('cursor', next)
   }
   return runs.length > 0
-    ? { runs, hasMore: true }
+    ? { data: { runs, hasMore: true } }
     : {
         result: skipped(
           'runs',
-          'not found within 20 pages',
+          'none was found on the first 20 pages',
           'Use transactions list with a filter.',
         ),
       }
@@ -120,7 +127,7 @@ function checkInDoubt({ runs, hasMore }: Found): CheckResult[] {
       : [
           problem(
             'in doubt',
-            `${amount(failed)} have failed, and may have done the work of their step`,
+            `${amount(failed)} have failed, but may have done the work of their step`,
             `Check at the target what ${failed.runs[0]?.TransactionID ?? ''} did, then integration-host transactions settle (docs/runbook.md#a-run-is-in-doubt)`,
           ),
         ]),
@@ -130,7 +137,7 @@ function checkInDoubt({ runs, hasMore }: Found): CheckResult[] {
           warning(
             'in doubt',
             `${amount(active)} may have done the work of their step, and are tried again`,
-            'Nothing, if the target recognises the idempotency key; docs/runbook.md#a-run-is-in-doubt',
+            'Nothing needs to be done if the target recognises the idempotency key (docs/runbook.md#a-run-is-in-doubt).',
           ),
         ]),
   ]
@@ -143,9 +150,7 @@ const idOf = ({ runs }: Found): string =>
 
 /** Returns how many runs have each text, the most frequent first. */
 function grouped(runs: readonly Run[], textOf: (run: Run) => string): string {
-  const counts = new Map<string, number>()
-  for (const run of runs) counts.set(textOf(run), (counts.get(textOf(run)) ?? 0) + 1)
-  const sorted = [...counts].toSorted(([, a], [, b]) => b - a)
-  const named = sorted.slice(0, MAX_NAMED).map(([text, count]) => `${count} ${text}`)
-  return [...named, ...(sorted.length > MAX_NAMED ? ['…'] : [])].join(', ')
+  const texts = mostFrequent(runs.map(textOf))
+  const named = texts.slice(0, MAX_NAMED).map(([text, count]) => `${count} ${text}`)
+  return [...named, ...(texts.length > MAX_NAMED ? ['…'] : [])].join(', ')
 }

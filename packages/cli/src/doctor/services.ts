@@ -10,8 +10,7 @@ import { KeyCheckPage } from '@integration-host/shared/contracts/custody'
 import { z } from 'zod'
 import { addressOf } from '../settings.ts'
 import { counted } from '../terminal.ts'
-import type { ProcessOutline } from './broker-topology.ts'
-import { query, type Service } from './query.ts'
+import { query, type QueryResult, type Service } from './query.ts'
 import { reached, unreachable } from './reach.ts'
 import { examineRuns } from './runs.ts'
 
@@ -32,6 +31,7 @@ const Processes = z.object({
   ),
   not_loaded: z.array(z.object({ Process: z.string(), Unfinished: z.int() })).default([]),
 })
+export type ProcessList = z.output<typeof Processes>
 const Integrity = z.object({
   violations: z.record(z.string(), z.number()),
   deadLetters: z.record(z.string(), z.number().nullable()),
@@ -78,14 +78,14 @@ export async function examineReadiness(
         : problem(dependency, `since ${since}: ${reason}`, known)
     }),
     ...dependencies.flatMap(([dependency, { status, notes = [] }]) =>
-      // The reason of a dependency that is down says the same as its notes.
+      // A dependency that is down is already reported with its reason, which has the same content as its notes.
       status === 'up' ? notes.map((note) => noteOf(dependency, note)) : [],
     ),
     ...(clock === null ? [] : [checkClock(clock)]),
   ]
 }
 
-/** The dependencies that do not come back by themselves, and what a person has to do. */
+/** For each dependency that only an operator can restore: what the operator has to do. */
 const needsPerson: Readonly<Record<string, string>> = {
   'provider-client':
     'Set CLIENT_SECRET to new,old and restart token-service (docs/runbook.md#providerclientrefused).',
@@ -95,11 +95,13 @@ const needsPerson: Readonly<Record<string, string>> = {
     'Append the missing key to CREDENTIAL_KEYS (docs/runbook.md#lost-or-changed-keys).',
   'service-keys-file':
     'Correct SERVICE_KEYS_FILE; do not restart before (docs/runbook.md#servicekeysfileinvalid).',
+  processes:
+    'Correct what the log of coordinator names as not loaded, then restart it (docs/runbook.md#processfilesfailed).',
   'webhooks-file':
     'Correct WEBHOOKS_FILE; do not restart before (docs/runbook.md#webhooksfileinvalid).',
 }
 
-/** Returns the check result of a note, which contains what to do. */
+/** Returns the check result for a note. It needs no separate remediation, because the note says what to do. */
 const noteOf = (dependency: string, note: string): CheckResult => ({
   check: dependency,
   verdict: 'warning',
@@ -107,47 +109,55 @@ const noteOf = (dependency: string, note: string): CheckResult => ({
   remediation: null,
 })
 
-/** Reads the list of the coordinator's business processes, and checks the integrity violations that it reports. */
-export async function examineCoordinator(
+/** Requests the processes that the coordinator has loaded or of which it has runs. */
+export const readProcesses = (
   service: Service,
   signal: AbortSignal,
-): Promise<{
-  readonly results: readonly CheckResult[]
-  /** The business processes of the coordinator; `null` if the coordinator did not return a list. */
-  readonly processes: readonly ProcessOutline[] | null
-}> {
-  const response = await query(service, '/processes', Processes, signal)
-  if (!('data' in response)) return { results: [response.result], processes: null }
-  const { items, not_loaded: notLoaded } = response.data
+): Promise<QueryResult<ProcessList>> => query(service, '/processes', Processes, signal)
+
+/**
+ * Checks the coordinator's processes, its database and its runs.
+ *
+ * @param list what {@link readProcesses} has returned
+ * @param now milliseconds since the epoch
+ */
+export async function checkCoordinator(
+  service: Service,
+  list: QueryResult<ProcessList>,
+  now: number,
+  signal: AbortSignal,
+): Promise<readonly CheckResult[]> {
+  if ('result' in list) return [list.result]
+  const [integrity, runs] = await Promise.all([
+    query(service, '/integrity', Integrity, signal),
+    examineRuns(service, now, signal),
+  ])
+  const { items, not_loaded: notLoaded } = list.data
   const orphaned = notLoaded.filter(({ Unfinished }) => Unfinished > 0)
   const paused = items.filter(({ Paused }) => Paused).map(({ Process }) => Process)
-  const integrity = await query(service, '/integrity', Integrity, signal)
-  return {
-    processes: items,
-    results: [
-      ok('processes', items.map(({ Process }) => Process).join(', ')),
-      ...(paused.length > 0
-        ? [
-            warning(
-              'paused',
-              paused.join(', '),
-              'integration-host processes resume NAME, once it may run.',
-            ),
-          ]
-        : []),
-      ...orphaned.map(({ Process, Unfinished }) =>
-        problem(
-          'not loaded',
-          `${Process}: ${counted(Unfinished, 'unfinished run')} of this process, which is not loaded`,
-          `Load it again, or cancel them: integration-host transactions list --process ${Process} (docs/runbook.md#booksoutofbalance)`,
-        ),
+  return [
+    ok('processes', items.map(({ Process }) => Process).join(', ')),
+    ...(paused.length > 0
+      ? [
+          warning(
+            'paused',
+            paused.join(', '),
+            'integration-host processes resume NAME, once it may run.',
+          ),
+        ]
+      : []),
+    ...orphaned.map(({ Process, Unfinished }) =>
+      problem(
+        'not loaded',
+        `${Process}: ${counted(Unfinished, 'unfinished run')} of this process, which is not loaded`,
+        `Load it again, or cancel them: integration-host transactions list --process ${Process} (docs/runbook.md#booksoutofbalance)`,
       ),
-      ...('data' in integrity
-        ? checkIntegrity(integrity.data, { areOrphansNamed: orphaned.length > 0 })
-        : [integrity.result]),
-      ...(await examineRuns(service, signal)),
-    ],
-  }
+    ),
+    ...('data' in integrity
+      ? checkIntegrity(integrity.data, { areOrphansNamed: orphaned.length > 0 })
+      : [integrity.result]),
+    ...runs,
+  ]
 }
 
 function checkIntegrity(
@@ -206,7 +216,7 @@ export async function examineKeyRing(
   }
   return refused > 0
     ? decryptionProblem(refused, firstRefused)
-    : [ok('key ring', `opens all ${checked} credentials`)]
+    : [ok('key ring', `decrypts all ${checked} credentials`)]
 }
 
 const decryptionProblem = (count: number, first: readonly string[]): CheckResult[] =>
@@ -215,10 +225,14 @@ const decryptionProblem = (count: number, first: readonly string[]): CheckResult
     : [
         problem(
           'key ring',
-          `does not open ${count}: ${first.join(', ')}${count > first.length ? ', …' : ''}`,
-          'Put the key they were sealed with back into CREDENTIAL_KEYS, or connect these companies again.',
+          `does not decrypt ${count}: ${first.join(', ')}${count > first.length ? ', …' : ''}`,
+          'Add the key with which they were encrypted to CREDENTIAL_KEYS again, or reconnect these companies.',
         ),
       ]
 
 const unfinished = (checked: number): CheckResult =>
-  skipped('key ring', `only ${checked} credentials were opened in time`, 'Use a longer --timeout.')
+  skipped(
+    'key ring',
+    `only ${checked} credentials were decrypted in time`,
+    'Use a longer --timeout.',
+  )

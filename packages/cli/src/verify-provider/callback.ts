@@ -18,7 +18,7 @@ export interface CallbackOptions {
 
 /**
  * Prints the authorization URL and resolves with the parameters of the callback that has the `state` of this URL. The
- * URL is printed on a line of its own on standard error, because it contains the client id.
+ * URL is printed on a separate line on standard error, because it contains the client id.
  *
  * @throws {NoCallback} no callback arrived in time, or this process cannot receive a callback.
  */
@@ -118,7 +118,7 @@ async function awaitCallback(
           respond(response, 400, 'This is not the callback that is expected.')
           return
         }
-        respond(response, 200, 'Received. This window can be closed; go on in the terminal.')
+        respond(response, 200, 'Received. This window can be closed. Continue in the terminal.')
         resolve(callback.searchParams)
       }
       for (const server of servers) server.on('request', receive)
@@ -131,7 +131,7 @@ async function awaitCallback(
 
 /**
  * Returns whether the parameters are the callback of this run. A callback that denies access may lack `state`, because
- * Intuit does not document whether such a callback has it.
+ * Intuit does not document whether such a callback has a `state`.
  */
 const isOfThisRun = (callback: URLSearchParams, state: string): boolean =>
   callback.get('state') === state ||

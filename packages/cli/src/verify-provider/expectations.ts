@@ -53,15 +53,15 @@ export const checks = {
   },
   audience: {
     section: 'ID token',
-    intuit: 'an array that holds the client id',
+    intuit: 'an array that contains the client id',
     generic: 'the client id, alone or in an array',
   },
   'realm claim': {
     section: 'ID token',
-    intuit: 'realmid; sources disagree whether it is always there',
-    generic: 'may be there; then it names the company of the callback',
+    intuit: 'realmid; sources disagree whether it is always present',
+    generic: 'optional; if present, the company of the callback',
   },
-  auth_time: { section: 'ID token', intuit: 'a number', generic: 'may be there' },
+  auth_time: { section: 'ID token', intuit: 'a number', generic: 'optional' },
   nonce: {
     section: 'ID token',
     intuit: 'is not repeated',
@@ -79,14 +79,14 @@ export const checks = {
   },
   'id token on refresh': {
     section: 'Rotation',
-    intuit: 'may be there; then its signature is valid',
-    generic: 'may be there; then its signature is valid',
+    intuit: 'optional; if present, its signature is valid',
+    generic: 'optional; if present, its signature is valid',
   },
   'expiry members': {
     section: 'Rotation',
     intuit:
       'x_refresh_token_expires_in about 100 days, x_refresh_token_hard_expires_in up to 5 years',
-    generic: 'may be there',
+    generic: 'optional',
   },
   query: {
     section: 'Accounting API',
@@ -100,8 +100,8 @@ export const checks = {
   },
   'create again': {
     section: 'Idempotency',
-    intuit: 'the same requestid gets the first response again',
-    generic: 'the same key gets the first response again',
+    intuit: 'the same requestid returns the first response again',
+    generic: 'the same key returns the first response again',
   },
   'make inactive': {
     section: 'Idempotency',
@@ -132,7 +132,7 @@ export const checks = {
   'limit headers': {
     section: 'Limits',
     intuit: 'none documented; Retry-After was seen with 429',
-    generic: 'may be there',
+    generic: 'optional',
   },
 } as const satisfies Readonly<
   Record<string, { readonly section: string; readonly intuit: string; readonly generic: string }>

@@ -51,7 +51,7 @@ describe('the checks of an id token', () => {
     ['audience', { aud: 'client' }, 'differs: a string, equal'],
     ['audience', { aud: ['other'] }, 'failed: without this client id'],
     ['audience', { aud: ['client', 'other'] }, 'differs: an array with 2 entries'],
-    ['issuer', { iss: 'https://other.example' }, 'failed: another one'],
+    ['issuer', { iss: 'https://other.example' }, 'failed: another issuer'],
     ['realm claim', { realmid: '1' }, 'failed: realmid names another company than the callback'],
     [
       'realm claim',
@@ -65,7 +65,7 @@ describe('the checks of an id token', () => {
     ],
     ['auth_time', { auth_time: undefined }, 'differs: missing'],
     ['nonce', { nonce: 'the nonce' }, 'differs: repeated'],
-    ['nonce', { nonce: 'another' }, 'failed: another one than was sent'],
+    ['nonce', { nonce: 'another' }, 'failed: not the one that was sent'],
     ['id token times', { exp: NOW + 7_195 }, 'differs: valid for 7200 s, issued 5 s ago'],
     ['id token times', { exp: NOW - 500 }, /^failed: expired; /],
     ['id token times', { iat: NOW + 600, exp: NOW + 4_200 }, /^failed: .*compare the clocks$/],

@@ -33,7 +33,7 @@ export function checkIdToken(token: string, context: IdTokenContext): Line[] {
     signatureLine(token, context.keys),
     claims['iss'] === context.issuer
       ? asDocumented('issuer', 'equal')
-      : failed('issuer', claims['iss'] === undefined ? 'missing' : 'another one'),
+      : failed('issuer', claims['iss'] === undefined ? 'missing' : 'another issuer'),
     audienceLine(claims, context),
     realmLine(claims, context),
     typeof claims['auth_time'] === 'number'
@@ -83,7 +83,7 @@ function nonceLine({ nonce }: Claims, context: IdTokenContext): Line {
       : asDocumented('nonce', 'not repeated')
   return nonce === context.nonce
     ? judged('nonce', context.expectations.isNonceRepeated, 'repeated')
-    : failed('nonce', 'another one than was sent')
+    : failed('nonce', 'not the one that was sent')
 }
 
 function timesLine({ iat, exp }: Claims, { nowSeconds, expectations }: IdTokenContext): Line {

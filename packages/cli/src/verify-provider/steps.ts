@@ -81,7 +81,7 @@ export const steps: readonly Step[] = [
       session.settings.mayCreate
         ? (needsAccounting(session) ??
           (session.settings.profile.accounting.repeatablePost === null
-            ? 'the profile knows no way to mark a POST as repeatable'
+            ? 'the profile has no way to mark a POST as repeatable'
             : null))
         : '--no-create',
     run: checkCreate,
@@ -228,7 +228,7 @@ export function rejectProduction(
   if (new URL(accountingUrl).hostname.replace(/\.$/, '') !== PRODUCTION_ACCOUNTING_HOST) return
   throw new UsageError(
     `The accounting address is the production one (${PRODUCTION_ACCOUNTING_HOST}), so this could change real books. ` +
-      'Use the discovery document and the keys of the sandbox, or --production if that is meant. Nothing was done.',
+      'Use the discovery document and the keys of the sandbox, or --production if you intend this. Nothing was done.',
   )
 }
 

@@ -3,7 +3,7 @@ import { HeaderView, ReplayID, TransactionID } from '@integration-host/shared/co
 import { Reason } from '@integration-host/shared/contracts/reason'
 import { parseJson } from '@integration-host/shared/json'
 import { z } from 'zod'
-import { expectNone, wholeNumber } from '../../command.ts'
+import { expectNone, validOption, wholeNumber } from '../../command.ts'
 import { UsageError } from '../../exit-code.ts'
 import type { ServiceApi } from '../../service-api.ts'
 import { plain, print, type Terminal } from '../../terminal.ts'
@@ -40,7 +40,7 @@ export async function processPathOf(
 ): Promise<string> {
   if (name !== undefined) return `/processes/${encodeURIComponent(name)}`
   const { items } = await service.get('/processes', Processes)
-  // The built-in process of webhooks is used only if it is named.
+  // The built-in process for webhooks is used only if the user names it.
   const own = items.filter(({ BuiltIn }) => BuiltIn !== true)
   const [only, ...others] = own.map(({ Process }) => Process)
   if (only !== undefined && others.length === 0) return processPathOf(service, only)
@@ -57,15 +57,12 @@ export function oneId(positionals: readonly string[]): string {
   const [id, ...rest] = positionals
   if (id === undefined) throw new UsageError('The id of a transaction is needed')
   expectNone(rest)
-  return oneIdOf(id)
+  return transactionId('The id', id)
 }
 
-/** Returns the text if it can be the id of a transaction. @throws {UsageError} it cannot. */
-export function oneIdOf(text: string): string {
-  const id = TransactionID.safeParse(text)
-  if (!id.success) throw new UsageError(`The id ${id.error.issues[0]?.message ?? 'is invalid'}`)
-  return id.data
-}
+/** Returns `text`, the id of a transaction. @throws {UsageError} the id is invalid; the message begins with `what`. */
+export const transactionId = (what: string, text: string): string =>
+  validOption(what, TransactionID, text)
 
 /** Returns the query `?replay=…`, or an empty string for the latest run. @throws {UsageError} the id is invalid. */
 export function replayQuery(text: string | undefined): string {
@@ -87,16 +84,13 @@ export const reasonOption = { reason: { type: 'string' } } as const
 export const REASON_HELP = '  --reason TEXT       why, for the action log (at most 500 characters)'
 
 /** Returns the text of `--reason`. @throws {UsageError} the text is too long or not on one line. */
-export function reasonOf(text: string | undefined): string | undefined {
-  const reason = Reason.optional().safeParse(text)
-  if (!reason.success) throw new UsageError(`--reason ${reason.error.issues[0]?.message ?? ''}`)
-  return reason.data
-}
+export const reasonOf = (text: string | undefined): string | undefined =>
+  validOption('--reason', Reason.optional(), text)
 
 /** The options of the commands that change a run. */
 export const actOptions = { ...reasonOption, 'if-version': { type: 'string' } } as const
 export const ACT_HELP = `${REASON_HELP}
-  --if-version N      only if this is still the version of the run, which transactions show prints; with --replay`
+  --if-version N      only if the run still has this version, which transactions show prints; give --replay too`
 
 /** Returns the body and the options of a request that changes a run. @throws {UsageError} an option is invalid. */
 export function actOf(values: {

@@ -84,9 +84,9 @@ Examples:
 
 export const retry = action(
   {
-    summary: 'make a run due at once that waits for its next attempt or for a credential',
+    summary: 'start the next attempt of a waiting run now',
     usage: 'ID [--replay N] [--reason TEXT] [--if-version N]',
-    help: `Makes a run due at once that is Retrying or Waiting.
+    help: `Makes the next attempt of a run due now. The run must be Retrying or Waiting.
 
 ${PROCESS_HELP}
   --replay N          the ReplayID of the run (default: the latest run)
@@ -101,11 +101,11 @@ Examples:
 )
 
 export const settle: Command = {
-  summary: 'say whether a step in doubt was done, and continue the run',
+  summary: 'record whether a step in doubt was done, and continue the run',
   usage: 'ID --outcome (done [--data JSON] | not_done) --reason TEXT [--replay N] [--if-version N]',
-  help: `Ends the doubt about a step: an earlier attempt may have done its work. Look up at the target whether it did. With
-done the step is completed with --data, and the next step is due; with not_done the step is due again. A failed or
-cancelled run continues too.
+  help: `Settles a step in doubt: an earlier attempt may have done its work. Check at the target whether it did. With the
+outcome done the step is completed with --data, and the next step is due. With not_done the step is due again. A failed
+or cancelled run continues as well.
 
 ${PROCESS_HELP}
   --outcome OUTCOME   done or not_done
@@ -127,7 +127,7 @@ Examples:
     const id = oneId(positionals)
     const query = replayQuery(values.replay)
     const { body, options } = actOf(values)
-    const Outcome = values.outcome?.replace('-', '_')
+    const { outcome: Outcome } = values
     if (Outcome !== 'done' && Outcome !== 'not_done')
       throw new UsageError('--outcome must be done or not_done')
     if (values.data !== undefined && Outcome === 'not_done')

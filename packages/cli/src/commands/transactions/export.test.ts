@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -19,10 +19,15 @@ const ndjson = (...lines: string[]): FakeResponse => ({ body: `${lines.join('\n'
 let responses: FakeResponse[]
 let service: FakeService
 let folder: string
+let onRequest: () => Promise<void>
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'export-'))
+  onRequest = async () => {}
   service = await startFakeService({
-    'GET /transactions/export': () => responses.shift() ?? { status: 500 },
+    'GET /transactions/export': async () => {
+      await onRequest()
+      return responses.shift() ?? { status: 500 }
+    },
   })
 })
 afterEach(async () => {
@@ -34,7 +39,7 @@ const cli = (...args: readonly string[]) =>
 const queries = () => service.requests.map(({ query }) => Object.fromEntries(query))
 
 describe('transactions export', () => {
-  it('the runs are printed unchanged without the lines of cursors, and the time with which the next export begins', async () => {
+  it('`transactions export` prints the runs unchanged without the cursor lines, and the --since time of the next export', async () => {
     responses = [ndjson(runLine('1'), cursorLine('c1'), runLine('2'), cursorLine(null))]
     const since = '2026-01-01T00:00:00Z'
     const { code, out, err } = await cli('--since', since, '--process', 'P', '--ndjson')
@@ -43,7 +48,7 @@ describe('transactions export', () => {
     expect(queries()).toEqual([{ since, process: 'P' }])
   })
 
-  it('an export that breaks off continues behind the last cursor, and prints no run twice', async () => {
+  it('`transactions export` continues after the last cursor if the connection is interrupted, and prints no run twice', async () => {
     responses = [
       { ...ndjson(runLine('1'), cursorLine('c1'), runLine('2')), isCut: true },
       ndjson(runLine('2'), runLine('3'), cursorLine(null)),
@@ -54,7 +59,7 @@ describe('transactions export', () => {
     expect(queries()).toEqual([{}, { cursor: 'c1' }])
   })
 
-  it('a response without its last line is not a complete export; the command says how to continue it', async () => {
+  it('`transactions export` fails if the last line of the response is missing, and prints how to continue the export', async () => {
     responses = [
       ndjson(runLine('1'), cursorLine('c1')),
       ...Array.from({ length: 5 }, () => ({ body: '' })),
@@ -64,7 +69,7 @@ describe('transactions export', () => {
     expect(err).toContain('not complete after 1 run. Continue with --cursor c1')
   })
 
-  it('with --file the runs are in a new file that only its owner can read, and a failed export leaves no file', async () => {
+  it('`transactions export --file` writes the runs to a new file that only its owner can read, and leaves no file if the export fails', async () => {
     const file = join(folder, 'runs.ndjson')
     responses = [{ status: 500 }]
     expect((await cli('--file', file)).code).not.toBe(0)
@@ -78,11 +83,41 @@ describe('transactions export', () => {
     expect([again.code, again.err]).toEqual([1, `${file} exists and is never overwritten.\n`])
   })
 
-  it('a time without an offset is wrong usage', async () => {
-    const { code, err } = await cli('--until', '2026-01-01')
-    expect([code, err.split('\n')[0]]).toEqual([
-      2,
-      '--until must be a time such as 2026-01-31T08:00:00Z',
+  it('`transactions export --file` removes the file of an export that cannot be completed, and prints the reason', async () => {
+    const file = join(folder, 'runs.ndjson')
+    onRequest = () => writeFile(file, 'of another program')
+    responses = [ndjson(runLine('1'), cursorLine(null))]
+    const { code, err } = await cli('--file', file)
+    expect([code, err]).toEqual([
+      1,
+      `${file} cannot be written (EEXIST).\nThe export is not complete after 1 run. The file is removed. Repeat the command.\n`,
     ])
+    expect(await readdir(folder)).toEqual(['runs.ndjson'])
+    expect(await readFile(file, 'utf8')).toBe('of another program')
+  })
+
+  it('`transactions export --file` does not overwrite the file of another running export', async () => {
+    const file = join(folder, 'runs.ndjson')
+    await writeFile(`${file}.part`, runLine('1'))
+    const { code, err } = await cli('--file', file)
+    expect([code, err]).toEqual([1, expect.stringContaining(`${file}.part exists: an export`)])
+    expect(await readFile(`${file}.part`, 'utf8')).toBe(runLine('1'))
+    expect(service.requests).toEqual([])
+  })
+
+  it('`transactions export` accepts durations such as 2h for --since and --until, and subtracts them from the current time', async () => {
+    responses = [ndjson(cursorLine(null))]
+    await run(['transactions', 'export', '--since', '2d', '--until', '2h'], {
+      env: { COORDINATOR_URL: service.url },
+      wallClock: () => Date.parse(UNTIL),
+    })
+    expect(queries()).toEqual([
+      { since: '2026-01-30T00:00:00.000Z', until: '2026-01-31T22:00:00.000Z' },
+    ])
+  })
+
+  it('`transactions export` rejects a time without an offset as wrong usage', async () => {
+    const { code, err } = await cli('--until', '2026-01-01')
+    expect([code, err]).toEqual([2, expect.stringMatching(/^--until must be a duration such as /)])
   })
 })

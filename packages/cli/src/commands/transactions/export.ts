@@ -1,17 +1,18 @@
 import { z } from 'zod'
 import { type Command, expectNone, parse } from '../../command.ts'
-import { CommandFailed, exitCodes, UsageError } from '../../exit-code.ts'
+import { CommandFailed, exitCodes } from '../../exit-code.ts'
 import { createLinesFile } from '../../export-file.ts'
 import { openCoordinator, type ServiceApi } from '../../service-api.ts'
 import { counted, createProgress, notify, plain, print } from '../../terminal.ts'
+import { timeOf } from '../../times.ts'
 
 /** The line after every 1,000 runs, and the last one, in which `next_cursor` is null. */
 const CursorLine = z.object({ next_cursor: z.string().nullable(), Until: z.string() })
-/** A run as it was received, with only its key checked: what an archive stores must not depend on this version. */
+/** A received run. Only its key is validated, so that an archive does not depend on the version of this program. */
 const Run = z.looseObject({ Process: z.string(), TransactionID: z.string(), ReplayID: z.int() })
 const Line = z.union([CursorLine, Run])
 
-/** How often in a row an export that broke off is continued before any run is received. */
+/** After this number of consecutive requests without a received line, an interrupted export fails. */
 const MAX_TRIES = 5
 
 export const exportTransactions: Command = {
@@ -19,15 +20,16 @@ export const exportTransactions: Command = {
   usage:
     '[--since TIME] [--until TIME] [--process NAME] [--file FILE] [--cursor CURSOR] [--ndjson]',
   help: `Writes a JSON line for each finished run with its items and attempts, in the order in which the runs of a process
-ended. Runs of the last minute are left out. The time that the command prints at its end is --since of the next export. A run
-that is resumed later is exported again when it ends again. A connection that breaks is continued.
+ended. Runs of the last minute are left out. Use the time that the command prints at its end as --since of the next
+export. A run that is resumed later is exported again when it ends again. If the connection breaks, the command continues
+the export.
 
-  --since TIME        only runs that ended at this time or later: 2026-01-31T08:00:00Z
-  --until TIME        only runs that ended before this time
+  --since TIME        only runs that ended at this time or later: 2026-01-31T08:00:00Z, or 2h or 3d ago
+  --until TIME        only runs that ended before this time, in the same form
   --process NAME      only runs of this process (default: all processes)
-  --file FILE         a new file, readable by its owner only (default: standard output)
-  --cursor CURSOR     continue an export that failed, with its other options unchanged
-  --ndjson            the format, which is the only one
+  --file FILE         a new file that only its owner can read (default: standard output)
+  --cursor CURSOR     continue an export that failed; the other options must be the same
+  --ndjson            the format: JSON lines, which is the only one and the default
 
 Examples:
   integration-host transactions export --since 2026-01-01T00:00:00Z --until 2026-02-01T00:00:00Z --ndjson --file january.ndjson
@@ -44,7 +46,8 @@ Examples:
     expectNone(positionals)
     const query = new URLSearchParams()
     for (const name of ['since', 'until'] as const)
-      if (values[name] !== undefined) query.set(name, timeOf(`--${name}`, values[name]))
+      if (values[name] !== undefined)
+        query.set(name, timeOf(`--${name}`, values[name], terminal.wallClock()))
     for (const name of ['process', 'cursor'] as const)
       if (values[name] !== undefined) query.set(name, values[name])
     const service = openCoordinator(values.url, terminal)
@@ -64,6 +67,7 @@ Examples:
         count += 1
         progress.update(counted(count, 'run'))
       }
+      await file?.finish()
     } catch (error) {
       progress.end()
       await file?.discard()
@@ -79,7 +83,6 @@ Examples:
       )
     }
     progress.end()
-    await file?.finish()
     notify(
       terminal,
       `${counted(count, 'run')}. The next export begins with --since ${plain(until)}`,
@@ -92,8 +95,8 @@ type Line = z.output<typeof Line>
 const isCursor = (line: Line): line is z.output<typeof CursorLine> => 'next_cursor' in line
 
 /**
- * Yields the lines of an export until the last one. A connection that breaks is continued behind the last cursor, which
- * is kept in `state`; runs that were received behind it are left out the second time.
+ * Yields the lines of an export until the last one. If the connection breaks, the export is continued after the
+ * last cursor, which is stored in `state`. Runs that were received after this cursor are not yielded a second time.
  */
 async function* linesOf(
   service: ServiceApi,
@@ -129,11 +132,4 @@ async function* linesOf(
       tries += 1
     }
   }
-}
-
-/** Returns the text if it is a time with an offset. @throws {UsageError} the text is not such a time. */
-function timeOf(option: string, text: string): string {
-  if (!z.iso.datetime({ offset: true }).safeParse(text).success)
-    throw new UsageError(`${option} must be a time such as 2026-01-31T08:00:00Z`)
-  return text
 }

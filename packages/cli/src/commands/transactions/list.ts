@@ -1,16 +1,17 @@
-import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
-import { type Command, expectNone, parse, wholeNumber } from '../../command.ts'
+import { type Command, expectNone, parse } from '../../command.ts'
 import { exitCodes, UsageError } from '../../exit-code.ts'
-import { openCoordinator, type ServiceApi } from '../../service-api.ts'
+import { limitOf, pagesOf, printPages } from '../../paging.ts'
+import { openCoordinator } from '../../service-api.ts'
 import {
   type Colour,
   counted,
   createTable,
   notify,
-  painter,
   plain,
   print,
+  shortLine,
+  statusPainter,
   type Terminal,
   widthOf,
 } from '../../terminal.ts'
@@ -26,13 +27,13 @@ const orders = ['created', 'updated'] as const
 export const listTransactions: Command = {
   summary: 'find transactions, the newest first',
   usage: '[--process NAME] [filter options] [--order ORDER] [--limit N | --all] [--watch]',
-  help: `Lists the runs that fulfil all conditions, the newest first. With --json one on each line.
+  help: `Lists the runs that fulfil all conditions, the newest first. With --json each line is one run.
 
-  --process NAME      the process, loaded or not (default: all processes)
+  --process NAME      only runs of this process, which need not be loaded (default: all processes)
 ${FILTER_HELP}
-  --order ORDER       created or updated: by which time the newest is first (default created)
+  --order ORDER       created or updated: the time by which the runs are sorted (default created)
   --limit N           the maximum number (default ${DEFAULT_LIMIT}); the cursor of the next page is printed on standard error
-  --all               all of them
+  --all               all runs
   --cursor CURSOR     continue from this cursor, with the same conditions and order
 ${WATCH_HELP}
 
@@ -54,90 +55,69 @@ Examples:
     expectNone(positionals)
     const order = orders.find((known) => known === (values.order ?? 'created'))
     if (order === undefined) throw new UsageError(`--order must be ${orders.join(' or ')}`)
-    if (values.all && values.limit !== undefined)
-      throw new UsageError('Either --limit or --all, not both')
+    const limit = limitOf(values, DEFAULT_LIMIT)
     if (values.watch && (values.all || values.cursor !== undefined))
       throw new UsageError('--watch cannot be combined with --all or --cursor')
-    const limit = values.all
-      ? Number.POSITIVE_INFINITY
-      : wholeNumber('--limit', values.limit ?? String(DEFAULT_LIMIT))
-    if (limit < 1) throw new UsageError('--limit must be at least 1')
     if (values.interval !== undefined && !values.watch)
       throw new UsageError('--interval needs --watch')
     const intervalMs = intervalOf(values.interval)
-    /** The filter is made for each look, because `--since 2h` moves with the time. */
-    const read = (service: ServiceApi) =>
-      pages(service, values.process, queryOf(filterOf(values)), {
-        order,
-        limit,
-        cursor: values.cursor ?? null,
-      })
-    filterOf(values)
+    const path =
+      values.process === undefined
+        ? '/transactions'
+        : `/processes/${encodeURIComponent(values.process)}/transactions`
+    // Computed for each request of --watch, because `--since 2h` is relative to the current time.
+    const readQuery = (): URLSearchParams => {
+      const query = queryOf(filterOf(values, terminal.wallClock()))
+      if (order !== 'created') query.set('order', order)
+      if (values.cursor !== undefined) query.set('cursor', values.cursor)
+      return query
+    }
+    readQuery() // an invalid option is reported before a missing key
     const service = openCoordinator(values.url, terminal)
+    const read = () =>
+      pagesOf(service, {
+        path,
+        query: readQuery(),
+        schema: Page,
+        limit,
+        mostPerPage: MOST_PER_PAGE,
+      })
     const isJson = values.json === true
-    if (values.watch) await watch(() => read(service), { intervalMs, isJson }, terminal)
-    else await printPages(read(service), isJson, terminal)
+    if (values.watch) {
+      await watch(read, { intervalMs, isJson }, terminal)
+      return exitCodes.ok
+    }
+    const format = {
+      isJson,
+      columns: COLUMNS,
+      rowOf,
+      paintCell: statusPainter(terminal, COLUMNS, colours),
+    }
+    const next = await printPages(read(), format, terminal)
+    if (next !== null) notify(terminal, `There are more: --cursor ${plain(next)}, or --all.`)
     return exitCodes.ok
   },
 }
 
-/** Yields pages until there are no more, or as many runs as `limit` allows. A page may be empty although others follow. */
-async function* pages(
-  service: ServiceApi,
-  process: string | undefined,
-  query: URLSearchParams,
-  from: { readonly order: string; readonly limit: number; readonly cursor: string | null },
-): AsyncGenerator<z.output<typeof Page>> {
-  const path =
-    process === undefined
-      ? '/transactions'
-      : `/processes/${encodeURIComponent(process)}/transactions`
-  if (from.order !== 'created') query.set('order', from.order)
-  let left = from.limit
-  for (let cursor: string | null = from.cursor ?? ''; cursor !== null && left > 0;) {
-    query.set('limit', String(Math.min(left, MOST_PER_PAGE)))
-    if (cursor !== '') query.set('cursor', cursor)
-    const page: z.output<typeof Page> = await service.get(`${path}?${query.toString()}`, Page)
-    yield page
-    left -= page.items.length
-    cursor = page.next_cursor
-  }
-}
-
-async function printPages(
-  found: AsyncIterable<z.output<typeof Page>>,
-  isJson: boolean,
-  terminal: Terminal,
-): Promise<void> {
-  const table = tableFor(terminal)
-  let cursor: string | null = null
-  for await (const { items, next_cursor: next } of found) {
-    await print(
-      terminal,
-      ...(isJson ? items.map((header) => JSON.stringify(header)) : table(items.map(rowOf))),
-    )
-    cursor = next
-  }
-  if (cursor !== null) notify(terminal, `There are more: --cursor ${plain(cursor)}, or --all.`)
-}
-
-/** Shows the list again and again. Without a terminal, or with `--json`, a run is printed when its version has changed. */
+/** Shows the list at every interval. Without a terminal, or with `--json`, a run is printed when its version has changed. */
 async function watch(
-  read: () => AsyncIterable<z.output<typeof Page>>,
+  read: () => AsyncIterable<readonly Header[]>,
   { intervalMs, isJson }: { readonly intervalMs: number; readonly isJson: boolean },
   terminal: Terminal,
 ): Promise<void> {
   const isRedrawn = terminal.stdout.isTTY === true && !isJson
   const draw = createScreen(terminal)
-  const table = tableFor(terminal)
+  const createRunTable = () =>
+    createTable(COLUMNS, widthOf(terminal), statusPainter(terminal, COLUMNS, colours))
+  const table = createRunTable()
   let versions = new Map<string, number>()
-  await repeat(intervalMs, terminal, async () => {
+  const poll = async (): Promise<boolean> => {
     const runs: Header[] = []
-    for await (const page of read()) runs.push(...page.items)
+    for await (const items of read()) runs.push(...items)
     if (isRedrawn) {
-      const time = new Date().toISOString().slice(11, 19)
+      const time = new Date(terminal.wallClock()).toISOString().slice(11, 19)
       const title = `${counted(runs.length, 'run')} at ${time} UTC, every ${intervalMs / 1_000} s`
-      await draw([title, ...tableFor(terminal)(runs.map(rowOf))])
+      await draw([title, ...createRunTable()(runs.map(rowOf))])
       return true
     }
     const changed = runs.filter((run) => versions.get(keyOf(run)) !== run.Version)
@@ -147,7 +127,8 @@ async function watch(
       ...(isJson ? changed.map((run) => JSON.stringify(run)) : table(changed.map(rowOf))),
     )
     return true
-  })
+  }
+  await repeat(intervalMs, terminal, poll, isRedrawn ? (message) => draw([message]) : undefined)
 }
 
 const keyOf = ({ Process, TransactionID, ReplayID }: Header): string =>
@@ -164,24 +145,13 @@ const COLUMNS = [
   'WAITS FOR',
   'ERROR',
 ]
-const STATUS_COLUMN = COLUMNS.indexOf('STATUS')
-const SHORT = 60
 
-const colours: Readonly<Partial<Record<HeaderStatus, Colour>>> = {
+const colours: Readonly<Record<string, Colour>> = {
   Completed: 'green',
   Failed: 'red',
   Retrying: 'yellow',
   Waiting: 'yellow',
   Cancelled: 'dim',
-}
-
-/** Returns a table that fits the terminal, with the statuses in colour. */
-function tableFor(terminal: Terminal): (rows: readonly (readonly string[])[]) => string[] {
-  const paint = painter(terminal)
-  return createTable(COLUMNS, widthOf(terminal), (text, column) => {
-    const colour = column === STATUS_COLUMN ? colours[text.trimEnd() as HeaderStatus] : undefined
-    return colour === undefined ? text : paint(colour, text)
-  })
 }
 
 const rowOf = (header: Header): string[] => [
@@ -193,10 +163,5 @@ const rowOf = (header: Header): string[] => [
   String(header.Attempt),
   header.UpdatedAt,
   header.WaitingFor ?? (header.Status === 'Retrying' ? (header.NextAttemptAt ?? '') : ''),
-  shortened(header.LastError ?? ''),
+  shortLine(header.LastError ?? ''),
 ]
-
-const shortened = (text: string): string => {
-  const line = plain(text)
-  return line.length <= SHORT ? line : `${line.slice(0, SHORT).toWellFormed()}…`
-}

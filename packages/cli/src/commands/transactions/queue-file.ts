@@ -9,7 +9,7 @@ import { createProgress, plain, print, notify, type Terminal } from '../../termi
 const MOST_LINES = 10_000
 const MOST_BYTES = 30 * 1_048_576
 
-const BulkAnswer = z.object({
+const BulkResponse = z.object({
   queued: z.int(),
   exists: z.int(),
   results: z.array(
@@ -52,20 +52,20 @@ export async function queueFile(
   for (const batch of batchesOf(lines)) {
     // The lines are sent unchanged: parsing and serialising them here would lose digits of large numbers.
     const response = await service
-      .postText(`${path}/bulk`, batch.map(({ text }) => text).join('\n'), BulkAnswer)
+      .postText(`${path}/bulk`, batch.map(({ text }) => text).join('\n'), BulkResponse)
       .finally(() => progress.end())
     counts.queued += response.queued
     counts.exists += response.exists
     for (const { line, TransactionID, outcome, code = outcome, errors = [] } of response.results) {
-      const isTaken = outcome === 'queued' || outcome === 'exists'
-      if (!isTaken) counts.refused += 1
+      const isAccepted = outcome === 'queued' || outcome === 'exists'
+      if (!isAccepted) counts.refused += 1
       const number = batch[line - 1]?.number ?? 0
       if (isJson)
         await print(
           terminal,
           JSON.stringify({ Line: number, TransactionID, Outcome: outcome, Errors: errors }),
         )
-      else if (!isTaken)
+      else if (!isAccepted)
         notify(
           terminal,
           plain(`Line ${number}, ${TransactionID ?? 'no id'}: ${[code, ...errors].join('; ')}`),

@@ -1,5 +1,5 @@
 import { Realm } from '@integration-host/shared/contracts/realm'
-import { type Command, expectNone, parse } from '../../command.ts'
+import { type Command, expectNone, parse, validOption } from '../../command.ts'
 import { exitCodes, UsageError } from '../../exit-code.ts'
 import { labelOptions, parseLabels } from '../../label-options.ts'
 import { openCoordinator } from '../../service-api.ts'
@@ -27,7 +27,7 @@ ${PROCESS_HELP}
   --realm REALM       the realm id of the company
   --tag NAME=VALUE    a tag for searches; up to 10
 ${REASON_HELP}
-  --file FILE         a transaction on each line: {"TransactionID": "1", "InitialData": …, "Realm": "…", "Tags": {…}, "Reason": "…"}
+  --file FILE         each line is a transaction: {"TransactionID": "1", "InitialData": …, "Realm": "…", "Tags": {…}, "Reason": "…"}
 
 Examples:
   integration-host transactions queue 66
@@ -55,15 +55,14 @@ Examples:
       return queueFile(values.file, service, path, values.json === true, terminal)
     }
     const id = oneId(positionals)
-    const realm = Realm.optional().safeParse(values.realm)
-    if (!realm.success) throw new UsageError(`--realm ${realm.error.issues[0]?.message ?? ''}`)
+    const realm = validOption('--realm', Realm.optional(), values.realm)
     const Reason = reasonOf(values.reason)
     const { tags: Tags } = parseLabels({ tag: values.tag })
     const InitialData = values.data === undefined ? id : jsonOf(values.data)
     const service = openCoordinator(values.url, terminal)
     const { status, data: header } = await service.postForStatus(
       await pathOf(service, values.process),
-      { TransactionID: id, InitialData, Realm: realm.data, Tags, Reason },
+      { TransactionID: id, InitialData, Realm: realm, Tags, Reason },
       Header,
     )
     const text =

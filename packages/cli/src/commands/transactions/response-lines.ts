@@ -1,15 +1,15 @@
-/** Formats the stored response of a step for a terminal: first the provider's own words, then the body. */
+/** Formats the stored response of a step for a terminal: first the provider's error messages, then the body. */
 import { parseJson } from '@integration-host/shared/json'
 import { plain } from '../../terminal.ts'
 
 /** The number of characters of a text that are shown without `--full`. */
 const SHOWN = 1_024
-/** Only this many errors of a body are shown, each of which says the same as the body. */
+/** The maximum number of errors that are shown separately. The body, which is shown as well, contains all of them. */
 const MAX_ERRORS = 5
 
 /**
  * Returns the response of a step as lines: `Fault.Error[].Message` and `Detail` in Intuit's formats, and the body.
- * Long texts are cut unless `isFull` is set.
+ * Long texts are truncated unless `isFull` is set.
  */
 export const responseLines = (body: string, isFull: boolean): string[] => [
   ...providerErrors(body).map(({ code, message, detail }) =>
@@ -23,7 +23,7 @@ export const responseLines = (body: string, isFull: boolean): string[] => [
   shortened(body, isFull),
 ]
 
-/** Returns a text on one line, and cut unless `isFull` is set. */
+/** Returns a text on one line. A long text is truncated unless `isFull` is set. */
 export function shortened(text: string, isFull: boolean): string {
   const line = plain(isFull ? text : text.slice(0, SHOWN).toWellFormed())
   return isFull || text.length <= SHOWN

@@ -1,9 +1,10 @@
 import { headerStatuses } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
-import { type Command, parse, wholeNumber } from '../../command.ts'
-import { exitCodes, UsageError } from '../../exit-code.ts'
+import { type Command, parse } from '../../command.ts'
+import { exitCodes } from '../../exit-code.ts'
+import { limitOf, pagesOf, printPages } from '../../paging.ts'
 import { openCoordinator } from '../../service-api.ts'
-import { createTable, notify, print, widthOf } from '../../terminal.ts'
+import { notify } from '../../terminal.ts'
 import { oneId, pathOf, PROCESS_HELP, processOption } from './arguments.ts'
 
 const Page = z.object({
@@ -23,14 +24,14 @@ const Page = z.object({
   ),
   next_before: z.int().nullable(),
 })
-type Page = z.output<typeof Page>
 const DEFAULT_LIMIT = 50
 const MOST_PER_PAGE = 100
 
 export const listRuns: Command = {
   summary: 'list the runs of a transaction, the latest first',
   usage: 'ID [--limit N]',
-  help: `Lists the runs of a transaction: the first run and its replays, the latest first. With --json one on each line.
+  help: `Lists the runs of a transaction: the first run and its replays, the latest first. With --json each line
+is one run.
 
 ${PROCESS_HELP}
   --limit N           the maximum number (default ${DEFAULT_LIMIT})
@@ -40,33 +41,20 @@ Examples:
   async run(args, terminal) {
     const { values, positionals } = parse(args, { ...processOption, limit: { type: 'string' } })
     const id = oneId(positionals)
-    let left = wholeNumber('--limit', values.limit ?? String(DEFAULT_LIMIT))
-    if (left < 1) throw new UsageError('--limit must be at least 1')
+    const limit = limitOf(values, DEFAULT_LIMIT)
     const service = openCoordinator(values.url, terminal)
     const path = `${await pathOf(service, values.process)}/${encodeURIComponent(id)}/runs`
-    const table = createTable(COLUMNS, widthOf(terminal))
-    let before: number | null = null
-    do {
-      const query = new URLSearchParams({ limit: String(Math.min(left, MOST_PER_PAGE)) })
-      if (before !== null) query.set('before', String(before))
-      const page: Page = await service.get(`${path}?${query.toString()}`, Page)
-      await print(
-        terminal,
-        ...(values.json
-          ? page.items.map((run) => JSON.stringify(run))
-          : table(page.items.map(rowOf))),
-      )
-      left -= page.items.length
-      before = page.next_before
-    } while (before !== null && left > 0)
-    if (before !== null) notify(terminal, 'There are more: --limit.')
+    const list = { path, schema: Page, limit, mostPerPage: MOST_PER_PAGE }
+    const format = { isJson: values.json, columns: COLUMNS, rowOf }
+    const next = await printPages(pagesOf(service, list), format, terminal)
+    if (next !== null) notify(terminal, 'There are more: --limit.')
     return exitCodes.ok
   },
 }
 
 const COLUMNS = ['REPLAY', 'STATUS', 'STEP', 'CLASS', 'CREATED', 'UPDATED', 'COMPLETED', 'NOTE']
 
-const rowOf = (run: Page['items'][number]): string[] => [
+const rowOf = (run: z.output<typeof Page>['items'][number]): string[] => [
   String(run.ReplayID),
   run.Status,
   run.StepName,

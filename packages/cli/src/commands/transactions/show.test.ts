@@ -116,7 +116,7 @@ describe('transactions show', () => {
     expect((await show()).out).toContain('\n  a b�[31m��\n')
   })
 
-  it('`transactions show` cuts long initial data and responses after 1,024 characters, and --full shows all of them', async () => {
+  it('`transactions show` truncates long initial data and responses to 1,024 characters unless --full is set', async () => {
     members = { InitialData: 'i'.repeat(200_000) }
     responseBody = 'r'.repeat(5_000)
     const short = await show()
@@ -129,7 +129,7 @@ describe('transactions show', () => {
     expect(full.out).not.toContain('--full')
   })
 
-  it('`transactions show` says that a run waits because its step called waitFor', async () => {
+  it('`transactions show` prints the reason if a run waits because its step has called waitFor', async () => {
     members = {
       Status: 'Retrying',
       ErrorClass: 'step_waits',
@@ -143,7 +143,7 @@ describe('transactions show', () => {
     expect(out).not.toContain('Error')
   })
 
-  it('`transactions show` prints the tags, who runs the step, and what retention or an erasure has removed', async () => {
+  it('`transactions show` prints the tags, the lease owner, the previous initial data, an erasure, and the number of attempts', async () => {
     members = {
       Tags: { order: 'A:7', shop: 'x' },
       InputChanged: true,
@@ -154,13 +154,13 @@ describe('transactions show', () => {
     }
     const { out } = await show()
     expect(out).toContain('Tags         order=A:7, shop=x\n')
-    expect(out).toContain('             is other data than that of the run before\n')
+    expect(out).toContain('             differs from that of the previous run\n')
     expect(out).toContain(`Runs at      worker-1, lease until ${AT}\n`)
     expect(out).toContain(`Data erased  ${AT}\n`)
     expect(out).toContain('These are the newest 1 of 118 attempts.\n')
   })
 
-  it('on a terminal `transactions show` cuts its tables to the width of the terminal', async () => {
+  it('on a terminal `transactions show` makes its tables fit the width of the terminal', async () => {
     const { out } = await show([], { typed: [], columns: 70 })
     const table = out.split('\n').filter((line) => /^(STEP|ATTEMPT|1 |customer)/.test(line))
     expect(table.length).toBeGreaterThan(3)

@@ -33,14 +33,14 @@ const Run = TransactionView.extend({
 type Run = z.output<typeof Run>
 
 export const showTransaction: Command = {
-  summary: 'show one run with its steps and every attempt',
+  summary: 'show one run with its steps and attempts',
   usage: 'ID [--replay N] [--full]',
-  help: `Shows one run of a transaction with its steps and every attempt, and the response that a step got which is not
-completed: the provider's error messages first, then its body.
+  help: `Shows one run of a transaction with its steps and attempts. For each step that is not completed it shows the
+response: the provider's error messages first, then the body.
 
 ${PROCESS_HELP}
   --replay N          the ReplayID of the run (default: the latest run)
-  --full              show initial data and responses in full, not only their first 1,024 characters
+  --full              show initial data and responses in full instead of their first 1,024 characters
 
 Examples:
   integration-host transactions show 66
@@ -145,14 +145,18 @@ function responseBlock(
   ]
 }
 
-/** The reason of a run that is `Retrying` although none of its attempts has failed. */
+/**
+ * Returns what a run waits for after its step has called `waitFor`; `null` for any other run. Such a run has the status
+ * `Retrying`, but its step has not failed.
+ */
 const waitOf = ({ Status, ErrorClass, NextAttemptAt }: Header): string | null =>
   Status === 'Retrying' && ErrorClass === 'step_waits'
     ? `the time that its step chose with waitFor: ${NextAttemptAt ?? 'now'}`
     : null
 
-const headerLines = (header: Run, isFull: boolean): string[] =>
-  [
+function headerLines(header: Run, isFull: boolean): string[] {
+  const wait = waitOf(header)
+  return [
     ['Transaction', header.TransactionID],
     ['Process', header.Process],
     ['Replay', String(header.ReplayID)],
@@ -160,7 +164,7 @@ const headerLines = (header: Run, isFull: boolean): string[] =>
     ['Status', header.Status],
     ['Step', header.StepName],
     ['Initial data', shortened(JSON.stringify(header.InitialData), isFull)],
-    ['', header.InputChanged ? 'is other data than that of the run before' : null],
+    ['', header.InputChanged ? 'differs from that of the previous run' : null],
     [
       'Tags',
       Object.entries(header.Tags ?? {})
@@ -170,13 +174,14 @@ const headerLines = (header: Run, isFull: boolean): string[] =>
     ['Realm', header.Realm],
     ['Runs at', header.LeaseOwner && `${header.LeaseOwner}, lease until ${header.LeaseUntil}`],
     ['In doubt', header.InDoubt ? 'an earlier attempt may have done the work of this step' : null],
-    ['Waits for', header.WaitingFor ?? waitOf(header)],
+    ['Waits for', header.WaitingFor ?? wait],
     ['Next attempt', header.NextAttemptAt],
-    ['Error class', waitOf(header) === null ? header.ErrorClass : null],
-    ['Error', waitOf(header) === null ? header.LastError : null],
+    ['Error class', wait === null ? header.ErrorClass : null],
+    ['Error', wait === null ? header.LastError : null],
     ['Created', header.CreatedAt],
     ['Updated', header.UpdatedAt],
     ['Completed', header.CompletedAt],
     ['Data erased', header.ErasedAt],
     ['Data removed', header.PurgedAt],
   ].flatMap(([label = '', text]) => (text ? [labelled(label ?? '', text)] : []))
+}

@@ -137,8 +137,8 @@ describe('transactions list', () => {
         ['until', AT],
         ['since', AT],
         ['order', 'updated'],
-        ['limit', '50'],
         ['cursor', '3'],
+        ['limit', '50'],
       ]).toString(),
     )
   })
@@ -148,14 +148,14 @@ describe('transactions list', () => {
     ['2h', 2 * 3_600_000],
     ['3d', 3 * 86_400_000],
   ])('`transactions list --since %s` finds runs of that time until now', async (since, ms) => {
-    const before = Date.now() - ms
-    await cli('list', '--since', since)
-    const sent = Date.parse(service.requests[0]?.query.get('since') ?? '')
-    expect(sent).toBeGreaterThanOrEqual(before)
-    expect(sent).toBeLessThanOrEqual(Date.now() - ms)
+    await run(['transactions', 'list', '--since', since], {
+      env: { COORDINATOR_URL: service.url },
+      wallClock: () => Date.parse(AT) + ms,
+    })
+    expect(service.requests[0]?.query.get('since')).toBe(AT)
   })
 
-  it('on a terminal `transactions list` colours the statuses and fits the width, and not with NO_COLOR', async () => {
+  it('on a terminal `transactions list` fits its width, and colours the statuses unless NO_COLOR is set', async () => {
     const list = (env: Readonly<Record<string, string>>) =>
       run(['transactions', 'list', '--all'], {
         env: { COORDINATOR_URL: service.url, ...env },
@@ -172,20 +172,20 @@ describe('transactions list', () => {
   describe('with --watch', () => {
     const stopped = new CommandFailed(130, 'Stopped by SIGINT.')
 
-    /** Runs `list --watch`, and changes the run with the id 1 after the first look. Ends after the third. */
+    /** Runs `list --watch`, and changes the run with the id 1 after the first request. Ends after the third. */
     async function watched(args: readonly string[], surroundings: Surroundings = {}) {
       const stop = new AbortController()
       const changed = all.findIndex(({ TransactionID }) => TransactionID === '1')
       const original = all[changed]
-      let looks = 0
+      let polls = 0
       try {
         return await run(['transactions', 'list', '--watch', ...args], {
           env: { COORDINATOR_URL: service.url, NO_COLOR: '1' },
           stop: stop.signal,
           async sleep() {
-            looks += 1
+            polls += 1
             all[changed] = header('1', { Status: 'Completed', Version: 2 })
-            if (looks === 3) stop.abort(stopped)
+            if (polls === 3) stop.abort(stopped)
           },
           ...surroundings,
         })
@@ -213,16 +213,16 @@ describe('transactions list', () => {
       expect(screens[2]).toMatch(/^1 .*Completed/m)
     })
 
-    it('`transactions list --watch` goes on while the coordinator restarts', async () => {
+    it('`transactions list --watch` continues while the coordinator restarts', async () => {
       const { url } = service
-      let looks = 0
+      let polls = 0
       const stop = new AbortController()
       const { code, err } = await run(['transactions', 'list', '--watch'], {
         env: { COORDINATOR_URL: url },
         stop: stop.signal,
         async sleep() {
-          looks += 1
-          if (looks === 1) await service[Symbol.asyncDispose]()
+          polls += 1
+          if (polls === 1) await service[Symbol.asyncDispose]()
           else stop.abort(stopped)
         },
       })
@@ -249,7 +249,7 @@ describe('the option --process of commands on transactions', () => {
     },
   )
 
-  it('the built-in process of webhooks does not count as a process of its own', async () => {
+  it('the commands on transactions never use the built-in process for webhooks if --process is missing', async () => {
     processes = ['Webhook', 'OrderProcess']
     expect((await cli('queue', '9')).code).toBe(0)
     expect(routes()).toContain(`POST ${AT_PATH}`)
@@ -276,7 +276,7 @@ describe('commands that change a transaction', () => {
     expect(service.requests.at(-1)?.query.get('replay')).toBe('3')
   })
 
-  it('`transactions retry`, `settle` and `replay --data` send what the coordinator expects', async () => {
+  it('`transactions retry`, `settle` and `replay --data` send the body that the coordinator expects', async () => {
     expect((await cli('retry', '9', '--reason', 'now')).out).toBe(
       '9 is due now at step order, in run 0.\n',
     )
@@ -297,7 +297,7 @@ describe('commands that change a transaction', () => {
       Data: { Id: '1' },
       Reason: 'seen',
     })
-    await cli('settle', '9', '--outcome', 'not-done', '--reason', 'not there', '--if-version', '3')
+    await cli('settle', '9', '--outcome', 'not_done', '--reason', 'not there', '--if-version', '3')
     expect(service.requests.at(-1)).toMatchObject({
       body: { Outcome: 'not_done', Reason: 'not there' },
       headers: { 'if-match': '"3"' },
@@ -306,7 +306,7 @@ describe('commands that change a transaction', () => {
     expect(service.requests.at(-1)?.body).toEqual({ InitialData: null })
   })
 
-  it('`transactions runs` lists each run with its status and what is special about it', async () => {
+  it('`transactions runs` lists each run with its status, and marks runs in doubt and runs with other initial data', async () => {
     const { out, err } = await cli('runs', '9')
     expect(err).toBe('')
     expect(out).toMatch(/^2 +Failed +csv +http_503 .*in doubt, other initial data$/m)
@@ -314,7 +314,7 @@ describe('commands that change a transaction', () => {
     expect((await cli('runs', '9', '--limit', '1')).err).toBe('There are more: --limit.\n')
   })
 
-  it('--reason goes into the body, and --if-version into the header If-Match', async () => {
+  it('the commands on transactions send --reason in the body, and --if-version in the header If-Match', async () => {
     await cli('queue', '9', '--reason', 'by hand')
     expect(service.requests.at(-1)?.body).toMatchObject({ Reason: 'by hand' })
     await cli('resume', '9', '--replay', '3', '--reason', 'the API is back', '--if-version', '7')
@@ -328,7 +328,7 @@ describe('commands that change a transaction', () => {
     expect(service.requests.at(-1)?.headers).not.toHaveProperty('if-match')
   })
 
-  it('a command whose --if-version is not the version of the run any more fails with the message of the coordinator', async () => {
+  it('a command with --if-version fails with the message of the coordinator if the run has another version', async () => {
     const { code, err } = await cli('cancel', '9', '--if-version', '2')
     expect([code, err]).toEqual([1, 'the version of the run is 3 now (version_moved)\n'])
   })
@@ -360,6 +360,7 @@ describe('commands that change a transaction', () => {
     [['queue', '9', '--reason', 'a\nb'], '--reason must not contain control characters'],
     [['queue', '--file', 'x', '--reason', 'why'], '--file cannot be combined'],
     [['settle', '9', '--reason', 'x'], '--outcome must be done or not_done'],
+    [['settle', '9', '--outcome', 'not-done'], '--outcome must be done or not_done'],
     [['settle', '9', '--outcome', 'done'], '--reason is needed'],
     [
       ['settle', '9', '--outcome', 'not_done', '--data', '1', '--reason', 'x'],
@@ -368,7 +369,7 @@ describe('commands that change a transaction', () => {
     [['replay', '9', '--data', 'text'], '--data is not JSON'],
     [['list', '--status', 'Lost'], '--status must be one of Queued'],
     [['list', '--since', 'yesterday'], '--since must be a duration such as'],
-    [['list', '--tag', 'x'], '--tag must be NAME=VALUE'],
+    [['list', '--tag', 'x:y'], '--tag must be NAME=VALUE'],
     [['list', '--realm', 'a b'], '--realm must be'],
     [['list', '--order', 'id'], '--order must be created or updated'],
     [['list', '--watch', '--interval', '0'], '--interval must be 1 to 3600'],
