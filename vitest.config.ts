@@ -20,6 +20,13 @@ export default defineConfig({
   resolve: {
     alias: {
       '@integration-host/shared/http/service-app': support('openapi/checked-service-app.ts'),
+      'integration-host/client': fileURLToPath(
+        new URL('packages/client/src/client.ts', import.meta.url),
+      ),
+      // Outside of tests, the resolve hook of the coordinator does this for process files.
+      'integration-host': fileURLToPath(
+        new URL('services/coordinator/src/process/api.ts', import.meta.url),
+      ),
     },
   },
   test: {

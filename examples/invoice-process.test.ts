@@ -121,7 +121,7 @@ describe('the invoice process of docs/processes.md', () => {
     })
   const sale = () => ({ customer: 'Rosewood', amount: 66, notify: `${outside}/messages` })
 
-  it('the invoice process creates customer and invoice in the books of the company, and sends the message', async () => {
+  it('the invoice process creates the customer and the invoice at the accounting API, and sends the message', async () => {
     expect((await queue(sale())).status).toBe(202)
     const run = await reached('Completed')
     expect(run.Items.map(({ StepName, Data }) => [StepName, Data])).toEqual([
@@ -142,7 +142,7 @@ describe('the invoice process of docs/processes.md', () => {
     expect(calls[2]?.body).toEqual({ text: 'Invoice 130 for Rosewood' })
   })
 
-  it('the invoice process sends the message once if the connection breaks after the call, because confirm finds the message', async () => {
+  it('if the connection is lost after the message was sent, the invoice process finds the message with `confirm` and does not send it again', async () => {
     hangsUp = true
     await queue(sale())
     const run = await reached('Completed')
@@ -156,9 +156,16 @@ describe('the invoice process of docs/processes.md', () => {
     expect(calls[3]?.query['key']).toBe(calls[2]?.headers['idempotency-key'])
   })
 
-  it('the invoice process fails with the reason if the initial data is not a sale', async () => {
-    await queue({ customer: 'Rosewood' })
-    expect((await reached('Failed')).LastError).toContain('amount')
+  it('the coordinator rejects a transaction whose data is not a sale, and lists the invalid fields', async () => {
+    const response = await queue({ customer: 'Rosewood', amount: 0, notify: 'nowhere' })
+    expect(response.status).toBe(400)
+    expect(await response.json()).toMatchObject({
+      code: 'input_invalid',
+      errors: [
+        expect.stringContaining('InitialData.amount'),
+        expect.stringContaining('InitialData.notify'),
+      ],
+    })
     expect(calls).toEqual([])
   })
 

@@ -1,58 +1,47 @@
 import { createHash } from 'node:crypto'
-import { defineProcess } from '@integration-host/coordinator/process'
-import { defineStep, type Step } from '@integration-host/coordinator/step'
-import { z } from 'zod'
+import { defineProcess, type Step, z } from 'integration-host'
 
-const Sale = z.object({ customer: z.string(), amount: z.number(), notify: z.url() })
-type Sale = z.output<typeof Sale>
-
+const Sale = z.object({ customer: z.string(), amount: z.number().positive(), notify: z.url() })
 const Customer = z.object({ Customer: z.object({ Id: z.string() }) })
 const Invoice = z.object({ Invoice: z.object({ Id: z.string() }) })
 
-const customer = (step: Step<Sale>) => {
-  const sale = Sale.safeParse(step.initialData)
-  if (!sale.success) return step.fail(z.prettifyError(sale.error))
-  return step.execute(
-    { ...creating('customer', step), body: { DisplayName: sale.data.customer } },
-    { credential: `ACC-${step.realm}`, parse: (body) => Customer.parse(body).Customer.Id },
+export default defineProcess('InvoiceProcess', { input: Sale, requireInternet: true })
+  .step('customer', (step) =>
+    step.execute(
+      { ...creating('customer', step), body: { DisplayName: step.initialData.customer } },
+      { credential: `ACC-${step.realm}`, parse: (body) => Customer.parse(body).Customer.Id },
+    ),
   )
-}
-
-const invoice = (step: Step<Sale, typeof customer>) => {
-  const line = {
-    Amount: step.initialData.amount,
-    DetailType: 'SalesItemLineDetail',
-    SalesItemLineDetail: { ItemRef: { value: '1' } },
-  }
-  return step.execute(
+  .step('invoice', (step) => {
+    const line = {
+      Amount: step.initialData.amount,
+      DetailType: 'SalesItemLineDetail',
+      SalesItemLineDetail: { ItemRef: { value: '1' } },
+    }
+    return step.execute(
+      {
+        ...creating('invoice', step),
+        body: { CustomerRef: { value: step.previous.data }, Line: [line] },
+      },
+      { credential: `ACC-${step.realm}`, parse: (body) => Invoice.parse(body).Invoice.Id },
+    )
+  })
+  .step(
+    'notice',
+    (step) =>
+      step.execute({
+        url: step.initialData.notify,
+        method: 'POST',
+        body: { text: `Invoice ${step.previous.data} for ${step.initialData.customer}` },
+      }),
     {
-      ...creating('invoice', step),
-      body: { CustomerRef: { value: step.previous.data }, Line: [line] },
+      confirm: async (step) => {
+        const query = { key: step.idempotencyKey }
+        const sent = await step.find({ url: step.initialData.notify, query })
+        return sent === null ? 'not_done' : step.complete()
+      },
     },
-    { credential: `ACC-${step.realm}`, parse: (body) => Invoice.parse(body).Invoice.Id },
   )
-}
-
-const notice = defineStep(
-  (step: Step<Sale, typeof invoice>) =>
-    step.execute({
-      url: step.initialData.notify,
-      method: 'POST',
-      body: { text: `Invoice ${step.previous.data} for ${step.initialData.customer}` },
-    }),
-  {
-    confirm: async (step) => {
-      const query = { key: step.idempotencyKey }
-      const sent = await step.find({ url: step.initialData.notify, query })
-      return sent === null ? 'not_done' : step.complete()
-    },
-  },
-)
-
-export default defineProcess('InvoiceProcess', {
-  requireInternet: true,
-  steps: { customer, invoice, notice },
-})
 
 /**
  * Creates an entity in the company's books. The provider recognises a repeated call by its `requestid`, which has at

@@ -1,5 +1,6 @@
-// The account of each service at Redis and RabbitMQ: which keys, commands, exchanges and queues it may use. The compose stack
-// creates these accounts; docs/kubernetes.md and docs/rabbitmq.md show them for other installations.
+// Defines the account of each service at Redis and RabbitMQ: the keys, commands, exchanges and queues that the service
+// may use. The compose stack creates these accounts; docs/kubernetes.md and docs/rabbitmq.md show them for other
+// installations.
 import { createHash } from 'node:crypto'
 
 /** Permissions of a Redis user. `*` in a key pattern matches any characters. */

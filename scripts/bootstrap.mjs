@@ -16,6 +16,8 @@ import { constants } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { acquireLock } from './install-lock.mjs'
+import { isAtLeast } from './node-version.mjs'
+import { watchForOrphaning } from './npm-parent.mjs'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const modules = join(root, 'node_modules')
@@ -246,16 +248,6 @@ function noNode() {
 }
 
 /**
- * @param {string} version
- * @param {string} minimum `major.minor`
- */
-function isAtLeast(version, minimum) {
-  const [major = 0, minor = 0] = version.split('.').map(Number)
-  const [wantedMajor = 0, wantedMinor = 0] = minimum.split('.').map(Number)
-  return major > wantedMajor || (major === wantedMajor && minor >= wantedMinor)
-}
-
-/**
  * Runs a program in the repository's root until it exits, and forwards this process's signals to it.
  *
  * @param {string} program
@@ -300,23 +292,6 @@ function run(program, args, options) {
       resolve(endedBy === undefined ? (code ?? 1) : 128 + constants.signals[endedBy])
     })
   })
-}
-
-/**
- * Calls `onOrphaned` when the parent process has exited. A SIGTERM to npm ends npm and its shell, but npm does not
- * forward the signal to this process. Only the change of this process's parent shows that npm has ended.
- *
- * @param {() => void} onOrphaned
- */
-function watchForOrphaning(onOrphaned) {
-  if (process.env['npm_lifecycle_event'] === undefined) return undefined
-  const parent = process.ppid
-  const watch = setInterval(() => {
-    if (process.ppid === parent) return
-    clearInterval(watch)
-    onOrphaned()
-  }, 250)
-  return watch
 }
 
 /**

@@ -25,7 +25,7 @@ const running = new Set<StartedProcess>()
 beforeEach(() => {
   root = mkdtempSync(join(tmpdir(), 'bootstrap-test-'))
   for (const folder of ['scripts', 'app', 'tools', 'elsewhere']) mkdirSync(join(root, folder))
-  for (const name of ['bootstrap.mjs', 'install-lock.mjs']) {
+  for (const name of ['bootstrap.mjs', 'install-lock.mjs', 'node-version.mjs', 'npm-parent.mjs']) {
     copyFileSync(join(import.meta.dirname, name), join(root, 'scripts', name))
   }
   needNode('>=24.21')
@@ -306,7 +306,7 @@ describe('the bootstrap while its program runs', () => {
     expect(result.out).toBe(`tool run --fast with ${join(root, 'node_modules/node/bin/node')}\n`)
   })
 
-  it('the bootstrap names an unknown package program in its error, and prints its usage if it gets no arguments', async () => {
+  it('the bootstrap reports the name of an unknown package program, and prints its usage if it gets no arguments', async () => {
     const unknown = await bootstrap('--bin', 'nonesuch')
     expect(unknown).toMatchObject({ code: 1 })
     expect(unknown.err).toContain('nonesuch')

@@ -7,5 +7,5 @@
 // The caller's file names are relative to the caller's folder, but bootstrap.mjs runs every program in the
 // repository's root.
 process.env['INIT_CWD'] = process.cwd()
-process.argv.splice(2, 0, 'packages/cli/src/main.ts')
+process.argv.splice(2, 0, 'host/src/cli.ts')
 await import('./bootstrap.mjs')

@@ -52,7 +52,7 @@ it.each(['.', 'work'])(
   'npx finds the program integration-host without a package registry when called in the folder %s of a checkout',
   async (folder) => {
     expect(await npx(folder)).toEqual({
-      args: ['packages/cli/src/main.ts', 'audit', 'list', '--json'],
+      args: ['host/src/cli.ts', 'audit', 'list', '--json'],
       from: join(root, folder),
     })
   },

@@ -1,4 +1,4 @@
-// Reads and writes secret files in the volumes of a compose stack. Only one user id can read each file. Logs
+// Reads and writes secret files in the volumes of a compose stack. Each file is readable by a single user id. Logs
 // contain the names of files, never their contents.
 import { chmodSync, chownSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 

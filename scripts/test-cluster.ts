@@ -2,8 +2,8 @@
 // several containers, causes faults under load, and prints what was lost. `-- --list` lists the faults, `-- <name>…` runs
 // only the named faults, `-- --all` runs all, `-- --seed 7` repeats the random choices of a run, `-- --seed 1-5` runs
 // every fault once for each of these seeds, `-- --results <file>` appends every result to a file as a line of JSON, and
-// `-- --keep-images` does not remove the images afterwards. The exit code is 1 if a fault broke a promise of
-// docs/clusters.md.
+// `-- --keep-images` does not remove the images afterwards. The exit code is 1 if a guarantee of docs/clusters.md did
+// not hold during a fault.
 import { randomInt } from 'node:crypto'
 import { appendFileSync, writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'

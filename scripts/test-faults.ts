@@ -1,5 +1,5 @@
 // `npm run test:faults`: runs the fault tests at full size, which takes a few minutes, and prints their results as
-// a table. `-- --long` runs the longest form of each test. `-- --seed 7` injects faults at other random times. `--
+// a table. `-- --long` runs the longest form of each test. `-- --seed 7` injects faults at other random times, and `--
 // sweeper` runs only files whose name contains `sweeper`.
 import { parseArgs } from 'node:util'
 import type { TestAnnotation } from 'vitest'

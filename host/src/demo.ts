@@ -2,20 +2,22 @@
 // every step succeeded.
 import { createWriteStream, mkdirSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
-import { parseArgs } from 'node:util'
-import { ConfigError, parseConfig, serviceKeys } from '@integration-host/shared/process/config'
+import { ConfigError } from '@integration-host/shared/process/config'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
-import { z } from 'zod'
-import { hostReady, STANDARD_PORTS, startHost } from './host.ts'
-import { type Installation, type Narrator, StoryFailed, tellStory } from './story.ts'
+import { hostReady, startHost } from './host.ts'
+import { readOptions } from './read-options.ts'
+import { readRunningInstallation } from './running-installation.ts'
+import { type Narrator, requireUsable, StoryFailed, tellStory } from './story.ts'
 
 const HELP = `Usage: npm run demo [-- --running]
 
 Runs the whole demo: connects a company, reads it through the gateway, runs an order, replays it.
 
   (nothing)   starts everything in this process, on free ports, in <DATA_DIR>/demo, and stops it afterwards
-  --running   uses the services that already listen on the standard ports: npm start, docker compose, services
-              started by hand; needs SERVICE_API_KEY (or SERVICE_API_KEY_FILE) and the sandbox provider
+  --running   uses the services that already run: npm start, docker compose, services started by hand; needs
+              SERVICE_API_KEY (or SERVICE_API_KEY_FILE) and the sandbox provider. It reads the ports from .env, as
+              docker compose does: TOKEN_SERVICE_PORT, ACCOUNTING_GATEWAY_PORT, COORDINATOR_PORT, DEMO_API_PORT; or
+              set TOKEN_SERVICE_URL, GATEWAY_URL, COORDINATOR_URL and DEMO_API_URL
 
   DATA_DIR    where all data is stored (default ./data)
 `
@@ -59,16 +61,8 @@ async function embedded(): Promise<void> {
 }
 
 async function running(): Promise<void> {
-  const { SERVICE_API_KEY } = parseConfig(z.object({ SERVICE_API_KEY: serviceKeys() }), process.env)
-  const at = (name: keyof typeof STANDARD_PORTS): string =>
-    `http://127.0.0.1:${STANDARD_PORTS[name]}`
-  const installation: Installation = {
-    tokenService: at('tokenService'),
-    accountingGateway: at('accountingGateway'),
-    coordinator: at('coordinator'),
-    demoApi: at('demoApi'),
-    serviceKey: SERVICE_API_KEY[0].reveal(),
-  }
+  const installation = readRunningInstallation(process.env, resolve('.env'))
+  await requireUsable(installation)
   const { number } = await tellStory(installation, narrator)
   narrator.stage('Done')
   narrator.line(
@@ -76,18 +70,12 @@ async function running(): Promise<void> {
   )
 }
 
-const { values } = parseArgs({
-  options: { help: { type: 'boolean', short: 'h' }, running: { type: 'boolean' } },
-})
+const isGiven = readOptions(HELP, ['running'])
 try {
-  if (values.help) process.stdout.write(HELP)
-  else await (values.running ? running() : embedded())
+  await (isGiven('running') ? running() : embedded())
 } catch (error) {
   const isExpected =
     error instanceof StoryFailed || error instanceof StartupError || error instanceof ConfigError
-  const isRefused = error instanceof TypeError && error.message === 'fetch failed'
-  console.error(
-    `\nThe demo failed: ${isRefused ? 'no service responds on the standard ports' : isExpected ? error.message : String(error)}`,
-  )
+  console.error(`\nThe demo failed: ${isExpected ? error.message : String(error)}`)
   process.exitCode = 1
 }

@@ -24,7 +24,7 @@ const KEY_LIST = 'service_keys.json'
 
 /**
  * Returns `X_FILE` settings for the secrets that the environment does not set. The first start generates these secrets
- * in `<dataDir>/secrets` (mode 0600), and later starts reuse them.
+ * in `<dataDir>/secrets` (mode 0600), and later starts reuse them. The client secret is generated for the sandbox only.
  *
  * The first start also makes a key for applications and lists its digest in `SERVICE_KEYS_FILE`. If an operator revokes
  * the key in that file, no later start lists it again. The encryption keys are in another file than the credentials
@@ -33,12 +33,17 @@ const KEY_LIST = 'service_keys.json'
  * @throws {StartupError} the data folder has stored credentials but no file with their keys; newly generated keys could
  * not decrypt the credentials.
  */
-export function embeddedSecrets(dataDir: string, env: Environment): Environment {
+export function embeddedSecrets(
+  dataDir: string,
+  env: Environment,
+  isSandbox: boolean,
+): Environment {
   const folder = join(dataDir, 'secrets')
   mkdirSync(folder, { recursive: true, mode: 0o700 })
   const settings: Record<string, string> = {}
   for (const { setting, file, make } of secrets) {
     if (env[setting] || env[`${setting}_FILE`]) continue
+    if (setting === 'CLIENT_SECRET' && !isSandbox) continue
     const path = join(folder, file)
     settings[`${setting}_FILE`] = path
     const credentials = join(dataDir, 'credentials.json')
@@ -70,7 +75,7 @@ function createKeyList(folder: string): void {
   if (existsSync(list)) return
   const path = join(folder, APPLICATION_KEY)
   create(path, () => newKey(installationKeys.application).key.reveal())
-  // The key is read from its file. An earlier start may have made the key and ended before it wrote the list.
+  // An earlier start may have created the key and ended before it wrote the list. So the key is read from its file.
   const key = new Secret(readFileSync(path, 'utf8').trim())
   create(list, () => JSON.stringify([entryOf(key, installationKeys.application)], null, 2))
 }

@@ -51,7 +51,7 @@ describe('the embedded host', () => {
       `${host.accountingGateway}/v3/company/${REALM}/query?query=select%20*%20from%20CompanyInfo`,
     )
 
-  it('the embedded host runs the demo, which queues and replays an order, and writes one CSV file for each of these two runs', async () => {
+  it('the embedded host runs the demo, in which an order is queued and replayed, and writes one CSV file for each of the two runs', async () => {
     await using host = await start()
     await tellStory(host, silent)
     expect((await readdir(join(dataDir, 'OrderCSV'))).toSorted()).toEqual([
@@ -104,7 +104,7 @@ describe('the embedded host', () => {
     expect([answer.status, await answer.text()]).toEqual([200, 'Replay started for 66'])
   })
 
-  it('the embedded host logs neither token nor key, stores no plain token, and makes its secret files readable by the owner only', async () => {
+  it('the embedded host logs neither tokens nor keys, stores tokens only encrypted, and creates secret files that only the owner can read', async () => {
     await using host = await start()
     await tellStory(host, silent)
     const token = (await (
@@ -206,7 +206,7 @@ describe('the embedded host', () => {
     expect(await readFile(join(dataDir, 'credentials.json'))).toEqual(before)
   })
 
-  it('the embedded host makes a key for applications that may not export, and does not list it again after its revocation', async () => {
+  it('the embedded host creates a key for applications without the permission to export, and does not restore this key after its revocation', async () => {
     const list = join(dataDir, 'secrets/service_keys.json')
     const statusOf = async (method: string, url: string): Promise<number> => {
       const key = await readFile(join(dataDir, 'secrets/application_key'), 'utf8')
@@ -259,7 +259,7 @@ describe('the embedded host', () => {
     expect(stdout).toBe(`Authorization: Bearer ${host.serviceKey}\n`)
   })
 
-  it('npm run demo prints each step of the demo and exits with code 0', async () => {
+  it('`npm run demo` prints each step of the demo and exits with code 0', async () => {
     const demo = fileURLToPath(new URL('demo.ts', import.meta.url))
     const { code, stdout } = await runProcess([demo], { env: { DATA_DIR: dataDir } })
     expect(code).toBe(0)
@@ -273,4 +273,19 @@ describe('the embedded host', () => {
       expect(stdout).toContain(told)
     }
   })
+})
+
+describe('the arguments of `npm start` and `npm run demo`', () => {
+  it.each(['main.ts', 'demo.ts'])(
+    '`%s` rejects an unknown argument: it prints an error on one line and the usage, and exits with code 2',
+    async (file) => {
+      const { code, stdout, stderr } = await runProcess([
+        join(import.meta.dirname, file),
+        '--bogus',
+      ])
+      expect([code, stdout]).toEqual([2, ''])
+      expect(stderr).toMatch(/^Unknown option '--bogus'\.\n\nUsage: npm /)
+      expect(stderr).not.toContain('    at ')
+    },
+  )
 })

@@ -9,6 +9,7 @@ import { join, resolve } from 'node:path'
 import { readEmbeddedConfig as readGatewayConfig } from '@integration-host/accounting-gateway/config'
 import { startAccountingGateway } from '@integration-host/accounting-gateway/service'
 import { readEmbeddedConfig as readCoordinatorConfig } from '@integration-host/coordinator/config'
+import { configure } from '@integration-host/coordinator/load-processes'
 import { createMemoryTransactionSource } from '@integration-host/coordinator/memory-transaction-source'
 import { startCoordinator } from '@integration-host/coordinator/service'
 import {
@@ -30,6 +31,7 @@ import { createFileCredentialStore } from '@integration-host/token-service/file-
 import { countDecryptionFailures } from '@integration-host/token-service/metrics'
 import { startTokenService } from '@integration-host/token-service/service'
 import { applicationKeyFile, embeddedSecrets } from './embedded-secrets.ts'
+import { type Provider, requireProvider } from './provider-of-data.ts'
 import type { Installation } from './story.ts'
 
 export interface HostOptions {
@@ -37,9 +39,16 @@ export interface HostOptions {
   readonly dataDir: string
   /** `standard` assigns the ports 7216 to 7220; `free` assigns ports that no other process uses. */
   readonly ports: 'standard' | 'free'
+  /**
+   * `sandbox` ignores the settings of a provider, `real` requires them. A data folder can be used with only one of the
+   * two values. The default is `real` if `DISCOVERY_URL` is set, and otherwise `sandbox`.
+   */
+  readonly provider?: Provider | undefined
   readonly env: Environment
   readonly logLevel: LogLevel
   readonly logTo: { write(line: string): void }
+  /** Whether changed process files are reloaded while the host runs; `false` by default. */
+  readonly watchesProcesses?: boolean
 }
 
 export interface Host extends Installation, AsyncDisposable {
@@ -74,10 +83,12 @@ export const STANDARD_PORTS: Readonly<Record<ServiceName, number>> = {
 export async function startHost(options: HostOptions): Promise<Host> {
   const dataDir = resolve(options.dataDir)
   makeFolder(dataDir)
-  const secrets = embeddedSecrets(dataDir, options.env)
+  if (options.provider !== undefined) requireProvider(dataDir, options.provider)
+  const isSandbox =
+    (options.provider ?? (options.env['DISCOVERY_URL'] ? 'real' : 'sandbox')) === 'sandbox'
+  const secrets = embeddedSecrets(dataDir, options.env, isSandbox)
   const ports = options.ports === 'standard' ? STANDARD_PORTS : await freePorts()
   const at = (name: ServiceName): string => `http://127.0.0.1:${ports[name]}`
-  const isSandbox = !options.env['DISCOVERY_URL']
   // If the sandbox provider (a simulated OAuth provider and accounting API) is used, the settings of a real provider
   // are ignored. Otherwise a service could combine the two providers. An empty DISCOVERY_URL counts as unset.
   const sandbox: Environment = {
@@ -141,9 +152,15 @@ export async function startHost(options: HostOptions): Promise<Host> {
       bus,
     }),
   )
+  const { config, processes, watchProcesses } = await configure(
+    settings('coordinator'),
+    readCoordinatorConfig,
+  )
   opened.use(
-    await startCoordinator(readCoordinatorConfig(settings('coordinator')), {
+    await startCoordinator(config, {
       ...deps('coordinator'),
+      processes,
+      ...(options.watchesProcesses === true && { watchProcesses }),
       source,
       bus,
     }),

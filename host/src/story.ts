@@ -27,9 +27,38 @@ export class StoryFailed extends Error {
   override readonly name = 'StoryFailed'
 }
 
-const COMPANY = { realm: '4620816365291', name: 'Rosewood Interiors' }
+/** The company of the sandbox provider that the demo and `integration-host dev` connect. */
+export const COMPANY = { realm: '4620816365291', name: 'Rosewood Interiors' }
 const PROCESS = 'OrderProcess'
 const STAGE_DEADLINE_MS = 30_000
+
+/**
+ * Checks that every service responds and accepts the key, with requests that change nothing.
+ *
+ * @throws {StoryFailed} if a service fails this check; the message names the first such service.
+ */
+export async function requireUsable(at: Installation): Promise<void> {
+  const checks = [
+    { service: 'token-service', url: credentialUrl(at), headers: keyed(at) },
+    // No company has this realm, so the gateway does not call the accounting API.
+    { service: 'accounting-gateway', url: companyUrl(at, '0'), headers: keyed(at) },
+    { service: 'coordinator', url: transactionUrl(at, '66'), headers: keyed(at) },
+    { service: 'demo-api', url: `${at.demoApi}/health/live`, headers: {} },
+  ]
+  for (const { service, url, headers } of checks) {
+    const { origin } = new URL(url)
+    const response = await fetch(url, { headers, redirect: 'manual' }).catch((error: unknown) => {
+      throw new StoryFailed(`${service} does not respond at ${origin}`, { cause: error })
+    })
+    await response.body?.cancel()
+    if (response.status === 401 || response.status === 403)
+      throw new StoryFailed(
+        `${service} at ${origin} rejects the service key (${response.status}): it belongs to another installation, or lacks a scope`,
+      )
+    if (!response.ok && response.status !== 404)
+      throw new StoryFailed(`${service} at ${origin} responded with ${response.status}`)
+  }
+}
 
 /**
  * Runs the whole demo against an installation, and prints each step.
@@ -54,9 +83,17 @@ export async function tellStory(at: Installation, narrator: Narrator): Promise<S
   return { realm: COMPANY.realm, number }
 }
 
-// Follows the redirects one by one, as a browser would, with the cookie that binds the authorization to the browser.
-async function connectCompany(at: Installation, narrator: Narrator): Promise<void> {
-  const started = await hop(`${at.tokenService}/authorize`)
+/**
+ * Connects the company as a browser would: follows the redirects one by one, and sends the cookie that binds the
+ * authorization to the browser.
+ *
+ * @throws {StoryFailed} if a service does not redirect.
+ */
+export async function connectCompany(at: Installation, narrator: Narrator): Promise<void> {
+  const first = await hop(`${at.tokenService}/authorize`)
+  // A response without a cookie redirects to the same route at the origin of REDIRECT.
+  const isBound = first.headers.getSetCookie().length > 0
+  const started = isBound ? first : await hop(locationOf(first))
   const cookie = started.headers
     .getSetCookie()
     .map((header) => header.split(';')[0])
@@ -70,7 +107,7 @@ async function connectCompany(at: Installation, narrator: Narrator): Promise<voi
   locationOf(finished)
   const credential = await json<{ Name: string; Expiry: string; Version: number }>(
     at,
-    `${at.tokenService}/credentials/ACC-${COMPANY.realm}`,
+    credentialUrl(at),
   )
   narrator.line(
     `${credential.Name} stored, version ${credential.Version}, access token valid until ${credential.Expiry}`,
@@ -78,10 +115,9 @@ async function connectCompany(at: Installation, narrator: Narrator): Promise<voi
 }
 
 async function readCompanyInfo(at: Installation, narrator: Narrator): Promise<void> {
-  const query = encodeURIComponent('select * from CompanyInfo')
   const response = await json<{
     QueryResponse: { CompanyInfo: { CompanyName: string; Country: string }[] }
-  }>(at, `${at.accountingGateway}/v3/company/${COMPANY.realm}/query?query=${query}`)
+  }>(at, companyUrl(at, COMPANY.realm))
   const [company] = response.QueryResponse.CompanyInfo
   if (company === undefined)
     throw new StoryFailed('the provider returned no CompanyInfo for the connected company')
@@ -134,6 +170,10 @@ const isOver = ({ Status }: HeaderView): boolean => Status === 'Failed' || Statu
 const keyed = (at: Installation): Record<string, string> => ({
   Authorization: `Bearer ${at.serviceKey}`,
 })
+const credentialUrl = (at: Installation): string =>
+  `${at.tokenService}/credentials/ACC-${COMPANY.realm}`
+const companyUrl = (at: Installation, realm: string): string =>
+  `${at.accountingGateway}/v3/company/${realm}/query?query=${encodeURIComponent('select * from CompanyInfo')}`
 const transactionUrl = (at: Installation, number: string): string =>
   `${at.coordinator}/processes/${PROCESS}/transactions/${number}`
 

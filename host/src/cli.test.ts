@@ -1,0 +1,200 @@
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { runProcess, startProcess } from '@integration-host/shared/test-support/start-process'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { STANDARD_PORTS } from './host.ts'
+
+const CLI = fileURLToPath(new URL('cli.ts', import.meta.url))
+const REALM = '4620816365291'
+const SALE = '{"customer": "Ada", "amount": 66}'
+
+let folder: string
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'integration-host-project-'))
+})
+afterEach(() => rm(folder, { recursive: true }))
+
+const cli = (args: readonly string[], env = {}) => runProcess([CLI, ...args], { cwd: folder, env })
+const init = (name: string) => cli(['init', name])
+
+describe('integration-host init', () => {
+  it('`integration-host init` creates a project, and prints the next steps for the user', async () => {
+    const { code, stdout, stderr } = await init('My Processes')
+    expect([code, stderr]).toEqual([0, ''])
+    for (const next of ['cd My Processes', 'npm install', 'npx integration-host dev'])
+      expect(stdout).toContain(next)
+    const project = join(folder, 'My Processes')
+    expect((await readdir(project, { recursive: true })).toSorted()).toEqual([
+      '.env.example',
+      '.gitignore',
+      'README.md',
+      'compose.env',
+      'compose.processes.yaml',
+      'compose.yaml',
+      'package.json',
+      'processes',
+      'processes/invoice.ts',
+      'tsconfig.json',
+    ])
+    expect(JSON.parse(await readFile(join(project, 'package.json'), 'utf8'))).toMatchObject({
+      name: 'my-processes',
+      dependencies: { 'integration-host': expect.stringMatching(/^file:.*\.tgz$/) },
+      devDependencies: { typescript: expect.stringMatching(/^\d/) },
+    })
+  })
+
+  it('`integration-host init` writes nothing into a folder that is not empty', async () => {
+    await writeFile(join(folder, 'mine.txt'), '')
+    const { code, stderr } = await init('.')
+    expect([code, stderr]).toEqual([2, expect.stringContaining('is not empty')])
+    expect(await readdir(folder)).toEqual(['mine.txt'])
+  })
+
+  it('`integration-host init` rejects the path of a file, a missing argument, and a second argument', async () => {
+    await writeFile(join(folder, 'mine.txt'), '')
+    expect((await init('mine.txt')).stderr).toContain('is not a folder')
+    expect((await init('mine.txt/inner')).stderr).toContain('cannot be made (ENOTDIR)')
+    expect((await cli(['init'])).stderr).toContain('is needed')
+    expect((await cli(['init', 'a', 'b'])).stderr).toContain("Unexpected argument 'b'")
+  })
+})
+
+describe('integration-host dev', () => {
+  const dev = () => startProcess([CLI, 'dev', '--free-ports'], { cwd: folder })
+
+  it('`integration-host dev` runs the process of a new project for a connected company, and prints each step', async () => {
+    expect((await init('.')).code).toBe(0)
+    await using started = dev()
+    const [, coordinator = ''] = await started.waitForOutput(/COORDINATOR_URL=(\S+)/)
+    const env = { COORDINATOR_URL: coordinator }
+    const queued = await cli(
+      ['transactions', 'queue', 'sale-1', '--realm', REALM, '--data', SALE],
+      env,
+    )
+    expect([queued.stdout, queued.stderr]).toEqual(['sale-1 is queued.\n', ''])
+    await started.waitForOutput(/Invoice sale-1 {2}Completed/)
+    expect(started.output()).toMatch(/Invoice sale-1 {2}customer {2}\w+ {2}200 {2}\d+ ms\n/)
+    expect(started.output()).toMatch(/Invoice sale-1 {2}invoice {2}\w+ {2}200 {2}\d+ ms\n/)
+    expect(await started.stop('SIGTERM')).toBe(0)
+    // The data folder contains companies of the sandbox. A real provider would reject their tokens.
+    const provider = { DISCOVERY_URL: 'http://127.0.0.1:1/', CLIENT_ID: 'a', CLIENT_SECRET: 'b' }
+    const { code, stderr } = await cli(['start', '--free-ports'], provider)
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringContaining('has companies of the sandbox provider'),
+    ])
+  })
+
+  it('`integration-host dev` uses a changed process file from the next step on, and continues with the last valid version if the file becomes invalid', async () => {
+    expect((await init('.')).code).toBe(0)
+    const file = join(folder, 'processes/counter.ts')
+    const counter = (result: number) =>
+      `import { defineProcess } from 'integration-host'
+       export default defineProcess('Counter').step('count', (step) => step.complete(${result}))\n`
+    await writeFile(file, counter(1))
+    await using started = dev()
+    const [, coordinator = ''] = await started.waitForOutput(/COORDINATOR_URL=(\S+)/)
+    const env = { COORDINATOR_URL: coordinator }
+    const resultOf = async (id: string): Promise<unknown> => {
+      const args = ['--process', 'Counter', '--json']
+      expect((await cli(['transactions', 'queue', id, ...args], env)).code).toBe(0)
+      await started.waitForOutput(new RegExp(`Counter ${id} {2}Completed`))
+      const { Items } = JSON.parse((await cli(['transactions', 'show', id, ...args], env)).stdout)
+      return Items[0].Data
+    }
+    const loaded = /processes loaded.*Counter/g
+    const reloaded = (times: number) =>
+      started.waitForOutput(new RegExp(`(?:${loaded.source}[^]*){${times}}`))
+    expect(await resultOf('before')).toBe(1)
+    await writeFile(file, counter(2))
+    await reloaded(2)
+    expect(await resultOf('after')).toBe(2)
+    await writeFile(file, `${counter(3)}\nconst = 4\n`)
+    await started.waitForOutput(/process is not loaded.*counter\.ts.*line=4/)
+    expect(await resultOf('broken')).toBe(2)
+  })
+
+  it('`integration-host dev` uses the sandbox even if the file .env names a real provider', async () => {
+    expect((await init('.')).code).toBe(0)
+    await writeFile(
+      join(folder, '.env'),
+      'DISCOVERY_URL=https://provider.invalid/\nCLIENT_ID=mine\nDATA_DIR=elsewhere\n',
+    )
+    await using started = dev()
+    await started.waitForOutput(/connected company {3}Rosewood Interiors/)
+    expect(started.output()).toContain('all data is in elsewhere')
+    expect(await started.stop('SIGINT')).toBe(0)
+    expect(await readdir(join(folder, 'elsewhere'))).toContain('sandbox-provider.bin')
+  })
+
+  it('`integration-host dev` fails with a message that names the port if another OS process uses the port', async () => {
+    await mkdir(join(folder, 'processes'))
+    const port = STANDARD_PORTS.sandboxProvider
+    const other = createServer().listen(port, '127.0.0.1')
+    // If another OS process of this machine already uses the port, the test does not need its own server.
+    await Promise.race([once(other, 'listening'), once(other, 'error')])
+    try {
+      const { code, stderr } = await cli(['dev'])
+      expect([code, stderr]).toEqual([
+        1,
+        expect.stringMatching(
+          /port 72\d\d is taken by another process: stop it, or use .*--free-ports/,
+        ),
+      ])
+    } finally {
+      other.close()
+    }
+  })
+
+  it('`integration-host dev` rejects a folder without processes, a missing folder, and unknown options', async () => {
+    expect(await cli(['dev'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('has no folder processes'),
+    })
+    expect((await cli(['dev', 'missing'])).stderr).toContain('missing is not a folder')
+    expect((await cli(['dev', '--json'])).stderr).toContain("Unknown option '--json'")
+    expect((await cli(['dev', '--bogus'])).stderr).toContain("Unknown option '--bogus'")
+    expect(await readdir(folder)).toEqual([])
+  })
+})
+
+describe('integration-host start', () => {
+  it('`integration-host start` fails with a message that names all missing settings of the provider', async () => {
+    expect((await init('.')).code).toBe(0)
+    const { code, stderr } = await cli(['start', '--free-ports'])
+    expect(code).toBe(1)
+    for (const name of ['DISCOVERY_URL', 'CLIENT_ID', 'CLIENT_SECRET'])
+      expect(stderr).toContain(`${name}: is missing`)
+    expect(stderr).not.toContain('CREDENTIAL_KEYS')
+  })
+
+  it('`integration-host start` still has a queued transaction after SIGKILL and a restart', async () => {
+    expect((await init('.')).code).toBe(0)
+    const env = { DISCOVERY_URL: 'http://127.0.0.1:1/', CLIENT_ID: 'a', CLIENT_SECRET: 'b' }
+    const run = () => startProcess([CLI, 'start', '--free-ports'], { cwd: folder, env })
+    const addressOf = async (started: ReturnType<typeof run>) => ({
+      COORDINATOR_URL: (await started.waitForOutput(/coordinator +(http:\S+)/))[1] ?? '',
+    })
+    const queue = ['transactions', 'queue', 'sale-1', '--realm', REALM, '--data', SALE]
+    {
+      await using first = run()
+      expect((await cli(queue, await addressOf(first))).code).toBe(0)
+      await first.stop('SIGKILL')
+    }
+    await using second = run()
+    const again = await cli(queue, await addressOf(second))
+    expect(again.stdout).toContain('sale-1 was queued before')
+    expect(await second.stop('SIGTERM')).toBe(0)
+  })
+})
+
+it('`integration-host --version` prints the version of the package', async () => {
+  const { version } = JSON.parse(
+    await readFile(new URL('../../package.json', import.meta.url), 'utf8'),
+  )
+  expect(await cli(['--version'])).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
+})

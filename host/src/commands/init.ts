@@ -1,0 +1,124 @@
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { basename, dirname, join, relative, resolve } from 'node:path'
+import { type Command, expectNone, parse } from '@integration-host/cli/command'
+import { UsageError } from '@integration-host/cli/exit-code'
+import { plain, print } from '@integration-host/cli/terminal'
+import installation from '../../../package.json' with { type: 'json' }
+import { COMPANY } from '../story.ts'
+import { rejectUrlAndJson } from './project-folder.ts'
+
+const ROOT = join(import.meta.dirname, '../../..')
+const TEMPLATE = join(import.meta.dirname, '../../template')
+
+/**
+ * The files of the template that get another name in the project. npm omits files named `.gitignore` from a package. A
+ * `tsconfig.json` in the template would take effect in the checkout.
+ */
+const RENAMED = [
+  ['gitignore', '.gitignore'],
+  ['tsconfig.project.json', 'tsconfig.json'],
+] as const
+
+export const init: Command = {
+  summary: 'make a project with a process of your own',
+  usage: 'FOLDER',
+  help: `Makes a project in a new or empty folder: a process that creates an invoice in a company's books, the settings for the type check,
+and a compose file that runs the image with your processes.
+
+Examples:
+  integration-host init my-processes`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {})
+    rejectUrlAndJson(values)
+    const [given, ...rest] = positionals
+    if (given === undefined) throw new UsageError('The folder of the new project is needed')
+    expectNone(rest)
+    const folder = resolve(given)
+    requireEmpty(folder)
+    cpSync(TEMPLATE, folder, { recursive: true })
+    for (const [from, to] of RENAMED) renameSync(join(folder, from), join(folder, to))
+    writeFileSync(join(folder, 'package.json'), `${JSON.stringify(packageJson(folder), null, 2)}\n`)
+    const enter = relative(process.cwd(), folder)
+    await print(
+      terminal,
+      plain(`Made a project in ${folder}. Next:`),
+      '',
+      ...(enter === '' ? [] : [`  cd ${enter}`]),
+      '  npm install',
+      '  npx integration-host dev',
+      '',
+      'And in another terminal, in the same folder:',
+      '',
+      `  npx integration-host transactions queue sale-1 --realm ${COMPANY.realm} --data '{"customer": "Ada", "amount": 66}'`,
+      '',
+      'processes/invoice.ts is the process that runs; README.md describes the project.',
+    )
+    return 0
+  },
+}
+
+/** Creates the folder if it is missing. @throws {UsageError} the folder is not empty, or cannot be used. */
+function requireEmpty(folder: string): void {
+  const found = statSync(folder, { throwIfNoEntry: false })
+  if (found?.isDirectory() === false) throw new UsageError(`${plain(folder)} is not a folder`)
+  try {
+    mkdirSync(folder, { recursive: true })
+  } catch (error) {
+    throw new UsageError(
+      `${plain(folder)} cannot be made (${(error as NodeJS.ErrnoException).code})`,
+    )
+  }
+  if (readdirSync(folder).length > 0)
+    throw new UsageError(`${plain(folder)} is not empty, so nothing was written`)
+}
+
+const packageJson = (folder: string) => ({
+  name:
+    basename(folder)
+      .toLowerCase()
+      .replaceAll(/[^a-z0-9._-]+/g, '-')
+      .replace(/^[._-]+/, '') || 'processes',
+  private: true,
+  type: 'module',
+  scripts: { dev: 'integration-host dev', start: 'integration-host start', check: 'tsc' },
+  engines: { node: installation.engines.node },
+  dependencies: { 'integration-host': sourceOf(folder) },
+  devDependencies: pick(installation.devDependencies, ['@types/node', 'typescript']),
+})
+
+const pick = <Name extends string>(
+  versions: Readonly<Record<Name, string>>,
+  names: readonly Name[],
+) => Object.fromEntries(names.map((name) => [name, versions[name]]))
+
+/**
+ * Returns the dependency of the project on this package. If the package was installed from a tarball, the result is the
+ * path of the tarball relative to `folder`; npm records this path in a lockfile in `node_modules`. In the checkout, the
+ * result is the path of the tarball that `npm run pack` builds. Otherwise it is the version of this package.
+ */
+function sourceOf(folder: string): string {
+  const modules = dirname(ROOT)
+  if (basename(modules) !== 'node_modules')
+    return fileSpecifier(folder, join(ROOT, 'dist', `integration-host-${installation.version}.tgz`))
+  const lockfile = join(modules, '.package-lock.json')
+  if (!existsSync(lockfile)) return installation.version
+  const { packages } = JSON.parse(readFileSync(lockfile, 'utf8')) as {
+    packages?: Readonly<Record<string, { readonly resolved?: string } | undefined>>
+  }
+  const resolved = packages?.[`node_modules/${basename(ROOT)}`]?.resolved ?? ''
+  return resolved.startsWith('file:')
+    ? fileSpecifier(folder, resolve(dirname(modules), resolved.slice('file:'.length)))
+    : installation.version
+}
+
+const fileSpecifier = (folder: string, tarball: string): string =>
+  `file:${relative(folder, tarball)}`

@@ -1,0 +1,81 @@
+/** The command `dev`: the embedded host with the sandbox provider, a connected company, and a line for each step. */
+import { relative } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import { plain, print, type Terminal } from '@integration-host/cli/terminal'
+import { type LogStream, terminalLog } from '@integration-host/shared/observability/terminal-log'
+import installation from '../../package.json' with { type: 'json' }
+import { addresses } from './banner.ts'
+import { type Host, hostReady } from './host.ts'
+import { runHost } from './run-host.ts'
+import { type StepLine, stepLines } from './step-lines.ts'
+import { COMPANY, connectCompany } from './story.ts'
+
+/** Runs the host until the terminal's signal is aborted, and then ends the OS process. */
+export const runDev = (ports: 'free' | 'standard', terminal: Terminal): Promise<void> =>
+  runHost({
+    command: 'integration-host dev',
+    ports,
+    provider: 'sandbox',
+    watchesProcesses: true,
+    logTo: logOf(terminal),
+    logLevel: 'info',
+    stop: terminal.signal,
+    async onStarted(host) {
+      await hostReady(host)
+      await connectOnce(host)
+      await print(terminal, await welcome(host))
+      void showSteps(host, terminal)
+    },
+  })
+
+/** Returns the log of `dev`: warnings and the loaded processes. If `LOG_LEVEL` is set, all lines from that level on. */
+function logOf({ env, stderr }: Terminal): LogStream {
+  const log = terminalLog(stderr)
+  if (env['LOG_LEVEL']) return log
+  return {
+    write(line) {
+      const { level, msg } = JSON.parse(line) as { level: string; msg: string }
+      if (level !== 'info' || msg === 'processes loaded') log.write(line)
+    },
+  }
+}
+
+async function connectOnce(host: Host): Promise<void> {
+  const response = await get(host, `${host.tokenService}/credentials/ACC-${COMPANY.realm}`)
+  await response.body?.cancel()
+  if (response.status === 404) await connectCompany(host, { stage() {}, line() {} })
+}
+
+async function welcome(host: Host): Promise<string> {
+  const response = await get(host, `${host.coordinator}/processes`)
+  const { items } = (await response.json()) as {
+    items: readonly { Process: string; Steps: readonly string[]; BuiltIn?: boolean }[]
+  }
+  const own = items.filter(({ BuiltIn }) => BuiltIn !== true)
+  const name = own[0]?.Process ?? 'PROCESS'
+  return `
+Integration Host ${installation.version} with a sandbox provider. Ctrl-C stops it; all data is in ${relative('.', host.dataDir) || '.'}.
+
+  processes           ${own.map(({ Process, Steps }) => `${Process} (${Steps.join(', ')})`).join(', ') || 'none'}
+  connected company   ${COMPANY.name}, realm ${COMPANY.realm}
+${addresses(host)}
+Queue a transaction in another terminal:
+
+  ${host.coordinator.endsWith(':7219') ? '' : `COORDINATOR_URL=${host.coordinator} `}npx integration-host transactions queue ID --process ${name} --realm ${COMPANY.realm} --data '{…}'
+`
+}
+
+async function showSteps(host: Host, terminal: Terminal): Promise<void> {
+  const time = (at: string): string =>
+    new Date(at).toLocaleTimeString('en-GB', { hourCycle: 'h23' })
+  const show = ({ at, run, parts }: StepLine): Promise<void> =>
+    print(terminal, [time(at), run, ...parts].map(plain).join('  '))
+  // The coordinator ends the event stream of a reader that is too slow. Only printed lines are missing then.
+  while (!terminal.signal.aborted) {
+    await stepLines(host, terminal.signal, show).catch(() => {})
+    await pause(1_000, undefined, { signal: terminal.signal }).catch(() => {})
+  }
+}
+
+const get = (host: Host, url: string): Promise<Response> =>
+  fetch(url, { headers: { Authorization: `Bearer ${host.serviceKey}` } })

@@ -1,0 +1,104 @@
+/** Describes the steps of all runs as they happen, from the coordinator's events (`GET /events`). */
+import { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import { TransactionView } from '@integration-host/shared/contracts/transaction'
+import type { Installation } from './story.ts'
+
+/** A line about a run: an attempt of a step that has ended, or the end of the run. */
+export interface StepLine {
+  /** The time at which the attempt or the run ended, as in RFC 3339. */
+  readonly at: string
+  /** The process, the transaction and, for a replay, the number of the run. */
+  readonly run: string
+  /** For an attempt: the step, its outcome, its status and its duration. For the end of a run: the run's status. */
+  readonly parts: readonly string[]
+}
+
+const MAX_RUNS = 10_000
+
+type Key = Pick<TransactionEvent, 'Process' | 'TransactionID' | 'ReplayID'>
+
+/**
+ * Calls `show` for each ended attempt and each ended run, until `signal` is aborted. The lines of a run are in the
+ * order of its steps.
+ *
+ * @throws {Error} the events cannot be read, or have ended.
+ */
+export async function stepLines(
+  at: Pick<Installation, 'coordinator' | 'serviceKey'>,
+  signal: AbortSignal,
+  show: (line: StepLine) => Promise<void>,
+): Promise<void> {
+  const get = (path: string): Promise<Response> =>
+    fetch(at.coordinator + path, {
+      headers: { Authorization: `Bearer ${at.serviceKey}` },
+      signal,
+    })
+  /**
+   * For the runs that changed most recently: the attempts and the end that were shown already. Several events can
+   * arrive for the same attempt or the same end.
+   */
+  const shown = new Map<string, Set<string>>()
+
+  async function describe(run: Key): Promise<void> {
+    const { Process, TransactionID, ReplayID } = run
+    const response = await get(
+      `/processes/${encodeURIComponent(Process)}/transactions/${encodeURIComponent(TransactionID)}?replay=${ReplayID}`,
+    )
+    if (!response.ok) return response.body?.cancel() // the run has been purged since the event
+    const view = TransactionView.parse(await response.json())
+    const id = JSON.stringify([Process, TransactionID, ReplayID])
+    const name = `${Process} ${TransactionID}${ReplayID === 0 ? '' : ` (replay ${ReplayID})`}`
+    const already = shown.get(id) ?? new Set()
+    shown.delete(id)
+    shown.set(id, already)
+    for (const oldest of shown.keys()) {
+      if (shown.size <= MAX_RUNS) break
+      shown.delete(oldest)
+    }
+    for (const attempt of view.Attempts) {
+      const { StepName, StartedAt, FinishedAt } = attempt
+      const key = `${StepName} ${attempt.Attempt} ${StartedAt}`
+      if (FinishedAt === null || already.has(key)) continue
+      already.add(key)
+      await show({ at: FinishedAt, run: name, parts: attemptParts(attempt, FinishedAt) })
+    }
+    const end = `end ${view.CompletedAt}`
+    if (view.CompletedAt === null || already.has(end)) return
+    already.add(end)
+    await show({ at: view.CompletedAt, run: name, parts: [endText(view)] })
+  }
+
+  const response = await get('/events')
+  if (!response.ok || response.body === null)
+    throw new Error(`the coordinator responded with ${response.status}`)
+  for await (const data of eventData(response.body))
+    await describe(TransactionEvent.parse(JSON.parse(data)))
+  throw new Error('the coordinator has ended the stream of events')
+}
+
+type Attempt = TransactionView['Attempts'][number]
+
+function attemptParts(attempt: Attempt, finishedAt: string): string[] {
+  const { StepName, Outcome, ResponseStatus, Error: error, StartedAt } = attempt
+  const ms = Date.parse(finishedAt) - Date.parse(StartedAt)
+  return [StepName, Outcome, ResponseStatus, `${ms} ms`, error]
+    .filter((part) => part !== null)
+    .map(String)
+}
+
+const endText = ({ Status, LastError }: TransactionView): string =>
+  Status === 'Completed' || LastError === null ? Status : `${Status}: ${LastError}`
+
+/** Yields the `data` of each `transaction` event of a stream of server-sent events. */
+async function* eventData(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  let rest = ''
+  for await (const chunk of body.pipeThrough(new TextDecoderStream())) {
+    const events = (rest + chunk).split('\n\n')
+    rest = events.pop() ?? ''
+    for (const event of events) {
+      const lines = event.split('\n')
+      const data = lines.find((line) => line.startsWith('data: '))
+      if (lines.includes('event: transaction') && data !== undefined) yield data.slice(6)
+    }
+  }
+}

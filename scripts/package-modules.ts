@@ -1,0 +1,56 @@
+/** Rewrites the imports of compiled modules for the package that `npm run pack` builds. */
+import { dirname, join, relative } from 'node:path/posix'
+import type { WorkspaceManifest } from './package-manifest.ts'
+
+/**
+ * Returns the path of the source file to which an import of a workspace package, such as
+ * `@integration-host/shared/json`, refers.
+ */
+export type Doors = (specifier: string) => string
+
+/**
+ * Returns the function that maps an import of a workspace package to its source file. The function throws if no package
+ * exports the imported path.
+ */
+export function doorsOf(workspace: readonly WorkspaceManifest[]): Doors {
+  return (specifier) => {
+    const owner = workspace.find(({ name }) => specifier.startsWith(`${name}/`))
+    const door = `.${specifier.slice(owner?.name.length)}`
+    for (const [pattern, target] of Object.entries(owner?.exports ?? {})) {
+      const [before = '', after] = pattern.split('*')
+      if (owner !== undefined && pattern === door) return join(owner.folder, target)
+      if (owner === undefined || after === undefined) continue
+      if (door.startsWith(before) && door.endsWith(after))
+        return join(
+          owner.folder,
+          target.replace('*', door.slice(before.length, door.length - after.length)),
+        )
+    }
+    throw new Error(`no workspace package exports ${specifier}`)
+  }
+}
+
+/**
+ * Matches an import or export of another module. The groups are the text before the specifier, the quote, and the
+ * specifier.
+ */
+const SPECIFIER = /(\bfrom\s*|\bimport\s*\(?\s*)(["'])([^"'\n]+)\2/g
+
+/** Matches the URL of a file that is relative to the module, such as the entry file of a worker thread. */
+const FILE_URL = /(\bnew URL\()(["'])([^"'\n]+)\.ts\2(?=, import\.meta\.url\))/g
+
+/**
+ * Returns the text of a compiled module in which imports of workspace packages are replaced by relative imports, and
+ * `.ts` extensions by `.js`. tsc replaces extensions only in imports of modules, neither in declarations nor in file
+ * URLs.
+ */
+export const withRelativeImports = (file: string, text: string, doors: Doors): string =>
+  text
+    .replaceAll(FILE_URL, '$1$2$3.js$2')
+    .replaceAll(SPECIFIER, (whole, before: string, quote: string, specifier: string) => {
+      if (specifier.startsWith('.'))
+        return `${before}${quote}${specifier.replace(/\.ts$/, '.js')}${quote}`
+      if (!specifier.startsWith('@integration-host/')) return whole
+      const path = relative(dirname(file), doors(specifier)).replace(/\.ts$/, '.js')
+      return `${before}${quote}${path.startsWith('.') ? path : `./${path}`}${quote}`
+    })
