@@ -10,12 +10,12 @@ describe('the seeds of a cluster test', () => {
     ['7', [7]],
     ['1-3', [1, 2, 3]],
     ['5-5', [5]],
-  ])('the seed argument %s means the seeds %j', (text, seeds) => {
+  ])('parseSeeds() converts the argument %s to the seeds %j', (text, seeds) => {
     expect(parseSeeds(text)).toEqual(seeds)
   })
 
   it.each(['', '-1', '3-1', '1-', '1-101', '1-2-3', '1.5', ' 1', '1000000000', '١'])(
-    'rejects %j',
+    'parseSeeds() rejects the argument %j',
     (text) => {
       expect(parseSeeds(text)).toBeNull()
     },
@@ -38,7 +38,7 @@ describe('the plan of a cluster test', () => {
     expect(plan([fault('a'), fault('b')], [1, 2])).toEqual([['a 1', 'b 1', 'a 2', 'b 2']])
   })
 
-  it('the plan starts a new cluster for each fault that upgrades from the first release, and uses it for the next faults', () => {
+  it('the plan starts a new cluster for each fault that upgrades from the first release, and runs the faults after it in the same cluster', () => {
     expect(plan([fault('a'), fault('upgrade', 'first release')], [1, 2])).toEqual([
       ['upgrade 1', 'a 1'],
       ['upgrade 2', 'a 2'],
@@ -69,7 +69,7 @@ describe('the summary of a cluster test', () => {
     error: null,
   }
 
-  it('the summary adds up the rounds of each fault, and names the shortest and the longest recovery', () => {
+  it('the summary adds up the rounds of each fault, and shows the shortest and the longest recovery time', () => {
     const other = { ...round, lockedOut: [], recoverySeconds: 7 }
     expect(summaryTable([round, { ...other, name: 'a' }, other]).slice(2)).toEqual([
       '| `redis-killed` | 2 | 2,000 | 0 | 0 | 0 | 1 | 20 of 4,000 | 7.0 to 9.0 s |',

@@ -5,6 +5,7 @@ import { parse } from 'yaml'
 
 interface Service {
   readonly image: string
+  readonly build?: string
   readonly profiles?: readonly string[]
   readonly ports?: readonly string[]
   readonly volumes?: readonly string[]
@@ -45,7 +46,14 @@ const sections = haproxy
   }))
 const monitoring = all.filter(([, { profiles }]) => profiles?.includes('monitoring') === true)
 
+const OWN_IMAGE = '${INTEGRATION_HOST_IMAGE:-integration-host:${COMPOSE_PROJECT_NAME}}'
+
 describe('the compose file', () => {
+  it('the image that the compose file builds is named after the project, so that two clones keep their own', () => {
+    const built = all.filter(([, { build }]) => build !== undefined).map(([, { image }]) => image)
+    expect(built).toEqual([OWN_IMAGE])
+  })
+
   it('every image of the stack has a digest in deploy/pinned-images.yml', () => {
     const override = parse(readFileSync(join(root, 'deploy/pinned-images.yml'), 'utf8')) as {
       readonly services: Readonly<
@@ -55,7 +63,7 @@ describe('the compose file', () => {
     const pinned = override.services
     const DIGEST = /@sha256:[0-9a-f]{64}$/
     for (const [name, { image, profiles }] of all) {
-      if (image === 'integration-host' || profiles?.includes('monitoring') === true) continue
+      if (image === OWN_IMAGE || profiles?.includes('monitoring') === true) continue
       const [tag, digest] = (pinned[name]?.image ?? '').split(/(?=@)/)
       expect({ name, tag, digest }).toEqual({
         name,
@@ -132,7 +140,7 @@ describe('the compose file', () => {
     expect(withAll.map(([name]) => name)).toEqual(['init', 'real-provider'])
   })
 
-  it('only the services that accept keys read the key file, and only the command line and init change it', () => {
+  it('only the services that accept keys, cli and init mount the key file, and only cli and init can change it', () => {
     const mounted = all.flatMap(([name, service]) =>
       (service.volumes ?? [])
         .filter((volume) => volume.startsWith('service-keys:'))
@@ -147,7 +155,7 @@ describe('the compose file', () => {
     })
   })
 
-  it('the key between the services is given to the services that accept it, and to no other container', () => {
+  it('only the services that accept the shared service key receive this key', () => {
     const withKey = all.filter(
       ([, { environment }]) => environment?.['SERVICE_API_KEY_FILE'] === '/secrets/service_api_key',
     )

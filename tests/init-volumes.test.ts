@@ -1,6 +1,6 @@
 /**
- * Runs `init` on folders in place of the volumes. It sets owners, so the tests need root; `npm run test:compose` runs
- * `init` in its container.
+ * Runs `init` on folders in place of the volumes. `init` changes the owners of files, so the tests need root.
+ * `npm run test:compose` runs `init` in its container.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

@@ -352,7 +352,7 @@ describe('the Kubernetes component for backends with their own certificate autho
   ) as Workload[]
 
   it.each(patched.map((patch) => [patch.metadata.name, patch] as const))(
-    'the component gives %s the certificate of the authority of each of its backends',
+    'the component gives %s the CA certificate of each backend that the service uses',
     (name, { spec }) => {
       const { containers, volumes } = spec.template.spec
       const [{ env, volumeMounts, ...container }] = containers

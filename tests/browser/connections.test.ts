@@ -46,9 +46,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     context = await browser.newContext()
     page = await context.newPage()
     page.on('console', (message) => {
-      // The browser also requests /favicon.ico, which no service has.
-      const isFavicon = message.location().url.endsWith('/favicon.ico')
-      if (message.type() === 'error' && !isFavicon) problems.push(message.text())
+      if (message.type() === 'error') problems.push(message.text())
     })
   })
   afterEach(() => context.close())
@@ -110,7 +108,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     await annotate(`parked ${seconds.toFixed(1)} s after the disconnect`, 'measurement')
   })
 
-  it('the link on the page after a disconnect starts an authorization that rejects another company with an explanation', async () => {
+  it('the reconnect link on the page after a disconnect rejects another company and explains why', async () => {
     await page.goto(`${system.url('token-service')}/disconnected?realmId=${REALM}`)
     await page.getByRole('link', { name: 'Connect again' }).click()
     await consent('9130347957000000')
@@ -125,7 +123,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     expect((await (await sent).allHeaders())['origin']).toBe(system.url('token-service'))
   })
 
-  it('a double click on the button of a connect link starts one authorization, and the provider never sees the ticket', async () => {
+  it('a double click on the page of a connect link starts only one authorization, and the ticket is never sent to the provider', async () => {
     const link = await createLink({})
     const ticket = new URL(link).pathname.split('/').at(-1) ?? ''
     const toProvider: Request[] = []
@@ -142,7 +140,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     expect(problems).toEqual([])
   })
 
-  it('the page of a connect link that was used in another browser says that the link was used', async () => {
+  it('a connect link that was already used in another browser leads to a page that reports the link as used', async () => {
     const link = await createLink({})
     await page.goto(link)
     await using other = await browser.newContext()

@@ -30,7 +30,7 @@ const FILES = ['tests/cluster/compose.yaml', 'tests/cluster/first-release.yaml']
 export type Release = 'first release' | 'today'
 
 const ports = { redis: 6379, sentinel: 26379, rabbitmq: 5672, postgres: 5432 } as const
-/** The last number of an IPv4 address in compose.yaml is this number plus the number of the machine. */
+/** The last octet of a server's IPv4 address in compose.yaml is this number plus the number of the server's machine. */
 const firstHost = { redis: 10, sentinel: 20, rabbitmq: 30, postgres: 40 } as const
 type Server = keyof typeof firstHost
 const servers = Object.keys(firstHost) as Server[]
@@ -237,7 +237,7 @@ export class Cluster {
 
   readonly services: readonly string[] = serviceNames
 
-  /** Returns the machine whose Redis server two Sentinels or more name as the primary; `null` if there is none. */
+  /** Returns the machine whose Redis server at least two Sentinels report as the primary; `null` if there is none. */
   async redisPrimary(): Promise<Machine | null> {
     const replies = await Promise.all(
       machines.map((n) =>

@@ -41,7 +41,7 @@ export async function postgresPrimary(cluster: Cluster): Promise<Machine> {
 
 /**
  * Promotes the PostgreSQL standby that has received most of the write-ahead log, and makes the other standby follow it.
- * Every acknowledged commit is on at least one of the two standbys, and the other one may be behind.
+ * Every acknowledged commit is on at least one of the two standbys; the other standby may lack the latest commits.
  */
 export async function promoteStandby(cluster: Cluster, lost: Machine): Promise<void> {
   const received = `SELECT pg_wal_lsn_diff(pg_last_wal_receive_lsn(), '0/0')`

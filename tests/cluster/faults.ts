@@ -25,14 +25,16 @@ export interface Fault {
   readonly graceSeconds?: number
   /** The release that the services run when the load starts; the current release by default. */
   readonly startsOn?: Release
-  /** Whether every call must succeed at the third attempt at the latest, because the fault is only planned work. */
+  /** Whether every call must succeed by its third attempt, because the fault is planned maintenance. */
   readonly isPlannedWork?: true
   /** Causes the fault. `Cluster.repair` ends it. */
   cause(cluster: Cluster, random: Random): Promise<void>
 }
 
 const GRACE_SECONDS = 60
-/** How long a fault continues after the failover, so that the services must work without the lost server. */
+/**
+ * How long the lost server stays unavailable after the failover. The services must work without it during this time.
+ */
 const HOLD_MS = 5_000
 
 const redis: readonly Fault[] = [
@@ -125,8 +127,9 @@ const redis: readonly Fault[] = [
       const primary = await redisPrimary(cluster)
       for (const n of cluster.others(primary))
         await restartInTurn(cluster, [[`redis-${n}`], [`sentinel-${n}`]])
-      // Sentinel promotes a replica before it demotes the primary. In between, both servers would accept writes, and
-      // the other replica would acknowledge the writes of the previous primary.
+      // Sentinel promotes a replica before it demotes the primary. Until then both servers would accept writes, and the
+      // second replica would acknowledge writes to the previous primary, which are lost later. So writes are paused
+      // during the failover.
       const pause = ['redis-cli', 'CLIENT', 'PAUSE', '10000', 'WRITE']
       await cluster.exec(`redis-${primary}`, ...pause)
       const failover = ['redis-cli', '-p', '26379', 'SENTINEL', 'FAILOVER', 'main']

@@ -20,7 +20,7 @@ export function parseSeeds(text: string): readonly number[] | null {
 
 /**
  * Plans a round of each fault for each seed. Returns one list of rounds for each cluster to start. A fault that
- * upgrades from the first release begins a new cluster, and every other round uses the cluster of the round before it.
+ * upgrades from the first release starts a new cluster, and every other round uses the cluster of the previous round.
  */
 export function planClusters(
   chosen: readonly Fault[],

@@ -90,7 +90,9 @@ async function abortOf(signal: AbortSignal): Promise<never> {
   throw signal.reason as Error
 }
 
-/** Returns the round. Adds an error if calls failed during planned work although they were repeated. */
+/**
+ * Returns the round, with an error if the fault is planned maintenance and calls failed although they were repeated.
+ */
 function checkService({ isPlannedWork }: Fault, round: Round): Round {
   const { unservedCalls, error } = round
   if (isPlannedWork === undefined || unservedCalls === 0 || error !== null) return round

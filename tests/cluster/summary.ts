@@ -1,4 +1,4 @@
-/** Makes the table of docs/clusters.md, which has the combined results of all rounds of each fault. */
+/** Creates the table of docs/clusters.md, which shows the combined results of all rounds of each fault. */
 import type { Round } from '../../packages/cli/src/chaos/verdict.ts'
 
 const HEADER = [
@@ -6,7 +6,7 @@ const HEADER = [
   '| --- | --- | --- | --- | --- | --- | --- | --- | --- |',
 ]
 
-/** Returns a Markdown table with a row for each fault. The rows are in the order in which the faults occurred first. */
+/** Returns a Markdown table with a row for each fault. The rows are sorted by the first occurrence of each fault. */
 export function summaryTable(rounds: readonly Round[]): readonly string[] {
   const byFault = Map.groupBy(rounds, ({ name }) => name)
   return [...HEADER, ...[...byFault].map(([name, same]) => rowOf(name, same))]

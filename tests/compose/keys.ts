@@ -30,8 +30,8 @@ async function call(url: string, key: string, { method, body }: Call = {}): Prom
 }
 
 /**
- * Checks the permissions of the keys that `init` creates. The key for applications queues, reads and calls the
- * accounting API. The key for operators operates the installation. Neither key can read a token or move a grant.
+ * Checks the permissions of the keys that `init` creates. An application may queue and read transactions and call the
+ * accounting API. An operator may operate the installation. Neither of them may read a token or move a grant.
  */
 export async function keysAreBounded(stack: Stack, realm: string): Promise<void> {
   const at = await stack.installation()

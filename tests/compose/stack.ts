@@ -106,11 +106,13 @@ export class Stack {
     return (await this.#run(args, {}, AbortSignal.timeout(60_000))).text
   }
 
-  /** Removes the stack's containers, networks and volumes. Also works after the signal was aborted. */
+  /** Removes the stack's containers, networks, volumes and image. Also works after the signal was aborted. */
   async remove(): Promise<void> {
     await this.#run(['rm', '--force', this.outsider], {}, AbortSignal.timeout(30_000))
     const args = [...this.#base, '--profile', 'real', 'down', '--volumes', '--remove-orphans']
     await this.#run(args, {}, AbortSignal.timeout(120_000))
+    const image = ['image', 'rm', '--force', `integration-host:${this.project}`]
+    await this.#run(image, {}, AbortSignal.timeout(30_000))
   }
 
   get #base(): readonly string[] {

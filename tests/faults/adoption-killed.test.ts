@@ -77,7 +77,10 @@ describe('adopting the grants of another program', () => {
       .filter(({ Outcome }) => outcomes.includes(Outcome))
       .map(({ Name }) => Name?.slice('ACC-'.length) ?? '')
 
-  /** Refreshes each company, which proves that its newest refresh token is stored. Resolves with the failures. */
+  /**
+   * Refreshes each company, which proves that its newest refresh token is stored. Resolves with the realms whose
+   * refresh failed.
+   */
   const notRefreshable = async (all: readonly string[]): Promise<string[]> => {
     const client = tokenServiceClient(system)
     const statuses = await inParallel(
@@ -87,7 +90,7 @@ describe('adopting the grants of another program', () => {
     return all.filter((_, n) => statuses[n] !== 200)
   }
 
-  it(`of ${GRANTS} grants every line is stored or named if token-service is killed in the middle`, async () => {
+  it(`if token-service is killed while it adopts ${GRANTS} grants, every line of the file is reported as stored or as refused`, async () => {
     const grants = await foreignGrants(GRANTS)
     const DIES_FOR = `ACC-${grants.realms[GRANTS / 2]}`
     await start({ DIES_AT: 'after response', DIES_FOR })
@@ -99,7 +102,7 @@ describe('adopting the grants of another program', () => {
     expectNoToken(grants, stdout + stderr)
     const results = parseJsonLines<GrantResult>(stdout)
 
-    // Each line has one outcome.
+    // The command reports exactly one outcome for each line.
     expect(results.map(({ Line }) => Line).toSorted((a, b) => a - b)).toEqual(
       grants.realms.map((_, n) => n + 1),
     )
@@ -114,7 +117,8 @@ describe('adopting the grants of another program', () => {
     )
     expect(code).toBe(1)
 
-    // The same file again: no token is sent for the stored lines, and the others are named again.
+    // The command runs again with the same file. It sends no token of the stored lines, and reports the others again as
+    // refused.
     const calls = async () => {
       const all = await sandboxClient(system).allCalls()
       return here.map((realm) => all.get(realm))

@@ -311,7 +311,7 @@ describe('a coordinator that is killed during a step', { concurrent: true }, () 
         if (isStored === null) expect([202, 409]).toContain(second)
         else expect(second).toBe(isStored ? 409 : 202)
         expect(await replays()).toEqual([0, 1])
-        // The replay that is stored has its entry in the action log, and the one that is not stored has none.
+        // The action log must have an entry for the replay if the replay was stored, and no entry otherwise.
         const actions = await database.sql<{ outcome: string }[]>`
           select "Outcome" as outcome from "Order_Action" where "TransactionID" = ${order}
           order by "ID"`

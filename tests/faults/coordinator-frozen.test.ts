@@ -24,7 +24,7 @@ const timing = isFaultRun
 
 describe('a coordinator that is frozen for longer than its lease', () => {
   it(
-    'a coordinator that was frozen for longer than its leases stores none of the responses that it received meanwhile',
+    'a coordinator that was frozen for longer than its leases stores none of the responses that arrived while it was frozen',
     async ({ annotate }) => {
       await using target = await startStepTarget()
       await using system = await startSystem([])

@@ -47,7 +47,7 @@ const poison: readonly string[] = [
   ].map((fault) => JSON.stringify({ ...good, ...fault })),
 ]
 
-describe.runIf(isFaultRun)('poison messages among healthy ones', () => {
+describe.runIf(isFaultRun)('poison messages in queues with valid messages', () => {
   it('each poison message is dead-lettered with the reason of its rejection, while healthy orders complete', async ({
     annotate,
   }) => {
@@ -69,7 +69,7 @@ describe.runIf(isFaultRun)('poison messages among healthy ones', () => {
     const msWith = async (name: string, isPoisoned: boolean): Promise<number> => {
       const startedAt = performance.now()
       if (isPoisoned) {
-        // Without an id of its own, a copy would be the same dead letter.
+        // Each copy has its own message id. Copies with the same id would be stored as a single dead letter.
         for (let n = 0; n < COPIES_OF_EACH; n += 1)
           for (const [kind, content] of poison.entries())
             channel.publish(

@@ -15,50 +15,47 @@ const KILLS = 20
 const KILL_AFTER_MS = 700
 const STEPS = 3
 
-describe.runIf(isFaultRun)(
-  'the sweeper, with stuck rows and a worker that is killed repeatedly',
-  () => {
-    it(
-      'fewer than two messages are published per step on average while the sweeper resumes stuck rows and workers are killed',
-      { timeout: 600_000 },
-      async ({ annotate }) => {
-        await using target = await startStepTarget()
-        await using system = await startSystem([])
-        const env = { DEMO_API_URL: target.url, LOCAL_PULL_SECONDS: '2', REMOTE_PULL_SECONDS: '4' }
-        // The first coordinator only creates the tables and the exchanges, and is then shut down.
-        const first = system.start('coordinator', env)
-        await system.ready('coordinator')
-        await using database = await openDatabase(system)
-        const queues = stepQueuesOf(system)
-        await using messages = await countStepMessages(system)
-        await first.stop('SIGTERM')
-        await database.sql`
+describe.runIf(isFaultRun)('the sweeper with stuck rows and repeatedly killed workers', () => {
+  it(
+    'fewer than two messages are published per step on average while the sweeper resumes stuck rows and workers are killed',
+    { timeout: 600_000 },
+    async ({ annotate }) => {
+      await using target = await startStepTarget()
+      await using system = await startSystem([])
+      const env = { DEMO_API_URL: target.url, LOCAL_PULL_SECONDS: '2', REMOTE_PULL_SECONDS: '4' }
+      // The first coordinator only creates the tables and the exchanges, and is then shut down.
+      const first = system.start('coordinator', env)
+      await system.ready('coordinator')
+      await using database = await openDatabase(system)
+      const queues = stepQueuesOf(system)
+      await using messages = await countStepMessages(system)
+      await first.stop('SIGTERM')
+      await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData")
       select 'OrderProcess', 'p' || n, to_jsonb('p' || n) from generate_series(1, ${ROWS}::int) n`
 
-        for (let kill = 0; kill < KILLS; kill += 1) {
-          const worker = startAnotherCoordinator(system, env)
-          await listeningUrl(worker)
-          await delay(KILL_AFTER_MS)
-          await worker.stop('SIGKILL')
-        }
-        const completedByKilled = (await database.countRuns()).completed
-        const last = startAnotherCoordinator(system, env)
-        await listeningUrl(last)
-        await eventually(
-          async () => expect(await database.countRuns()).toEqual({ runs: ROWS, completed: ROWS }),
-          { seconds: 240 },
-        )
-        await eventually(async () => expect(await queues.ready()).toEqual({}), { seconds: 60 })
-        const ids = Array.from({ length: ROWS }, (_, n) => `p${n + 1}`)
-        const { repeatedCalls } = await database.expectConsistent(ids, target)
-        const perTransaction = messages.published / ROWS
-        expect(perTransaction).toBeLessThan(2 * STEPS)
-        await annotate(
-          `${ROWS} stuck rows, the worker killed ${KILLS} times ${KILL_AFTER_MS / 1_000} s after its start (${completedByKilled} rows completed by then): ${perTransaction.toFixed(2)} messages per transaction of ${STEPS} steps, ${messages.maxPerTransaction} at most; ${repeatedCalls} calls repeated, all with their first idempotency key`,
-          'measurement',
-        )
-      },
-    )
-  },
-)
+      for (let kill = 0; kill < KILLS; kill += 1) {
+        const worker = startAnotherCoordinator(system, env)
+        await listeningUrl(worker)
+        await delay(KILL_AFTER_MS)
+        await worker.stop('SIGKILL')
+      }
+      const completedByKilled = (await database.countRuns()).completed
+      const last = startAnotherCoordinator(system, env)
+      await listeningUrl(last)
+      await eventually(
+        async () => expect(await database.countRuns()).toEqual({ runs: ROWS, completed: ROWS }),
+        { seconds: 240 },
+      )
+      await eventually(async () => expect(await queues.ready()).toEqual({}), { seconds: 60 })
+      const ids = Array.from({ length: ROWS }, (_, n) => `p${n + 1}`)
+      const { repeatedCalls } = await database.expectConsistent(ids, target)
+      const perTransaction = messages.published / ROWS
+      expect(perTransaction).toBeLessThan(2 * STEPS)
+      await annotate(
+        `${ROWS} stuck rows, the worker killed ${KILLS} times ${KILL_AFTER_MS / 1_000} s after its start (${completedByKilled} rows completed by then): ${perTransaction.toFixed(2)} messages per transaction of ${STEPS} steps, ${messages.maxPerTransaction} at most; ${repeatedCalls} calls repeated, all with their first idempotency key`,
+        'measurement',
+      )
+    },
+  )
+})

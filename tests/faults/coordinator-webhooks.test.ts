@@ -1,6 +1,6 @@
 /**
- * Kills a coordinator right after it has committed a transition, and between the response of a receiver and the record
- * of the delivery. Another coordinator delivers the webhook.
+ * Kills a coordinator at one of two points: right after it has committed a transition, or after a receiver has
+ * responded but before the delivery is recorded. Another coordinator must deliver the webhook.
  */
 import { createHash } from 'node:crypto'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -45,7 +45,7 @@ async function startFixture(env: Readonly<Record<string, string>> = {}) {
         coordinatorWithFailpoints,
       )
       const url = await listeningUrl(process)
-      // 503 until the backends are connected; `null` if the coordinator died before it responded.
+      // The status is 503 until the backends are connected, and `null` if the coordinator died before it responded.
       await eventually(async () =>
         expect([202, null]).toContain(await queueOrder(system, url, ORDER)),
       )

@@ -1,6 +1,6 @@
 /**
- * Kills coordinators while they purge old runs. Another coordinator continues: every run is either whole or a stub, the
- * action log has each purged run once, and no purged run is run again.
+ * Kills coordinators while they purge old runs. Another coordinator must continue the purge. Every run must be either
+ * complete or fully purged, the action log must count each purged run once, and no purged run may run again.
  */
 import { existsSync } from 'node:fs'
 import { mkdir, readdir, writeFile } from 'node:fs/promises'
@@ -18,8 +18,9 @@ import { coordinatorWithFailpoints } from '../support/processes/failpoints.ts'
 import { startSystem } from '../support/system.ts'
 
 const RUNS = 1_500
+const FIRST_BATCH = 100
 const MAX_DELAY_MS = 80
-// A pass begins every 3 s, and another coordinator may continue half a second after a kill.
+// A purge pass starts every 3 s. Another coordinator may continue a pass half a second after a kill.
 const PURGING = {
   RETENTION_COMPLETED_DAYS: '0.5',
   RETENTION_FAILED_DAYS: '0',
@@ -27,7 +28,7 @@ const PURGING = {
   LEASE_MS: '500',
 }
 
-/** Inserts runs that ended a day ago; each tenth one is a transaction with a replay. */
+/** Inserts runs that ended a day ago. Every tenth transaction has a replay. */
 async function insertOldRuns(sql: postgres.Sql, prefix: string): Promise<void> {
   await sql`
     insert into "Order_Header" ("Process", "TransactionID", "ReplayID", "Status", "StepName", "InitialData",
@@ -48,7 +49,7 @@ async function insertOldRuns(sql: postgres.Sql, prefix: string): Promise<void> {
     from "Order_Item" where starts_with("TransactionID", ${prefix})`
 }
 
-/** Runs of which one part is purged and another is not. */
+/** Selects the runs that are neither complete nor fully purged. */
 const halfPurged = (sql: postgres.Sql) => sql`
   select "TransactionID", "ReplayID" from "Order_Header" h
   left join (select "TransactionID", "ReplayID", count(*) as items from "Order_Item" group by 1, 2) i
@@ -66,7 +67,7 @@ const fileOf = (folder: string, id: string, replay: number): string =>
 
 describe('a coordinator that is killed while it purges old runs', () => {
   it(
-    'another coordinator completes the purge; no run is left half purged, counted twice or run again',
+    'if a coordinator is killed during a purge, another one completes the purge, and no run is left half purged, counted twice or run again',
     { timeout: 240_000 },
     async ({ annotate }) => {
       await using target = await startStepTarget()
@@ -91,7 +92,6 @@ describe('a coordinator that is killed while it purges old runs', () => {
       await mkdir(folder, { recursive: true })
       const random = seededRandom()
       const kills = scale({ test: 2, faults: 10 })
-      let killsInBetween = 0
       const countPurged = async (prefix = ''): Promise<number> => {
         const [row] = await sql<{ count: number }[]>`
           select count(*)::int as count from "Order_Header"
@@ -104,26 +104,32 @@ describe('a coordinator that is killed while it purges old runs', () => {
         await insertOldRuns(sql, prefix)
         const runs = await sql<{ id: string; replay: number }[]>`
           select "TransactionID" as id, "ReplayID" as replay from "Order_Header"
-          where starts_with("TransactionID", ${prefix})`
+          where starts_with("TransactionID", ${prefix})
+          order by "CompletedAt", "TransactionID", "ReplayID"`
         await Promise.all(runs.map(({ id, replay }) => writeFile(fileOf(folder, id, replay), 's')))
-        // The pass of the killed coordinator was not completed, so the next one may begin at once.
-        const { process } = await start(PURGING)
-        await eventually(async () => expect(await countPurged(prefix)).toBeGreaterThan(0))
-        await delay(random() * MAX_DELAY_MS)
-        await process.stop('SIGKILL')
-        if ((await countPurged(prefix)) < runs.length) killsInBetween += 1
-        expect(await halfPurged(sql)).toEqual([])
+        // A locked item blocks the purge in its second or a later batch, so each kill interrupts the purge.
+        const locked = runs[FIRST_BATCH + Math.floor(random() * (runs.length - FIRST_BATCH))]?.id
+        await sql.begin(async (tx) => {
+          await tx`select from "Order_Item" where "TransactionID" = ${locked ?? ''} for update`
+          // The pass of the killed coordinator was not completed, so the new coordinator may continue it at once.
+          const { process } = await start(PURGING)
+          await eventually(async () => expect(await countPurged(prefix)).toBeGreaterThan(0))
+          await delay(random() * MAX_DELAY_MS)
+          await process.stop('SIGKILL')
+          expect(await countPurged(prefix)).toBeLessThan(runs.length)
+          expect(await halfPurged(sql)).toEqual([])
+        })
       }
 
       const { process, url } = await start(PURGING)
       const all = Math.round(RUNS * 1.1) * kills
       await eventually(async () => expect(await countPurged()).toBe(all))
       expect(await halfPurged(sql)).toEqual([])
-      // The files of the last batch go after its runs.
+      // The files of the last batch are deleted after the runs of this batch.
       await eventually(async () => expect(await readdir(folder)).toEqual([]))
       expect(existsSync(folder)).toBe(true)
 
-      // The entries of the passes name every purged run exactly once.
+      // The action log has one entry for each pass. Together the entries count every purged run exactly once.
       await eventually(async () => {
         const [row] = await sql<{ sum: number }[]>`
           select coalesce(sum(split_part("Reason", ' ', 1)::int), 0)::int as sum from "Order_Action"
@@ -131,7 +137,7 @@ describe('a coordinator that is killed while it purges old runs', () => {
         expect(row?.sum).toBe(all)
       })
 
-      // Late duplicates of all transactions, and by SQL.
+      // Sends late duplicates of all transactions in bulk requests, and inserts one duplicate with SQL.
       const lines = Array.from({ length: kills }, (_, kill) =>
         Array.from({ length: RUNS }, (__, n) =>
           JSON.stringify({ TransactionID: `r${kill}-${n + 1}`, InitialData: 'again' }),
@@ -149,13 +155,21 @@ describe('a coordinator that is killed while it purges old runs', () => {
         insert into "Order_Header" ("Process", "TransactionID", "InitialData")
         values ('OrderProcess', 'r0-1', '1') on conflict do nothing`
       expect(inserted.count).toBe(0)
-      await delay(500) // several sweeps, which would start what is due
-      expect(target.calls).toEqual([])
+      // The sweep that starts this new transaction would also start a purged run if one were due.
+      await sql`
+        insert into "Order_Header" ("Process", "TransactionID", "InitialData")
+        values ('OrderProcess', 'new', '"new"')`
+      await eventually(async () => {
+        const [row] = await sql<{ status: string }[]>`
+          select "Status" as status from "Order_Header" where "TransactionID" = 'new'`
+        expect(row?.status).toBe('Completed')
+      })
+      expect(new Set(target.calls.map(({ order }) => order))).toEqual(new Set(['O-new']))
       const integrity = await system.call(`${url}/integrity`)
       expect(await integrity.json()).toMatchObject({ ok: true })
       await process.stop('SIGTERM')
       await annotate(
-        `${kills} SIGKILLs, ${killsInBetween} of them between two batches of a purge: ${all} runs purged, none half, none twice`,
+        `${kills} SIGKILLs during a purge: ${all} runs purged, none half, none twice`,
         'measurement',
       )
     },

@@ -42,7 +42,7 @@ describe('a Redis failover at a provider that accepts each refresh token once', 
     for (const { status, Version } of await refreshAll())
       expect([status, Version]).toEqual([200, 2])
 
-    // The primary still accepts writes, which no replica receives any more.
+    // From here on the primary still accepts writes, but no replica receives them.
     pair.link.stall()
     for (const { status, code } of await refreshAll())
       expect([status, code]).toEqual([503, 'store_unavailable'])

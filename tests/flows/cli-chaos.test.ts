@@ -63,7 +63,7 @@ describe('the chaos command against a running system', () => {
     expect(await credentials()).toEqual([])
   })
 
-  it('the chaos command reports a --kill-command that fails', async () => {
+  it('the chaos command reports a `--kill-command` that fails', async () => {
     const { code, rounds } = await chaos('--kill-command', 'exit 3')
     expect(code).toBe(1)
     expect(rounds).toMatchObject([

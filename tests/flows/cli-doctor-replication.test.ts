@@ -101,7 +101,7 @@ describe('the doctor command against replicated backends', () => {
       Found: '1 connected; 2 needed',
     })
 
-    // One of two Sentinels responds, and names the primary.
+    // Only one of the two Sentinels responds, and reports the primary.
     const sentinel = opened.use(await startSentinel(primaryUrl))
     const sentinels = `redis+sentinel://:${primaryUrl.password}@127.0.0.1:2,127.0.0.1:${sentinel.port}`
     expect(await replicas({ REDIS_URL: `${sentinels}/main` })).toMatchObject({

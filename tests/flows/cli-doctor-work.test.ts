@@ -75,7 +75,7 @@ describe('the doctor command while work is not completed', () => {
     expect(await doctor('coordinator')).toEqual({ code: 0, results: [] })
   })
 
-  it('doctor reports runs that wait for a credential, and names the credential', async () => {
+  it('doctor reports runs that wait for a credential, with the name of the credential', async () => {
     for (const id of ['w1', 'w2'])
       await insert(id, {
         Status: 'Waiting',
@@ -115,7 +115,7 @@ describe('the doctor command while work is not completed', () => {
     await sql`delete from "Order_Header" where "TransactionID" = 'd1'`
   })
 
-  it('doctor reports a problem if a run belongs to a process that is not loaded, and names the process', async () => {
+  it('doctor reports a run of a process that is not loaded as a problem, with the name of the process', async () => {
     await insert('o1', { Process: 'GoneProcess' })
     const { code, results } = await doctor('coordinator')
     expect([code, results]).toMatchObject([

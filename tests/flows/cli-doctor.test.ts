@@ -67,7 +67,7 @@ describe('the doctor command against a running system', () => {
       expect.arrayContaining([
         expect.stringMatching(/^postgres migrations: all \d+ applied$/),
         'rabbitmq queues: 13 of 13 are correct',
-        'token-service key ring: opens all 1 credentials',
+        'token-service key ring: decrypts all 1 credentials',
         'coordinator processes: OrderProcess',
         'coordinator integrity: rows, items and queues agree',
         'demo-api ready: yes',
@@ -94,7 +94,7 @@ describe('the doctor command against a running system', () => {
     )
   })
 
-  it('doctor names a credential that the configured keys cannot decrypt', async () => {
+  it('doctor reports a credential that the configured keys cannot decrypt', async () => {
     const redis = new Redis(backend('TEST_REDIS_URL'), { keyPrefix: system.redisKeyPrefix })
     const sealed = (await redis.hget('ACC-1', 'RefreshToken')) ?? ''
     // An encrypted field is replaced with a valid ciphertext of another field. Decryption must fail, because the
@@ -108,7 +108,7 @@ describe('the doctor command against a running system', () => {
       [
         {
           Check: 'key ring',
-          Found: 'does not open 1: ACC-1',
+          Found: 'does not decrypt 1: ACC-1',
           Mend: expect.stringContaining('CREDENTIAL_KEYS'),
         },
       ],
@@ -151,7 +151,7 @@ describe('the doctor command against a running system', () => {
     expect((await doctor('postgres')).problems).toEqual([])
   })
 
-  it('doctor names a queue that has incompatible arguments, and the coordinator starts when the queue is fixed', async () => {
+  it('doctor reports a queue that has incompatible arguments, and the coordinator starts after the queue was fixed', async () => {
     const name = `${system.amqpPrefix}steps.OrderProcess.report`
     const operator = await connect(backend('TEST_AMQP_URL'))
     const channel = await operator.createChannel()

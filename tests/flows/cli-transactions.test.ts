@@ -38,7 +38,7 @@ describe('the transactions command against a coordinator', () => {
   const idsOf = ({ lines }: { readonly lines: readonly Record<string, unknown>[] }) =>
     lines.map(({ TransactionID }) => TransactionID)
 
-  it('"transactions queue" accepts a transaction, and "transactions show" prints its completed steps', async () => {
+  it('`transactions queue` accepts a transaction, and `transactions show` prints its completed steps', async () => {
     expect(await cli('queue', '66')).toEqual({ code: 0, stdout: '66 is queued.\n', stderr: '' })
     await waitForRun(system, '66', 0, 'Completed')
     const { code, stdout } = await cli('show', '66')
@@ -50,7 +50,7 @@ describe('the transactions command against a coordinator', () => {
     expect(stdout).toMatch(/^csv +Completed +1 /m)
   })
 
-  it('"transactions queue" accepts an existing transaction id with the same data, and rejects it with other data', async () => {
+  it('`transactions queue` accepts an existing transaction id with the same data, and rejects it with other data', async () => {
     expect(await cli('queue', '66')).toMatchObject({
       code: 0,
       stdout: '66 was queued before, its status is Completed.\n',
@@ -62,7 +62,7 @@ describe('the transactions command against a coordinator', () => {
     })
   })
 
-  it('"transactions replay" starts a new run from the first step or from a given step', async () => {
+  it('`transactions replay` starts a new run from the first step or from a given step', async () => {
     expect(await cli('replay', '66')).toMatchObject({ code: 0, stdout: '66 is queued as run 1.\n' })
     await waitForRun(system, '66', 1, 'Completed')
     expect(await json('replay', '66', '--from-step', 'csv')).toMatchObject({
@@ -78,7 +78,7 @@ describe('the transactions command against a coordinator', () => {
     })
   })
 
-  it('"transactions cancel" ends a run, and "transactions resume" continues the cancelled run', async () => {
+  it('`transactions cancel` ends a run, and `transactions resume` continues the cancelled run', async () => {
     await system.service('demo-api').stop('SIGKILL')
     await cli('queue', '67')
     await waitForRun(system, '67', 0, 'Retrying')
@@ -114,7 +114,7 @@ describe('the transactions command against a coordinator', () => {
     })
   })
 
-  it('"operations start" cancels and resumes the runs that a filter finds, after a dry run has counted them', async () => {
+  it('`operations start` cancels and resumes the runs that a filter finds, after a dry run has counted them', async () => {
     await system.service('demo-api').stop('SIGKILL')
     const ids = ['bulk-1', 'bulk-2', 'bulk-3']
     for (const id of ids) await cli('queue', id)
@@ -147,7 +147,7 @@ describe('the transactions command against a coordinator', () => {
     expect((await cli('runs', 'bulk-1')).stdout).toMatch(/^0 +Completed +csv /m)
   })
 
-  it('"actions list" prints who did what to a transaction and why, including rejected actions', async () => {
+  it('`actions list` prints who did what to a transaction and why, including rejected actions', async () => {
     const { code, stdout } = await command('actions', 'list', '--id', '67')
     expect(code).toBe(0)
     const rows = stdout
@@ -165,7 +165,7 @@ describe('the transactions command against a coordinator', () => {
     ])
   })
 
-  it('"transactions queue --file" reports the rejected lines of a file, and queues no transaction twice if it is run again', async () => {
+  it('`transactions queue --file` reports the rejected lines of a file, and queues no transaction twice if it is run again', async () => {
     const lines = Array.from({ length: 700 }, (_, n) =>
       JSON.stringify({ TransactionID: `f${n}`, InitialData: n }),
     )
@@ -180,7 +180,7 @@ describe('the transactions command against a coordinator', () => {
     expect(again.lines[0]).toEqual({ Line: 2, TransactionID: 'f0', Outcome: 'exists', Errors: [] })
   })
 
-  it('"transactions list" prints each transaction once across all pages, newest first', async () => {
+  it('`transactions list` prints each transaction once across all pages, newest first', async () => {
     await eventually(
       async () => {
         expect(idsOf(await json('list', '--all', '--status', 'Completed'))).toHaveLength(705)

@@ -244,7 +244,7 @@ describe('verify-provider against the sandbox', () => {
       expect(stderr).not.toMatch(/grant (of this run|may)/)
     })
 
-    it('verify-provider names the missing members of the discovery document', async () => {
+    it('verify-provider reports the missing members of the discovery document', async () => {
       const response = await fetch(`${sandboxUrl}/.well-known/openid_configuration`)
       const {
         claims_supported: _,

@@ -73,7 +73,7 @@ describe('the CLI with two installations', () => {
     })
   })
 
-  it('"credentials rotate-keys" re-encrypts every credential with the active key', async () => {
+  it('`credentials rotate-keys` re-encrypts every credential with the active key', async () => {
     expect(await json(source, 'credentials', 'rotate-keys')).toMatchObject({
       code: 0,
       lines: [{ ActiveKey: 'k1', Total: 3, Current: 3, IsFinished: true }],
@@ -97,18 +97,18 @@ describe('the CLI with two installations', () => {
     expect([again.code, again.stdout]).toEqual([1, '0 imported, 3 rejected\n'])
   })
 
-  it('"credentials import" also accepts a file of transferred credentials at the installation that exported them', async () => {
+  it('`credentials import` also accepts a file of transferred credentials at the installation that exported them', async () => {
     expect(await cli(source, 'credentials', 'import', 'all.ndjson')).toMatchObject({ code: 0 })
     expect((await cli(source, 'credentials', 'refresh', 'ACC-1')).code).toBe(0)
   })
 
-  it('"credentials remove" removes a credential only if --yes is given', async () => {
+  it('`credentials remove` removes a credential only if --yes is given', async () => {
     expect((await cli(source, 'credentials', 'remove', 'ACC-3')).code).toBe(2)
     expect((await cli(source, 'credentials', 'remove', 'ACC-3', '--yes')).code).toBe(0)
     expect((await cli(source, 'credentials', 'show', 'ACC-3')).code).toBe(3)
   })
 
-  it('"audit list" prints the actions of operators, and "audit verify" checks the hash chain of the audit log', async () => {
+  it('`audit list` prints the actions of operators, and `audit verify` checks the hash chain of the audit log', async () => {
     const actions = await eventually(async () => {
       const { lines } = await json(source, 'audit', 'list', '--name', 'ACC-3')
       expect(lines.at(-1)).toMatchObject({ What: 'removed' })

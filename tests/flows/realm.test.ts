@@ -72,7 +72,7 @@ describe.each(personalities)(
         expect(stored[field]).toMatch(/^1\.k1\./)
     })
 
-    it('a callback that names a company but carries the grant of another company does not replace the stored credential', async () => {
+    it('a callback for one company with the grant of another company does not replace the stored credential', async () => {
       const { callback, follow } = await consentInBrowser(system, '666', 'Attacker')
       callback.searchParams.set('realmId', REALM)
       const response = await follow()

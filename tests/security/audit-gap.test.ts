@@ -35,7 +35,7 @@ describe('audit verify with a log whose older entries were trimmed', () => {
   }
   const seqOf = (head: string): number => Number(head.split(':')[0])
 
-  it('the command audit verify exits with code 6 and counts the trimmed entries after the entry of --expect', async () => {
+  it('`audit verify` exits with code 6 and reports how many entries after the entry of --expect were trimmed', async () => {
     const saved = (await verify()).report.Head
     const refresh = `${system.url('token-service')}/credentials/ACC-1/refresh`
     for (let n = 0; n < REFRESHES; n++)
@@ -54,6 +54,6 @@ describe('audit verify with a log whose older entries were trimmed', () => {
     expect(gap.stderr).toContain(`5 entries after the expected entry ${seqOf(saved)}`)
     const unexpected = await verify()
     expect(unexpected).toMatchObject({ code: 0, report: { Missing: first - 1, Break: null } })
-    expect(unexpected.stderr).toContain(`The chain is whole from entry ${first} on`)
+    expect(unexpected.stderr).toContain(`The chain is intact from entry ${first} on`)
   })
 })

@@ -1,6 +1,6 @@
 /**
- * Plants a marker in everything that a run stores, erases the runs, and searches all data that the coordinator wrote
- * for the marker. Before the erasure the same search finds it, which proves that it would find what is left.
+ * Puts a marker into all data that a run stores, erases the runs, and searches all data that the coordinator wrote for
+ * the marker. The same search finds the marker before the erasure, which proves that the search works.
  */
 import { randomBytes } from 'node:crypto'
 import { until } from '@integration-host/shared/test-support/eventually'
@@ -38,9 +38,9 @@ async function dump(url: string): Promise<WrittenData> {
   return { place: 'pg_dump', bytes: Buffer.from(stdout) }
 }
 
-describe('data that was erased', () => {
+describe('the data of erased runs', () => {
   it.each(['postgres', 'memory'] as const)(
-    'is in no table, dump, journal, file, log or message (source: %s)',
+    'data of erased runs is in no table, dump, journal, file, log or message (source: %s)',
     { timeout: 120_000 },
     async (kind) => {
       const MARKER = `marker-${randomBytes(24).toString('hex')}`
@@ -78,7 +78,8 @@ describe('data that was erased', () => {
       await reached(system, 'good', 'Completed')
       await reached(system, 'bad', 'Failed')
       if (kind === 'postgres') {
-        // Errors of steps quote what their authors put into them.
+        // The author of a step may put data into the messages of its errors, so the stored errors get the marker as
+        // well.
         await using database = await openDatabase(system)
         await database.sql`update "Order_Header" set "LastError" = ${MARKER} where "TransactionID" = 'bad'`
         await database.sql`update "Order_Item" set "Error" = ${MARKER} where "TransactionID" = 'bad'`

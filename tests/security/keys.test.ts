@@ -169,7 +169,7 @@ describe('the scope of a route', () => {
     expect((await connectCompany(system, REALM)).status).toBe(302)
   })
 
-  it('a query that is sent as POST requires gateway:read, and a path in another spelling gateway:write', async () => {
+  it('a query that is sent as POST requires gateway:read, and a path in another spelling requires gateway:write', async () => {
     const company = `${system.url('accounting-gateway')}/v3/company/${REALM}`
     const body = 'select * from CompanyInfo'
     const headers = { 'Content-Type': 'application/text' }
@@ -226,7 +226,7 @@ async function everythingWritten() {
 }
 
 describe('a key that is bound to realms', () => {
-  it('a key that is bound to realms sees only its companies, and only runs of its companies or without a company', async () => {
+  it('a key that is bound to realms can read only its companies, and only runs that belong to these companies or to no company', async () => {
     const credentials = await call(`${system.url('token-service')}/credentials`, 'own-realm')
     const { items } = (await credentials.json()) as { items: { Name: string }[] }
     expect(items.map(({ Name }) => Name)).toEqual([`ACC-${REALM}`])
@@ -291,13 +291,13 @@ describe('the header Acting-For', () => {
   const read = (id: string, person: string): Promise<Response> =>
     call(`${system.url('token-service')}/credentials`, id, { headers: { 'Acting-For': person } })
 
-  it('the header Acting-For names a person if the key has act-for, and is rejected otherwise', async () => {
+  it('the header Acting-For is accepted from a key with the scope act-for, and rejected from any other key', async () => {
     expect((await read('all', 'ada@example.com')).status).toBe(200)
     expect((await read('only.credentials-read', 'ada@example.com')).status).toBe(403)
   })
 
   it.each(['', 'a'.repeat(101), 'Ada Lovelace', 'ad\u00e9', 'a\tb'])(
-    '%j is rejected as a person',
+    'the value %j of the header Acting-For is rejected',
     async (person) => {
       expect((await read('all', person)).status).toBe(400)
     },

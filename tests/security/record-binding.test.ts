@@ -78,7 +78,7 @@ describe('token-service after a program without the encryption keys has changed 
       await redis.hset(NAME, field, value)
       expect((await client().token(REALM)).status).toBe(500)
       const { stdout } = await doctor()
-      expect(stdout).toContain(`does not open 1: ${NAME}`)
+      expect(stdout).toContain(`does not decrypt 1: ${NAME}`)
     },
   )
 

@@ -12,6 +12,7 @@ import { randomBytes } from 'node:crypto'
 import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
 import { digestOf } from '@integration-host/shared/access/access-keys'
@@ -66,6 +67,10 @@ const REALM = '9341453908059889'
 const NAME = `ACC-${REALM}`
 const SECOND = 'ACC-4620816365291'
 const OPEN_PATHS = ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']
+
+const absolute = (path: string): string => fileURLToPath(new URL(path, import.meta.url))
+const builtInProcesses = absolute('../../services/coordinator/src/processes')
+const leakyProcesses = absolute('../support/secrets/processes')
 
 const random = (kind: string): string => `${kind}-${randomBytes(24).toString('base64url')}`
 const hex = (text: string): string => Buffer.from(text).toString('hex')
@@ -151,6 +156,8 @@ describe('the search for leaked secrets in a running system', () => {
   let messages: MessageRecorder
   let traces: TraceCollector
   let webhooks: WebhookReceiver
+  /** The paths that LeakyProcess has called. */
+  const leakyCalls: string[] = []
 
   const register = (kind: string, value: string | Buffer): string => {
     secrets.push(knownSecret(kind, value))
@@ -276,6 +283,27 @@ describe('the search for leaked secrets in a running system', () => {
     return opened.use(server).url
   }
 
+  /** Starts the target of LeakyProcess, which sends the key that it gets back, in several encodings. */
+  async function startLeakyTarget(): Promise<string> {
+    const server = await startHttpServer((request, response) => {
+      leakyCalls.push(request.url ?? '')
+      const whole = request.headers.authorization ?? ''
+      const token = whole.replace('Bearer ', '')
+      response.writeHead(200, { 'X-Echo': whole, 'X-Request-Id': 'r-1' })
+      response.end(
+        JSON.stringify({
+          whole,
+          base64: base64(whole),
+          shifted: base64(`xx${token}`),
+          hex: hex(token),
+          upper: hex(token).toUpperCase(),
+          percent: hex(token).replace(/../g, '%$&'),
+        }),
+      )
+    })
+    return opened.use(server).url
+  }
+
   beforeAll(async () => {
     system = opened.use(await startSystem([]))
     traces = opened.use(await startTraceCollector())
@@ -311,6 +339,9 @@ describe('the search for leaked secrets in a running system', () => {
         DATABASE_URL: database.href,
         PAYLOAD_KEYS: `p1:${payloadKey.toString('base64')}`,
         DEMO_API_URL: await startApplication(),
+        PROCESSES: [builtInProcesses, leakyProcesses].join(','),
+        LEAKY_PROCESS_ERP_URL: await startLeakyTarget(),
+        LEAKY_PROCESS_ERP_KEY: register('key of a target', random('erp-key')),
         ...webhooksFile.env,
       },
     }
@@ -323,6 +354,7 @@ describe('the search for leaked secrets in a running system', () => {
     messages = opened.use(await recordMessages(backend('TEST_AMQP_URL'), system.amqpPrefix))
 
     await exerciseSuccess()
+    await exerciseLeakyProcess()
     await exerciseProviderFailures()
     await exerciseRejections()
     await exerciseOperations()
@@ -358,6 +390,37 @@ describe('the search for leaked secrets in a running system', () => {
     )
     expect(provider.bearers).toContain(await requestToken())
     await recordRedis()
+  }
+
+  /** Each run tries to leak the key of its target in another way. */
+  async function exerciseLeakyProcess(): Promise<void> {
+    const path = '/processes/LeakyProcess/transactions'
+    const endings = {
+      echo: 'Completed',
+      url: 'secret_in_request',
+      query: 'secret_in_request',
+      header: 'secret_in_request',
+      body: 'secret_in_request',
+      reason: 'step_failed',
+      error: 'step_threw',
+    }
+    for (const [way, ending] of Object.entries(endings)) {
+      const body = { TransactionID: `leak-${way}`, InitialData: way }
+      expect((await post('coordinator', path, body)).status).toBe(202)
+      await eventually(async () => {
+        const run = await system.call(`${system.url('coordinator')}${path}/leak-${way}`)
+        const { Status, ErrorClass } = (await run.json()) as Record<string, unknown>
+        expect(ErrorClass ?? Status, way).toBe(ending)
+      })
+      for (const part of ['', '/items/echo/body', '/runs'])
+        await call('coordinator', `${path}/leak-${way}${part}`)
+    }
+    expect(new Set(leakyCalls)).toEqual(new Set(['/echo']))
+    await call('coordinator', '/processes/LeakyProcess')
+    await call('coordinator', '/processes/LeakyProcess/summary')
+    expect((await post('coordinator', path, { TransactionID: 'x', InitialData: 1 })).status).toBe(
+      400,
+    )
   }
 
   async function exerciseProviderFailures(): Promise<void> {
@@ -640,9 +703,12 @@ describe('the search for leaked secrets in a running system', () => {
       const document = await fetch(`${system.url(name)}/openapi.json`)
       const { paths } = (await document.json()) as { paths: Record<string, object> }
       for (const [path, methods] of Object.entries(paths)) {
-        // These routes are left out: the token route was called before, event streams do not end, and `/authorize`
-        // would start an authorization.
-        if (!('get' in methods) || /token$|events|authorize|callback|sandbox|oauth2/.test(path))
+        // These routes are left out: the token route was called before, event streams do not end, `/authorize` would
+        // start an authorization, and the script of the reference page is a file of a dependency.
+        if (
+          !('get' in methods) ||
+          /token$|events|authorize|callback|sandbox|oauth2|reference\.js$/.test(path)
+        )
           continue
         const values: Record<string, string> = { name: NAME, process: 'OrderProcess', id: '66' }
         await call(

@@ -10,11 +10,14 @@ interface OpenApi {
  * authorization.
  */
 const OPEN = new Set([
+  '/',
+  '/favicon.ico',
   '/health/live',
   '/health/ready',
   '/metrics',
   '/openapi.json',
   '/docs',
+  '/docs/reference.js',
   '/connected',
 ])
 const OPEN_FOR_BROWSERS = new Set([

@@ -83,7 +83,7 @@ export interface SystemOptions {
   readonly personality?: Personality
   /** The folder of another checkout of this repository. If given, the services of that checkout are started. */
   readonly checkout?: string
-  /** The PostgreSQL server in which the database is created. Default: the one that the global setup has found. */
+  /** The PostgreSQL server in which the database is created. Default: the server that the global setup has found. */
   readonly databaseServer?: string
 }
 
@@ -158,7 +158,7 @@ export async function startSystem(
     'demo-api': { COORDINATOR_URL: url('coordinator') },
   }
 
-  /** Each service's process that was started last, by service name. `all` also contains the earlier processes. */
+  /** The most recently started process of each service, by service name. `all` also contains the earlier processes. */
   const processes = new Map<ServiceName, ServiceProcess>()
   const all: ServiceProcess[] = []
   const startAt = (

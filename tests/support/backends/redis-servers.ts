@@ -1,4 +1,4 @@
-/** Redis servers and Sentinels that only one test file uses, and which it configures. */
+/** Redis servers and Sentinels that a single test file configures and uses. */
 import { randomBytes } from 'node:crypto'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -48,7 +48,9 @@ export function sandboxClient(system: System) {
     expire: (realm: string) => control('POST', `realms/${realm}/expire`),
     /** Revokes the realm's grant, as the owner of the company can do at the provider. */
     revoke: (realm: string) => control('POST', `realms/${realm}/revoke`),
-    /** Disconnects the company as its owner does. Resolves with the address to which the owner's browser goes. */
+    /**
+     * Disconnects the company as its owner does. Resolves with the address to which the owner's browser is redirected.
+     */
     disconnect: async (realm: string): Promise<string> =>
       ((await control('POST', `companies/${realm}/disconnect`)) as { browserGoesTo: string })
         .browserGoesTo,

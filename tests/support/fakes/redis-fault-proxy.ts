@@ -6,7 +6,7 @@ import type { Relay } from '@integration-host/shared/test-support/relay'
  * The writes of a refresh in their order, with the number of keys of each Lua script. The proxy recognizes a write in
  * the byte stream by its command EVALSHA, the number of keys, and the first key, which is the name of the credential.
  */
-const scriptKeys = { acquire: 4, intent: 2, commit: 7 } as const
+const scriptKeys = { acquire: 4, intent: 3, commit: 7 } as const
 export type StoreWrite = keyof typeof scriptKeys
 
 export interface RedisFaultProxy extends AsyncDisposable {

@@ -12,15 +12,15 @@ export const startAnotherCoordinator = (
   env: Readonly<Record<string, string>>,
   entry?: string,
 ): ServiceProcess =>
-  // The compile cache is used, because a process that is soon killed would otherwise spend most of its life on
+  // The compile cache is used, because a process that is soon killed would otherwise spend most of its lifetime on
   // compilation.
   system.start('coordinator', { NODE_COMPILE_CACHE: compileCache, ...env, PORT: '0' }, entry)
 
 const TRANSACTIONS = '/processes/OrderProcess/transactions'
 
 /**
- * Sends a `POST` request to a path below `/processes/OrderProcess/transactions`. Returns the response status; `null` if the coordinator
- * died before it responded.
+ * Sends a `POST` request to a path below `/processes/OrderProcess/transactions`. Returns the response status; `null` if
+ * the coordinator died before it responded.
  */
 export async function post(
   system: System,

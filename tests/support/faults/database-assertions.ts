@@ -17,9 +17,9 @@ export interface DatabaseAssertions extends AsyncDisposable {
   /** Makes every lease expire now, and makes every active run due for the sweeper now. */
   expireLeases(): Promise<void>
   /**
-   * Compares rows, calls and files after all runs have completed. Fails unless each transaction in `ids` has run
-   * each step once and no message was dead-lettered. A call may be repeated at most once for every worker that died during the call, and always
-   * under the same idempotency key.
+   * Compares rows, calls and files after all runs have completed. Fails unless each transaction in `ids` has run each
+   * step once and no message was dead-lettered. A call may be repeated at most once for every worker that died during
+   * the call, and always under the same idempotency key.
    */
   expectConsistent(ids: readonly string[], target: StepTarget): Promise<FaultCounts>
 }

@@ -1,14 +1,14 @@
 /**
  * Replaces `@integration-host/shared/http/service-app` in every test. This module has the same exports and the same
  * behaviour. In addition, each app that it creates compares its routes and every response with its own OpenAPI
- * document. A deviation fails the test that caused it. Therefore tests need not compare status codes, content types
- * and bodies with the document, and no undocumented route can be added.
+ * document, and checks the names in the document. A deviation fails the test that caused it. Therefore tests need not
+ * compare status codes, content types and bodies with the document, and no undocumented route can be added.
  *
  * In the process of the tests, the alias in vitest.config.ts replaces the module. In the service processes of a
  * system, `check-service-process.ts` replaces it. The code of the services is not changed for this.
  */
 import { createServiceApp as createApp } from '../../../packages/shared/src/http/service-app.ts'
-import { createResponseCheck, type OpenApiDocument, undocumented } from './conformance.ts'
+import { createResponseCheck, type OpenApiDocument, undocumented, unnamed } from './conformance.ts'
 import { DEVIATION, deviations } from './deviations.ts'
 
 export * from '../../../packages/shared/src/http/service-app.ts'
@@ -27,6 +27,7 @@ export const createServiceApp: typeof createApp = (deps, addRoutes) => {
     const request = new Request('http://127.0.0.1/openapi.json', { headers: { Host: '127.0.0.1' } })
     const document = (await (await handle(request)).json()) as OpenApiDocument
     undocumented(app.routes, document).forEach(report)
+    unnamed(document).forEach(report)
     return createResponseCheck(document)
   }
   let check: ReturnType<typeof loadDocument> | undefined

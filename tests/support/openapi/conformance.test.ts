@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createResponseCheck, undocumented } from './conformance.ts'
+import { createResponseCheck, undocumented, unnamed } from './conformance.ts'
 
 const thing = {
   type: 'object',
@@ -86,5 +86,36 @@ describe('the comparison of routes with an OpenAPI document', () => {
     expect(
       undocumented([...routes.slice(0, 3), { method: 'PUT', path: '/new' }], document),
     ).toEqual(['PUT /new is served, not documented', 'GET /things/all is documented, not served'])
+  })
+})
+
+describe('the check of names in an OpenAPI document', () => {
+  const named = (...operationIds: string[]) =>
+    Object.fromEntries(
+      operationIds.map((operationId, index) => [
+        `/${index}`,
+        { get: { operationId, responses: {} } },
+      ]),
+    )
+  const components = { schemas: { Thing: thing } }
+
+  it('the check of names accepts operations and schemas with explicit, unique names', () => {
+    expect(unnamed({ paths: named('listThings', 'getThing'), components })).toEqual([])
+  })
+
+  it.each([
+    ['an operation with a derived name', 'getThingsById', 'GET /1 needs a name'],
+    ['an operation without a name', '', 'GET /1 needs a name'],
+    ['two operations with the same name', 'getThing', 'GET /1 has the name "getThing" of another'],
+  ])('the check of names reports %s', (_, name, what) => {
+    const found = unnamed({ paths: named('getThing', name), components })
+    expect(found).toEqual([expect.stringContaining(what)])
+  })
+
+  it('the check of names reports a schema whose name is a number', () => {
+    const schemas = { __schema0: thing }
+    expect(unnamed({ paths: {}, components: { schemas } })).toEqual([
+      'the schema "__schema0" needs a name',
+    ])
   })
 })

@@ -4,9 +4,10 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 
 export interface OpenApiDocument {
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>
-  readonly components: object
+  readonly components: { readonly schemas?: Readonly<Record<string, object>> }
 }
 interface Operation {
+  readonly operationId?: string
   readonly responses: Readonly<Record<string, { readonly content?: Content }>>
 }
 type Content = Readonly<Record<string, { readonly schema?: object }>>
@@ -38,6 +39,32 @@ export function undocumented(routes: readonly Route[], { paths }: OpenApiDocumen
     ...[...documented]
       .filter((route) => !served.has(route))
       .map((route) => `${route} is documented, not served`),
+  ]
+}
+
+/**
+ * Returns the problems of names from which a client is generated: an operation without an explicit name, two operations
+ * with the same name, and a schema whose name is a number. zod gives such a name to a schema that refers to itself, and
+ * client generators reject the name.
+ */
+export function unnamed(document: OpenApiDocument): string[] {
+  const ids = Object.entries(document.paths).flatMap(([path, item]) =>
+    Object.entries(item).map(([method, { operationId = '' }]) => ({
+      id: operationId,
+      route: `${method.toUpperCase()} ${path}`,
+    })),
+  )
+  return [
+    ...ids
+      // hono-openapi derives a name such as `getThingsById` if an operation has no explicit name.
+      .filter(({ id }) => !/^[a-z][A-Za-z]+$/.test(id) || /By[A-Z]/.test(id))
+      .map(({ id, route }) => `${route} needs a name instead of "${id}"`),
+    ...ids
+      .filter(({ id }, index) => ids.findIndex((other) => other.id === id) !== index)
+      .map(({ id, route }) => `${route} has the name "${id}" of another operation`),
+    ...Object.keys(document.components.schemas ?? {})
+      .filter((name) => !/^[A-Z][A-Za-z]*$/.test(name))
+      .map((name) => `the schema "${name}" needs a name`),
   ]
 }
 
