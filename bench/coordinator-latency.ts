@@ -3,6 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import setupBackends from '@integration-host/tests/backends'
 import { startSystem } from '@integration-host/tests/system'
+import { completedTransactions } from './support/completed-transactions.ts'
 import { quantile } from './support/statistics.ts'
 
 const WARM_UP = 50
@@ -18,17 +19,7 @@ const coordinator = system.url('coordinator')
 const waiting = new Map<string, () => void>()
 const stream = await system.call(`${coordinator}/events`)
 void (async () => {
-  let text = ''
-  const decoder = new TextDecoder()
-  for await (const chunk of stream.body ?? []) {
-    const lines = (text + decoder.decode(chunk as Uint8Array, { stream: true })).split('\n')
-    text = lines.pop() ?? ''
-    for (const line of lines) {
-      if (!line.startsWith('data: {')) continue
-      const event = JSON.parse(line.slice(6)) as { TransactionID: string; Status: string }
-      if (event.Status === 'Completed') waiting.get(event.TransactionID)?.()
-    }
-  }
+  for await (const id of completedTransactions(stream.body)) waiting.get(id)?.()
 })().catch(() => {})
 
 const acceptedMs: number[] = []

@@ -11,7 +11,7 @@ import { quantile } from './support/statistics.ts'
 const REALMS = Number(process.env['REALMS'] ?? 1_000_000)
 const LIMIT = 100
 /**
- * The number of pages that are measured for each filter, from the first name on and from the middle of the names on.
+ * For each filter, this many pages are measured from the beginning of the sorted names and as many from their middle.
  */
 const PAGES = 20
 const DAY_SECONDS = 86_400
@@ -63,8 +63,8 @@ console.table(rows)
 console.log(`The index of states was verified in ${Math.round(indexedMs / 1_000)} s.`)
 
 /**
- * Returns the state and the labels of realm number `n`. Of a hundred companies, one must be reconnected, the refreshes
- * of ten fail, and the grant of one expires soon. All have a label, and most have tags.
+ * Returns the state and the labels of realm number `n`. Of a hundred companies, one must be reconnected, ten have
+ * failing refreshes, and one has a grant that expires soon. All companies have a label, and most have tags.
  */
 function vary(n: number, name: string): Variation {
   const label = n === REALMS - 1 ? `The ${NEEDLE} Company` : `Company ${n} of Example & Söhne`

@@ -20,7 +20,7 @@ const TAKES = 500
 const DAY_SECONDS = 86_400
 const HOUR_MS = 3_600_000
 const DEADLINE_MS = 60_000
-/** The delay is longer than the service's longest interval between two polls for due credentials. */
+/** A delay that is longer than the longest interval at which the service polls for due credentials. */
 const LOOK_MS = 3_000
 const DUE_INDEX = 'credentials:due'
 

@@ -1,10 +1,10 @@
 /**
- * The cost of clients of `GET /events` for orders that run at the same time. Measures orders per second with 0, 10
- * and 100 clients that read the events, and with 300 clients that read nothing. Prints a table with medians and
+ * How much clients of `GET /events` slow down the orders that run at the same time. Measures orders per second with 0,
+ * 10 and 100 clients that read the events, and with 300 clients that read nothing. Prints a table with medians and
  * ratios.
  *
- *   npm run bench -- events [--rounds 5] [--orders 2000] npm run bench -- events --against <checkout> the coordinator
- *   of another checkout instead of this one's
+ *   npm run bench -- events [--rounds 5] [--orders 2000]
+ *   npm run bench -- events --against <checkout>     the coordinator of another checkout instead of this checkout's
  *
  * Uses the PostgreSQL and RabbitMQ on this machine's standard ports. The clients run in a separate process. On a
  * machine with few cores the clients compete with the coordinator, so the coordinator's processor time per order is

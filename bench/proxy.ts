@@ -3,7 +3,8 @@
 // two tables. Needs nginx; uses wrk if it is installed.
 //   npm run bench -- proxy [--rounds 12] [--seconds 2] [--paced-rounds 5] [--only accounting-gateway,fast-proxy]
 //   npm run bench -- proxy --against <checkout>     the gateway of this checkout and of another checkout
-// `--keys 1000`: the gateway of this checkout reads a key file with that many keys, and its clients present one of them.
+// `--keys 1000`: the gateway of this checkout reads a key file with that many keys, and its clients send one of these
+// keys.
 // `--profile <folder>` keeps a CPU profile of the gateway.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -146,8 +147,8 @@ async function gateway(checkout?: string): Promise<Proxy> {
 }
 
 /**
- * Writes a key file with as many keys as `--keys` says. Returns the path of the file, and one of the keys. This key may
- * use all realms that begin with a certain prefix.
+ * Writes a key file with the number of keys of `--keys`. Returns the path of the file, and one of the keys. This key is
+ * valid for all realms whose ids begin with a certain prefix.
  */
 async function writeKeyFile(): Promise<{ readonly path: string; readonly key: string }> {
   const folder = await mkdtemp(join(tmpdir(), 'bench-keys-'))

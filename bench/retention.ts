@@ -1,12 +1,12 @@
 /**
- * The purge of old runs beside load: its rate, what the load loses, how long rows stay locked, and whether the space of the
- * tables is used again. Prints tables.
+ * The purge of old runs while transactions run: the rate of the purge, the throughput that the transactions lose, how
+ * long rows stay locked, and whether the tables reuse the space of purged rows. Prints tables.
  *
  *   npm run bench -- retention [--runs 1000000] [--per-second 100] [--seconds 20] [--cycles 10]
  *
- * `--per-second 0` keeps 64 transactions in flight instead of a steady rate, which leaves the purge no idle processor.
- * Each of the cycles fills the tables with a tenth of the runs, purges and forgets them, and vacuums. Uses the PostgreSQL
- * and RabbitMQ on this machine's standard ports.
+ * `--per-second 0` keeps 64 transactions in flight instead of starting them at a fixed rate, so that no processor is
+ * idle during the purge. Each cycle adds a tenth of the runs to the tables, purges the runs, deletes their stubs, and
+ * vacuums the tables. Uses the PostgreSQL and RabbitMQ on this machine's standard ports.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
@@ -33,10 +33,12 @@ const [runs, perSecond, seconds, cycles] = [
   args.cycles,
 ].map(Number) as [number, number, number, number]
 
-// The copies ended a day ago, and what the load adds ends now.
+// The copied runs ended a day ago, so they are purged. The runs of the load have ended just now, so they are not
+// purged.
 const PURGING = { RETENTION_COMPLETED_DAYS: '0.5', RETENTION_FAILED_DAYS: '0.5' }
 const FORGETTING = { ...PURGING, DEDUPE_DAYS: '0.00001' }
 const TABLES = ['Order_Header', 'Order_Item', 'Order_Attempt', 'Order_Tag']
+const PROGRESS_MS = 20_000
 const KEEPING = { RETENTION_COMPLETED_DAYS: '0', RETENTION_FAILED_DAYS: '0' }
 
 process.env['TEST_BACKENDS'] ??= 'local'
@@ -57,10 +59,10 @@ console.log(
 await exportAll()
 await measureSizes()
 
-/** Runs the load beside `work`, and checks the integrity every second. */
+/** Runs transactions during `work`, and checks the integrity of the tables every second. */
 async function measured(env: Readonly<Record<string, string>>, work: () => Promise<unknown>) {
   system.start('demo-api')
-  // The pass begins when the load runs evenly.
+  // The purge pass is delayed until the load runs at an even rate.
   await sql.query(
     `insert into "Order_Installation" values ('Retention', $1)
     on conflict ("Name") do update set "Value" = excluded."Value"`,
@@ -121,7 +123,7 @@ async function waitForPass(env: Readonly<Record<string, string>>): Promise<void>
   while ((await purgedSoFar()) === 0) await delay(20)
 }
 
-/** The count of the pass in progress. */
+/** Returns the number of runs that the current pass has purged; 0 if no pass is in progress. */
 async function purgedSoFar(): Promise<number> {
   const { rows } = await sql.query<{ count: number }>(
     `select "Value"::int as count from "Order_Installation" where "Name" = 'Purged OrderProcess'`,
@@ -130,14 +132,21 @@ async function purgedSoFar(): Promise<number> {
 }
 
 async function untilPurged(): Promise<void> {
-  while ((await purgedSoFar()) > 0) await delay(100) // the end of the pass removes the count
+  const startedAt = performance.now()
+  let shownAt = startedAt
+  // The end of the pass removes the count.
+  for (let count; (count = await purgedSoFar()) > 0; await delay(100)) {
+    if (performance.now() - shownAt < PROGRESS_MS) continue
+    shownAt = performance.now()
+    console.log(`${count} runs are purged after ${((shownAt - startedAt) / 1_000).toFixed(0)} s.`)
+  }
   const { rows } = await sql.query<{ count: number }>(
     `select count(*)::int as count from "Order_Header" where "PurgedAt" is not null`,
   )
   if (rows[0]?.count !== runs) throw new Error(`${rows[0]?.count} of ${runs} runs were purged`)
 }
 
-/** Streams an export of as many runs, and prints the largest memory of the coordinator. */
+/** Exports `runs` runs as a stream, and prints the duration and the maximum memory of the coordinator. */
 async function exportAll(): Promise<void> {
   await sql.query(`delete from "Order_Header" where "PurgedAt" is not null`)
   await fill(system.databaseUrl, runs, 'exported')
@@ -166,7 +175,7 @@ async function exportAll(): Promise<void> {
   await coordinator.stop('SIGTERM')
 }
 
-/** Prints the sizes of the tables with their indexes, full and after the purge, cycle by cycle. */
+/** Prints the size of the tables with their indexes for each cycle: before the purge, and after purge and vacuum. */
 async function measureSizes(): Promise<void> {
   const sizes = async () => {
     const { rows } = await sql.query<{ name: string; mb: number }>(
@@ -196,7 +205,7 @@ async function measureSizes(): Promise<void> {
         where "Name" = 'Retention' and "Value" ? 'PassedAt'`)
     }
     await coordinator.stop('SIGTERM')
-    for (const name of TABLES) await sql.query(`vacuum "${name}"`) // what autovacuum does in the background
+    for (const name of TABLES) await sql.query(`vacuum "${name}"`) // otherwise autovacuum does this later
     table[`cycle ${cycle}`] = {
       'MB full': full.toFixed(0),
       'MB after purge and vacuum': (await sizes()).toFixed(0),

@@ -9,14 +9,14 @@ const ROWS = Number(process.env['ROWS'] ?? 10_000_000)
 const UNFINISHED = Number(process.env['UNFINISHED'] ?? 10_000)
 const ROWS_PER_STATEMENT = 250_000
 const LIMIT = 50
-/** How often the first page of each filter is read, and how many further pages are read. */
+/** How many times the first page of each filter is read, and how many further pages are read. */
 const FIRST_PAGES = 60
 const LATER_PAGES = 20
 
 await using opened = new AsyncDisposableStack()
 opened.defer(await setupBackends())
 const system = opened.use(await startSystem([]))
-// The audit of the tables and the sweeper are switched off while pages are measured.
+// The sweeper and the coordinator's audit of its tables are disabled while pages are measured.
 system.start('coordinator', { REMOTE_PULL_SECONDS: '86400', LOCAL_PULL_SECONDS: '3600' })
 await system.ready('coordinator')
 

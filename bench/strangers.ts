@@ -1,6 +1,6 @@
 // Sends requests of clients without a service key to every endpoint that needs no key. Measures whether the memory of
-// the services stays constant, and how much slower the gateway calls and token refreshes of clients with a key become. Prints two tables and a verdict; if the verdict is
-// negative, the exit code is 1.
+// the services stays constant, and how much slower gateway calls and token refreshes become for clients with a key.
+// Prints two tables and a verdict; if the verdict is negative, the exit code is 1.
 //   npm run bench -- strangers [--count 10000] [--seconds 60] [--every 20]     each client sends a request every 20 s
 import { fileURLToPath } from 'node:url'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -31,8 +31,8 @@ const CALLS_PER_SECOND = 50
 const REFRESHES_PER_SECOND = 5
 const WARM_UP_SECONDS = 5
 /**
- * The limit for the p50 latency of clients with a key: at most a fifth above their latency without the clients that
- * have no key.
+ * The limit for the p50 latency of clients with a key: it may rise by at most a fifth while the clients without a key
+ * send requests.
  */
 const MAX_SLOWDOWN = 1.2
 /**

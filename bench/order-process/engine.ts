@@ -1,6 +1,6 @@
 /**
- * The interface through which every engine is measured, both the coordinator and the engines that it is compared
- * with. A driver process (`driver.ts`) runs one engine and receives its tasks over IPC.
+ * The interface through which every engine is measured: the coordinator, and the engines to which the coordinator is
+ * compared. A driver process (`driver.ts`) runs one engine and receives its tasks over IPC.
  */
 
 /** The names of the engines, each of which is a module in `engines/`. */

@@ -35,7 +35,7 @@ export async function startFilledSystem(finished: number): Promise<FilledSystem>
   return { system, finished, [Symbol.asyncDispose]: () => system[Symbol.asyncDispose]() }
 }
 
-/** Copies the finished model `finished` times, under ids that begin with `prefix`. */
+/** Inserts `finished` copies of the completed transaction, with ids that begin with `prefix`. */
 export async function fill(
   databaseUrl: string,
   finished: number,

@@ -1,7 +1,7 @@
 import { startPrimary, startStandby } from '@integration-host/tests/postgres-nodes'
 import { type System, startSystem } from '@integration-host/tests/system'
 
-/** A system whose database either has a standby that confirms each commit, or has no standby. */
+/** A system whose database has either no standby or one standby that confirms each commit. */
 export interface ReplicatedSystem extends AsyncDisposable {
   readonly system: System
   readonly hasStandby: boolean

@@ -105,7 +105,7 @@ export function printLatencies(measured: Rounds<Entry>, perSecond: number): void
   )
 }
 
-/** Prints the results of the same transactions on different systems. */
+/** Prints the results of one kind of transaction on several systems, one row for each system. */
 export function printSystems<Key>(
   entry: Entry,
   measured: Rounds<Key>,

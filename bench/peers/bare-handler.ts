@@ -1,5 +1,5 @@
-// The lower bound of a token request's cost: this handler reads the credential record of token-service and sends
-// the record as stored, without decryption or checks.
+// This handler reads the credential record of token-service and sends the record as stored, without decryption or
+// checks. Its cost is the lower bound for the cost of a token request.
 import { servePeer } from './serve-peer.ts'
 
 const FIELDS = ['Name', 'Authenticator', 'Expiry', 'Version'] as const

@@ -1,7 +1,8 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import { Client } from 'pg'
 
 export interface LockProbe extends AsyncDisposable {
-  /** Milliseconds that each lock of a row took. */
+  /** How long the probe waited for each row lock, in milliseconds. */
   waits(): readonly number[]
 }
 
@@ -23,7 +24,7 @@ export async function startLockProbe(databaseUrl: string): Promise<LockProbe> {
         [rows[n % rows.length]?.id ?? ''],
       )
       waits.push(performance.now() - startedAt)
-      await new Promise((resolve) => setTimeout(resolve, 5))
+      await delay(5)
     }
   })()
   return {

@@ -1,18 +1,19 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { System } from '@integration-host/tests/system'
+import { completedTransactions } from '../support/completed-transactions.ts'
 
 export interface OrderLoad extends AsyncDisposable {
-  /** Forgets what was measured so far. */
+  /** Discards all measurements so far. */
   reset(): void
   completed(): number
-  /** Milliseconds from the request to the event of the completion. */
+  /** The time from the request to the completion event of each order, in milliseconds. */
   latencies(): readonly number[]
 }
 
 const IN_FLIGHT = 64
 let names = 0
 
-/** Queues orders, `perSecond` of them or, if it is 0, as many as keep 64 in flight. */
+/** Queues `perSecond` orders a second. If `perSecond` is 0, keeps 64 orders in flight instead. */
 export async function startOrderLoad(system: System, perSecond: number): Promise<OrderLoad> {
   const coordinator = system.url('coordinator')
   names += 1
@@ -39,20 +40,12 @@ export async function startOrderLoad(system: System, perSecond: number): Promise
 
   const stream = await system.call(`${coordinator}/events`, { signal: leaving.signal })
   const reading = (async () => {
-    let text = ''
-    const decoder = new TextDecoder()
-    for await (const chunk of stream.body ?? []) {
-      const lines = (text + decoder.decode(chunk as Uint8Array, { stream: true })).split('\n')
-      text = lines.pop() ?? ''
-      for (const line of lines) {
-        if (!line.startsWith('data: {')) continue
-        const event = JSON.parse(line.slice(6)) as { TransactionID: string; Status: string }
-        const at = startedAt.get(event.TransactionID)
-        if (event.Status !== 'Completed' || at === undefined) continue
-        startedAt.delete(event.TransactionID)
-        latencies.push(performance.now() - at)
-        if (perSecond === 0) queue()
-      }
+    for await (const id of completedTransactions(stream.body)) {
+      const at = startedAt.get(id)
+      if (at === undefined) continue
+      startedAt.delete(id)
+      latencies.push(performance.now() - at)
+      if (perSecond === 0) queue()
     }
   })().catch(() => {})
   const sending = (async () => {

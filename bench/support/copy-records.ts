@@ -5,8 +5,7 @@ const BATCH = 1_000
 const HOUR_MS = 3_600_000
 
 /**
- * The differences between a copy and the first realm: fields that only the copy has, and its additional entries in
- * sorted sets (with score 0).
+ * What a copy has in addition to the first realm: fields of its record, and entries in sorted sets (with score 0).
  */
 export interface Variation {
   readonly fields: Readonly<Record<string, string>>

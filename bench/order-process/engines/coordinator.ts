@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Client } from 'pg'
+import { completedTransactions } from '../../support/completed-transactions.ts'
 import { Completions, type EngineSettings, type StartEngine } from '../engine.ts'
 import { createJsonClient } from '../post-json.ts'
 
@@ -65,25 +66,9 @@ async function watch(settings: EngineSettings, signal: AbortSignal): Promise<Com
   const headers = authorization(settings)
   const response = await fetch(`${settings.coordinator.url}/events`, { headers, signal })
   void (async () => {
-    const lines = response.body?.pipeThrough(new TextDecoderStream()).pipeThrough(lineBreaks())
-    for await (const line of lines ?? []) {
-      if (!line.startsWith('data: {')) continue
-      const event = JSON.parse(line.slice(6)) as { TransactionID: string; Status: string }
-      if (event.Status === 'Completed') completions.completed(event.TransactionID)
-    }
+    for await (const id of completedTransactions(response.body)) completions.completed(id)
   })().catch((error: unknown) => {
     if (!signal.aborted) throw error
   })
   return completions
-}
-
-function lineBreaks(): TransformStream<string, string> {
-  let rest = ''
-  return new TransformStream({
-    transform(text, controller) {
-      const lines = (rest + text).split('\n')
-      rest = lines.pop() ?? ''
-      for (const line of lines) controller.enqueue(line)
-    },
-  })
 }

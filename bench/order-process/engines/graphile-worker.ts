@@ -4,7 +4,7 @@ import { Completions, engineOfQueue, type StartEngine } from '../engine.ts'
 import { createSteps, type Order, type Report } from '../steps.ts'
 
 /**
- * Runs each step as a job of its own. A single SQL statement, and therefore one transaction, stores the result of a
+ * Runs each step as a separate job. A single SQL statement, and therefore one transaction, stores the result of a
  * step and adds the next job. The worker is tuned for throughput as its manual advises: with a local queue and with
  * completions in batches.
  */

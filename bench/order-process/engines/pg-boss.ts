@@ -14,7 +14,7 @@ interface Job {
 }
 
 /**
- * Runs each step as a job of its own, with one queue for each step. One transaction stores the results of a batch
+ * Runs each step as a separate job, with one queue for each step. One transaction stores the results of a batch
  * of jobs and adds the next jobs. Therefore one failed job makes its whole batch run again, unlike with the other
  * engines. pg-boss is tuned for throughput: jobs are fetched in batches, NOTIFY wakes the workers, a worker fetches
  * again at once after a full batch, and pg-boss's maintenance is disabled.
