@@ -58,13 +58,13 @@ describe('the check of the import direction', () => {
     )
   })
 
-  it('the import check allows timers, and Node modules that only compute, in a domain folder', () => {
+  it('the import check allows a domain folder to import timers and Node modules that only compute', () => {
     const path = 'services/coordinator/src/process/step.ts'
     for (const name of ['node:crypto', 'node:path', 'node:timers/promises', 'node:util'])
       expect(violationsOf({ [path]: `import { x } from '${name}'` })).toEqual([])
   })
 
-  it('the import check reports a forbidden import that spans several lines, is a re-export or binds no name', () => {
+  it('the import check reports forbidden imports that span several lines, re-export names or only have side effects', () => {
     const path = 'services/token-service/src/credential/refresh.ts'
     const text = `import {\n  a,\n  b,\n} from 'ioredis'\nexport * from 'hono'\nimport 'pino'`
     expect(violationsOf({ [path]: text })).toHaveLength(3)
@@ -87,7 +87,7 @@ describe('the check of the import direction', () => {
     expect(violationsOf({ [path]: '// never process.env\n/* nor\n process.env */' })).toEqual([])
   })
 
-  it('the import check reports a forbidden library that is imported transitively, with the import chain', () => {
+  it('the import check reports a forbidden library that is imported transitively, and shows the chain of imports', () => {
     const path = 'services/coordinator/src/process/step.ts'
     const sources = {
       [path]: `import { log } from '@example/shared/logger'`,

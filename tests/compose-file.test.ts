@@ -49,7 +49,7 @@ const monitoring = all.filter(([, { profiles }]) => profiles?.includes('monitori
 const OWN_IMAGE = '${INTEGRATION_HOST_IMAGE:-integration-host:${COMPOSE_PROJECT_NAME}}'
 
 describe('the compose file', () => {
-  it('the image that the compose file builds is named after the project, so that two clones keep their own', () => {
+  it('the image that the compose file builds is named after the project, so that two clones build separate images', () => {
     const built = all.filter(([, { build }]) => build !== undefined).map(([, { image }]) => image)
     expect(built).toEqual([OWN_IMAGE])
   })
@@ -140,7 +140,7 @@ describe('the compose file', () => {
     expect(withAll.map(([name]) => name)).toEqual(['init', 'real-provider'])
   })
 
-  it('only the services that accept keys, cli and init mount the key file, and only cli and init can change it', () => {
+  it('the key file is mounted only by cli, init and the services that accept keys, and only cli and init can change it', () => {
     const mounted = all.flatMap(([name, service]) =>
       (service.volumes ?? [])
         .filter((volume) => volume.startsWith('service-keys:'))

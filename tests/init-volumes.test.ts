@@ -1,6 +1,6 @@
 /**
- * Runs `init` on folders in place of the volumes. `init` changes the owners of files, so the tests need root.
- * `npm run test:compose` runs `init` in its container.
+ * Runs `init` on the folders of a temporary folder, which take the place of the volumes. `init` changes the owners of
+ * files, so the tests need root. Another test, `npm run test:compose`, runs `init` in its container.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -83,7 +83,7 @@ describe.skipIf(process.getuid?.() !== 0)('the keys that init creates', () => {
     }
     for (const [path, content] of Object.entries(old)) writeFileSync(at(path), content)
     for (const volume of ['redis-data', 'postgres-data']) writeFileSync(at(`${volume}/data`), '')
-    // The demo API used the key between the services in this installation.
+    // In an installation without a key file, the demo API used the service key.
     writeFileSync(
       at('demo-api-secrets/service_api_key'),
       old['service-secrets/service_api_key'] ?? '',
@@ -102,7 +102,7 @@ describe.skipIf(process.getuid?.() !== 0)('the keys that init creates', () => {
     expect(first).toBeGreaterThan(0)
     for (let kept = first - 1; kept < first + 5; kept++) {
       for (const path of Object.keys(contents())) rmSync(at(path))
-      // The files that exist if `init` is killed after each of its first writes.
+      // `init` prints a line after each write. This program kills `init` after the line with the number `kept` + 1.
       const program = `
         let lines = 0
         const log = console.log
@@ -117,7 +117,7 @@ describe.skipIf(process.getuid?.() !== 0)('the keys that init creates', () => {
     }
   })
 
-  it('init does not list a revoked key again, and creates a key again whose file was removed', async () => {
+  it('init does not list a revoked key again, and creates a new key if the file of a key was removed', async () => {
     await init()
     const keep = listed().filter(({ id }) => id !== 'application')
     writeFileSync(at('service-keys/service_keys.json'), JSON.stringify(keep))

@@ -393,7 +393,9 @@ describe('the Kubernetes component for backends with their own certificate autho
 describe('the examples for the operators of the backends', () => {
   const EXAMPLES = 'deploy/kubernetes/examples'
   const resources = manifests(EXAMPLES, readdirSync(join(root, EXAMPLES)))
-  /** Returns the `spec` of a custom resource, which is not validated because its schema is not available here. */
+  /**
+   * Returns the `spec` of a custom resource. It is not validated, because the schema of the resource is not available.
+   */
   const specOf = (kind: string): unknown => {
     const found = resources.find((resource) => resource.kind === kind)
     if (found === undefined) throw new Error(`no example of ${kind}`)

@@ -31,7 +31,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     system.start('sandbox-provider')
     system.start('accounting-gateway')
     system.start('token-service', { AUTHORIZE: 'links' })
-    // The first step of each run reads data of the run's company at the accounting API.
+    // The first step of each run reads data of the run's company from the accounting API.
     const env = { PROCESS: 'company', LOCAL_PULL_SECONDS: '2' }
     system.start('coordinator', env, coordinatorWithFailpoints)
     await system.ready('token-service', 'accounting-gateway', 'coordinator')
@@ -108,7 +108,7 @@ describe.runIf(program !== null)('the owner of a company in a browser', () => {
     await annotate(`parked ${seconds.toFixed(1)} s after the disconnect`, 'measurement')
   })
 
-  it('the reconnect link on the page after a disconnect rejects another company and explains why', async () => {
+  it('after a disconnect, the reconnect link of the page rejects another company and explains why', async () => {
     await page.goto(`${system.url('token-service')}/disconnected?realmId=${REALM}`)
     await page.getByRole('link', { name: 'Connect again' }).click()
     await consent('9130347957000000')

@@ -25,7 +25,7 @@ describe.runIf(program !== null)('the documentation page in a browser', () => {
     ['a large screen', { viewport: { width: 1280, height: 900 } }],
     ['a phone', { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true }],
   ])(
-    'the documentation page shows the fields, example and curl command of an operation on %s, and requests nothing from other hosts',
+    'on %s, the documentation page shows the fields, example and curl command of an operation, and calls no other host',
     async (_, screen) => {
       const origin = system.url('coordinator')
       await using context = await browser.newContext(screen)

@@ -36,8 +36,8 @@ type Server = keyof typeof firstHost
 const servers = Object.keys(firstHost) as Server[]
 
 /**
- * The containers of compose.yaml, with a project name, ports and a network of their own. An instance records which faults
- * it has caused, so that `repair` can end them.
+ * The containers of compose.yaml, with a project name, ports and a network of their own. An instance records which
+ * faults it has caused, so that `repair` can end them.
  */
 export class Cluster {
   readonly project = `integration-host-cluster-${process.pid}`
@@ -64,7 +64,9 @@ export class Cluster {
     }
   }
 
-  /** Creates a cluster on free ports. Aborting `signal` aborts every command of this cluster except `logs` and `remove`. */
+  /**
+   * Creates a cluster on free ports. Aborting `signal` aborts every command of this cluster except `logs` and `remove`.
+   */
   static async create(signal: AbortSignal): Promise<Cluster> {
     return new Cluster(await freePorts(portNames.length), signal)
   }
@@ -91,8 +93,9 @@ export class Cluster {
   }
 
   /**
-   * Starts the backends, and starts the services when every backend is complete. Otherwise the coordinator would declare
-   * queues before all RabbitMQ nodes have joined, and these queues would lack members on the missing nodes.
+   * Starts all servers of the backends, waits until they have formed their clusters, and then starts the services.
+   * Otherwise the coordinator would declare queues before all RabbitMQ nodes have joined, and these queues would lack
+   * members on the missing nodes.
    */
   async up(release: Release = 'today'): Promise<void> {
     const outside = ['packet-filter', 'ingress', 'sandbox-provider']
@@ -110,8 +113,9 @@ export class Cluster {
   }
 
   /**
-   * Removes the containers, networks and volumes. Also works after the signal was aborted: the removal is repeated if a
-   * Ctrl-C ended Docker's command as well, or if the engine was still creating a container.
+   * Removes the containers, networks and volumes. Also works after the signal was aborted. The removal is repeated
+   * until nothing remains, because a Ctrl-C also ends Docker's command, and because the engine may still be creating a
+   * container.
    *
    * @throws {Error} if something could not be removed
    */
@@ -145,7 +149,7 @@ export class Cluster {
     const running = names.filter((name) => !this.#stopped.has(name))
     for (const name of running) {
       this.#stopped.add(name)
-      this.#paused.delete(name) // a frozen container can be killed, and is then no longer frozen
+      this.#paused.delete(name) // `kill` also ends a frozen container, which is then no longer frozen
     }
     if (running.length > 0) await this.docker('kill', ...this.#containers(running))
   }

@@ -127,9 +127,9 @@ const redis: readonly Fault[] = [
       const primary = await redisPrimary(cluster)
       for (const n of cluster.others(primary))
         await restartInTurn(cluster, [[`redis-${n}`], [`sentinel-${n}`]])
-      // Sentinel promotes a replica before it demotes the primary. Until then both servers would accept writes, and the
-      // second replica would acknowledge writes to the previous primary, which are lost later. So writes are paused
-      // during the failover.
+      // Sentinel promotes a replica before it demotes the primary. Until then both servers would accept writes. The
+      // other replica would acknowledge writes to the previous primary, and these writes would be lost. So writes are
+      // paused during the failover.
       const pause = ['redis-cli', 'CLIENT', 'PAUSE', '10000', 'WRITE']
       await cluster.exec(`redis-${primary}`, ...pause)
       const failover = ['redis-cli', '-p', '26379', 'SENTINEL', 'FAILOVER', 'main']

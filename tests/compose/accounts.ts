@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { expect, until } from './check.ts'
 import { type Stack, words } from './stack.ts'
 
-/** The files that each container must have in `/secrets`. The last two containers run once for each command. */
+/** The files that each container must have in `/secrets`. */
 const SECRETS: Readonly<Record<string, string>> = {
   'token-service':
     'amqp_url client_id client_secret credential_keys discovery_url redirect redis_url service_api_key',
@@ -21,7 +21,7 @@ const SECRETS: Readonly<Record<string, string>> = {
   cli: 'application_key operator_key',
 }
 const RUN_ONCE = ['doctor', 'cli']
-/** The containers that read the digests of keys. Only `cli` may change them. */
+/** The containers that mount the key file, which has the digests of keys. Only `cli` may change this file. */
 const READ_KEY_FILE = ['token-service', 'accounting-gateway', 'coordinator', 'cli']
 
 /**

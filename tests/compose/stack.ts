@@ -61,7 +61,7 @@ export class Stack {
     return `http://127.0.0.1:${this.ports[name]}`
   }
 
-  /** Returns the addresses and the key that `tellStory` needs, which is the applications' key. */
+  /** Returns what `tellStory` needs: the addresses of the services and the applications' key. */
   async installation(): Promise<Installation> {
     return {
       tokenService: this.at('TOKEN_SERVICE_PORT'),

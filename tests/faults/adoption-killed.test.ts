@@ -109,7 +109,8 @@ describe('adopting the grants of another program', () => {
     const here = withOutcome(results, 'stored', 'already_here')
     const refused = withOutcome(results, 'refused')
     expect([...here, ...refused].toSorted()).toEqual(grants.realms)
-    // The killed process had the only copy of the pairs whose responses it had received.
+    // The killed process had received responses of the provider, and had the only copy of the token pairs in these
+    // responses.
     expect(refused).toContain(grants.realms[GRANTS / 2])
     expect(refused.length).toBeLessThanOrEqual(IN_FLIGHT)
     expect(results.filter(({ Outcome }) => Outcome === 'refused').map(({ Code }) => Code)).toEqual(
@@ -117,8 +118,8 @@ describe('adopting the grants of another program', () => {
     )
     expect(code).toBe(1)
 
-    // The command runs again with the same file. It sends no token of the stored lines, and reports the others again as
-    // refused.
+    // The command runs again with the same file. It does not send the tokens of the stored lines again, and it reports
+    // the other lines as refused again.
     const calls = async () => {
       const all = await sandboxClient(system).allCalls()
       return here.map((realm) => all.get(realm))

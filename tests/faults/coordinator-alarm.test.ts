@@ -54,8 +54,8 @@ describe.runIf(isFaultRun)('a RabbitMQ broker with a memory alarm', () => {
 
     for (let alarm = 0; alarm < ALARMS; alarm += 1) {
       target.latencyMs = 200
-      // The target responds only after the alarm was raised. RabbitMQ notifies only connections that publish, so
-      // the step must publish during the alarm.
+      // The target responds only after the alarm was raised, so that the step publishes a message during the alarm.
+      // RabbitMQ reports an alarm only to connections that publish.
       const isOn = Promise.withResolvers<void>()
       target.intercept = () => isOn.promise.then(() => false)
       const callsBefore = target.calls.length

@@ -117,7 +117,7 @@ it(
 )
 
 it(
-  'the coordinator stores step outcomes and accepts orders while RabbitMQ is unavailable, and publishes the resulting messages later',
+  'while RabbitMQ is unavailable, the coordinator stores step outcomes and accepts orders, and publishes the messages later',
   { timeout: ROUNDS * 30_000 },
   async ({ annotate }) => {
     await using fixture = await startFixture()

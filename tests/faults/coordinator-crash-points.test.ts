@@ -14,7 +14,7 @@ import { type StepQueues, STEPS, stepQueuesOf } from '../support/faults/step-que
 import { startStepTarget, type StepTarget } from '../support/fakes/step-target.ts'
 
 const ROUNDS = scale({ test: 1, faults: 10 })
-/** The timeout allows for the concurrency of the tests, up to five of which start their services at the same time. */
+/** Up to five tests start their services at the same time, so each start takes longer. The timeout allows for this. */
 const TIMEOUT_MS = 60_000 + ROUNDS * 30_000
 
 interface RowState {
@@ -285,7 +285,7 @@ describe('a coordinator that is killed during a step', { concurrent: true }, () 
     ['replaying', null],
     ['replayed', true],
   ] as const)(
-    'a coordinator that is killed while it stores a replay (failpoint "%s") stores the replay completely or not at all, and the replay runs once',
+    'a coordinator that is killed at "%s" has stored the replay completely or not at all, and the replay runs once',
     { timeout: TIMEOUT_MS },
     async ([failpoint, isStored], { annotate }) => {
       await using fixture = await startFixture()

@@ -56,7 +56,7 @@ describe.runIf(isFaultRun)('transactions that call the API of a company', () => 
     REMOTE_PULL_SECONDS: '2',
   })
 
-  it('when a company is reconnected, a thousand transactions that waited for it resume, with fewer than six messages each on average', async ({
+  it('after a reconnect, a thousand transactions of the company resume, with fewer than six messages each on average', async ({
     annotate,
   }) => {
     await using target = await startStepTarget()
@@ -126,8 +126,8 @@ describe.runIf(isFaultRun)('transactions that call the API of a company', () => 
     })
     const calls = (realm: string) => target.calls.filter((call) => realmOf(call) === realm).length
     expect(calls('8002')).toBe(others.length)
-    // All steps that were in flight at the first 429 may have received a 429. No other step may call during the
-    // cool-down.
+    // All steps that were in flight at the first 429 may have received a 429. No other step may call the company's API
+    // during the cool-down.
     expect(calls('8001')).toBeLessThanOrEqual(delayed.length + PREFETCH)
     const charged = await database.sql<{ outcome: string; attempt: number }[]>`
       select distinct "Outcome" as outcome, "Attempt" as attempt from "Order_Attempt" order by 1`

@@ -10,7 +10,9 @@ import { startStepTarget } from '../support/fakes/step-target.ts'
 
 const ORDERS = 2_000
 const INTERRUPTIONS = 20
-/** Calls between two interruptions. The number is low, so that orders are still unfinished at the last interruption. */
+/**
+ * Number of calls between two interruptions. It is low, so that orders are still unfinished at the last interruption.
+ */
 const CALLS_BETWEEN = 50
 
 describe.runIf(isFaultRun)('a business process that requires the internet', () => {

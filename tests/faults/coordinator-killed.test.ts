@@ -44,7 +44,7 @@ describe.runIf(isFaultRun)('a system whose coordinators, broker and database are
   afterAll(() => void vi.unstubAllEnvs())
 
   it(
-    'a system whose coordinators, RabbitMQ and PostgreSQL are killed loses no order, stores no result twice, and recovers within a minute',
+    'no order is lost and no result is duplicated although coordinators, RabbitMQ and PostgreSQL are killed',
     async ({ annotate }) => {
       await using postgres = await startRestartableServer('postgres')
       await using rabbitmq = await startRestartableRabbitMq()

@@ -1,6 +1,6 @@
 /**
- * Kills coordinators, and connections to the broker, while they move dead letters from the queue to the table. The broker
- * has the delivery limit of RabbitMQ 4, beyond which it deletes a message of `dead.<Process>`.
+ * Kills coordinators, and connections to the broker, while they move dead letters from the queue to the table. The
+ * broker has the delivery limit of RabbitMQ 4, beyond which it deletes a message of `dead.<Process>`.
  */
 import { DEAD_EXCHANGE, deadQueue } from '@integration-host/shared/contracts/step-message'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -22,7 +22,10 @@ const ROUNDS = scale({ test: 1, faults: 10 })
 const LETTERS = scale({ test: 300, faults: 500 })
 /** The number of dead letters that a coordinator may have in flight. */
 const PREFETCH = 20
-/** The number of kills that a test repeats at one failpoint. In `npm run test:faults` it exceeds the delivery limit. */
+/**
+ * How often a test kills coordinators at one failpoint. In `npm run test:faults` this number exceeds the delivery
+ * limit.
+ */
 const KILLS_OF_ONE = scale({ test: 2, faults: 25 })
 const TIMEOUT_MS = 120_000 + (ROUNDS + KILLS_OF_ONE) * 20_000
 
@@ -118,7 +121,7 @@ const expectOnce = async (prefix: string, ids: readonly string[]): Promise<void>
 }
 
 it(
-  'every dead letter is stored once, although coordinators and broker connections are killed while dead letters are in flight',
+  'every dead letter is stored once, although coordinators and their broker connections are killed meanwhile',
   async ({ annotate }) => {
     const random = seededRandom()
     let cuts = 0
@@ -145,8 +148,8 @@ it(
           await database.sql.begin(async (tx) => {
             await tx`lock table "Order_DeadLetter" in share mode`
             await publish(ids)
-            // No dead letter can be stored, so each of the two coordinators has its maximum number of messages in
-            // flight.
+            // While the table is locked, no dead letter can be stored. So each of the two coordinators has its maximum
+            // number of messages in flight.
             await eventually(async () =>
               expect((await queue()).messageCount).toBe(LETTERS - 2 * PREFETCH),
             )

@@ -20,7 +20,7 @@ import { startSystem } from '../support/system.ts'
 const RUNS = 1_500
 const FIRST_BATCH = 100
 const MAX_DELAY_MS = 80
-// A purge pass starts every 3 s. Another coordinator may continue a pass half a second after a kill.
+// A purge pass starts every 3 s. Half a second after a kill, another coordinator may continue the pass.
 const PURGING = {
   RETENTION_COMPLETED_DAYS: '0.5',
   RETENTION_FAILED_DAYS: '0',
@@ -67,7 +67,7 @@ const fileOf = (folder: string, id: string, replay: number): string =>
 
 describe('a coordinator that is killed while it purges old runs', () => {
   it(
-    'if a coordinator is killed during a purge, another one completes the purge, and no run is left half purged, counted twice or run again',
+    'if a coordinator is killed during a purge, another one completes it: no run is half purged, counted twice or run again',
     { timeout: 240_000 },
     async ({ annotate }) => {
       await using target = await startStepTarget()
@@ -111,7 +111,8 @@ describe('a coordinator that is killed while it purges old runs', () => {
         const locked = runs[FIRST_BATCH + Math.floor(random() * (runs.length - FIRST_BATCH))]?.id
         await sql.begin(async (tx) => {
           await tx`select from "Order_Item" where "TransactionID" = ${locked ?? ''} for update`
-          // The pass of the killed coordinator was not completed, so the new coordinator may continue it at once.
+          // From the second round on, the new coordinator continues the pass that the killed coordinator has not
+          // completed.
           const { process } = await start(PURGING)
           await eventually(async () => expect(await countPurged(prefix)).toBeGreaterThan(0))
           await delay(random() * MAX_DELAY_MS)
@@ -125,7 +126,7 @@ describe('a coordinator that is killed while it purges old runs', () => {
       const all = Math.round(RUNS * 1.1) * kills
       await eventually(async () => expect(await countPurged()).toBe(all))
       expect(await halfPurged(sql)).toEqual([])
-      // The files of the last batch are deleted after the runs of this batch.
+      // The coordinator deletes the files of a batch after it has purged the runs of the batch.
       await eventually(async () => expect(await readdir(folder)).toEqual([]))
       expect(existsSync(folder)).toBe(true)
 
@@ -155,7 +156,7 @@ describe('a coordinator that is killed while it purges old runs', () => {
         insert into "Order_Header" ("Process", "TransactionID", "InitialData")
         values ('OrderProcess', 'r0-1', '1') on conflict do nothing`
       expect(inserted.count).toBe(0)
-      // The sweep that starts this new transaction would also start a purged run if one were due.
+      // The sweeper starts this new transaction. If a purged run were due, the sweeper would start it at the same time.
       await sql`
         insert into "Order_Header" ("Process", "TransactionID", "InitialData")
         values ('OrderProcess', 'new', '"new"')`

@@ -37,7 +37,7 @@ const refreshAll = () => {
 }
 
 describe('a Redis failover at a provider that accepts each refresh token once', () => {
-  it('a Redis failover costs no company its grant, although refreshes were in flight and token-service was killed', async () => {
+  it('no company loses its grant in a Redis failover, although refreshes were in flight and token-service was killed', async () => {
     for (const realm of realms) await connectCompany(system, realm)
     for (const { status, Version } of await refreshAll())
       expect([status, Version]).toEqual([200, 2])
@@ -71,7 +71,7 @@ describe('a Redis failover at a provider that accepts each refresh token once', 
 })
 
 describe('a token-service that is stopped while Redis is unresponsive', () => {
-  it('a token-service that is stopped while Redis is unresponsive writes its new token pair to RESCUE_DIR, and the next process stores the pair', async () => {
+  it('token-service writes its new token pair to RESCUE_DIR if Redis is unresponsive, and the next process stores the pair', async () => {
     await using own = new AsyncDisposableStack()
     const folder = own.adopt(await mkdtemp(join(tmpdir(), 'rescue-')), (path) =>
       rm(path, { recursive: true }),

@@ -1,10 +1,10 @@
 /**
- * Redis becomes unavailable during a refresh. The fault begins at each write of the refresh protocol, before or
- * after Redis executes the write, or during the call to the provider. In the three kinds of fault, Redis is
- * unreachable, or unresponsive, or killed and restarted from its append-only file. The provider rotates the refresh
- * token at every refresh and rejects used tokens. Therefore a grant survives only if the service stores the
- * successor of every refresh token that it uses. The three kinds are tested concurrently, each with its own
- * provider and token-service.
+ * Redis becomes unavailable during a refresh. Each test starts a fault at one point of the refresh protocol: before or
+ * after Redis executes one of the writes, or during the call to the provider. There are three kinds of fault: Redis is
+ * unreachable; or unresponsive; or killed and restarted from its append-only file. The provider rotates the refresh
+ * token at every refresh and rejects used tokens. Therefore a grant survives only if the service stores the successor
+ * of every refresh token that it uses. The three kinds are tested concurrently, each with its own provider and
+ * token-service.
  */
 import type { AccessTokenView, CredentialView } from '@integration-host/shared/contracts/credential'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -171,8 +171,8 @@ describe.each(personalities)('a refresh without Redis at the provider %s', (pers
     async function recover(point: Point): Promise<Outcome['recovered']> {
       const realm = realmOf(point)
       // If the reply to the acquisition of a lease was lost, no process releases the lease. So the refresh succeeds
-      // only after the lease has expired. If an intent was stored before Redis was restarted, the refresh also waits for the
-      // end of the deferral (40 s).
+      // only after the lease has expired. If an intent was stored before Redis was restarted, the refresh also waits
+      // for the end of the deferral (40 s).
       await eventually(
         async () => expect((await service.refresh(realm, { Version: 1 })).status).toBe(200),
         { seconds: 80 },
@@ -244,7 +244,7 @@ describe.each(personalities)('a refresh without Redis at the provider %s', (pers
   )
 
   it.each(cases)(
-    'token-service has rotated the token once and published one event after Redis was $fault $name',
+    'token-service rotates the token once and publishes one event, although Redis is $fault $name',
     ({ fault, point }) => {
       const { recovered, events, token } = outcomeOf(fault, point)
       expect(recovered).toMatchObject({

@@ -89,7 +89,7 @@ interface Outcome {
   readonly recoverySeconds: number
   readonly credential: ViewOrProblem<CredentialView>
   readonly isTokenAccepted: boolean
-  /** The number of the provider's calls by result, including the call of the killed refresh. */
+  /** How many calls the provider received, for each kind of response. The call of the killed refresh is included. */
   readonly calls: Pick<RefreshCalls, 'granted' | 'rejected' | 'reused'>
   /** Number of provider calls that further token requests and refresh requests caused after the first recovery. */
   readonly callsByReading: number

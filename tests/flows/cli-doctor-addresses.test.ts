@@ -14,7 +14,9 @@ interface CheckResult {
   readonly Mend: string | null
 }
 
-/** Runs doctor for one backend. Returns the results of its checks `connection`, `role` and `kind`, as `verdict: found`. */
+/**
+ * Runs doctor for one backend. Returns the results of its checks `connection`, `role` and `kind`, as `verdict: found`.
+ */
 async function doctor(only: string, env: Record<string, string>) {
   const { stdout } = await runCli(['doctor', '--json', '--only', only], { env })
   const results = parseJsonLines<CheckResult>(stdout).filter(({ Check }) =>

@@ -56,7 +56,7 @@ describe('the doctor command while work is not completed', () => {
   })
 
   it('doctor reports a run that has failed in the last day, with its error class and step', async () => {
-    // The run fails at once, because the steps before this one have never run.
+    // The run fails at once, because its row names the last step although the steps before have never run.
     await insert('f1', { StepName: 'csv' })
     await waitForRun(system, 'f1', 0, 'Failed')
     expect(await doctor('coordinator')).toMatchObject({
@@ -115,7 +115,7 @@ describe('the doctor command while work is not completed', () => {
     await sql`delete from "Order_Header" where "TransactionID" = 'd1'`
   })
 
-  it('doctor reports a run of a process that is not loaded as a problem, with the name of the process', async () => {
+  it('if a run belongs to a process that is not loaded, doctor reports a problem that names the process', async () => {
     await insert('o1', { Process: 'GoneProcess' })
     const { code, results } = await doctor('coordinator')
     expect([code, results]).toMatchObject([
@@ -164,7 +164,7 @@ describe('the doctor command while work is not completed', () => {
     ])
   })
 
-  it('doctor reports a problem if the provider rejects the client, and `credentials refresh` prints the code provider_client_rejected', async () => {
+  it('if the provider rejects the client, doctor reports a problem, and `credentials refresh` prints provider_client_rejected', async () => {
     await system.service('token-service').stop('SIGTERM')
     system.start('token-service', { CLIENT_SECRET: 'a-wrong-secret' })
     await system.ready('token-service')

@@ -114,7 +114,7 @@ describe('the transactions command against a coordinator', () => {
     })
   })
 
-  it('`operations start` cancels and resumes the runs that a filter finds, after a dry run has counted them', async () => {
+  it('`operations start` counts the runs that match a filter in a dry run, and then cancels and resumes them', async () => {
     await system.service('demo-api').stop('SIGKILL')
     const ids = ['bulk-1', 'bulk-2', 'bulk-3']
     for (const id of ids) await cli('queue', id)
@@ -207,7 +207,7 @@ describe('the transactions command against a coordinator', () => {
     expect((await cli('queue', '--', '--data')).stdout).toBe('--data is queued.\n')
   })
 
-  it('the transactions command exits with code 3 for an unknown transaction or business process, and with code 1 for an invalid cursor', async () => {
+  it('the transactions command exits with 3 for an unknown transaction or business process, and with 1 for an invalid cursor', async () => {
     expect(await cli('show', 'unknown')).toMatchObject({
       code: 3,
       stdout: '',

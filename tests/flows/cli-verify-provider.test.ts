@@ -112,7 +112,7 @@ describe('verify-provider against the sandbox', () => {
   }
 
   describe('verify-provider against a provider that behaves like Intuit', () => {
-    it('verify-provider reports "as documented" for every check that it runs at a provider that behaves like Intuit, except the host name', async () => {
+    it('at a provider that behaves like Intuit, verify-provider reports "as documented" for every check except the host name', async () => {
       const { code, lines, line, deviations, stderr } = await verify()
       expect([code, deviations]).toEqual([
         0,
@@ -149,7 +149,7 @@ describe('verify-provider against the sandbox', () => {
         expect(line(step)).toBe('skipped: no accounting address: set ACCOUNTING_URL')
     })
 
-    it('verify-provider skips the id token checks if SCOPE lacks openid, and the company checks if SCOPE lacks an accounting scope', async () => {
+    it('verify-provider skips the id token checks without the scope openid, and the company checks without an accounting scope', async () => {
       const withoutOpenId = await verify({ env: { SCOPE: 'com.intuit.quickbooks.accounting' } })
       expect([withoutOpenId.code, withoutOpenId.line('id token')]).toEqual([
         0,
@@ -167,7 +167,7 @@ describe('verify-provider against the sandbox', () => {
   describe('verify-provider against a strictly standards-compliant provider', () => {
     beforeEach(() => sandbox.set({ personality: 'strict' }))
 
-    it('verify-provider reports "as documented" for every check that it runs at a standards-compliant provider, including PKCE, nonce, iss and rotation', async () => {
+    it('at a standards-compliant provider, verify-provider reports every check as documented, also PKCE, nonce, iss and rotation', async () => {
       const { code, line, deviations } = await verify({ env: { PROVIDER_PROFILE: 'generic' } })
       expect([code, deviations]).toEqual([0, ['create: skipped', 'revocation: skipped']])
       expect(line('id token', 'nonce')).toBe('as documented: repeated')

@@ -36,7 +36,8 @@ const keys = async (kind: string): Promise<string[]> => {
   return (
     found
       .map((key) => key.slice(system.redisKeyPrefix.length))
-      // These keys are left out, because token-service writes them even if it receives no request.
+      // token-service writes the keys that start with `credentials:` even if it receives no request, so they are left
+      // out.
       .filter((key) => !/^(?:lease:)?credentials:/.test(key))
       .toSorted()
   )

@@ -159,7 +159,7 @@ describe('a service with a restricted account at Redis and RabbitMQ', () => {
     expect(consumers).toContain(`${system.amqpPrefix}accounting-gateway.credentials.`)
   })
 
-  it('the coordinator with a restricted account runs a business process with a retry, and stores a malformed message as a dead letter', async () => {
+  it('the coordinator with a restricted account runs and retries steps, and stores a malformed message as a dead letter', async () => {
     let hasFailed = false
     target.intercept = (_call, response) => {
       if (hasFailed) return false

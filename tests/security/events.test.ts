@@ -83,7 +83,7 @@ const completed = async (count: number): Promise<void> =>
     { seconds: 120, everyMs: 200 },
   )
 
-it('GET /events rejects the 101st client with 503 and Retry-After, and accepts a new client after another one has disconnected', async () => {
+it('GET /events rejects the 101st client with 503 and Retry-After, and accepts a client after another has disconnected', async () => {
   const watchers = await Promise.all(Array.from({ length: MAX_WATCHERS }, openWithoutReading))
   expect(new Set(watchers.map(({ status }) => status))).toEqual(new Set([200]))
   const rejected = await system.call(`${system.url('coordinator')}/events`)
@@ -99,7 +99,7 @@ it('GET /events rejects the 101st client with 503 and Retry-After, and accepts a
   await eventually(async () => expect(await metric('coordinator_event_watchers')).toBe(0))
 }, 60_000)
 
-it('the coordinator completes orders while 300 clients of /events read nothing, disconnects these clients, and its memory stays bounded', async () => {
+it('while 300 clients of /events read nothing, the coordinator completes orders with bounded memory, and disconnects them', async () => {
   // The test first queues the same number of orders without clients, so that later growth of the memory is caused by
   // the clients.
   await queueOrders(ORDERS)

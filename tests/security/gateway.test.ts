@@ -160,7 +160,7 @@ describe.each(['on', 'off'])('the gateway with the setting FAST_PATH=%s', (FAST_
     expect(wire.connections()).toBe(1)
   })
 
-  it("the gateway removes forwarding headers that only a proxy should set, and the caller's trace headers, before calling upstream", async () => {
+  it("the gateway removes the caller's trace headers, and the forwarding headers that only a proxy should set", async () => {
     const { port } = await listening()
     const names = [
       'Content_Length',
@@ -219,7 +219,7 @@ describe('the gateway with a plain http address of the accounting API or of the 
   const read = (name: string): string => readFileSync(fixture(name), 'utf8')
 
   it.each(['http:', 'HTTP:'])(
-    'the gateway does not start if an https discovery document names an accounting URL with the scheme %s, and sends no bearer token there',
+    'the gateway neither starts nor sends a token if an https discovery document names an accounting URL with the scheme %s',
     async (scheme) => {
       const plain = await startTcpServer('')
       const document = { issuer: 'x', accounting_url: `${scheme}//localhost:${plain.port}` }

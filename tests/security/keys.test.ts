@@ -169,7 +169,7 @@ describe('the scope of a route', () => {
     expect((await connectCompany(system, REALM)).status).toBe(302)
   })
 
-  it('a query that is sent as POST requires gateway:read, and a path in another spelling requires gateway:write', async () => {
+  it('a POST to the path /query requires gateway:read, and a POST to any other spelling of this path requires gateway:write', async () => {
     const company = `${system.url('accounting-gateway')}/v3/company/${REALM}`
     const body = 'select * from CompanyInfo'
     const headers = { 'Content-Type': 'application/text' }
@@ -182,7 +182,8 @@ describe('the scope of a route', () => {
 })
 
 /**
- * Resolves when token-service has published the events of the connections and has completed the index for its lists.
+ * Resolves when token-service has published the events of the connected companies and has completed the index of its
+ * credentials.
  */
 async function backgroundWork(): Promise<void> {
   const redis = new Redis(backend('TEST_REDIS_URL'), { keyPrefix: system.redisKeyPrefix })

@@ -51,7 +51,7 @@ async function readiness(): Promise<{ status: number; writes: unknown }> {
 }
 
 describe('token-service while Redis rejects writes', () => {
-  it('token-service with a full Redis reports not ready, stores a rotation in flight, issues valid tokens, and recovers when Redis has memory again', async () => {
+  it('while Redis is full, token-service is not ready, stores a rotation in flight and issues valid tokens; later it recovers', async () => {
     const [connected, later] = ['4620816365101', '4620816365102']
     const sandbox = sandboxClient(system)
     const tokens = tokenServiceClient(system)

@@ -234,7 +234,7 @@ describe('the search for leaked secrets in a running system', () => {
   }
 
   /**
-   * Connects a company as an application does that receives the provider's redirect itself. Resolves with the
+   * Connects a company in the role of an application that receives the provider's redirect itself. Resolves with the
    * authorization code.
    */
   async function connectForApplication(realm: string): Promise<string> {
@@ -283,7 +283,10 @@ describe('the search for leaked secrets in a running system', () => {
     return opened.use(server).url
   }
 
-  /** Starts the target of LeakyProcess, which sends the key that it gets back, in several encodings. */
+  /**
+   * Starts the target of LeakyProcess. The target sends the key that it receives back to the coordinator, in several
+   * encodings.
+   */
   async function startLeakyTarget(): Promise<string> {
     const server = await startHttpServer((request, response) => {
       leakyCalls.push(request.url ?? '')
@@ -640,7 +643,7 @@ describe('the search for leaked secrets in a running system', () => {
     await system.ready('token-service')
   }
 
-  /** Starts services whose passwords the backends reject, and services with settings that the services reject. */
+  /** Starts services with passwords that the backends reject, and services with invalid settings. */
   async function exerciseMisconfiguration(): Promise<void> {
     const withWrongPassword = (
       variable: 'TEST_AMQP_URL' | 'TEST_DATABASE_URL' | 'TEST_REDIS_URL',

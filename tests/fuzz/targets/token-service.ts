@@ -69,8 +69,7 @@ const credentialsOf = async (custody: Custody): Promise<string> => {
 }
 
 /**
- * Sends mutated authorization starts and callbacks. None of these requests may store, replace or damage a
- * credential.
+ * Sends mutated requests to `/authorizations` and `/callback`. None of them may store, replace or damage a credential.
  */
 export async function callbacks(): Promise<Target> {
   const custody = await startCustody()

@@ -50,7 +50,9 @@ export async function pgBouncerFolder(): Promise<string | null> {
   return (await find()) ?? null
 }
 
-/** Returns the path of Chromium; `null` if it is not installed. Installs Debian's package with apt-get where possible. */
+/**
+ * Returns the path of Chromium; `null` if it is not installed. Installs Debian's package with apt-get where possible.
+ */
 export async function chromiumProgram(): Promise<string | null> {
   const find = async (): Promise<string | null> => {
     const folder = await firstWith('chromium', [

@@ -4,7 +4,7 @@ import { expect } from 'vitest'
 import type { System } from '../system.ts'
 
 /**
- * Authorizes a company in the other program. Resolves with the refresh token of this program, and with the
+ * Authorizes the other program for a company. Resolves with the refresh token that the other program gets, and with the
  * authorization code that started the grant. `provider` is the URL of the provider; the default is the sandbox.
  */
 export async function foreignGrant(

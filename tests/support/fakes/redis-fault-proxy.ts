@@ -17,7 +17,7 @@ export interface RedisFaultProxy extends AsyncDisposable {
    */
   failNext(write: StoreWrite, key: string, lost: 'request' | 'reply'): void
   hasFailed(): boolean
-  /** Ends the fault: replies are forwarded again, and the relay accepts connections. */
+  /** Ends the fault: the proxy forwards replies again, and the relay accepts connections again. */
   restore(): void
 }
 

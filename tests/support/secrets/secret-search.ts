@@ -18,8 +18,7 @@ export const knownSecret = (kind: string, value: string | Buffer): KnownSecret =
 })
 
 /**
- * Length of the part of a secret that is searched for as well, so that a truncated or partly masked secret is
- * found.
+ * Besides whole secrets, parts of this length are searched for, so that a truncated or partly masked secret is found.
  */
 const PART = 16
 
@@ -31,7 +30,7 @@ export function formsOf(value: Buffer): ReadonlyMap<string, string> {
   const raw = value.toString('latin1')
   const forms = new Map([['raw', raw]])
   if (value.length >= 2 * PART) {
-    // The part starts after the first characters, because the prefix that shows the kind of a token is not secret.
+    // The first characters are not searched for, because the prefix that shows the kind of a token is not secret.
     forms.set('a part of it', raw.slice(PART, 2 * PART))
     forms.set('its end', raw.slice(-PART))
   }
