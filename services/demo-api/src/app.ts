@@ -42,8 +42,8 @@ export function createApp(deps: AppDeps): Hono {
       health: deps.health,
       metrics: deps.metrics,
       keys: null,
-      // Only calls by steps of the business process continue the trace that their headers name. Browsers may call the
-      // other paths, and trace headers of browsers are not used.
+      // Steps of the business process call these two paths, so the traces that their request headers name are
+      // continued. Browsers call the other paths and may send any trace headers, so these headers are ignored there.
       continuesTraces: (path) => path === '/order' || path === '/report',
       errorResponses: TEXT_ERRORS,
     },

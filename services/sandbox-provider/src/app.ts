@@ -82,8 +82,8 @@ export function createApp(deps: SandboxProviderDeps): Hono {
       health: deps.health,
       metrics: deps.metrics,
       keys: null,
-      // In development the sandbox replaces the real provider. Its spans therefore belong to the trace of the service
-      // that called it.
+      // In development the sandbox replaces the real provider. The sandbox's spans therefore belong to the trace of the
+      // service that called the sandbox.
       continuesTraces: () => true,
       maxBodyBytes: MAX_BODY_BYTES,
     },

@@ -48,7 +48,7 @@ describe('the process of the sandbox provider', () => {
     expect(started.output()).toContain('is taken by another process')
   })
 
-  it('the sandbox provider handles requests until SIGTERM, then exits with status 0, and logs no authorization code, token or secret', async () => {
+  it('the sandbox provider handles requests until SIGTERM, exits with code 0, and logs no authorization code, token or secret', async () => {
     const url = await listeningUrl(start({ CLIENT_ID: 'app', CLIENT_SECRET: SECRET }))
     const redirected = await fetch(
       `${url}/connect/oauth2?client_id=app&response_type=code&scope=openid&state=s&redirect_uri=http://localhost/&sandbox_company=1`,

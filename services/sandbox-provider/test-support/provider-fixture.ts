@@ -23,8 +23,8 @@ export interface ProviderFixture extends AsyncDisposable {
   now(): number
   moveTime(ms: number): void
   /**
-   * Returns the URL of a valid authorization request. `parameters` replace its parameters; the value `null` removes a
-   * parameter.
+   * Returns the URL of a valid authorization request. `parameters` replaces single parameters of the request; the value
+   * `null` removes a parameter.
    */
   authorizeUrl(parameters?: Readonly<Record<string, string | null>>): string
   /**

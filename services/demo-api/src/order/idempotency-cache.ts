@@ -47,7 +47,7 @@ export function createIdempotencyCache(capacity: number): IdempotencyCache {
           'Idempotency-Key: was used for another request',
         )
       }
-      // The cast is safe: `request` contains the route, so the same route made the stored response.
+      // The cast is safe: `request` contains the route, and the stored response was made for the same `request`.
       return { response: known.response as Response, isRepeated: true }
     },
   }

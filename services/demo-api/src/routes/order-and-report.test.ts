@@ -65,7 +65,7 @@ describe('GET /report', () => {
     expect(JSON.parse(second.text).Status).toBe(JSON.parse(first.text).Status)
   })
 
-  it('GET /report accepts the time that /order returned as the time of a report', async () => {
+  it('GET /report accepts the CreatedAt that /order returned', async () => {
     const order = JSON.parse((await demo.send('/order?order=O-1')).text)
     expect(await report(order.CreatedAt, order.Order)).toMatchObject({ status: 200 })
   })
@@ -123,15 +123,15 @@ describe('GET /report', () => {
     expect(answer.text).toMatch(/^created: must /)
   })
 
-  it('GET /report rejects a time of thousands of digits without excessive backtracking in the regular expression', async () => {
+  it('GET /report rejects a time with thousands of digits, and its regular expression does not backtrack excessively', async () => {
     const startedAt = performance.now()
     const answer = await report(`2026-11-20T10:00:00.${'1'.repeat(5_000)}`)
     expect(answer).toMatchObject({ status: 400 })
-    // With exponential backtracking the regular expression would run practically forever.
+    // With exponential backtracking, the regular expression would run far longer than this limit.
     expect(performance.now() - startedAt).toBeLessThan(30_000)
   })
 
-  it('GET /report explains how to percent-encode the + of a time offset if the time has a space in its place', async () => {
+  it('GET /report explains how to percent-encode the + of a time offset if the time contains a space instead of the +', async () => {
     const answer = await demo.send('/report?order=1&created=2026-11-20T10:00:00+00:00')
     expect(answer).toMatchObject({ status: 400, text: expect.stringContaining('%2B') })
   })
@@ -149,7 +149,7 @@ describe('a request with an Idempotency-Key', () => {
   const order = (key: string, value = 'O-1') =>
     demo.send(`/order?order=${value}`, { headers: { 'Idempotency-Key': key } })
 
-  it('the demo API returns the first response for a repeated Idempotency-Key with the header Idempotent-Replayed', async () => {
+  it('if an Idempotency-Key is repeated, the demo API returns the first response, with the header Idempotent-Replayed', async () => {
     const key = 'OrderProcess/66/0/order'
     const first = await order(key)
     await serverTimeToPass(JSON.parse(first.text).CreatedAt)
@@ -169,7 +169,7 @@ describe('a request with an Idempotency-Key', () => {
     expect(first.status).toBe(201)
   })
 
-  it('the demo API returns the first response of /report for a repeated Idempotency-Key', async () => {
+  it('if an Idempotency-Key is repeated, /report returns its first response', async () => {
     const send = () =>
       demo.send(`/report?order=1&created=${encodeURIComponent(CREATED)}`, {
         headers: { 'Idempotency-Key': 'OrderProcess/66/0/report' },

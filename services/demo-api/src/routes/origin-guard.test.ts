@@ -81,7 +81,7 @@ describe('the host name of a request', () => {
   })
 })
 
-describe('a request of a browser', () => {
+describe('a request from a browser', () => {
   it.each<[string, Record<string, string>]>([
     ['a request from another site', { 'Sec-Fetch-Site': 'cross-site' }],
     ['a request from a page on another port', { 'Sec-Fetch-Site': 'same-site' }],
@@ -114,7 +114,7 @@ describe('a request of a browser', () => {
     expect(await demo.send(QUEUE, { headers })).toMatchObject({ status: 200 })
   })
 
-  it('the demo API responds to a CORS preflight of another site with 403 and without Access-Control headers', async () => {
+  it('the demo API responds 403, without Access-Control headers, to a CORS preflight from another site', async () => {
     const answer = await demo.send(QUEUE, {
       method: 'OPTIONS',
       headers: { Origin: 'https://evil.example', 'Access-Control-Request-Method': 'POST' },
@@ -141,7 +141,7 @@ describe('the method of a request', () => {
     ['/report', 'HEAD', 'GET'],
     ['/report', 'PUT', 'GET'],
   ])(
-    'the demo API rejects on %s the method %s with 405 and Allow: %s, and queues nothing',
+    'for the path %s, the demo API rejects the method %s with 405 and Allow: %s, and queues nothing',
     async (path, method, allow) => {
       const answer = await demo.send(`${path}?number=66&order=1`, { method })
       expect(answer).toMatchObject({ status: 405, headers: { allow } })

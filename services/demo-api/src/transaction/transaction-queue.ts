@@ -18,8 +18,8 @@ export type NotDone =
   | { readonly kind: 'rejected' }
 
 /**
- * The port to the business process `OrderProcess` of the coordinator. The number is used as transaction id and as
- * initial data.
+ * The port to the coordinator's business process `OrderProcess`. `number` is the transaction id. A queued transaction
+ * also gets `number` as its initial data.
  */
 export interface TransactionQueue {
   queue(number: string): Promise<QueueOutcome>

@@ -274,7 +274,7 @@ describe('entities posted to the accounting API', () => {
     expect(await faultOf(tooLong)).toMatchObject({ status: 400, code: '2130' })
   })
 
-  it('the accounting API responds to queries for the list and for the number of posted entities', async () => {
+  it('posted entities can be listed, paged and counted with queries', async () => {
     for (const DocNumber of ['1', '2', '3']) await post('invoice', { DocNumber })
     const queried = async (statement: string) =>
       (await (await provider.api(queryPath(statement), accessToken)).json()) as object
@@ -330,7 +330,7 @@ describe('error bodies of the accounting API', () => {
     ],
     ['*/*', '<?xml'],
   ])(
-    "the accounting API responds to an unknown access token with the API gateway's error body for the Accept header %s",
+    "for an unknown access token and the Accept header %s, the response has the error body of Intuit's API gateway",
     async (accept, start) => {
       const [, body] = await errorTo(accept, 'guessed')
       expect(body.startsWith(start)).toBe(true)

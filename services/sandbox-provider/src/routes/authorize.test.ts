@@ -117,7 +117,7 @@ describe('the authorization page', () => {
     expect(page).toContain('&lt;script&gt;alert(1)&lt;/script&gt;&quot; onfocus=&quot;x')
   })
 
-  it('the Content-Security-Policy of the authorization page allows the style sheet and forbids scripts, other resources and framing', async () => {
+  it('the authorization page allows only its own style sheet, and forbids scripts, other resources and framing', async () => {
     const page = await get(provider.authorizeUrl())
     const text = await page.text()
     const policy = page.headers.get('Content-Security-Policy') ?? ''
@@ -316,7 +316,7 @@ describe('validation of redirect URIs', () => {
     })
   })
 
-  it('the authorization endpoint compares the redirect URI of a request with the registered redirect URIs character by character', async () => {
+  it('the redirect URI of a request is compared with the registered redirect URIs character by character', async () => {
     await using held = await startProvider({
       REDIRECT: 'https://app.example/callback, http://localhost:1/cb',
     })

@@ -26,12 +26,12 @@ export function hostGuard(addresses: () => Addresses) {
 }
 
 /**
- * Rejects requests to the control routes that a web page of another origin made. The control routes need no key, so
- * browsers must not give such pages access to them.
+ * Rejects requests that a web page of another origin sends to the control routes. Such a page must not get access,
+ * because the control routes need no key.
  *
- * Every change must have the content type `application/json`, even a change without a body. Before such a request to
- * another origin, a browser sends a CORS preflight, which this provider rejects. This also protects against older
- * browsers, which send no header that identifies a cross-site request.
+ * Every request that changes something must have the content type `application/json`, even without a body. Before a
+ * browser sends such a request to another origin, it sends a CORS preflight, which this provider rejects. This check
+ * also covers older browsers, whose requests have no header that identifies a cross-site request.
  */
 export const controlGuard = new Hono().use(
   '/sandbox/*',

@@ -58,7 +58,7 @@ describe('the behaviour settings of the sandbox', () => {
     expect(await current()).toMatchObject({ accessTokenSeconds: 7 })
   })
 
-  it('a request that selects a personality sets every behaviour setting, except those to which it assigns another value', async () => {
+  it('a request can select a personality and at the same time override single behaviour settings of this personality', async () => {
     await provider.sandbox('PUT', 'settings', { accessTokenSeconds: 7 })
     const chosen = { personality: 'strict', rotation: 'daily' }
     expect(await (await provider.sandbox('PUT', 'settings', chosen)).json()).toEqual({
@@ -107,7 +107,7 @@ describe('the behaviour settings of the sandbox', () => {
   )
 })
 
-describe('faults of the sandbox', () => {
+describe('injected faults', () => {
   const fault = (body: unknown) => provider.sandbox('POST', 'faults', body)
 
   it('an injected fault with calls=2 replaces the responses of the next two calls', async () => {
@@ -177,7 +177,7 @@ describe('faults of the sandbox', () => {
     expect(await succeeded.json()).toHaveProperty('Fault.Error.0.code', '6190')
   })
 
-  it('an injected fault with status 400 at the token endpoint returns the body of a rejected refresh token', async () => {
+  it('an injected fault with status 400 at the token endpoint has the same body as the rejection of a refresh token', async () => {
     await fault({ target: 'token', status: 400 })
     expect(await (await provider.refresh('x')).json()).toEqual({
       error: 'invalid_grant',
@@ -194,7 +194,7 @@ describe('faults of the sandbox', () => {
     ],
     ['', 'text/plain', ''],
   ])(
-    'an injected fault sends its own body %j with its own content type %s',
+    'an injected fault can specify its response body %j and content type %s',
     async (body, contentType, text) => {
       await fault({ target: 'token', status: 400, body, contentType })
       const answer = await provider.refresh('x')

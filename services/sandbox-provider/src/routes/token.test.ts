@@ -188,7 +188,7 @@ describe('refresh at the token endpoint', () => {
     expect((await provider.refresh(next.refresh_token)).status).toBe(200)
   })
 
-  it('with the personality strict, the sandbox rotates the refresh token at every refresh and ends the grant if an old token is used', async () => {
+  it('with the personality strict, every refresh rotates the refresh token, and using an old refresh token ends the grant', async () => {
     await provider.sandbox('PUT', 'settings', { personality: 'strict', pkce: false })
     const first = await provider.tokens()
     const second = await refreshed(first.refresh_token)
@@ -209,7 +209,7 @@ describe('refresh at the token endpoint', () => {
     expect([late.status, await late.json()]).toEqual([400, INVALID_REFRESH_TOKEN])
   })
 
-  it('the counters of the sandbox report how many refreshes of a realm were in flight at the same time at most', async () => {
+  it('the sandbox counts the refreshes of a realm, and the maximum number of refreshes in flight at the same time', async () => {
     await provider.sandbox('PUT', 'settings', { latencyMs: 100 })
     const { refresh_token: token } = await provider.tokens()
     await Promise.all([provider.refresh(token), provider.refresh(token), provider.refresh(token)])
@@ -224,7 +224,7 @@ describe('refresh at the token endpoint', () => {
 describe('client authentication at the token endpoint', () => {
   const form = { grant_type: 'refresh_token', refresh_token: 'x' }
 
-  it('the token endpoint form-decodes the client id and the secret after splitting the credentials at the colon (RFC 6749 §2.3.1)', async () => {
+  it('the token endpoint splits the Basic credentials at the colon and then form-decodes both parts (RFC 6749 §2.3.1)', async () => {
     const answer = await provider.token(form, { Authorization: basic(CLIENT_ID, CLIENT_SECRET) })
     expect(await answer.json()).toEqual(INVALID_REFRESH_TOKEN)
   })
@@ -234,7 +234,7 @@ describe('client authentication at the token endpoint', () => {
     ['intuit', 'wrong', 401],
     ['strict', CLIENT_SECRET, 401],
   ])(
-    'the sandbox imitating the provider %s, given the secret %s by client_secret_post, returns the status %i',
+    'with the personality %s, the token endpoint responds to the secret %s in the form (client_secret_post) with status %i',
     async (personality, client_secret, status) => {
       await provider.sandbox('PUT', 'settings', { personality })
       const response = await fetch(`${provider.url}/oauth2/v1/tokens/bearer`, {

@@ -18,7 +18,10 @@ export interface CoordinatorOptions {
   /** Timeout of a whole call in milliseconds. A call whose response is not complete by then is aborted. */
   readonly deadlineMs: number
   readonly logger: Logger
-  /** The coordinator's entry in `/health/ready`. Each call sets the entry to up or down, depending on its outcome. */
+  /**
+   * The coordinator's entry in `/health/ready`. Each call to the coordinator sets the entry to up or down, depending on
+   * the outcome of the call.
+   */
   readonly dependency: Dependency
 }
 

@@ -52,8 +52,8 @@ export function openMemoryFile(path: string): MemoryFile {
 
 function read(path: string): SandboxMemory {
   try {
-    // V8's serialisation format is used instead of JSON. It restores Maps. If several Maps refer to the same grant,
-    // they refer to the same object again after the state was read.
+    // V8's serialisation format is used instead of JSON. It restores Maps, and also shared objects: Maps that referred
+    // to the same grant refer to the same grant again after the state was read.
     const { format, memory } = deserialize(readFileSync(path)) as {
       format: unknown
       memory: SandboxMemory
