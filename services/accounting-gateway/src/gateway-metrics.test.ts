@@ -55,7 +55,7 @@ describe('metrics of the rate limits', () => {
     return { calls, clock, readMetrics: () => metrics.read() }
   }
 
-  it('gateway_throttle_wait_seconds measures how long calls wait for a permit, without delaying a permit that is available at once', async () => {
+  it('gateway_throttle_wait_seconds measures how long calls wait for a permit; a permit without a wait is not counted', async () => {
     const turn = Promise.withResolvers<Permit>()
     let isFree = true
     const { calls, clock, readMetrics } = watch(() => (isFree ? permit : turn.promise))

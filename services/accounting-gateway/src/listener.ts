@@ -63,7 +63,7 @@ const REJECTED_METHODS = new Set(['CONNECT', 'TRACE', 'TRACK'])
 export function createListener(deps: ListenerDeps): Listener {
   const { app, proxy, keys, logger, metrics } = deps
   // The running calls are in an array and not in a Set. After many additions and deletions, V8 keeps the outgrown
-  // tables of a Set linked to each other. Every finished call then stayed in memory until the next full garbage
+  // tables of a Set linked to each other. Finished calls would then stay in memory until the next full garbage
   // collection.
   const calls: ProxyCall[] = []
   /**

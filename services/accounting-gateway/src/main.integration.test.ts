@@ -55,7 +55,7 @@ describe('the gateway as a separate process', () => {
     expect(gateway.output().match(/The settings are not usable/g)).toHaveLength(1)
   })
 
-  it('the gateway process starts while all dependencies are unavailable, reports them as down, and exits with code 0 on SIGTERM', async () => {
+  it('the gateway process starts without its dependencies, reports them as down, and exits with code 0 on SIGTERM', async () => {
     const gateway = start(nothingReachable)
     const url = await gateway.url()
     expect((await fetch(`${url}/health/live`)).status).toBe(200)

@@ -225,7 +225,7 @@ describe('a hostile response of upstream', () => {
     },
   )
 
-  it("the gateway removes cookies from a response, headers that a caller would apply to the gateway's origin, and headers with the token", async () => {
+  it("the gateway removes response headers that set cookies, apply to the gateway's origin, or contain the token", async () => {
     const before = upstream.handle
     upstream.handle = (request, response) =>
       response

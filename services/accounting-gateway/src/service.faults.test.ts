@@ -118,7 +118,7 @@ describe('the repetition of a failed attempt', () => {
     ['status 503', [503]],
   ] as const)('a POST that failed with %s', (_, failure) => {
     it.each(['/v3/company/1/x', '/v3/company/1/x?requestid=mine'])(
-      'the gateway sends a POST to %s only once if the provider profile is generic, because this profile has no idempotency key that would prevent a duplicate',
+      'with the provider profile generic, which has no idempotency key, the gateway sends a POST to %s only once',
       async (path) => {
         upstream.handle = statuses(failure, [200])
         const proxy = await open({ settings: { PROVIDER_PROFILE: 'generic' } })
@@ -409,7 +409,7 @@ describe('the throttle of the gateway', () => {
 })
 
 describe('an unavailable token-service', () => {
-  it('the gateway uses the cached token while token-service is unavailable, and responds 503 with Retry-After after the token has expired', async () => {
+  it('while token-service is unavailable, the gateway uses the cached token, and responds 503 once the token has expired', async () => {
     const credential = tokens.credentials.get('1')
     // The gateway does not use a token in the last five seconds before its expiry.
     if (credential !== undefined) credential.expiresAt = Date.now() + 7_000
@@ -526,7 +526,7 @@ describe('the address of the accounting API', () => {
     expect(provider.seen).toHaveLength(1)
   })
 
-  it('the gateway reports not ready and responds 503 until the discovery document has been fetched', async () => {
+  it('the gateway is not ready and responds 503 until the discovery document has been fetched', async () => {
     const provider = opened.use(
       await startFakeServer((_request, response) => response.writeHead(500).end()),
     )

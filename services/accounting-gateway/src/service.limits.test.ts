@@ -57,7 +57,7 @@ async function idleConnections(count: number): Promise<readonly Socket[]> {
 }
 
 describe('a request body beyond the limit', () => {
-  it('the gateway responds 413 to a Content-Length beyond LONGEST_BODY_MB, without 100 Continue and without an upstream request', async () => {
+  it('the gateway responds 413 to a Content-Length beyond LONGEST_BODY_MB, sends no 100 Continue, and sends nothing upstream', async () => {
     await open({ LONGEST_BODY_MB: '2' })
     const answer = await raw(
       proxy.port,

@@ -168,7 +168,7 @@ describe('a call through the gateway', () => {
     expect((await bodyOf(response)).length).toBe(0)
   })
 
-  it('the gateway relays response chunks as they arrive, and trailers after the last one', async () => {
+  it('the gateway relays response chunks as they arrive, and trailers after the last chunk', async () => {
     let release = (): void => {}
     upstream.handle = (_request, response) => {
       response.writeHead(200, { Trailer: 'X-Checksum' })
@@ -288,7 +288,7 @@ describe('a call through the gateway', () => {
     await closed
   })
 
-  it('the gateway closes the connection if a response of upstream is interrupted, so that the caller recognizes a truncated response', async () => {
+  it("if a response of upstream is interrupted, the gateway closes the caller's connection to mark the response as truncated", async () => {
     upstream.handle = (_request, response) => {
       response.writeHead(200, { 'Content-Length': 100 })
       response.write('half', () => response.destroy())

@@ -116,9 +116,9 @@ export async function startAccountingGateway(
 }
 
 /**
- * Logs a warning if an address uses plain http to another machine. An attacker in the network could read bearer tokens
- * on such a connection. The attacker could also change the discovery document, and with it the address to which tokens
- * are sent.
+ * Logs a warning if the address of the accounting API or of the discovery document is on another machine and uses plain
+ * http. An attacker in the network could read bearer tokens on such a connection. The attacker could also change the
+ * discovery document, and with it the address to which tokens are sent.
  */
 function warnOfPlainHttp(config: Config, logger: Logger): void {
   const { ACCOUNTING_URL, DISCOVERY_URL } = config
@@ -134,8 +134,8 @@ function warnOfPlainHttp(config: Config, logger: Logger): void {
 }
 
 /**
- * Returns a function that returns the accounting API. Its address is ACCOUNTING_URL if that setting is set, and
- * otherwise comes from the discovery document.
+ * Returns a function that returns the accounting API. The address of the accounting API is the setting ACCOUNTING_URL
+ * or, if this is not set, comes from the discovery document.
  */
 async function locateUpstream(config: Config, health: Health, stack: AsyncDisposableStack) {
   const { ACCOUNTING_URL, DISCOVERY_URL } = config

@@ -112,8 +112,8 @@ export class FastPathConnection {
     this.#idleSince = performance.now()
     this.#idleTimeoutMs = KEEP_ALIVE_TIMEOUT_MS
     if (this.#isShuttingDown) return this.#socket.destroySoon()
-    // Reading the next request is deferred. This method can be called while llhttp parses upstream's response. All
-    // parsers share one instance of llhttp, which must not be called from within its own callbacks.
+    // The next request is read in a later turn, because this method can be called while llhttp parses upstream's
+    // response. All parsers share one instance of llhttp, which must not be called from within its own callbacks.
     if (this.#pending.length > 0) process.nextTick(() => this.#readPending())
   }
 

@@ -336,7 +336,7 @@ it('at shutdown, the fast path completes a response that the caller has not read
   await closed
 })
 
-it('the fast path closes a connection after its last response during shutdown, even if the caller does not close it', async () => {
+it('during shutdown, the fast path closes a connection after its last response, even if the caller keeps it open', async () => {
   const requested = Promise.withResolvers<CallerResponse>()
   const { fastPath, port, sockets } = await startFastPath((_request, response) => {
     requested.resolve(response)

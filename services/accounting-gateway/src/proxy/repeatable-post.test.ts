@@ -41,7 +41,7 @@ describe('a POST with the provider profile intuit', () => {
     '/x?requestid=&requestid=x',
     '/x?requestid=a&requestId=b',
   ])(
-    'the gateway adds no requestid to a POST to %s and does not repeat it, because Intuit documents no requestid for this form',
+    'the gateway adds no requestid to a POST to %s and never repeats it, because Intuit does not document this spelling',
     (path) => {
       expect(mark({ path, headers: {} })).toEqual({ ...unmarked, path, isRepeatable: false })
     },
@@ -71,7 +71,7 @@ describe('a POST with the provider profile generic', () => {
   const mark = createPostMarker(generic.accounting, () => 'r1')
 
   it.each(['/x', '/x?requestid=abc', '/v3/company/1/query'])(
-    'the gateway sends a POST to %s unchanged and never repeats it, because this profile has no idempotency key that would prevent a duplicate',
+    'the gateway sends a POST to %s unchanged and never repeats it, because the profile has no idempotency key',
     (path) => {
       const headers = { 'idempotency-key': 'k' }
       expect(mark({ path, headers })).toEqual({ ...unmarked, path, isRepeatable: false })

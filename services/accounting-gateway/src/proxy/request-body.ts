@@ -25,9 +25,9 @@ export interface RequestBody {
 }
 
 /**
- * Returns the body of `request`; `null` if the request has no body. The body is read only from the first call of `open`
- * on. A caller that sent `Expect: 100-continue` gets `100 Continue` at that call. If the request is rejected earlier,
- * the caller does not send its body.
+ * Returns the body of `request`; `null` if the request has no body. Reading the body starts when `open` is called for
+ * the first time. A caller that sent `Expect: 100-continue` gets `100 Continue` at that time. If the request is
+ * rejected earlier, the caller need not send its body.
  */
 export function requestBody(
   request: IncomingMessage,

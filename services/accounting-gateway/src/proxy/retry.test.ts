@@ -13,7 +13,7 @@ describe('idempotency of request methods', () => {
     ['DELETE', true],
     ['POST', false],
     ['PATCH', false],
-  ])('the method %s makes isIdempotent() return %s', (method, idempotent) => {
+  ])('for the method %s, isIdempotent() returns %s', (method, idempotent) => {
     expect(isIdempotent(method)).toBe(idempotent)
   })
 })

@@ -107,7 +107,7 @@ describe('the access token of a realm', () => {
     expect(service.requested).toHaveLength(2)
   })
 
-  it('the gateway uses the cached token until the token expires while token-service is unavailable', async () => {
+  it('while token-service is unavailable, the gateway uses the cached token until the token expires', async () => {
     await got('1')
     service.fail(unavailable)
     clock += 3_500_000

@@ -99,7 +99,7 @@ const MAX_AGE_MS = 300_000
 const FAILURE_COOL_DOWN_MS = 5_000
 /** Minimum time between two forced refreshes if upstream rejects every token (I5). */
 const FORCED_REFRESH_COOL_DOWN_MS = 60_000
-/** The number of entries in the cache from which expired entries are removed. */
+/** When the cache has this many entries, expired entries are removed before another one is added. */
 const SWEEP_AT = 10_000
 
 export function createAccessTokens({
@@ -137,8 +137,9 @@ export function createAccessTokens({
           entry.pending = null
           entry.token = token
           entry.freshUntil = Math.min(token.expiresAt - REFRESH_MARGIN_MS, now() + MAX_AGE_MS)
-          // Without this limit, every call would request a token that is about to expire again. Token-service refreshes
-          // such a token soon by itself, and more requests would not make this faster.
+          // A token that is about to expire is requested again only after a pause. Without the pause, every call would
+          // send a request, although token-service refreshes such a token by itself and requests do not make this
+          // faster.
           entry.freshUntil = Math.max(entry.freshUntil, now() + FAILURE_COOL_DOWN_MS)
         }
         return token

@@ -19,8 +19,8 @@ const Document = z.looseObject({
 const REMEDY = 'set ACCOUNTING_URL to the address of the accounting API'
 const HAS_NONE = `the discovery document contains no accounting_url, and PROVIDER_PROFILE defines none for it: ${REMEDY}`
 /**
- * Maximum time that the start of the gateway waits for the discovery document. If the document has not arrived by then,
- * the gateway starts to listen, and continues to fetch the document in the background.
+ * The longest time for which the gateway delays its start to wait for the discovery document. After this time, it
+ * listens without the document, and continues to fetch the document in the background.
  */
 const START_TIMEOUT_MS = 800
 
@@ -41,17 +41,18 @@ class NoAccountingUrl extends Error {}
 export interface AccountingUrlDeps {
   readonly dependency: Dependency
   /**
-   * Returns the accounting API's address that the provider profile defines for this discovery document. Used if the
-   * document has no `accounting_url`.
+   * Returns the address of the accounting API that the provider profile defines for a provider with this discovery
+   * document. The address is used if the document has no `accounting_url`.
    */
   readonly addressOf: ProviderProfile['accounting']['addressOf']
 }
 
 /**
- * Finds the address of the accounting API. Uses `accounting_url` of the provider's discovery document; if the document
- * has none, uses the address that the provider profile defines for this document. Fetches the document with back-off
- * until one fetch succeeds, and then never again. No standard defines `accounting_url`. For an unknown provider without
- * it, an operator has to set `ACCOUNTING_URL`.
+ * Finds the address of the accounting API. This is `accounting_url` of the provider's discovery document or, if the
+ * document has none, the address that the provider profile defines. No standard defines `accounting_url`, so for some
+ * providers both are missing. An operator then has to set `ACCOUNTING_URL`.
+ *
+ * Fetches the document with back-off until one fetch succeeds, and then never again.
  *
  * @throws {StartupError} if the document is fetched during the start and contains no usable address.
  */

@@ -95,7 +95,7 @@ describe('rate limits that two replicas share', () => {
     expect(await two.limits.acquire('2', waitLimit(100))).toBeDefined()
   })
 
-  it('two gateway replicas share the concurrency slots: a call at one replica can use a slot that the other replica has released', async () => {
+  it('a call at one gateway replica can use a concurrency slot that another replica has released', async () => {
     const rates = { perSecond: 1_000, perMinute: 1_000, concurrent: 2 }
     const [one, two] = [await replica(rates), await replica(rates)]
     const first = await one.limits.acquire('1', waitLimit())

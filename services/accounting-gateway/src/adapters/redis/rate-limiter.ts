@@ -250,8 +250,8 @@ export function createRedisRateLimiter(deps: RedisRateLimiterDeps): RedisRateLim
           if (!isOpen) return
           isOpen = false
           window.inFlight -= 1
-          // A gateway replica that still has prefetched permits keeps the free slot for its next call. Without
-          // prefetched permits, the replica returns the slot to Redis, because another replica may need it.
+          // A gateway replica that still has prefetched permits keeps the released slot for its next call. Without
+          // prefetched permits, it returns the slot to Redis, because another replica may need the slot.
           if (window.prefetched.length === 0) reportUsage(realm, window)
         },
       },
