@@ -242,7 +242,7 @@ describe('a refresh after an unusual response', () => {
 })
 
 describe('a code exchange after an unusual response', () => {
-  /** The rows run concurrently, because each waits for the retry delays of the service. */
+  /** The test cases run concurrently, because each waits for the retry delays of the service. */
   const found = new Map<
     string,
     { answer: unknown; calls: number; stored: number; atOnce: number }

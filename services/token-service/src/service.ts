@@ -174,7 +174,8 @@ export async function startTokenService(
         onError,
       }),
     )
-  // The token pairs that the last process left are compared with the store before any refresh can start.
+  // The token pairs that earlier processes left in RESCUE_DIR are read before any refresh can start. No refresh of
+  // their companies starts before each pair was compared with the store.
   await recentPairs?.restoreFiles()
   const store = recentPairs?.store ?? adapters.store
   const rescuePair = async (pair: KeptPair): Promise<boolean> =>

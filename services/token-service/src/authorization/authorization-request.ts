@@ -9,7 +9,7 @@ import type { AuthorizationStore } from './authorization-store.ts'
 import { digest } from './digest.ts'
 import type { AuthorizationRequest, RequestSeal } from './sealed-request.ts'
 
-/** Milliseconds that a state is valid. */
+/** How long a state is valid, in milliseconds. */
 export const AUTHORIZATION_TTL_MS = 10 * 60_000
 
 /**
@@ -66,7 +66,8 @@ export interface Authorization {
    * are absent or empty, the credential keeps the stored label or tags. Only holders of a service key may set them.
    *
    * @throws {IntegrationError} `invalid_request` if `returnTo` is not allowed; `provider_unavailable` if the discovery
-   * document or the signing keys have not been fetched yet; `store_unavailable` if there is a label or tags.
+   * document or the signing keys have not been fetched yet; `store_unavailable` if the label or the tags cannot be
+   * stored.
    */
   start(
     wanted: {

@@ -1,7 +1,7 @@
 /**
- * The port to the short-lived records of authorizations: used states, labels and code claims. A claim gives one replica
- * the right to exchange a code. States and codes are stored as digests. Every adapter is tested with the same contract
- * suite. All methods throw `IntegrationError` `store_unavailable` if the store cannot be used.
+ * The port to the short-lived records of authorizations: used `state` values, labels and code claims. A claim gives one
+ * replica the right to exchange a code. States and codes are stored as digests. Every adapter is tested with the same
+ * contract suite. All methods throw `IntegrationError` `store_unavailable` if the store cannot be used.
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
 import type { ErrorCode } from '@integration-host/shared/errors'
@@ -14,7 +14,10 @@ export interface AuthorizationStore {
   /** Whether a state is recorded as used. Writes nothing. */
   isStateUsed(state: string): Promise<boolean>
 
-  /** Stores a label and tags for `ttlMs`. The credential of the company gets the label and tags when it is stored. */
+  /**
+   * Stores the label and tags of an authorization under its state for `ttlMs`. The credential of the company gets the
+   * label and tags when it is stored.
+   */
   keepLabels(state: string, labels: LabelsChange, ttlMs: number): Promise<void>
 
   /** Resolves with the label and tags that were stored for a state; `null` if there are none. */

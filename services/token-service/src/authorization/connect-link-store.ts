@@ -11,7 +11,7 @@ export interface ConnectLinkStore {
   add(link: ConnectLink, now: number): Promise<boolean>
 
   /**
-   * Resolves with a link; `null` if the link was never stored or was deleted, also if its deletion time has passed
+   * Resolves with a link; `null` if the link was never stored, if it was deleted, or if its deletion time has passed
    * ({@link keptUntil}).
    */
   get(id: string): Promise<ConnectLink | null>

@@ -30,7 +30,9 @@ export interface AccessTokens {
   ): Promise<Credential>
 }
 
-/** The number of cached credentials. While the store is unavailable, access tokens are issued from this cache. */
+/**
+ * The maximum number of cached credentials. While the store is unavailable, access tokens are issued from this cache.
+ */
 const MAX_CACHED = 5_000
 
 export function createAccessTokens(deps: {

@@ -7,7 +7,7 @@ import { isGrantRejected, isProvisional } from './fault.ts'
 export type Adoption =
   | { readonly kind: 'stored'; readonly version: number }
   | { readonly kind: 'already_here'; readonly version: number; readonly reason: string }
-  /** The grant was rejected, and sending its line again cannot help. */
+  /** The grant was rejected, and another attempt to adopt it cannot succeed. */
   | {
       readonly kind: 'refused'
       readonly code: string
@@ -34,11 +34,11 @@ export const REASONS = {
 } as const
 
 export const ROTATION_LOST =
-  'the provider rejects the token, and an earlier request with it ended without a response, which may have had its successor: reconnect the company'
+  'the provider rejects the token; the response to an earlier request with this token was lost and may have contained a newer token: reconnect the company'
 
 /**
- * How long a caller should wait, in milliseconds, before it repeats a line whose grant could not be adopted. If the
- * provider requests a wait, that wait applies instead.
+ * How long a caller should wait before it repeats a failed adoption, in milliseconds. If the provider requests a wait,
+ * that wait applies instead.
  */
 export const RETRY_MS = 2_000
 

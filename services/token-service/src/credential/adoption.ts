@@ -9,12 +9,12 @@
  * A2  No token is sent before its claim is stored. The claim excludes other replicas for as long as the request may be
  *     in flight. Storing the claim also proves that the store accepts writes (I3 and I5 of refresh.ts).
  * A3  The token is sent again once if the request was not sent or its outcome is unknown, and never after a response
- *     (I4). The file of grants still has the token, so the same line can be sent again after a crash.
+ *     (I4). The operator still has the token in the file of grants, so the grant can be sent again after a crash.
  * A4  A received pair stays in memory until it is stored. During shutdown this is retried for `commitDeadlineMs`, and
  *     then the pair is written to a file (I6).
- * A5  The record keeps the id of the adopted token (`Lease.grantId`) through all refreshes. If the same line is sent
- *     again later, the stored id shows that its token was adopted, although the token has been rotated since. The token
- *     is then not sent.
+ * A5  The record keeps the id of the adopted token (`Lease.grantId`) through all refreshes. If an operator sends the
+ *     same grant again later, the stored id shows that its token was adopted, although the token has been rotated
+ *     since. The token is then not sent to the provider.
  * A6  A failed adoption changes nothing but the audit log.
  */
 import { credentialName } from '@integration-host/shared/contracts/realm'

@@ -139,14 +139,14 @@ describe('credential record of this release', () => {
     expect(opened.accessToken?.reveal()).toBe('access one')
   })
 
-  it('a list contains a record that cannot be decrypted with the fault record_rejected and without texts', () => {
+  it('a record that cannot be decrypted is listed with the fault record_rejected and without its texts', () => {
     const listed = openForList(keys, NAME, { ...faulted, Environment: 'phishing' })
     expect(listed).toMatchObject({ name: NAME, version: 2, fault: { Code: 'record_rejected' } })
     expect(JSON.stringify(listed)).not.toContain('phishing')
     expect(openForList(keys, NAME, faulted).fault).toEqual(fault)
   })
 
-  it('re-encryption with a new key still authenticates the fields and the fault of a credential record', () => {
+  it('the fields and the fault of a credential record are still authenticated after it was re-encrypted with a new key', () => {
     const both = parseKeyRing(new Secret(`${keyText('k2', 'new')},${keyText('k1', 'a fixed key')}`))
     const only = parseKeyRing(new Secret(keyText('k2', 'new')))
     const renewed = { ...faulted, ...resealed(both, NAME, faulted) }
@@ -195,7 +195,7 @@ describe('credential record of release 0.1.0', () => {
     )
   })
 
-  it('re-encryption with a new key authenticates the fields and the fault of a record of release 0.1.0', () => {
+  it('the fields and the fault of a record of release 0.1.0 are authenticated after it was re-encrypted with a new key', () => {
     const both = parseKeyRing(new Secret(`${keyText('k2', 'new')},${keyText('k1', 'a fixed key')}`))
     const renewed = { ...earlierRecord, ...resealed(both, NAME, earlierRecord) }
     expect(openCredential(both, NAME, renewed).fault?.Message).toContain('invalid_grant')
@@ -205,8 +205,7 @@ describe('credential record of release 0.1.0', () => {
   })
 
   it('release 0.1.0 can decrypt secrets that this release encrypts without authenticating plain fields', () => {
-    // Release 0.1.0 decrypts an envelope with the credential name, the field and the version only, without further
-    // labels.
+    // Release 0.1.0 authenticates only the credential name, the field and the version of an envelope.
     for (const field of ['Authenticator', 'RefreshToken', 'StoreA', 'Previous'])
       expect(() => keys.open(record[field] ?? '', { name: NAME, field, version: 2 })).not.toThrow()
   })

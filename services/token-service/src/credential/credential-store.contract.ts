@@ -337,7 +337,7 @@ export function credentialStoreContract(
       expect(await nearest()).toBe(START + 20_000)
     })
 
-    it('an intent replaces the intent of another lease if there was no failover in between, however long the configured deferral is', async () => {
+    it('without a failover in between, an intent replaces the intent of another lease at once, even with a long deferral', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const first = await held('ACC-1', 'a')
       await store.recordIntent(first.lease, 60_000)
@@ -349,7 +349,7 @@ export function credentialStoreContract(
       expect((await held('ACC-1', 'c')).intent?.fence).toBe(second.lease.fence)
     })
 
-    it('after a failed refresh without a fault, the credential store stores the time of the next attempt and, if requested, keeps the intent', async () => {
+    it('a failed refresh without a fault stores the time of the next attempt, and keeps the intent only if requested', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const { lease } = await held('ACC-1')
       await store.recordIntent(lease, 0)
@@ -432,7 +432,7 @@ export function credentialStoreContract(
       expect(JSON.stringify([first, rest])).not.toMatch(/access|refresh [ab]|1\.k/)
     })
 
-    it('the credential store returns each due name once, the earliest first, and again after a delay if the credential was not refreshed', async () => {
+    it('each due name is returned once, the earliest first, and again after a delay if the credential was not refreshed', async () => {
       await store.put(grantOf('ACC-late', 'x'), START + 30, auditContextOf('granted'))
       await store.put(grantOf('ACC-soon', 'x'), START + 10, auditContextOf('granted'))
       await store.put(grantOf('ACC-next', 'x'), START + 20, auditContextOf('granted'))
@@ -519,7 +519,7 @@ export function credentialStoreContract(
       expect((await store.readAudit(1, 1)).items.map(({ Seq }) => Seq)).toEqual([2])
     })
 
-    it('the credential store stores the time at which the provider ends a grant, and adds the expiry notice in the same step as the token pair', async () => {
+    it('the store keeps the time at which the provider ends a grant, and adds the expiry notice together with the token pair', async () => {
       const hardExpiresAt = START + 29 * 86_400_000
       const limits = { hardExpiresAt, idleExpiresAt: START + 1_000_000 }
       await store.put(grantOf('ACC-1', 'one', limits), START, auditContextOf('granted'))
@@ -537,7 +537,7 @@ export function credentialStoreContract(
       ])
     })
 
-    it('the credential store reports whether the secrets of a credential can be decrypted, and reports absent for an unknown name', async () => {
+    it('checkDecryption() returns whether the secrets of a credential can be decrypted, and `absent` for an unknown name', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       expect([await store.checkDecryption('ACC-1'), await store.checkDecryption('ACC-2')]).toEqual([
         'decryptable',
@@ -605,7 +605,7 @@ export function credentialStoreContract(
       expect(await events()).toEqual(['stored 1', 'refreshed 2'])
     })
 
-    it('the credential store replaces a credential only if its version is the expected version, and otherwise throws VersionConflict', async () => {
+    it('put() replaces a credential only if its version is the expected version, and otherwise throws VersionConflict', async () => {
       const put = (over: number | null) =>
         store.put(grantOf('ACC-1', 'x'), START, auditContextOf('imported'), { over })
       await expect(put(1)).rejects.toThrow(VersionConflict)

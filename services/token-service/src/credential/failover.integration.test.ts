@@ -106,7 +106,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     }
   }
 
-  it('if writes do not wait for replicas and no process keeps the token pairs, a failover locks out every company that was just refreshed', async () => {
+  it('if no write waits for replicas and no process keeps the pairs, a failover locks out every company just refreshed', async () => {
     const { store, authorizations } = await open(0)
     const service = cleanup.use(
       await startTestService({
@@ -122,7 +122,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
   })
 
   it.each(['cut', 'kept'] as const)(
-    'with REDIS_REPLICAS=1, a failover locks out no company, because no refresh token is used at the cut-off primary (connections %s)',
+    'with REDIS_REPLICAS=1, no token is used at a cut-off primary, so no company is locked out (connections %s)',
     async (connections) => {
       const service = await start(await open(1))
       const { usedBefore, lockedOut, tokens } = await failOver(service, connections)
@@ -208,7 +208,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     },
   )
 
-  it('if a refresh token is rejected after a failover, the remedy of the fault names a lost pair and an ended grant as possible causes', async () => {
+  it('the fault of a refresh token rejected after a failover names two possible causes: a lost pair and an ended grant', async () => {
     const redis = await open(0)
     const service = await start(redis, { timing: { rejectedGrantRetryDelaysMs: [] } })
     await service.connect('1')
@@ -286,7 +286,7 @@ describe('a failover while a process has a new token pair that it could not comm
     ['runs since before the failover', 'before'],
     ['started after the failover', 'after'],
   ])(
-    'a process that %s does not send the old refresh token, until the process with the new pair has reached the new primary and committed the pair',
+    'a process that %s does not send the old refresh token before the process with the new pair has committed it',
     async (_, started) => {
       const startSecond = async () => start(await open(1), { timing: LONG })
       const early = started === 'before' ? await startSecond() : null
@@ -299,13 +299,13 @@ describe('a failover while a process has a new token pair that it could not comm
       resume()
       expect((await refreshing).body).toMatchObject({ Version: 2 })
       await eventually(async () => expect(await pair.replica.hget(NAME, 'Version')).toBe('2'))
-      // The deferral ends at once with the commit.
+      // The deferral ends as soon as the new pair is committed.
       expect((await refresh(second)).body).toMatchObject({ Version: 3, Status: 'active' })
       expect(new Set(sentTokens()).size).toBe(2)
     },
   )
 
-  it('if the process with the new pair does not reach the new primary, the old refresh token is sent when the deferral has ended', async () => {
+  it('if the process with the new pair never reaches the new primary, the old refresh token is sent after the deferral', async () => {
     await suspendedBeforeCommit(await open(1))
     provider.knobs.graceMs = 600_000
     const adapters = await open(1)
@@ -367,7 +367,7 @@ describe('a refresh while the Redis primary loses its replica, with REDIS_REPLIC
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('the intent of another process is kept if the Redis primary has lost its replica, because that process may have sent the token', async () => {
+  it('the intent of another process is kept if the Redis primary loses its replica, because the token may have been sent', async () => {
     const adapters = await open(1)
     const { store, redis } = adapters
     await (await start(adapters)).connect('1')
@@ -386,7 +386,7 @@ describe('a refresh while the Redis primary loses its replica, with REDIS_REPLIC
     expect(await pair.primary.hget(NAME, 'Intent')).toBe(intent)
   })
 
-  it('after a failover during a refresh, the new token pair is used from memory, committed at the new primary and published once', async () => {
+  it('after a failover during a refresh, the pair is used from memory, committed at the new primary and published once', async () => {
     const bus = cleanup.use(createInProcessBus(silent))
     const ids = await collectEvents(bus)
     const redis = await open(1)
@@ -415,7 +415,7 @@ describe('a refresh while the Redis primary loses its replica, with REDIS_REPLIC
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('a token pair that only an isolated primary has stored stays in memory, even if another process has acquired the lease there', async () => {
+  it('a pair that only an isolated primary has stored stays in memory, even if another process acquired the lease there', async () => {
     const service = await start(await open(1), {
       failpoint: (at) => (at === 'before commit' ? pair.link.stall() : undefined),
     })

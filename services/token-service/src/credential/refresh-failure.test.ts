@@ -51,7 +51,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('a failure unrelated to the grant does not change when a rejected refresh token is sent again', () => {
+  it('a failure unrelated to the grant does not change the time at which a rejected refresh token is sent again', () => {
     const inHours = START + 17 * 3_600_000
     const lastTry = {
       ...provisional,
@@ -91,7 +91,7 @@ describe('settlement of a failed refresh', () => {
     })
   })
 
-  it('a refresh with rejected client credentials does not count as an attempt, and is retried at the next probe of the credentials', () => {
+  it('a refresh with rejected client credentials does not count as an attempt, and is retried at the next probe', () => {
     const failure = failureOf('client_refused', { retryAfterMs: 1_000 })
     expect(settlementOf(healthy, failure, { ...context, random: 0.999 })).toEqual({
       attempts: 0,
@@ -187,7 +187,7 @@ describe('settlement of a failed refresh', () => {
     ['after', healthy.refreshedAt + 1, true],
     ['before', healthy.refreshedAt, false],
   ])(
-    'the remedy of invalid_grant names a lost newer token pair only if the store changed its server %s the pair was stored',
+    'the remedy names a lost newer token pair only if the store can have lost one: the server changed %s the pair was stored',
     (_, storeChangedAt, isNamed) => {
       for (const rejectedGrantRetryDelaysMs of [[], [300_000]]) {
         const { fault } = settlementOf(healthy, failureOf('invalid_grant'), {
@@ -248,7 +248,7 @@ describe('the class of a rejected refresh token', () => {
     expect(actual).toBe(expected)
   })
 
-  it('the rejected token of a company that was reported as disconnected is sent again, and the remedy names the ways to reconnect', () => {
+  it('after a reported disconnect, the rejected token is sent again, and the remedy names the ways to reconnect', () => {
     const first = settlementOf(healthy, failureOf('disconnected'), context)
     expect(first).toMatchObject({ nextTryAt: START + 300_000, fault: { Final: false } })
     const second = settlementOf(

@@ -112,7 +112,7 @@ describe('single flight (I1)', () => {
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('many concurrent refresh requests with the same version cause one refresh, and a later request with this version causes none', async () => {
+  it('concurrent refresh requests with the same version cause one refresh, and a later request with it causes none', async () => {
     const service = await start()
     await service.connect('1')
     const refresh = () => service.ask(`/credentials/${NAME}/refresh`, json({ Version: 1 }))
@@ -255,7 +255,7 @@ describe('a process that is killed during a refresh (I3, I5)', () => {
     },
   )
 
-  it('if the provider ends a refresh token at its first use, killing a process before the commit causes one fault rotation_lost', async () => {
+  it('if a refresh token can be used only once, a process that is killed before its commit causes one fault rotation_lost', async () => {
     const doomed = killable(redis.store)
     const first = await start({
       store: doomed.store,
@@ -316,8 +316,8 @@ describe('a lease holder that was paused until its lease expired (I7)', () => {
     await expire()
     const slow = first.ask(`/credentials/${NAME}/token`)
     await eventually(() => expect(refreshes()).toHaveLength(1))
-    // The lease expires, and another replica acquires it. Under strict rotation the provider rejects the refresh
-    // token that it sends, because the paused process has used that token.
+    // The lease expires, and another replica acquires it. Under strict rotation the provider rejects the refresh token
+    // of the other replica, because the paused process has used that token.
     const second = await start()
     const taken = await second.ask(`/credentials/${NAME}/token`)
     expect(taken).toMatchObject({ status: 424, body: { Fault: { Code: 'rotation_lost' } } })
@@ -450,7 +450,7 @@ describe('a token endpoint that fails', () => {
     },
   )
 
-  it('when the access token has expired, a failing token endpoint causes a fault with the documented message and retries with back-off', async () => {
+  it('if the access token has expired, a failing token endpoint causes a fault, and the refresh is retried with back-off', async () => {
     const service = await start()
     await service.connect('1')
     await expire()

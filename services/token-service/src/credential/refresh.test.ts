@@ -139,7 +139,7 @@ describe('the intent of another process (I5)', () => {
     ['grows', (waitedMs: number) => waitedMs],
     ['stays 0, because the clock of the store was set back', () => 0],
   ])(
-    'a process waits 12 s without the lease before it sends the refresh token of an intent, if the age of the intent %s',
+    'if the age of a foreign intent %s, the process waits 12 s without the lease before it sends the refresh token',
     async (_, ageAfter) => {
       const free = storeOf(async () => 'committed')
       const startedAt = performance.now()

@@ -36,7 +36,7 @@ export interface CustodyRoutesDeps {
   readonly transfers: Transfers
   readonly rotateKeys: RotateKeys
   readonly keyCheck: Pick<CredentialStore, 'list' | 'checkDecryption'>
-  /** Aborts when the service shuts down. */
+  /** This signal is aborted when the service shuts down. */
   readonly shutdown: AbortSignal
 }
 

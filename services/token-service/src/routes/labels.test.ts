@@ -82,7 +82,7 @@ describe('the labels of an authorization', () => {
 describe('PATCH /credentials/{name}', () => {
   beforeEach(async () => void (await service.connect('1')))
 
-  it('PATCH /credentials/{name} changes only the members in its body, keeps the version, and records the caller in the audit log', async () => {
+  it('PATCH /credentials/{name} changes only the members in its body, keeps the version, and is audited with its caller', async () => {
     const first = await service.ask(PATH, patch({ Label: 'Acme', Tags: { a: 'b' } }))
     expect(first).toMatchObject({
       status: 200,

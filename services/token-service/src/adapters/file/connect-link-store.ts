@@ -58,8 +58,7 @@ export async function createFileConnectLinkStore(
     },
     async use(link, at) {
       // If several callers use the same link at once, the copy in memory lets only one of them succeed. If the write to
-      // the file then fails, the link counts as used until the next start, although no authorization was started for
-      // it.
+      // the file then fails, no authorization is started, but the link counts as used until the next start.
       if (!(await memory.use(link, at))) return false
       await write({ ...link, usedAt: at })
       return true

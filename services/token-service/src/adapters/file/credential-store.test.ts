@@ -103,7 +103,7 @@ describe('credential file', () => {
     },
   )
 
-  it('the file store throws StartupError for a credential file that was encrypted with other keys, and leaves the file unchanged', async () => {
+  it('opening a credential file that was encrypted with other keys fails with StartupError, and the file stays unchanged', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()

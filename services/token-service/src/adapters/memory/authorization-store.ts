@@ -1,4 +1,7 @@
-/** Stores used states, labels and code claims in memory, for an installation with a single process. */
+/**
+ * Stores the used `state` values, the labels and the code claims of authorizations in memory, for an installation with
+ * a single process.
+ */
 import type { AuthorizationStore, CodeClaim } from '../../authorization/authorization-store.ts'
 import { digest } from '../../authorization/digest.ts'
 import type { LabelsChange } from '../../credential/labels.ts'

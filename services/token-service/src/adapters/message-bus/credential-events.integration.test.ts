@@ -147,7 +147,7 @@ describe('credential events', () => {
     await eventually(async () => expect(await outboxLength()).toBe(0))
   })
 
-  it('events stay in the outbox while RabbitMQ is unavailable, and are published once and in order when it is available again', async () => {
+  it('while RabbitMQ is unavailable, events stay in the outbox; later each event is published once and in order', async () => {
     const service = await start()
     await service.connect('1')
     await eventually(() => expect(seen).toHaveLength(1))

@@ -189,7 +189,7 @@ describe('the provider over HTTP', () => {
     expect(scripted.revocations).toEqual([form, form])
   })
 
-  it('the status 204 confirms a revocation, and only the status 401 causes another revocation request with the next client secret', async () => {
+  it('status 204 confirms a revocation, and only after status 401 is the revocation sent with the next client secret', async () => {
     await reopen([CLIENT_SECRET, 'another'])
     const { refreshToken } = await granted()
     scripted.knobs.revocationStatus = 204
@@ -796,7 +796,7 @@ describe('the nonce of an id token', () => {
     ['intuit', intuit, listsNone],
     ['intuit', intuit, {}],
   ])(
-    'the provider adapter accepts an id token without a nonce under the %s profile if the discovery document does not list the claim',
+    'with the profile %s, an id token without a nonce is accepted if the discovery document does not list the claim nonce',
     async (...row) => {
       const [, profile, metadata] = row
       Object.assign(scripted.knobs, { echoesNonce: false, metadata })
@@ -821,7 +821,7 @@ describe('the nonce of an id token', () => {
     ['intuit', intuit],
     ['generic', generic],
   ])(
-    'the provider adapter rejects an id token with another nonce under the %s profile',
+    'with the profile %s, the provider adapter rejects an id token with another nonce',
     async (_, profile) => {
       scripted.knobs.metadata = listsNone
       await reopen(undefined, undefined, profile)

@@ -38,7 +38,7 @@ async function requestWhileSuspended(path: string) {
 }
 
 describe('a request to the provider while this process is suspended until after the deadline', () => {
-  it('a request returns a response that arrived during the suspension, because the response may contain the only copy of a refresh token', async () => {
+  it('a response that arrived during the suspension is returned, because it may contain the only copy of a refresh token', async () => {
     expect(await requestWhileSuspended('/token')).toMatchObject({
       status: 200,
       text: '{"refresh_token":"new"}',

@@ -1,7 +1,7 @@
 /**
- * Stores used states, labels and code claims in Redis, each with an expiry. Their keys are
- * `authorization:<sha256(state)>`, `authorization:labels:<sha256(state)>` and `exchange:<sha256(code)>`, so that Redis
- * contains neither states nor codes in plain text.
+ * Stores the used `state` values, the labels and the code claims of authorizations in Redis, each with an expiry. Their
+ * keys are `authorization:<sha256(state)>`, `authorization:labels:<sha256(state)>` and `exchange:<sha256(code)>`, so
+ * that Redis contains neither states nor codes in plain text.
  */
 import type { Redis } from 'ioredis'
 import { IntegrationError } from '@integration-host/shared/errors'

@@ -40,7 +40,7 @@ export function createStoreCommands(
   writes: ReplicatedWrites,
   ensureUsable: () => void,
 ): StoreCommands {
-  /** The scripts are registered on both connections. */
+  /** For each connection, the function that runs scripts on it. Scripts are registered once on each connection. */
   const runners = new Map<Redis, RunScript>()
   const runnerOf = (connection: Redis): RunScript => {
     const known = runners.get(connection) ?? defineScripts(connection)

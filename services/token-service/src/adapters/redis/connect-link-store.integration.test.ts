@@ -11,7 +11,7 @@ const { openUsable } = redisStoresPerTest()
 connectLinkStoreContract('Redis', async () => (await openUsable()).links)
 
 describe('many connect links in Redis', () => {
-  it('the Redis store rejects a connect link when the limit is reached, and deletes expired links from the index when a link is added', async () => {
+  it('the Redis store accepts no connect link beyond the limit, and adding a link deletes expired links from the index', async () => {
     const { redis, links } = await openUsable()
     const now = Date.now()
     const fill = redis.pipeline()

@@ -36,8 +36,8 @@ const SCAN_MS = 20
  */
 const MAX_CHUNK = 2_000
 /**
- * How much more it costs to compare the label for an entry of a set of names than for an entry of the set `labels`. For
- * a name, the label must be read from the record.
+ * The cost of comparing the label of an entry of a set of names, because the label must be read from the record. An
+ * entry of the set `labels` contains its label, and its cost is 1.
  */
 const LABEL_LOOKUP_COST = 4
 
@@ -64,7 +64,7 @@ export function createRedisLists(
   const isBuilt = async (): Promise<boolean> =>
     (await using(() => redis.exists(KEYS.indexBuilt))) === 1
 
-  /** Returns groups of sets. Every credential of the list is in at least one set of each group. */
+  /** Returns groups of sets. Every credential that fulfils the conditions is in at least one set of each group. */
   function groupsOf({ states, classes, tags }: CredentialFilter, hasStates: boolean): string[][] {
     return [
       ...(hasStates && states.length > 0 && !states.includes('active')

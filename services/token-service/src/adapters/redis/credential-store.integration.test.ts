@@ -68,7 +68,9 @@ describe('an intent in Redis that was stored before a failover', () => {
       redis,
       intent,
       record: (deferralMs = 60_000) => store.recordIntent(lease, deferralMs),
-      /** Changes the stored run ids, so that the earlier writes appear to be writes of another server. */
+      /**
+       * Changes the run ids that are stored in Redis, so that the earlier writes appear to be writes of another server.
+       */
       failOver: async () => {
         await redis.hset('ACC-1', 'Intent', (await intent()).replace(/\w+$/, 'earlierserver'))
         await redis.hset('credentials:server', 'RunId', 'earlierserver')
@@ -104,7 +106,7 @@ describe('an intent in Redis that was stored before a failover', () => {
     expect(await record()).toMatchObject({ kind: 'deferred' })
   })
 
-  it('the same lease may store its intent again after a failover', async () => {
+  it('the holder of the lease that stored an intent may store the intent again after a failover', async () => {
     const { record, failOver } = await intentOfAnother()
     expect(await record()).toEqual({ kind: 'recorded' })
     await failOver()
@@ -319,7 +321,7 @@ describe('unexpected data in Redis', () => {
     expect(await fence()).toBeGreaterThan(before)
   })
 
-  it('an outbox entry that cannot be parsed gets one audit entry with What "unreadable", and later outbox entries are audited as usual', async () => {
+  it('an outbox entry that cannot be parsed is audited as "unreadable", and later outbox entries are audited as usual', async () => {
     const opened = await openUsable()
     await opened.redis.xadd('credentials:outbox', '*', 'entry', 'not json')
     await opened.redis.xadd('credentials:outbox', '*', 'another', '{}')

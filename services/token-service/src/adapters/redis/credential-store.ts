@@ -306,8 +306,8 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
         'claimAdoption',
         keysOf(name),
         { ...args, holdMs: String(holdMs), keepMs: String(ADOPTION_KEEP_MS) },
-        // No refresh token was sent under this claim, because too few replicas have acknowledged it. A first claim is
-        // therefore removed.
+        // No refresh token was sent under this claim, because too few replicas have acknowledged it. The claim is
+        // therefore removed, unless there was an earlier claim.
         async (claimed, run) => {
           const [, previous] = claimed as [string, string | number]
           if (previous === '') await run('endAdoption', keysOf(name), args)

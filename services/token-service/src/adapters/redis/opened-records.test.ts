@@ -21,7 +21,7 @@ const FIELDS = [
 ]
 
 /**
- * Returns a function that opens records, the field values of a stored record, and a function that returns the number of
+ * Returns the field values of a stored record, a function that opens records, and a function that returns the number of
  * decryptions.
  */
 function fixture() {

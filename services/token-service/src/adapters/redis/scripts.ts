@@ -123,10 +123,10 @@ return redis.call('PEXPIRE', K.lease, a.leaseMs)
 const release = define(['lease'], RELEASE_OWN_LEASE)
 
 /**
- * The intent contains the run id of the server. So a later call on another server detects the failover, even if the
+ * Stores the intent with the run id of the server. So a later call on another server detects the failover, even if the
  * calling process has just started or the clocks of the servers differ. If this server stored the intent, but another
- * server was the primary in between, a comparison of the two times shows the failover, because both times are of the
- * same clock. An intent without a run id, which an earlier release has stored, counts as stored after the failover.
+ * server was the primary in between, the time of the intent is before `changedAt`, and both times are from the clock of
+ * this server. An intent without a run id, which an earlier release has stored, counts as stored after the failover.
  */
 const recordIntent = define(
   ['credential', 'lease', 'server'],

@@ -1,9 +1,9 @@
 /**
  * Detects that the connection leads to another Redis server than before, or to a restarted server. Such a server may
  * lack the newest writes, after a failover or after a restart from an append-only file that is flushed once a second.
- * The time of the last change is stored in Redis. So every replica of token-service can read this time, even a replica
- * that starts later. The script that stores an intent makes the same check, because the script may run before the check
- * in this file.
+ * The time at which the server last changed is stored in Redis. So every replica of token-service can read this time,
+ * even a replica that starts later. The script that stores an intent makes the same check, because it may run before
+ * the check in this file.
  */
 import type { Redis } from 'ioredis'
 import type { Logger } from '@integration-host/shared/observability/logger'
