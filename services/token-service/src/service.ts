@@ -112,9 +112,9 @@ export async function startTokenService(
       needsKeys: requestsIdToken,
     }),
   )
-  // This dependency is optional, because valid access tokens are issued even while the provider rejects the client.
-  // token-service sends no request to test its client credentials, so they count as accepted until a refresh shows that
-  // they are rejected.
+  // The dependency `provider-client` is optional, because valid access tokens are issued even while the provider
+  // rejects the client credentials. No request is sent only to test the client credentials. They count as accepted
+  // until a refresh shows that the provider rejects them.
   const clientDependency = health.dependency('provider-client', 'optional')
   clientDependency.up()
   const provider = breakOnRejectedClient(

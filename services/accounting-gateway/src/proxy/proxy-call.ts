@@ -347,7 +347,7 @@ export class ProxyCall {
    * the limits of their realm.
    */
   #acquirePermit(realm: string): Permit | Promise<Permit> {
-    // The controller is created when it is first needed. Most calls get a permit at once and need no controller.
+    // The AbortController is created when it is first needed. Most calls get a permit at once and need none.
     let controller: AbortController | null = null
     const reserved = acquirePermit(this.#deps.limits, realm, {
       isBatch: isBatch(this.#post.path),

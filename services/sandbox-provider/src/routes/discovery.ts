@@ -42,8 +42,8 @@ export function discoveryRoutes(deps: DiscoveryDeps) {
 const CLAIMS = ['aud', 'exp', 'iat', 'iss', 'realmid', 'sub']
 
 /**
- * Returns the discovery document. It has the same members as Intuit's document, further members that the personality
- * adds, and members that announce the features that the current settings enable.
+ * Returns the discovery document. It has the members of Intuit's document and the members that the personality adds.
+ * Further members announce the features that are enabled by the current settings.
  */
 function discoveryDocument(addresses: Addresses, settings: SandboxSettings) {
   const { base, browser } = addresses

@@ -61,7 +61,7 @@ const EXPIRED_KEPT_MS = 15 * 60_000
  */
 const USED_KEPT_MS = 24 * 3_600_000
 
-/** Returns when a link is deleted, in epoch milliseconds. */
+/** Returns the time at which a link is deleted, in epoch milliseconds. */
 export function keptUntil({
   expiresAt,
   usedAt,

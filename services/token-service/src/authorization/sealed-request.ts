@@ -90,7 +90,7 @@ type Members = [
   realm: string | null,
   returnTo: string | null,
   browser: string | null,
-  /** This member is absent in a state that an earlier release sealed. */
+  /** The members from `hasLabels` on are absent in a state that an earlier release sealed. */
   hasLabels?: 0 | 1,
   isByVisitor?: 0 | 1,
 ]

@@ -247,7 +247,7 @@ export function openGrantSecrets(
   return {
     refreshToken: open('RefreshToken'),
     idToken: open('StoreA'),
-    // This field is not authenticated. A wrong value could only change the class of a fault.
+    // The field `Unused` is not authenticated. A wrong value could only change the class of a fault.
     isUnused: fields['Unused'] === fields['Version'],
     previous:
       previous === null

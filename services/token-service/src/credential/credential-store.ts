@@ -134,8 +134,8 @@ export interface CredentialStore {
   ): Promise<'removed' | 'changed' | 'absent'>
 
   /**
-   * Claims the right to send the refresh token of a grant that is not stored yet (adoption.ts). Resolves with `busy` if
-   * another process has claimed the company, or if another token of the company was claimed, less than `holdMs` ago. A
+   * Claims the right to send the refresh token of a grant that is not stored yet (adoption.ts). Resolves with `busy`
+   * if, less than `holdMs` ago, another process claimed the company or another token of the company was claimed. A
    * claim stays stored for a day unless it is ended.
    */
   claimAdoption(name: string, claim: AdoptionClaim, holdMs: number): Promise<AdoptionClaimed>

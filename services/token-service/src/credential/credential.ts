@@ -99,9 +99,9 @@ export function freshness(
 }
 
 /**
- * Returns when the proactive refresh of a credential starts, in epoch ms: `refreshAheadMs` before the access token
- * expires. The time varies by ±20 % between realms, so that realms that were connected together are not refreshed
- * together.
+ * Returns the time at which the proactive refresh of a credential starts, in epoch ms: `refreshAheadMs` before the
+ * access token expires. The time varies by ±20 % between realms, so that realms that were connected together are not
+ * refreshed together.
  *
  * The time is never before half of the token's lifetime, because otherwise a short-lived token would be refreshed
  * continuously. It is at the latest at 50 to 70 % of the idle limit, because the provider ends a grant that is not

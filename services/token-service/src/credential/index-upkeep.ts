@@ -8,7 +8,10 @@ export interface IndexUpkeepDeps {
   readonly onError: (error: unknown) => void
 }
 
-/** The pauses before another attempt, if the store was unavailable or another process was building the index. */
+/**
+ * The pauses between two attempts. An attempt fails if the store is unavailable or another process is building the
+ * index.
+ */
 const RETRY = { baseMs: 200, capMs: 10_000 } as const
 
 /**

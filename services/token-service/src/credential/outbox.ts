@@ -20,7 +20,7 @@ export interface AuditContext {
   /** The caller as the audit log names it: `routine` (the refresh schedule), `browser` or `key <fingerprint>`. */
   readonly who: string
   readonly what: AuditFact['What']
-  /** The default value is `ok`. */
+  /** The outcome for the audit log; `ok` if absent. */
   readonly outcome?: string
   readonly traceId?: string | null
   /** For a removal: whether the coordinator erases the data of the company's runs. */

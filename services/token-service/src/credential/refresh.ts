@@ -142,9 +142,10 @@ const POLLS_PER_ACQUIRE = 20
 export const refreshTiming: Omit<RefreshTiming, 'graceMs' | 'rejectedGrantRetryDelaysMs'> = {
   leaseMs: 15_000,
   foreignIntentMaxAgeMs: 12_000,
-  // A process on an overloaded machine reached the new primary half a minute after another process. A longer deferral
-  // would harm the grants of processes that have died: a provider with a grace period of 60 s must get the old refresh
-  // token within 60 s of the rotation, and a failover by Sentinel may take 15 s of this time.
+  // The deferral covers a delay that was measured: on an overloaded machine, a process reached the new primary half a
+  // minute after another process. A longer deferral could cost the grant if the other process has died. A provider with
+  // a grace period of 60 s accepts the old refresh token only within 60 s of the rotation, and a failover by Sentinel
+  // may take 15 s of this time.
   failoverDeferralMs: 40_000,
   ambiguousRetryDelayMs: 2_000,
   pollMs: 50,

@@ -175,7 +175,7 @@ export function connectLinkRoutes({
       async (c) => {
         const { id } = c.req.valid('param')
         const link = await links.get(id)
-        // This key may not see a link of another realm, so the link is treated as absent.
+        // A link that the caller's key may not see is treated as absent.
         const caller = callerOf(c)
         const isRemoved =
           link !== null &&

@@ -1,4 +1,7 @@
-/** Tests the lists over HTTP, with the embedded adapters. The tests of the stores cover the conditions themselves. */
+/**
+ * Tests the lists over HTTP, with the embedded adapters. The contract suite of the stores tests each condition
+ * (credential-lists.contract.ts).
+ */
 import { chmod, writeFile } from 'node:fs/promises'
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'

@@ -33,7 +33,10 @@ export interface CredentialEventsDeps {
 }
 
 export interface CredentialEvents extends AsyncDisposable {
-  /** Relays the outbox at once instead of at the next poll. Called after this process has added an outbox entry. */
+  /**
+   * Publishes the entries of the outbox at once instead of at the next poll. Called after this process has added an
+   * outbox entry.
+   */
   wake(): void
 }
 

@@ -45,8 +45,8 @@ export function configure(
     enableNonRepudiationChecks(configuration)
     // The signing keys are fetched before the code exchange. If they were fetched only after the exchange and the JWKS
     // was unavailable, the code would be lost. openid-client fetches the JWKS again if a key is missing in its copy,
-    // but only if the copy is at least a minute old. The fetch time is therefore set in the past, so that openid-client
-    // can find a key that the provider has just added.
+    // but only if the copy is at least a minute old. The fetch time of the copy is therefore set to a minute ago, so
+    // that openid-client can fetch a key that the provider has just added.
     if (jwks !== null)
       setJwksCache(configuration, {
         jwks: { keys: [...jwks.keys] },
