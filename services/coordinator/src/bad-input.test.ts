@@ -341,7 +341,7 @@ describe('changing a process that has active runs', () => {
   ]
   const one = (step: Step) => step.complete()
 
-  it('a run at a step that was removed from its process fails with step_unknown, and can be resumed when the process has the step again', async () => {
+  it('a run fails with step_unknown if its step was removed from the process, and can be resumed when the step exists again', async () => {
     const source = await backends.openSource({ sweepMs: 50 })
     const bus = await backends.openBus()
     const twoSteps = changed({ one, two: () => Promise.reject(new Error('not yet')) })

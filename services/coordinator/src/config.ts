@@ -20,7 +20,9 @@ import { z } from 'zod'
 import { processSources } from './adapters/folder/process-sources.ts'
 import { allowedHosts, webhookFaults } from './adapters/files/webhooks-file.ts'
 
-/** A check that the internet is reachable: an HTTP URL that must respond, or a TCP port that must accept a connection. */
+/**
+ * A check that the internet is reachable: an HTTP URL that must respond, or a TCP port that must accept a connection.
+ */
 export type Probe =
   | { readonly kind: 'http'; readonly url: string }
   | { readonly kind: 'tcp'; readonly host: string; readonly port: number }

@@ -143,7 +143,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       expect(JSON.parse(letters[1]?.Content ?? '')).toEqual(stepMessage('nobody'))
     })
 
-    it('the list returns an excerpt of the content, and a single dead letter up to 64 KiB of it: as text, or as base64 if it is not UTF-8', async () => {
+    it('the list has an excerpt of each content, and a single dead letter up to 64 KiB: as text, or as base64 if not UTF-8', async () => {
       const host = await start()
       const text = `${'x'.repeat(1_023)}€${'y'.repeat(100_000)}`
       await dead(host, { body: Buffer.from(text) })
@@ -183,7 +183,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       ])
     })
 
-    it('a message that arrives twice is stored once, even without an id, and two messages with the same id and different contents are both stored', async () => {
+    it('a repeated message is stored once, even without an id; messages with the same id and different contents are all stored', async () => {
       const host = await start()
       for (const message of [
         { messageId: 'a', body: 'one' },

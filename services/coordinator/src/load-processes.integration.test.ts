@@ -43,7 +43,7 @@ describe('a coordinator whose PROCESSES names a folder', () => {
   const good = `import { defineProcess } from 'integration-host'
     export default defineProcess('Good', { steps: { one: (step) => step.complete(step.initialData) } })`
 
-  it('a coordinator runs the processes that it can load, and reports a faulty file in the log, in /health/ready and in a metric', async () => {
+  it('a coordinator runs the processes that it can load, and reports a faulty file in its log, /health/ready and a metric', async () => {
     await put('good.ts', good)
     await put(
       'broken.ts',
@@ -86,7 +86,7 @@ describe('a coordinator whose PROCESSES names a folder', () => {
     export default defineProcess('Good', { settings: { url: z.url(), key: secret() } })
       .step('one', (step) => step.complete(step.settings.url))`
 
-  it('a coordinator reports faulty settings of processes and its own in one message, without their values', async () => {
+  it('a coordinator reports its own faulty settings and those of processes in one message, without their values', async () => {
     await put('good.ts', withSettings)
     await using coordinator = start({ PREFETCH: 'value-1', GOOD_URL: 'value-2' })
     expect(await coordinator.ended).toMatchObject({ code: 1 })

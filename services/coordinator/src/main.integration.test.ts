@@ -24,7 +24,7 @@ describe('the coordinator as an OS process', () => {
     SERVICE_API_KEY: key,
   }
 
-  it('the coordinator exits with 1 after one message that names every invalid or missing setting and contains none of their values', async () => {
+  it('the coordinator exits with 1 after one message that names every invalid or missing setting, but none of their values', async () => {
     await using started = run({
       SERVICE_API_KEY: 'short-secret',
       AMQP_URL: 'http://user:secret-3@x',
@@ -54,7 +54,7 @@ describe('the coordinator as an OS process', () => {
     expect(started.output().match(/not usable/g)).toHaveLength(1)
   })
 
-  it('with TRANSACTION_SOURCE=memory the coordinator needs no DATABASE_URL, and exits with an error that names ITSourceMemory.json if this file is damaged', async () => {
+  it('with TRANSACTION_SOURCE=memory the coordinator needs no DATABASE_URL, and its error names a damaged ITSourceMemory.json', async () => {
     const path = join(dataDir, 'ITSourceMemory.json')
     await writeFile(path, 'damaged')
     await using started = run({
@@ -69,7 +69,7 @@ describe('the coordinator as an OS process', () => {
     await rm(path)
   })
 
-  it('the coordinator starts while PostgreSQL and RabbitMQ are unreachable, names both in /health/ready, and exits with 0 on SIGTERM', async () => {
+  it('the coordinator starts without PostgreSQL and RabbitMQ, names both in /health/ready, and exits with 0 on SIGTERM', async () => {
     const port = String(await freePort())
     await using started = run({ ...nowhere, DATA_DIR: dataDir, PORT: port })
     const url = `http://127.0.0.1:${port}`

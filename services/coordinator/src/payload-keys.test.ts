@@ -58,7 +58,7 @@ describe('a coordinator with PAYLOAD_KEYS', () => {
     ['an unknown key', k2],
     ['no key', null],
   ])(
-    'fails a run with payload_unreadable if it has %s for it, and resumes it with the key',
+    'a run fails with payload_unreadable if the coordinator has %s for it, and can be resumed when the key is set',
     async (_, keys) => {
       {
         await using host = await start(k1)
@@ -86,7 +86,7 @@ describe('a coordinator with PAYLOAD_KEYS', () => {
     },
   )
 
-  it('a coordinator with PAYLOAD_KEYS seals payloads that are in plain text or sealed with an older key, and reports how many remain', async () => {
+  it('a coordinator with PAYLOAD_KEYS seals payloads in plain text or sealed with an older key, and reports how many remain', async () => {
     {
       await using host = await start(null)
       await host.queue('1', { note: MARKER })

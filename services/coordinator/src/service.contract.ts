@@ -588,7 +588,7 @@ export function coordinatorContract(
     })
 
     describe('a coordinator without access to the internet', () => {
-      it('while the internet is unreachable the coordinator starts no step and counts no attempt, and logs the beginning and the end of the pause', async () => {
+      it('the coordinator starts no step while the internet is unreachable, and logs the beginning and the end of this pause', async () => {
         await using internet = await startFakeInternet()
         const host = await start({
           env: { INTERNET_PROBES: internet.probe },
@@ -674,7 +674,7 @@ export function coordinatorContract(
       })
     })
 
-    it('a transaction that is queued again is accepted with equal initial data, and rejected as a conflict with other initial data', async () => {
+    it('queueing a transaction again is accepted with equal initial data, and is a conflict with other initial data', async () => {
       const host = await start()
       const id = fresh()
       const queue = (text: string) =>

@@ -304,7 +304,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     expect(text).not.toContain('business data')
   })
 
-  it('a call is aborted when another coordinator replica cancels the run, but not if the run is resumed before the event of the cancellation arrives', async () => {
+  it('a call is aborted when another replica cancels the run, but not if the run was resumed before the event arrives', async () => {
     const host = use(await startFixture(backends))
     const id = fresh()
     const watched = await watchEvents(host, id)

@@ -88,7 +88,8 @@ describe('two coordinators with different processes on one database and broker',
       await betaHost.call('/processes/Beta/pause', { method: 'POST' })
       await betaHost.queue(queued)
     }
-    // If this coordinator checked a row at a step that no coordinator here knows, the run would fail as step_unknown.
+    // No coordinator has the step `removed`. If the running coordinator checked this row of the other process, the run
+    // would fail as step_unknown.
     await sql()`
       insert into "Order_Header" ("Process", "TransactionID", "StepName", "InitialData")
       values ('Beta', ${inserted}, 'removed', '1')`

@@ -231,7 +231,7 @@ export function webhooksContract(kind: 'embedded' | 'real'): void {
         expect(
           after.filter(({ data }) => data['Realm'] === company).map(({ data }) => data['Version']),
         ).toEqual(Array.from({ length: 12 }, (_, index) => index + 1))
-      // Only the first webhook of each company was tried while the receiver was away.
+      // Only the first webhook of each company was attempted while the receiver was unavailable.
       expect([...before].toSorted()).toEqual(
         companies.map((company) => `ACC-${company}/1/stored`).toSorted(),
       )

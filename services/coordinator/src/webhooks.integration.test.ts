@@ -28,7 +28,7 @@ describe('webhooks of credential events on RabbitMQ', () => {
   afterAll(() => backends[Symbol.asyncDispose]())
 
   const companies = ['r1', 'r2', 'r3', 'r4', 'r5']
-  /** Publishes `count` events of each company, whose versions begin after `after`. */
+  /** Publishes `count` events of each company. The version of the first event is `after` + 1. */
   async function publish(bus: MessageBus, after: number, count: number): Promise<void> {
     for (let Version = after + 1; Version <= after + count; Version += 1)
       for (const company of companies) {
@@ -54,7 +54,7 @@ describe('webhooks of credential events on RabbitMQ', () => {
     received.filter(({ data }) => data['Realm'] === company).map(({ data }) => data['Version'])
   const upTo = (last: number) => Array.from({ length: last }, (_, index) => index + 1)
 
-  it('two replicas deliver the webhooks of each company once and in order, and later those of events that were published while no coordinator was running', async () => {
+  it('two replicas deliver the webhooks of each company once and in order, even if no coordinator ran when they were published', async () => {
     await using receiver = await startWebhookReceiver()
     await using file = await createWebhooksFile([receiver.entry()])
     await using bus = await backends.openBus()

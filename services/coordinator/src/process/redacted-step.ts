@@ -1,4 +1,6 @@
-/** Keeps the secrets of a process out of the requests of its steps, and out of what is stored of them. */
+/**
+ * Keeps the secrets of a process out of the requests of its steps, and out of the data that is stored about its steps.
+ */
 import type { CallOutcome } from './http-call.ts'
 import type { StepOutcome } from './progress.ts'
 import type { Redaction } from './redaction.ts'
@@ -36,7 +38,8 @@ export function redactedOutcome(redaction: Redaction, outcome: CallOutcome): Cal
 }
 
 /**
- * Redacts a secret that a step may have read elsewhere, for example from the environment, in its error and its data.
+ * Redacts secrets in the error and the data of a step. The step may have read a secret elsewhere, for example from the
+ * environment.
  */
 export function redactedResult(
   redaction: Redaction,

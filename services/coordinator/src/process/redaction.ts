@@ -31,7 +31,8 @@ const LITERAL = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g
 export function createRedaction(
   secrets: readonly (readonly [name: string, secret: Secret])[],
 ): Redaction | null {
-  // Settings with the same value, and a setting that is the whole auth of a target, are searched once.
+  // A value is searched for only once, even if several settings have it, or if a setting is also the whole auth of a
+  // target.
   const known = new Map(
     secrets.flatMap(([name, secret]) => {
       const value = secret.reveal()
@@ -56,7 +57,7 @@ export function createRedaction(
         return contains(literal) || contains(String(Number(literal)))
           ? JSON.stringify(REPLACEMENT)
           : literal
-      if (literal.length < minLength) return literal // most of them
+      if (literal.length < minLength) return literal // most literals are shorter
       const decoded = JSON.parse(literal) as string
       return contains(decoded) ? JSON.stringify(text(decoded)) : literal
     })
@@ -137,8 +138,8 @@ function patternsOf(value: string) {
 const anyNotation = (text: string): string =>
   text.replaceAll(/\\+|[^\\]/gu, (part) =>
     part.startsWith('\\')
-      ? // How many backslashes are written for one depends on how often the text was encoded. A choice for each single
-        // one would take exponential time.
+      ? // How many backslashes stand for one backslash depends on how often the text was encoded. A pattern with a choice
+        // for each single backslash would take exponential time.
         String.raw`(?:\\|(?i:%5c|\\u005c)){${part.length},${part.length * 4}}`
       : `(?:${notationsOf(part).join('|')})`,
   )

@@ -102,7 +102,7 @@ describe('a call that a step makes with fetch', () => {
   it.each([
     ['is not JSON', '', () => 1],
     ['is not what parse expects', '{}', () => JSON.parse('{') as unknown],
-  ])('fails the step as response_invalid if the body that it parses %s', async (_, body, parse) => {
+  ])('a step fails as response_invalid if the body that it parses %s', async (_, body, parse) => {
     const { outcome } = await outcomeOf(
       async (step: Step) => {
         const reply = await step.fetch({ url: 'http://x/' })

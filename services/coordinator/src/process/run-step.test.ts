@@ -53,7 +53,7 @@ describe('a step that throws an error that cannot be read', () => {
       'a cause that is not readable',
       { cause: Object.assign(new Error(), { message: Symbol('') }) },
     ],
-  ])('is retried: %s', async (_, members) => {
+  ])('a step that throws an unreadable error is retried: %s', async (_, members) => {
     for (const change of [{ log }, { log, definition: secretive }]) {
       const { outcome } = await outcomeOf(
         () => Promise.reject(Object.assign(new Error('why'), members)),
@@ -64,7 +64,7 @@ describe('a step that throws an error that cannot be read', () => {
     }
   })
 
-  it('is retried in doubt if reading the error throws', async () => {
+  it('a step that throws an error is retried in doubt if reading the error fails', async () => {
     const { proxy, revoke } = Proxy.revocable(new Error('why'), {})
     revoke()
     const { outcome } = await outcomeOf(() => Promise.reject(proxy))
@@ -267,7 +267,7 @@ describe('an error body of the provider', () => {
     })
   })
 
-  it('a call that gets a 401 with an unclassified error code is retried after a minute, when the gateway may refresh the token again', async () => {
+  it('after a 401 with an unclassified error code a call is retried in a minute, when the gateway may refresh the token again', async () => {
     const body = JSON.stringify({ fault: { error: [{ code: '3200' }] } })
     const { outcome } = await outcomeOf(throughGateway, [answered(401, body)])
     expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'http_401', retryAfterMs: 60_000 })

@@ -32,7 +32,7 @@ export async function runStep(
     return {
       kind: 'retry',
       errorClass: 'step_threw',
-      // Constant, because reading the error may have been what failed.
+      // The text is constant, because reading the thrown error may be the operation that failed.
       error: 'what the step threw or returned cannot be read',
       response: null,
       retryAfterMs: null,

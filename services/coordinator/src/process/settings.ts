@@ -19,7 +19,7 @@ export type StepSettings<Schemas extends SettingSchemas> = {
 
 // Secrets are searched for in the data that a step sends and stores. A shorter secret would occur there by chance.
 const MIN_SECRET_LENGTH = 8
-// The pattern that finds a longer one could be too large for the regular expressions of V8.
+// The pattern that finds a longer secret could be too large for the regular expressions of V8.
 const MAX_SECRET_LENGTH = 2_048
 
 /**

@@ -81,7 +81,9 @@ export function outgoingCall(
   }
 }
 
-/** @throws {TypeError} for invalid header names and values, and for the header that authenticates calls to the target. */
+/**
+ * @throws {TypeError} for invalid header names and values, and for the header that authenticates calls to the target.
+ */
 function headersOf(
   given: Readonly<Record<string, string>>,
   target: BoundTarget | undefined,

@@ -23,7 +23,7 @@ describe('the CSV of an order', () => {
     expect(csvFileName({ transactionId, replayId: 0 })).toBe(name)
   })
 
-  it('two transaction ids of the maximum length that differ only in the last character get different file names of at most 255 bytes', () => {
+  it('two transaction ids of the maximum length with different last characters get different file names of at most 255 bytes', () => {
     const long = (end: string) => csvFileName({ transactionId: '😀'.repeat(63) + end, replayId: 0 })
     expect(long('a').length).toBeLessThan(240)
     expect(long('a')).not.toBe(long('b'))

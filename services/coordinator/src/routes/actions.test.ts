@@ -115,7 +115,7 @@ describe('the actions of callers', () => {
     expect((await post(`${transactions}/o-own/cancel`, '', by('operator'))).status).toBe(200)
   })
 
-  it('a queued transaction is recorded if a listed key or a person queues it or a reason is given, but not if a service queues it without a reason', async () => {
+  it('queueing a transaction is recorded unless a service queues it without a person and without a reason', async () => {
     const body = (id: string, more = {}) => ({ TransactionID: id, InitialData: 'secret', ...more })
     await post(transactions, body('q-service'))
     await post(transactions, body('q-erp'), by('erp'))
@@ -135,7 +135,7 @@ describe('the actions of callers', () => {
     expect(JSON.stringify(await read('?limit=500'))).not.toContain('secret')
   })
 
-  it('a transaction that is queued again with a different reason already exists, because the reason is not part of the transaction', async () => {
+  it('queueing a transaction again with another reason is no conflict, because the reason is not part of the transaction', async () => {
     const body = { TransactionID: 'r1', InitialData: 1 }
     expect((await post(transactions, { ...body, Reason: 'one' })).status).toBe(202)
     const again = await post(transactions, { ...body, Reason: 'two' })
@@ -203,7 +203,7 @@ describe('the actions of callers', () => {
     ])
   })
 
-  it('retrying or settling a run that does not allow the action is rejected with a specific code, and the rejection is recorded', async () => {
+  it('a retry or settlement that the state of the run does not allow is rejected with its own code, and is recorded', async () => {
     await host.queue('s1', 1, '42')
     expect(await codeOf(await post(`${transactions}/s1/retry`))).toEqual([
       409,

@@ -95,9 +95,12 @@ describe('POST /erasures', () => {
   it.each([
     { Process: 'Gone', Ids: ['e3'] },
     { Process: 'Gone', Realm: '1' },
-  ])('responds 404 to a process that is neither loaded nor has runs: %j', async (body) => {
-    expect(await erase(body)).toMatchObject({ status: 404, body: { code: 'process_not_found' } })
-  })
+  ])(
+    'POST /erasures responds 404 if the process is not loaded and has no runs: %j',
+    async (body) => {
+      expect(await erase(body)).toMatchObject({ status: 404, body: { code: 'process_not_found' } })
+    },
+  )
 
   it.each([
     [{}, 'send Realm'],
@@ -108,7 +111,7 @@ describe('POST /erasures', () => {
     [{ Process: 'OrderProcess', Ids: [] }, 'Ids:'],
     [{ Process: 'OrderProcess', Ids: Array(1_001).fill('1') }, 'Ids:'],
     [{ Realm: '1', Status: 'Failed' }, 'Status'],
-  ])('rejects the body %j with 400 and says what is wrong', async (body, detail) => {
+  ])('POST /erasures responds 400 to the body %j and names the error', async (body, detail) => {
     const response = await erase(body)
     expect(response).toMatchObject({ status: 400, body: { code: 'invalid_request' } })
     expect(response.body['detail']).toContain(detail)

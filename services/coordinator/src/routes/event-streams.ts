@@ -91,8 +91,8 @@ interface Stream {
 export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): EventStreams {
   const streams = new Set<Stream>()
   /**
-   * The serialised text of each event. Missed events use it too, so that an event is serialised only once even if
-   * several clients missed it.
+   * The serialised text of each event. It is used for missed events as well, so that an event is serialised only once
+   * even if several clients missed it.
    */
   const texts = new WeakMap<TransactionEvent, string>()
   let batch: TransactionEvent[] = []

@@ -150,7 +150,7 @@ describe('POST /operations', () => {
     expect(await host.run('g1')).toMatchObject({ Status: 'Queued' })
   })
 
-  it('an operation of a key that is bound to realms changes only runs of these realms, and the key does not see an operation of a key for all realms', async () => {
+  it('a key that is bound to realms starts operations only on runs of these realms, and sees no operation for all realms', async () => {
     await host.queue('own', 1, '42')
     await host.queue('foreign', 1, '43')
     const { ID } = await start(cancelOf('own', 'foreign'), { key: 'company' })

@@ -253,7 +253,7 @@ describe('queueing in bulk', () => {
     ])
   })
 
-  it('a bulk request reports each array element as invalid that a single request would reject', async () => {
+  it('a bulk request reports an array element as invalid if a single request would reject it', async () => {
     const ids = ['x'.repeat(129), 'a\0', 'a\n', '\ud83d', '.', '..', 66, null]
     const lines = [
       ...ids.map((TransactionID) => ({ TransactionID, InitialData: 1 })),
@@ -385,7 +385,7 @@ describe('operations on a transaction', () => {
     },
   )
 
-  it('the list of processes shows the steps of each process, its limits, whether it is paused, and whether its queues have consumers', async () => {
+  it('the list of processes shows the steps and limits of each process, whether it is paused, and whether it has consumers', async () => {
     expect(await (await host.call('/processes')).json()).toEqual({
       items: [
         {

@@ -115,15 +115,18 @@ describe('the search for runs', () => {
     ['idPrefix=a&idPrefix=b', 'idPrefix'],
     ['cursor=nonsense', 'cursor'],
     ['process=OrderProcess', 'process'],
-  ])('rejects ?%s with 400, and names the parameter', async (query, name) => {
-    for (const path of ['/transactions', ofOrders]) {
-      const { status, body } = await get(`${path}?${query}`)
-      expect([status, body.code]).toEqual([400, 'invalid_request'])
-      expect(body.detail).toContain(name)
-    }
-  })
+  ])(
+    'a search with the query ?%s is rejected with 400, and the error names the parameter',
+    async (query, name) => {
+      for (const path of ['/transactions', ofOrders]) {
+        const { status, body } = await get(`${path}?${query}`)
+        expect([status, body.code]).toEqual([400, 'invalid_request'])
+        expect(body.detail).toContain(name)
+      }
+    },
+  )
 
-  it('a key finds only runs of its processes that belong to its companies or to no company', async () => {
+  it('a search returns only runs of permitted processes that belong to a permitted company or to no company', async () => {
     expect(await find('/transactions', keyOf('one-company'))).toBe('acd')
     expect(await find('/transactions', keyOf('one-process'))).toBe('abc')
     expect((await get(ofGone, keyOf('one-process'))).status).toBe(403)

@@ -69,7 +69,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       ])
     })
 
-    it('a new transaction is recorded with its own reason if its request has an actor, and an existing transaction is not recorded', async () => {
+    it('if a request has an actor, each new transaction is recorded with its own reason, and existing ones are not recorded', async () => {
       await queue('1')
       const lines = [
         { TransactionID: '1', InitialData: 'business data', Reason: 'exists' },

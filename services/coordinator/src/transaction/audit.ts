@@ -1,7 +1,7 @@
 /**
  * The audit of a transaction source: counts of its runs and checks of its tables. It runs every minute on each replica,
- * so its cost must not grow with the number of finished runs. A source therefore counts unfinished and badly ended runs
- * up to a bound, and may estimate the number of completed runs.
+ * so its cost must not grow with the number of finished runs. A source therefore counts unfinished, failed and
+ * cancelled runs only up to a limit, and may estimate the number of completed runs.
  */
 import type { HeaderStatus } from '@integration-host/shared/contracts/transaction'
 import type { Run } from './run.ts'

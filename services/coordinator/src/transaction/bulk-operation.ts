@@ -5,7 +5,7 @@
  *     replica continues from the recorded progress.
  * B2  An operation changes a transaction at most once, even if it is interrupted between a change and the record of its
  *     progress, or if two replicas work on it: see A4 in `action.ts`.
- * B3  An operation with a filter reads the runs that were created before the operation once, newest first. It acts on a
+ * B3  An operation with a filter reads once, newest first, each run that was created before the operation. It acts on a
  *     run only if the run still matches the filter when it is read, and is the latest run of its transaction. The
  *     operation therefore ends, however many runs start to match the filter meanwhile.
  * B4  An operation acts only on runs that the key that started it may use.

@@ -1,8 +1,8 @@
 import type { Act } from './action.ts'
 
 /**
- * The store of dead letters, a part of the port `TransactionSource`. It keeps messages that could not be processed
- * until an operator requeues or deletes them.
+ * The store of dead letters, a part of the port `TransactionSource`. A message that could not be processed stays in the
+ * store until an operator requeues or deletes it.
  *
  * D1  A dead letter is stored once, however often its message is delivered: `Process` and `MessageID` identify it.
  * D2  A dead letter is removed only by an action, and the entry of the action log is committed with the removal.

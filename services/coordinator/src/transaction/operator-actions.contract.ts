@@ -204,7 +204,7 @@ export function operatorActionsContract(
       })
     })
 
-    it('a step cannot be settled while an attempt is in flight, and settling it after the lease has expired records the lost attempt', async () => {
+    it('a step cannot be settled while an attempt is in flight, and settling it after the lease records the lost attempt', async () => {
       await queue()
       await record(doubtful)
       const { lease, run } = await claim(await retry())

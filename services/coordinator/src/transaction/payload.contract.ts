@@ -194,7 +194,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
         })
     })
 
-    it('a claim is marked as unreadable if a payload is sealed for another run or with an unknown key, and reads return the sealed value', async () => {
+    it('a claim is marked as unreadable if a payload is sealed for another run or with an unknown key; reads return it sealed', async () => {
       await queue('1')
       const { run } = (await plain.get(process.name, '1', null)) ?? {}
       await plain.queue(process, [{ TransactionID: '2', InitialData: run?.InitialData ?? null }])

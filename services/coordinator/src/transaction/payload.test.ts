@@ -38,7 +38,7 @@ describe('a sealed payload', () => {
     expect(sealed.openText(stored, body)).toBe('a body')
   })
 
-  it('a sealed payload can be decrypted only for its process, transaction, column and step, and also for later runs of the transaction', () => {
+  it('a sealed payload can be decrypted only for its transaction, column and step, in the same run and in later runs', () => {
     const stored = sealed.sealJson({ a: 1 }, data)
     for (const other of [
       { Process: 'Other' },

@@ -58,8 +58,8 @@ export interface PayloadStore {
   /** Replaces each payload that has not changed since it was read. Returns the number of replaced payloads. */
   replacePayloads(payloads: readonly (StoredPayload & { readonly by: Json })[]): Promise<number>
   /**
-   * Begins or continues a pass over all payloads under a lease. Returns `null` if another owner has the lease, or if the
-   * last pass with this key was completed less than `everyMs` ago.
+   * Begins or continues a pass over all payloads under a lease. Returns `null` if another owner has the lease, or if
+   * the last pass with this key was completed less than `everyMs` ago.
    */
   beginResealing(owner: string, keyId: string, everyMs: number): Promise<ResealingProgress | null>
   /** Stores the progress and renews the lease. Returns false if another owner has the lease now. */

@@ -142,7 +142,7 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
       expect(await find(null, { filter })).toEqual(['b2', 'a3', 'a2'])
     })
 
-    it('a search finds only runs of visible processes that have a visible realm or no realm', async () => {
+    it('a search returns only runs of permitted processes that have a permitted realm or no realm', async () => {
       await queueAll()
       for (const order of ['created', 'updated'] as const) {
         const bound = (realms: readonly string[], processes: readonly string[], filter = {}) =>

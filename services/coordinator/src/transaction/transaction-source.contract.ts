@@ -546,7 +546,7 @@ export function transactionSourceContract(
         })
       })
 
-      it('an active run cannot be resumed, a finished run cannot be cancelled, and an unknown run can be neither resumed nor cancelled', async () => {
+      it('an active run cannot be resumed, a finished run cannot be cancelled, and neither is possible for an unknown run', async () => {
         await finish(await queue('1'))
         await queue('2')
         await expect(source.resume(process.name, '1', null, anAct)).rejects.toMatchObject({

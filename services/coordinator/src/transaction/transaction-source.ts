@@ -43,8 +43,8 @@ export interface TransactionSource
     RunSearchSource,
     AsyncDisposable {
   /**
-   * Queues run 0 of each transaction; the results are in the order of the transactions. With `by`, each transaction that
-   * is new is recorded as an action.
+   * Queues run 0 of each transaction; the results are in the order of the transactions. With `by`, each transaction
+   * that is new is recorded as an action.
    */
   queue(
     process: ProcessOutline,
@@ -91,7 +91,8 @@ export interface TransactionSource
    */
   resume(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
   /**
-   * @throws {IntegrationError} `transaction_not_found`, `version_moved`, or `transaction_not_active` if the run is over.
+   * @throws {IntegrationError} `transaction_not_found`, `version_moved`, or `transaction_not_active` if the run is
+   * over.
    */
   cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
   /** Makes at most `limit` of the runs that wait for this credential due again. */

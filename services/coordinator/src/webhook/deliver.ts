@@ -57,7 +57,9 @@ export interface WebhookTiming {
 
 /** A webhook is retried until it is this old, counted from its event. */
 const MAX_AGE_MS = 72 * 3_600_000
-/** The minimum number of attempts of a webhook, however old. It may be old because its run was resumed. */
+/**
+ * The minimum number of attempts of a webhook, however old the webhook is. It may be old because its run was resumed.
+ */
 const MIN_ATTEMPTS = 5
 const RETRY = { maxAttempts: 100_000, baseMs: 5_000, capMs: 300_000 }
 const MAX_RETRY_AFTER_MS = 3_600_000

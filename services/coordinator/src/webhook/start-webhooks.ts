@@ -65,7 +65,8 @@ export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
   return {
     hint,
     onTransition({ Process, Status }) {
-      // A step that waits for its next attempt may be in doubt, which may cause webhooks. A webhook causes none itself.
+      // A step that waits for its next attempt may be in doubt, and the doubt may cause webhooks. The doubt of a run
+      // that delivers a webhook causes none.
       if (isOver(Status) || (Status === 'Retrying' && Process !== WEBHOOK_PROCESS)) hint()
     },
     [Symbol.asyncDispose]: () => polling[Symbol.asyncDispose](),

@@ -30,7 +30,7 @@ const idOf = (change: Partial<AnnouncedRun>) =>
   )
 
 describe('the webhooks of a transition', () => {
-  it('a run that fails in doubt causes two webhooks, first the one that reports the doubt', () => {
+  it('a run that fails in doubt causes two webhooks: the first reports the doubt, and the second the failure', () => {
     const webhooks = webhooksOfTransition(receivers, run)
     expect(webhooks.map(({ InitialData }) => InitialData['MessageID'])).toEqual([
       'OrderProcess/66/1/order/in_doubt',
@@ -44,7 +44,7 @@ describe('the webhooks of a transition', () => {
     ['Retrying', false],
     ['Waiting', false],
     ['Cancelled', false],
-  ] as const)('a transition to %s without doubt has none', (Status, InDoubt) => {
+  ] as const)('a transition to %s without doubt causes no webhook', (Status, InDoubt) => {
     expect(webhooksOfTransition(receivers, { ...run, Status, InDoubt })).toEqual([])
   })
 

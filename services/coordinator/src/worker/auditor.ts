@@ -31,8 +31,8 @@ export function createAuditor(deps: AuditorDeps): Auditor {
   const recheckAt = new Map<string, number>()
 
   /**
-   * Whether another coordinator runs the step. It has no consumer while its process is paused or waits for the internet,
-   * so that a declared queue is enough then.
+   * Whether another coordinator runs the step. While its process is paused or waits for the internet, the step has no
+   * consumer, so a declared queue is enough.
    */
   async function isRun(process: string, step: string, paused: PausedNames): Promise<boolean> {
     const where = `${process}.${step}`

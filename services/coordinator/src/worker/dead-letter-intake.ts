@@ -39,12 +39,13 @@ export interface DeadLetterIntakeDeps {
   readonly holdMs?: number
 }
 
-/** Far below the lowest default limit of any broker version. */
+/** This number is far below the lowest default delivery limit of any RabbitMQ version. */
 const RENEW_AFTER = 8
 /** RabbitMQ closes the channel of a consumer that has not acknowledged a message for 30 minutes. */
 const HOLD_MS = 600_000
 /**
- * The time between two checks for the queue of an unloaded process. It rarely exists, and the broker logs each check.
+ * The time between two checks for the queue of an unloaded process. Such a queue rarely exists, and the broker logs
+ * each check.
  */
 const RECHECK_MS = 300_000
 

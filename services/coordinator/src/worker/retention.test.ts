@@ -64,7 +64,7 @@ async function pass(
     ...overrides,
     source: {
       ...store,
-      // The second poll begins only after the first poll, which makes the pass, has ended.
+      // The first poll makes the pass. The second poll begins only when the first poll has ended.
       async beginPurge(...turn) {
         polls += 1
         return polls === 1 ? store.beginPurge(...turn) : { kind: 'waiting', lastPassMs: null }
@@ -196,7 +196,7 @@ describe('the retention of finished runs', () => {
     expect(removed).toEqual(['1'])
   })
 
-  it('a run that is resumed after a retention pass has read it keeps its files', async () => {
+  it('a run keeps its files if it is resumed after a retention pass has read it', async () => {
     const order = define('Order')
     await cancelled(order, '1')
     await cancelled(order, '2')

@@ -230,8 +230,8 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
 
   /**
    * Returns the latest run of a transaction, or throws the error with which the action would reject that run. Returns
-   * `null` if nothing has to be checked: a dry run checks every run, but an operation checks only requested ids, because
-   * its search returns only runs that it may change.
+   * `null` if nothing has to be checked: a dry run checks every run, but an operation checks only requested ids,
+   * because its search returns only runs that it may change.
    */
   async function inspect(
     { Process, DryRun, Request }: Operation,

@@ -97,7 +97,7 @@ describe('the sweeper', () => {
     await eventually(() => expect(polls).toHaveLength(3))
   })
 
-  it('the sweeper publishes at most 5,000 messages per poll, and publishes the others after the workers have emptied the queues', async () => {
+  it('the sweeper publishes at most 5,000 messages per poll, and the others after the workers have emptied the queues', async () => {
     let left = 12_000
     let ready = 0
     await using sweeper = sweeperOn({

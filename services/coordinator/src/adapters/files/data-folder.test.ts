@@ -27,7 +27,7 @@ describe('the check of the free space in the data folder', () => {
     [{ free: 5 * MB, total: 64 * MB }, false, 'warning'],
     [{ free: 0, total: 64 * MB }, true, 'warning'],
   ])(
-    'for the disk space %j, the check reports a shortage as %s and the verdict %s',
+    'for the disk space %j, the check returns isShort = %s and the verdict %s',
     (space, isShort, verdict) => {
       expect(checkSpace(space)).toMatchObject({ isShort, result: { verdict } })
     },
@@ -42,7 +42,7 @@ describe('the check of the free space in the data folder', () => {
     })
   })
 
-  it('the check reports a folder that it cannot read with the error code', async () => {
+  it('if the check cannot read the folder, it reports the error code', async () => {
     const denied = Object.assign(new Error('a path'), { code: 'EACCES' })
     expect(await reportAfter(() => Promise.reject(denied))).toMatchObject({
       reason: 'the folder cannot be used (EACCES)',

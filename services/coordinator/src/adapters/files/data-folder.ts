@@ -19,8 +19,8 @@ export interface Space {
 }
 
 /**
- * Checks the free space of a disk. It is a shortage if less than 100 MB is free, or less than 1 % of a small disk,
- * because soon no file can be written. It is a warning if less than ten times that amount is free.
+ * Checks the free space of a disk. `isShort` is true if less than 100 MB is free, or less than 1 % of a small disk:
+ * soon no file can be written. The result is a warning if less than ten times that amount is free.
  */
 export function checkSpace({ free, total }: Space): {
   readonly isShort: boolean

@@ -101,13 +101,13 @@ function makeFolder(folder: string): void {
     for (let made = last; made.length >= first.length; made = dirname(made))
       syncFolder(dirname(made))
   } catch (error) {
-    // If the new folder remained, the next attempt would find it and report success without flushing the
-    // parent, although a power failure could still remove the folder.
+    // The new folders are removed again. Otherwise the next attempt would find them and report success without flushing
+    // their parents, although a power failure could still remove the folders.
     try {
       for (let made = last; made.length >= first.length; made = dirname(made)) fs.rmdirSync(made)
     } catch {
-      // Another writer has put a file into the new folder meanwhile, so the folder remains. The caller gets the
-      // error of the failed flush.
+      // Another writer has already put a file into the new folder, so the folder remains. The caller gets the error of
+      // the failed flush.
     }
     throw error
   }

@@ -17,7 +17,7 @@ describe('writing a file through a writer thread', () => {
   })
   afterEach(() => rm(folder, { recursive: true }))
 
-  it('concurrent writers of one file leave the whole content of one of them, and no temporary file', async () => {
+  it('after concurrent writes of one file, it has the whole content of one write, and no temporary file is left', async () => {
     const path = join(folder, 'a.csv')
     const contents = Array.from({ length: 20 }, (_, n) => String(n).repeat(100_000))
     await Promise.all(contents.map((content) => files.writeAtomic(path, content)))
@@ -53,7 +53,7 @@ describe('writing a file through a writer thread', () => {
     vi.restoreAllMocks()
   })
 
-  it('the file writer removes a folder that it has created if it cannot flush the parent folder', async () => {
+  it('if the file writer cannot flush the parent of a new folder, it removes the new folder', async () => {
     vi.spyOn(fs, 'fsyncSync').mockImplementationOnce(() => {
       throw Object.assign(new Error('EIO'), { code: 'EIO' })
     })
@@ -110,9 +110,9 @@ describe('writing a file through a writer thread', () => {
   const full = Object.assign(new Error('ENOSPC: no space left'), { code: 'ENOSPC' })
 
   it.each(['openSync', 'writeFileSync', 'fsyncSync', 'closeSync', 'renameSync'] as const)(
-    'if the disk is full at %s of one file, the file writer reports that file as failed, writes the other files of the batch, and leaves no temporary file',
+    'if the disk is full at %s of one file, only this file of the batch fails, and no temporary file is left',
     async (call) => {
-      vi.spyOn(performance, 'now').mockReturnValue(0) // the clock stands still, so that no flush counts as slow
+      vi.spyOn(performance, 'now').mockReturnValue(0) // the clock stops, so that no flush counts as slow
       const real = fs[call] as (...args: unknown[]) => unknown
       let calls = 0
       vi.spyOn(fs, call).mockImplementation((...args: unknown[]) => {
@@ -124,7 +124,7 @@ describe('writing a file through a writer thread', () => {
     },
   )
 
-  it('if the flush of one file fails while slow flushes run concurrently, the file writer still writes the other files of the batch', async () => {
+  it('if one of several concurrent flushes fails, the file writer still writes the other files of the batch', async () => {
     let clock = 0
     vi.spyOn(performance, 'now').mockImplementation(() => (clock += 1))
     vi.spyOn(fs, 'fsync').mockImplementationOnce((_, done) => done(full))

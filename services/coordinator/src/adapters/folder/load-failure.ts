@@ -46,7 +46,7 @@ interface Place {
  * reason contains the path and line of that other file.
  *
  * @param file the path to report. `path` is the same file without symbolic links, as it appears in stacks.
- * @param isOfUser whether a path is the process file or a file that it imports
+ * @param isOfUser returns whether a path is that of the process file or of a file that it imports
  */
 export function importFailure(
   { file, path }: { readonly file: string; readonly path: string },
@@ -76,7 +76,9 @@ export function exitPlace(isOfUser: (path: string) => boolean): string | null {
   return place === null ? null : `${place.path}:${place.line}`
 }
 
-/** What a file has thrown, as texts in which no URL names a generation. */
+/**
+ * The value that a file has thrown, as texts. The generations (see module-hook.ts) are removed from the URLs in them.
+ */
 interface Thrown {
   readonly kind: string
   readonly message: string

@@ -14,7 +14,9 @@
 import { registerHooks } from 'node:module'
 import { pathToFileURL } from 'node:url'
 
-/** The extension is the same as that of this file, because a built installation contains only JavaScript. */
+/**
+ * The module to which `integration-host` resolves. A checkout has it as TypeScript, a built installation as JavaScript.
+ */
 const API = new URL(
   import.meta.url.endsWith('.ts') ? '../../process/api.ts' : '../../process/api.js',
   import.meta.url,

@@ -56,13 +56,13 @@ describe('loading the processes of a folder', () => {
     expect(await load()).toEqual({ results: { A: 'a', B: 'b' }, failures: [] })
   })
 
-  it('loads a file that re-exports the default export of another file', async () => {
+  it('the loader loads a file that re-exports the default export of another file', async () => {
     await put('lib/a.ts', processOf('A'))
     await put('a.ts', `export { default } from './lib/a.ts'`)
     expect(await load()).toEqual({ results: { A: 0 }, failures: [] })
   })
 
-  it('loads the others if a file throws a value that has no text, or exports what only resembles a process', async () => {
+  it('if a file throws a value without a text, or exports an object that only resembles a process, the loader loads the others', async () => {
     await put('a.ts', processOf('A'))
     await put('b.ts', 'throw Object.create(null) // defineProcess()')
     await put('c.ts', `export default { name: 'C', stepNames: ['a'], steps: new Map() }`)
@@ -74,12 +74,12 @@ describe('loading the processes of a folder', () => {
     })
   })
 
-  it('names the line of a file that fails, whatever characters its path has', async () => {
+  it('the loader reports the line at which a file fails, whatever characters the path of the file contains', async () => {
     await put('a (1): b/a.ts', '\nthrow new Error("no rate") // defineProcess()')
     expect(await load('./a (1): b')).toMatchObject({ failures: [{ line: 2 }] })
   })
 
-  it('names the file and the line that call process.exit(), and ends with an error', async () => {
+  it('if a file calls process.exit(), the loader reports the file and the line, and the OS process exits with an error', async () => {
     await put('a.ts', `import './helper.ts'\n${processOf('A')}`)
     await put('helper.ts', `const done = true\nif (done) process.exit()`)
     const { code, stderr } = await runProcess([program, folder])

@@ -2,8 +2,9 @@
  * Loads the processes of folders and packages.
  *
  * In a folder, each TypeScript or JavaScript file whose default export is a process is a process file. Subfolders and
- * test files are ignored. Any other file is a helper file. If a helper file calls `defineProcess`, an error is reported,
- * because its author has forgotten the default export. From a package, each export that is a process is loaded.
+ * test files are ignored. Any other file is a helper file. If a helper file calls `defineProcess`, an error is
+ * reported, because its author has forgotten the default export. From a package, each export that is a process is
+ * loaded.
  *
  * A file that cannot be loaded is reported with its line, and all other processes are loaded. Only if two files define
  * processes of the same name, nothing is loaded, because their runs could belong to either process.
@@ -49,7 +50,7 @@ export interface ProcessLoader {
 }
 
 export interface LoaderOptions {
-  /** Contains the values of the settings of the processes. */
+  /** The environment variables, which contain the values of the processes' settings. */
   readonly env?: Environment
   /** The variables of the coordinator itself, which processes may not declare. */
   readonly reserved?: readonly string[]
@@ -215,7 +216,7 @@ async function packageRoot(name: string): Promise<string | null> {
   }
 }
 
-/** Whether a value is what `defineProcess` returns while it has no steps. */
+/** Whether a value is a process definition without any step, as `defineProcess` returns it. */
 const hasNoSteps = (value: unknown): value is { readonly name: string } =>
   typeof value === 'object' &&
   value !== null &&

@@ -48,7 +48,9 @@ export function createLoadReport({
   }
 }
 
-/** The environment is read at the start only, so a setting needs a restart even if changed files are followed. */
+/**
+ * The environment is read only at the start, so a changed setting needs a restart even if changed files are reloaded.
+ */
 function remediationOf({ kind }: LoadFailure, isReload: boolean): string {
   if (kind === 'settings')
     return 'set these variables in the environment, then restart; all other processes run'

@@ -96,7 +96,7 @@ describe('a coordinator that watches its process files', () => {
     expect(await processesReport()).toMatchObject({ status: 'up' })
   })
 
-  it('a file change does not count as an attempt and loses no step in flight, and the next step runs in its new version', async () => {
+  it('a reload of changed files neither aborts nor repeats a step in flight, and the next step runs in its new version', async () => {
     await using target = await startTarget()
     const response = Promise.withResolvers<void>()
     target.on('/slow', async (_, reply) => {
@@ -162,7 +162,7 @@ describe('a coordinator that watches its process files', () => {
     await untilResult(4)
   })
 
-  it('runs the changed step of a package and of a file that the package imports', async () => {
+  it('the coordinator reloads a changed file of a package', async () => {
     const main = join(root, 'node_modules/@acme/flows/main.js')
     const helper = join(root, 'node_modules/@acme/flows/helper.js')
     await mkdir(dirname(main), { recursive: true })
@@ -178,7 +178,7 @@ describe('a coordinator that watches its process files', () => {
     expect(await processesReport()).toMatchObject({ status: 'up' })
   })
 
-  it('starts beside a link to itself, follows other files, and names a link that is added later', async () => {
+  it('symbolic links that refer to themselves are reported, and the coordinator loads and reloads the other files', async () => {
     await symlink('b.ts', join(folder, 'b.ts'))
     await put('a.ts', returning('1'))
     await start()
@@ -194,7 +194,7 @@ describe('a coordinator that watches its process files', () => {
 })
 
 describe('watching process files', () => {
-  it('reports a change that could not be applied, and applies the next one', async () => {
+  it('the watcher reports a change that could not be applied, and applies the next change', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'watched-'))
     const errors: unknown[] = []
     const applied = Promise.withResolvers<void>()

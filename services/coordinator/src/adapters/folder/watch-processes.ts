@@ -26,8 +26,8 @@ const CHECK_MS = 200
 
 /**
  * Calls `onChange` after each change with the loaded processes and the failures. The next change is loaded only when
- * `onChange` has finished. `onError` gets the error if a change could not be loaded or `onChange` rejects; later changes
- * are loaded nevertheless.
+ * `onChange` has finished. `onError` gets the error if a change could not be loaded or `onChange` rejects; later
+ * changes are loaded nevertheless.
  */
 export type WatchProcesses = (
   onChange: (loaded: LoadedProcesses) => Promise<void>,
@@ -98,7 +98,10 @@ export async function loadWatchableProcesses(
   }
 }
 
-/** For each file, a text that changes whenever the file changes; for each folder, the names of its process files. */
+/**
+ * Maps the path of each file to a text that changes whenever the file changes, and each folder to the names of its
+ * process files.
+ */
 type FileStates = ReadonlyMap<string, string>
 
 function stateOf(sources: readonly ProcessSource[], files: Iterable<string>): FileStates {
@@ -125,7 +128,10 @@ function processFilesOf(folder: string): readonly string[] {
   }
 }
 
-/** The code of the error if there is no such file or it cannot be read, for example because a link names itself. */
+/**
+ * Returns a text that changes whenever the file changes. If the file cannot be read, the text is the error code: for
+ * example `ENOENT`, or `ELOOP` for a link that refers to itself.
+ */
 function stampOf(path: string): string {
   try {
     const { ino, size, mtimeNs, ctimeNs } = statSync(path, { bigint: true })

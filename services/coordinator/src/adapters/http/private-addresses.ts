@@ -43,7 +43,7 @@ const specialV4 = listOf('ipv4', SPECIAL_V4)
 const specialV6 = listOf('ipv6', SPECIAL_V6)
 const globalV6 = listOf('ipv6', [GLOBAL_V6])
 
-/** Whether the public internet does not route to an IP address. Also true for a text that is not an IP address. */
+/** Whether an IP address cannot be reached over the public internet. Also true for a text that is not an IP address. */
 export function isPrivateAddress(address: string): boolean {
   const family = isIP(address)
   if (family === 4) return specialV4.check(address)

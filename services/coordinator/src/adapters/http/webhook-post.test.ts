@@ -135,7 +135,7 @@ describe('sending a webhook', () => {
     })
   })
 
-  it('an abort ends every webhook call, and a shutdown ends a call that was not sent yet', async () => {
+  it('an abort ends every webhook call, but a shutdown ends only calls that were not sent yet', async () => {
     const arrived = Promise.withResolvers<void>()
     const url = await serve(() => arrived.resolve())
     const abort = new StepAbort()

@@ -35,7 +35,7 @@ export function createActionLog(): ActionLog {
     },
     add(action) {
       lastId = Math.max(lastId, action.ID)
-      // Entries that were written before bulk operations existed lack the member.
+      // Entries that were written before bulk operations existed have no `OperationID`.
       const { OperationID = null } = action as Partial<Action>
       actions.push(OperationID === null ? { ...action, OperationID } : action)
       if (OperationID !== null && action.Outcome === 'done') done.set(doneKey(action), action)

@@ -37,7 +37,7 @@ afterEach(() => rm(folder, { recursive: true }))
 
 describe('the in-memory transaction source under kills and disk faults', () => {
   it(
-    'the in-memory transaction source loses no acknowledged change if its OS process is killed at random moments during writes',
+    'the in-memory transaction source loses no acknowledged change if its OS process is killed while it writes',
     async ({ annotate }) => {
       const results = await Promise.all(
         Array.from({ length: WORKERS }, (_, worker) => killRepeatedly(worker, KILLS / WORKERS)),
@@ -75,7 +75,7 @@ describe('the in-memory transaction source under kills and disk faults', () => {
     )
   }, 120_000)
 
-  it('the in-memory transaction source appends at the right position of its journal even if it could not flush an earlier truncation of the journal', async () => {
+  it('even if a truncation of the journal could not be flushed, later changes are appended at the right position', async () => {
     const faults: Fault[] = [
       { operation: 'sync', at: 3, bytes: 0 },
       { operation: 'appendFile', at: 10, bytes: 5 },
@@ -222,8 +222,8 @@ interface Fault {
 
 const fault: fc.Arbitrary<Fault> = fc.record({
   operation: fc.constantFrom('appendFile', 'appendFile', 'appendFile', 'datasync', 'truncate'),
-  // The first file operations happen while the memory source is opened. A fault in one of them makes the opening
-  // fail, which another test covers.
+  // The first file operations happen while the memory source is opened. A fault in one of them makes the opening fail,
+  // which another test checks.
   at: fc.integer({ min: 3, max: 30 }),
   bytes: fc.nat({ max: 3_000 }),
 })

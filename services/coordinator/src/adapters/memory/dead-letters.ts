@@ -4,7 +4,7 @@ import type { DeadLetterFilter, NewDeadLetter } from '../../transaction/dead-let
 export interface StoredDeadLetter extends Omit<NewDeadLetter, 'Content'> {
   readonly ID: number
   readonly At: string
-  /** Base64. */
+  /** The content in Base64. */
   readonly Content: string
 }
 

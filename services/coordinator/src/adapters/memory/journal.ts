@@ -172,7 +172,8 @@ export async function openJournal(
         if (failure === null) resolve()
         else reject(failure.error)
     }
-    // Set here and not when the promise settles, because an append between the two moments would not be written.
+    // This is set before the promise settles. Otherwise an append between the last check and the settling would never
+    // be written.
     writing = null
   }
 

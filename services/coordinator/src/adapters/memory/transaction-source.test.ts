@@ -122,7 +122,7 @@ describe('the files of the in-memory transaction source', () => {
     await reopened[Symbol.asyncDispose]()
   })
 
-  it('the webhooks that wait are restored in order from the journal and the snapshot after a restart', async () => {
+  it('after a restart, the undelivered webhooks are restored in order from the journal and the snapshot', async () => {
     const webhook = (id: string) => ({
       Receiver: 'one',
       Realm: 'r1',
@@ -154,7 +154,7 @@ describe('the files of the in-memory transaction source', () => {
     await last[Symbol.asyncDispose]()
   })
 
-  it('the dead letters and their numbers are restored from the journal and the snapshot after a restart', async () => {
+  it('after a restart, the dead letters and their ids are restored from the journal and the snapshot', async () => {
     const letter = (MessageID: string) => ({
       Process: process.name,
       MessageID,
@@ -250,7 +250,7 @@ describe('the files of the in-memory transaction source', () => {
     expect(await ids()).toEqual(['1', '2'])
   })
 
-  it('the in-memory transaction source restores the action log from its journal and from its snapshot, and continues its numbers', async () => {
+  it('the in-memory transaction source restores the action log from its journal and its snapshot, and uses no id twice', async () => {
     const source = await createMemoryTransactionSource(folder)
     await source.queue(outline, [{ TransactionID: '1', InitialData: 1, Reason: 'why' }], anAct.by)
     await source.cancel(process.name, '1', null, anAct)
@@ -309,7 +309,7 @@ describe('the files of the in-memory transaction source', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('if the last write was truncated at any byte, the in-memory transaction source opens its files with the state before or after that write', async () => {
+  it('if the last write was truncated at any byte, the files are opened with the state before or after that write', async () => {
     const source = await createMemoryTransactionSource(folder)
     await source.queue(outline, [{ TransactionID: 'first', InitialData: 1 }])
     const before = readFileSync(journal)
@@ -323,14 +323,14 @@ describe('the files of the in-memory transaction source', () => {
     }
   })
 
-  it('the in-memory transaction source removes a partially written last entry from its journal, and appends after the last complete entry', async () => {
+  it('an incomplete last entry is removed from the journal, and new entries are appended after the last complete entry', async () => {
     await fill(['1'])
     appendFileSync(journal, 'deadbeef {"n":9,"ent')
     await fill(['2'])
     expect(await ids()).toEqual(['1', '2'])
   })
 
-  it('the in-memory transaction source applies each journal entry only once, even after a crash between the writing of the snapshot and the truncation of the journal', async () => {
+  it('each journal entry is applied once, even after a crash between writing the snapshot and truncating the journal', async () => {
     const source = await createMemoryTransactionSource(folder)
     const [queued] = await source.queue(outline, [{ TransactionID: '1', InitialData: 1 }])
     if (queued?.outcome !== 'queued') throw new Error('not queued')
@@ -349,7 +349,7 @@ describe('the files of the in-memory transaction source', () => {
     ['truncated in the middle', null],
     ['empty', ''],
   ])(
-    'if ITSourceMemory.json is %s, the in-memory transaction source fails to open with an error that names the file, and does not change the file',
+    'if ITSourceMemory.json is %s, the source fails to open, names the file in its error, and does not change the file',
     async (_, text) => {
       await fill(['1'])
       const sound = await readFile(snapshot)
@@ -434,7 +434,7 @@ describe('the files of the in-memory transaction source', () => {
     expect(await ids()).toEqual(acknowledged.toSorted())
   })
 
-  it('after its OS process was killed, the in-memory transaction source opens again at once and contains every acknowledged change', async () => {
+  it('after a kill, the in-memory transaction source opens again at once and contains every acknowledged change', async () => {
     const module = new URL('./transaction-source.ts', import.meta.url).href
     const script = `
       const { createMemoryTransactionSource } = await import('${module}')

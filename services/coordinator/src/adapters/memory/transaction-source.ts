@@ -54,7 +54,7 @@ export interface MemorySourceOptions {
   readonly now?: () => number
   readonly sweepMs?: number
   readonly leaseMs?: number
-  /** The minimum age of the end of an export: the export leaves out runs that completed later. */
+  /** An export contains only runs that were completed at least this many milliseconds ago. */
   readonly exportLagMs?: number
   readonly openFile?: JournalOptions['openFile']
 }
@@ -350,7 +350,7 @@ export async function createMemoryTransactionSource(
     async addWebhooks(list) {
       const added = newWebhooks(list)
       if (added.length > 0) await commit({ webhooks: added })
-      else await store.flush() // a copy of the event may not be flushed yet
+      else await store.flush() // an earlier copy of the event may not be flushed yet
     },
     async startWebhooks(limit) {
       const { over, next } = webhooks.oldest()
@@ -371,7 +371,7 @@ export async function createMemoryTransactionSource(
 
     deadLetterCapacity: DEAD_LETTERS,
     async addDeadLetter(letter) {
-      // The first copy may not be flushed yet.
+      // An earlier copy of the dead letter may not be flushed yet.
       if (deadLetters.has(letter)) return store.flush()
       const Content = letter.Content.toString('base64')
       const At = new Date(now()).toISOString()

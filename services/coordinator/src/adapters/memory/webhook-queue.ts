@@ -8,7 +8,7 @@ export type StoredWebhook = Required<NewWebhook>
 /** The webhooks of the memory source that are not delivered yet, in the order of their events. */
 export interface WebhookQueue {
   all(): readonly StoredWebhook[]
-  /** Whether the webhook is neither in the queue nor has a run. */
+  /** Whether the webhook is new: it is not in the queue and has no run. */
   isNew(webhook: NewWebhook): boolean
   add(webhooks: readonly StoredWebhook[]): void
   remove(transactionId: string): void

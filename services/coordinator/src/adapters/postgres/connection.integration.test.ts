@@ -26,7 +26,7 @@ async function connect(url = database.url, options: { statementTimeoutMs?: numbe
   return connection
 }
 
-describe('a connection to Postgres', () => {
+describe('a connection to PostgreSQL', () => {
   it('a connection disables full table scans, so that statements planned for small tables still look rows up by key', async () => {
     await using connection = await connect()
     const [row] = await connection.run(
@@ -122,7 +122,7 @@ describe('a connection to Postgres', () => {
   })
 })
 
-describe('the connection pool to Postgres', () => {
+describe('the pool of connections to PostgreSQL', () => {
   const CONNECTIONS = 10
   /** Runs one slow query per connection of the pool concurrently, so that each query uses another connection. */
   const queryAll = (connection: PostgresConnection) =>

@@ -200,8 +200,8 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
           // The server rolled the database transaction back because of a conflict with another one, so none of its
           // changes were committed.
           if ((code === DEADLOCK || code === SERIALIZATION) && tries < MAX_TRIES) continue
-          // Each connection has its own prepared statements. Each statement may be older than a migration, or lost, so
-          // each connection may need one repetition.
+          // Each connection has its own prepared statements. On each of them, the statement may be outdated by a
+          // migration or may be lost. So a query may have to be repeated once for each connection.
           if (STALE_STATEMENT.has(routine) && tries <= CONNECTIONS) {
             // Only a pooler drops prepared statements. Preparing them repeatedly costs more than not preparing them.
             if (routine === LOST_STATEMENT) sql.options.prepare = false
@@ -259,7 +259,9 @@ const SERIALIZATION = '40001'
 const DATA_EXCEPTION = '22'
 const MAX_TRIES = 5
 const LOST_STATEMENT = 'FetchPreparedStatement'
-/** The PostgreSQL routines that report that a prepared statement has a new result type (0A000) or is missing (26000). */
+/**
+ * The PostgreSQL routines that report that a prepared statement has a new result type (0A000) or is missing (26000).
+ */
 const STALE_STATEMENT: ReadonlySet<unknown> = new Set(['RevalidateCachedQuery', LOST_STATEMENT])
 
 const unavailable = (cause?: unknown): IntegrationError =>

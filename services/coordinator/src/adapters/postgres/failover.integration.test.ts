@@ -115,7 +115,7 @@ describe('a coordinator with a PostgreSQL primary and a standby', () => {
     )
   })
 
-  it('after the primary was killed and its synchronous standby was promoted, the coordinator has lost no acknowledged row and receives notifications again', async () => {
+  it('after a failover to a synchronous standby, no acknowledged row is lost and the coordinator receives notifications again', async () => {
     await makeSynchronous()
     await using connection = connect(urlOf(primary, standby))
     await connection.ready()
@@ -158,7 +158,7 @@ describe('a coordinator with a PostgreSQL primary and a standby', () => {
     await eventually(() => expect(notices).toBe(3))
   })
 
-  it('the coordinator replaces all connections to a primary that stopped responding when a standby has been promoted', async () => {
+  it('after a standby was promoted, the coordinator replaces all connections to the primary that stopped responding', async () => {
     await using relay = await startRelay(primary.url, 5_432)
     const { port } = new URL(relay.url)
     await using connection = connect(urlOf({ ...primary, port: Number(port) }, standby))
@@ -180,7 +180,7 @@ describe('a coordinator with a PostgreSQL primary and a standby', () => {
 })
 
 describe('a coordinator whose PostgreSQL waits for a frozen synchronous standby', () => {
-  it('while commits wait for a frozen synchronous standby, the coordinator opens no more connections than its pool allows, and continues afterwards', async () => {
+  it('while commits wait for a frozen standby, the coordinator opens no connections beyond its pool, and continues afterwards', async () => {
     await makeSynchronous()
     await using connection = connect(urlOf(primary))
     await connection.ready()

@@ -9,7 +9,8 @@ const CHECK = 'connection pooler'
 
 /**
  * Checks the features that fail if a pooler assigns a server session for only one transaction, such as PgBouncer with
- * `pool_mode = transaction`. These are LISTEN, and settings of the session unless the role has them.
+ * `pool_mode = transaction`. These features are LISTEN and the settings of the session. The settings do not fail if
+ * they are set for the role instead.
  */
 export async function checkPooling(
   sql: postgres.Sql,

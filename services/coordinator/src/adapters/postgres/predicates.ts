@@ -26,8 +26,8 @@ export const isRun = (sql: Sql, key: RunKey) =>
 
 /**
  * True for the run to which a row of `alias` refers. Each run is found with one lookup in the primary key. With a join
- * of the two sets, the planner would read all active rows for every batch. `renewLeases` uses this condition in a
- * LATERAL subquery with FOR UPDATE, which locks the rows in key order.
+ * of the runs and the batch, the planner would read all active rows for every batch. `renewLeases` uses this condition
+ * in a LATERAL subquery with FOR UPDATE, which locks the rows in key order.
  */
 export const isRunOf = (sql: Sql, alias: Alias) => {
   const other = sql(alias)

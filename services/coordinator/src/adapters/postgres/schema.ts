@@ -125,9 +125,9 @@ export const orderHeader = pgTable(
     index('Order_Header_waiting_for')
       .on(table.WaitingFor)
       .where(sql`"WaitingFor" is not null`),
-    // Purged rows appear in no list. Only the statements of lists repeat the condition `"PurgedAt" is null`, so the
-    // planner considers these indexes for those statements only. Without it, other statements might use one of them
-    // instead of the primary key.
+    // Lists do not contain purged rows. Only the statements of lists have the condition `"PurgedAt" is null`, so the
+    // planner uses these indexes for those statements only. Without the condition on the indexes, other statements
+    // might use one of them instead of the primary key.
     index('Order_Header_newest')
       .on(table.Process, table.CreatedAt, table.TransactionID, table.ReplayID)
       .where(sql`"PurgedAt" is null`),
@@ -176,7 +176,8 @@ export const orderItem = pgTable(
       columns: [table.Process, table.TransactionID, table.ReplayID, table.StepName],
     }),
     check('Order_Item_Status', oneOf('Status', itemStatuses)),
-    // Without autosummarize, a statement would read all pages that were added since the last VACUUM.
+    // Without autosummarize, a BRIN index does not cover the pages that were added since the last VACUUM, so a
+    // statement would read all of these pages.
     index('Order_Item_recent').using('brin', table.FinishedAt).with({ autosummarize: true }),
   ],
 )

@@ -141,7 +141,7 @@ describe('TLS to PostgreSQL', () => {
     },
   )
 
-  it('the coordinator accepts a PostgreSQL server without TLS if sslmode=prefer is set, and reports that TLS is missing if sslmode=require is set', async () => {
+  it('the coordinator uses a PostgreSQL server without TLS with sslmode=prefer, and rejects it with sslmode=require', async () => {
     await using plain = connect(urlOf(withoutTls, '127.0.0.1', '?sslmode=prefer'))
     await plain.ready()
     await using encrypted = connect(urlOf(withoutTls, '127.0.0.1', '?sslmode=require'))
@@ -150,7 +150,7 @@ describe('TLS to PostgreSQL', () => {
     )
   })
 
-  it('the coordinator reads a replaced CA file again for new connections to PostgreSQL, and verifies a certificate for an IP address', async () => {
+  it('new connections to PostgreSQL use a replaced CA file, and verify a certificate for an IP address', async () => {
     const caFile = join(authority.folder, 'rotated-ca.pem')
     await copyFile(authority.caFile, caFile)
     await using connection = connect(urlOf(withTls, 'localhost', ''), {

@@ -116,7 +116,7 @@ describe('the tables of the PostgreSQL source', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('the erasure finds a run that ended behind ten thousand erased runs with two reads', async () => {
+  it('the erasure needs only two reads to find the run that follows ten thousand erased runs', async () => {
     const source = await open()
     await database.sql`
       insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Realm", "Status",
@@ -133,7 +133,7 @@ describe('the tables of the PostgreSQL source', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('an erasure that waits for an operator who settles the run also erases the data that the operator commits meanwhile', async () => {
+  it('if an erasure waits while an operator settles a run, it also erases the data that the operator has committed', async () => {
     const source = await open()
     await source.queue(outline, [{ TransactionID: '1', InitialData: 1, Realm: 'r1' }])
     await database.sql`
@@ -308,7 +308,7 @@ describe('notifications of rows that other programs insert', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('after each reconnect, the PostgreSQL source calls the callback of watch(), because rows may have been inserted while the connection was down', async () => {
+  it('after each reconnect the PostgreSQL source calls the callback of watch(), because rows may have been inserted meanwhile', async () => {
     await using line = await startRelay(database.url, 5432)
     line.away()
     const { source, ready } = connect(line.url)
@@ -333,7 +333,7 @@ describe('notifications of rows that other programs insert', () => {
 })
 
 describe('a claim whose webhook cannot be stored', () => {
-  it('a claim whose webhook cannot be stored leaves its run as it was, and does not affect the other claims of its batch', async () => {
+  it('if the webhook of a claim cannot be stored, the claim is undone, and the other claims of the batch are not affected', async () => {
     const source = await open()
     await source.queue(outline, [
       { TransactionID: 'taken over', InitialData: 1 },
@@ -369,7 +369,7 @@ describe('a claim whose webhook cannot be stored', () => {
 })
 
 describe('a database that becomes unavailable', () => {
-  it('the PostgreSQL source fails with store_unavailable at once while the database is down, and reconnects when the database is available again', async () => {
+  it('while the database is down, the PostgreSQL source fails with store_unavailable at once, and it reconnects later', async () => {
     await using line = await startRelay(database.url, 5432)
     const { source, health, ready } = connect(line.url)
     await ready()

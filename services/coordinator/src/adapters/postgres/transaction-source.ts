@@ -94,7 +94,7 @@ export interface PostgresSourceOptions {
   /** Milliseconds after which a run that no worker has claimed is due for the sweeper. */
   readonly sweepMs?: number
   readonly leaseMs?: number
-  /** The minimum age of the end of an export: the export leaves out runs that completed later. */
+  /** An export contains only runs that were completed at least this many milliseconds ago. */
   readonly exportLagMs?: number
 }
 

@@ -27,7 +27,9 @@ export async function addDeadLetters(
   return letters.map(() => undefined)
 }
 
-/** Joins each row of `d` with run 0 of its transaction to read the realm, which is the same for all its runs. */
+/**
+ * Joins each row of `d` with run 0 of its transaction to read the realm. All runs of a transaction have the same realm.
+ */
 const withTransaction = (sql: postgres.Sql) => sql`
   left join "Order_Header" h on h."Process" = d."Process"
     and h."TransactionID" = d."TransactionID" and h."ReplayID" = 0`

@@ -224,7 +224,7 @@ export async function forgetRuns(
   return row?.count ?? 0
 }
 
-/** No index contains the time at which operations end, because operators start them and there are only few. */
+/** No index contains the time at which operations end. There are only few operations, because operators start them. */
 export async function forgetOperations(
   sql: postgres.Sql,
   keptMs: number,

@@ -27,7 +27,9 @@ const BY_CREATION = ['h."CreatedAt"', ...RUN]
 const BY_COMPLETION = ['h."CompletedAt"', ...RUN]
 const REALM_BY_CREATION = ['h."CreatedAt"', 'h."Process"', ...RUN]
 const TAG_BY_CREATION = ['t."CreatedAt"', 't."Process"', 't."TransactionID"', 't."ReplayID"']
-/** With OFFSET, PostgreSQL reads the tags and looks up the run of each tag. Without it, it may read all runs first. */
+/**
+ * With OFFSET, PostgreSQL reads the tags and looks up the run of each tag. Without OFFSET, it may read all runs first.
+ */
 const TAGGED = `"Order_Tag" t cross join lateral (
   select * from "Order_Header" h where h."Process" = t."Process"
     and h."TransactionID" = t."TransactionID" and h."ReplayID" = t."ReplayID" offset 0) h`
