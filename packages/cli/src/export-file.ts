@@ -31,7 +31,7 @@ export async function createExportFile(path: string): Promise<ExportFile> {
         await file.appendFile(line)
         await file.sync()
       } catch (error) {
-        // The file is cut back to the last complete line, because an incomplete line would make the file unusable.
+        // The file is truncated after the last complete line, because an incomplete line would make the file unusable.
         await file.truncate(bytes)
         throw unwritable(path, error)
       }
@@ -75,7 +75,7 @@ export async function createLinesFile(path: string): Promise<LinesFile> {
     chunk = ''
     await file.appendFile(text)
   }
-  /** Runs `work`. If it fails, throws the {@link CommandFailed} that names the file and the reason. */
+  /** Runs `work`. If it fails, throws a {@link CommandFailed} that names the file and the reason. */
   const writing = (work: () => Promise<void>): Promise<void> =>
     work().catch((error: unknown) => {
       throw unwritable(path, error)

@@ -44,7 +44,7 @@ describe('the output of a command', () => {
     expect(createTable(['A', 'B'])([['x\ny', 'z']])).toEqual(['A    B', 'x y  z'])
   })
 
-  it('a table that is wider than the terminal fits it: texts of the widest columns are cut, but not the first column', () => {
+  it('a table that is too wide is shortened to the terminal: the widest columns are cut, but never the first one', () => {
     const table = createTable(['ID', 'STATUS', 'ERROR'], 30)
     const lines = table([['transaction-1', 'Failed', 'e'.repeat(50)]])
     expect(lines).toEqual(['ID             STATUS  ERROR', 'transaction-1  Failed  eeeeee…'])

@@ -15,7 +15,7 @@ export interface ReceivedRequest {
   readonly route: string
   readonly query: URLSearchParams
   readonly headers: IncomingHttpHeaders
-  /** The parsed request body, which is JSON or a form; of JSON lines the member `lines`. */
+  /** The parsed request body, which is JSON or a form. The lines of a body of JSON lines are in the member `lines`. */
   readonly body: Record<string, unknown>
 }
 

@@ -5,7 +5,7 @@ const SECRET_FIELDS = ['Authenticator', 'RefreshToken', 'StoreA', 'Previous']
 
 /**
  * Changes plain fields of a stored credential, for example its `Expiry`. The envelopes of the credential may
- * authenticate these fields as labels. So the secrets are sealed again without labels, as the first release did it.
+ * authenticate these fields as labels. So the secrets are sealed again without labels, as in the first release.
  */
 export async function changeRecord(
   redis: Redis,

@@ -163,9 +163,9 @@ export function createClient({ at, signal, deadlineMs }: ClientDeps) {
     },
 
     /**
-     * Returns a client of the sandbox provider that the installation uses, at the address of its consent page. Returns
-     * `unreachable` if token-service starts no authorization, and `other provider` if the server at this address is not
-     * the sandbox provider.
+     * Starts an authorization to find the sandbox provider of the installation at the address of its consent page, and
+     * returns a client of this sandbox provider. Returns `unreachable` if token-service starts no authorization, and
+     * `other provider` if the server at the address is not the sandbox provider.
      */
     sandbox: async (): Promise<Sandbox | 'unreachable' | 'other provider'> => {
       const started = await startAuthorization()

@@ -6,11 +6,11 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Random } from '@integration-host/shared/random'
 import { type Client, isGone } from './client.ts'
 
-/** Calls per second. */
+/** How many calls of each kind are made per second. */
 export interface Rates {
   readonly orders: number
   readonly reads: number
-  /** How many new companies are connected. A company that is connected while a backend fails must exist afterwards. */
+  /** Connections of new companies. A company that is connected while a backend fails must exist afterwards. */
   readonly connects: number
 }
 
@@ -121,8 +121,8 @@ export function startLoad(options: LoadOptions): Load {
     }
     await repeated(get, (attempts) => isGone(status) || attempts === ATTEMPTS)
     readsInFlight -= 1
-    // The check after the round reports this company. If its reads continued, their failures would hide the time at which
-    // the other calls recovered.
+    // The grant of this company has ended, which the check after the round reports. Further failed reads of this
+    // company would hide the time at which the other calls recovered.
     if (isGone(status)) readable = readable.filter((other) => other !== realm)
   }
   // The whole authorization is repeated, because an authorization code can be exchanged only once.
@@ -132,7 +132,7 @@ export function startLoad(options: LoadOptions): Load {
     if (await repeated(authorize, (attempts) => attempts === ATTEMPTS)) connected.push(realm)
   }
 
-  /** Starts `work` `perSecond` times a second, and passes an increasing number to each call. */
+  /** Calls `work` `perSecond` times a second, with a number that counts the calls. */
   async function repeat(perSecond: number, work: (turn: number) => Promise<void>): Promise<void> {
     const startedAt = now()
     for (let turn = 0; perSecond > 0 && !stopping.signal.aborted; turn++) {

@@ -1,7 +1,7 @@
 /** The verdict on one round of a chaos run, and the table of all rounds. */
 import { createTable } from '../terminal.ts'
 
-/** What the records of the installation show after a round. Lists hold order numbers or realms. */
+/** What the records of the installation show after a round. The lists contain order numbers or realms. */
 export interface Books {
   /** Accepted orders of which the coordinator has no record. */
   readonly lost: readonly string[]
@@ -11,7 +11,10 @@ export interface Books {
   readonly stuck: readonly string[]
   /** Connected companies whose credential could not be refreshed afterwards. */
   readonly lockedOut: readonly string[]
-  /** How many of the coordinator's database rows contradict each other; `null` if it was not reported in time. */
+  /**
+   * How many of the coordinator's database rows contradict each other; `null` if the coordinator did not report the
+   * number in time.
+   */
   readonly violations: number | null
 }
 

@@ -22,7 +22,7 @@ const lineOf = (n: number): string => JSON.stringify({ Realm: String(n), Refresh
 
 let service: FakeService
 let folder: string
-/** The result of a grant; by default it is stored. */
+/** The result of a grant. By default, the grant is stored. */
 let resultOf: (grant: SentGrant) => Partial<GrantResult>
 /** The error response to a request, which is numbered from 1; `undefined` lets the request succeed. */
 let failing: (call: number) => FakeResponse | undefined
@@ -204,7 +204,7 @@ describe('credentials adopt', () => {
     )
   })
 
-  it('`credentials adopt` sends only those lines again that were unavailable', async () => {
+  it('`credentials adopt` repeats only the lines that were unavailable', async () => {
     const tries = new Map<string, number>()
     resultOf = ({ Realm }) => {
       tries.set(Realm, (tries.get(Realm) ?? 0) + 1)

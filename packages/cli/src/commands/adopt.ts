@@ -26,10 +26,10 @@ import {
 
 /** How many grants one request contains. The service sends at most 20 tokens a second. */
 const CHUNK = 50
-/** How often lines that were unavailable are sent again. */
+/** How often a line is sent if its outcome is always `unavailable`. */
 const MAX_ROUNDS = 5
 const MAX_WAIT_SECONDS = 60
-/** How long the service may be unreachable before the command fails, for example while it is restarted. */
+/** How long the service may be unreachable, for example during a restart, before the command fails. */
 const UNREACHABLE_MS = 120_000
 const RECONNECT_MS = 1_000
 
@@ -138,7 +138,10 @@ interface Sending {
   readonly progress: ReturnType<typeof createProgress>
 }
 
-/** Sends all grants. Repeats the unavailable ones a few times, and reports the last outcome of each grant. */
+/**
+ * Sends all grants. A grant with the outcome `unavailable` is sent again a few times. Reports the last outcome of each
+ * grant.
+ */
 async function adoptAll(grants: readonly FileLine[], sending: Sending): Promise<void> {
   const { terminal, report, progress } = sending
   let settled = 0
@@ -173,7 +176,10 @@ async function adoptAll(grants: readonly FileLine[], sending: Sending): Promise<
   }
 }
 
-/** Sends one chunk, repeatedly while the service restarts. The service recognises lines that it has already stored. */
+/**
+ * Sends one chunk, and repeats the request while the service restarts. A repeated request does no harm, because the
+ * service recognises lines that it has already stored.
+ */
 async function send(
   chunk: readonly FileLine[],
   { service, terminal, progress }: Sending,

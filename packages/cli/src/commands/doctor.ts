@@ -111,11 +111,11 @@ Examples:
     const abortedAfter = (ms: number): AbortSignal =>
       AbortSignal.any([terminal.signal, AbortSignal.timeout(ms)])
     const signal = abortedAfter(timeoutMs)
-    // If another check needs the response of a request, the request may take half of the time. If the request times
-    // out, the other half is left for the check.
+    // A request whose response another check needs may take only half of the time. If it times out, the other half is
+    // left for the check.
     const halfway = abortedAfter(timeoutMs / 2)
     let list: Promise<QueryResult<ProcessList>> | null = null
-    /** Requests the coordinator's processes, once for the checks of RabbitMQ and of the coordinator. */
+    /** Requests the coordinator's processes. The checks of RabbitMQ and of the coordinator share one request. */
     const processesOf = (service: Service): Promise<QueryResult<ProcessList>> =>
       (list ??= readProcesses(service, halfway))
     const examineWith = (
@@ -134,7 +134,7 @@ Examples:
         examinePostgres(url, settings, signal),
       ),
       rabbitmq: given(settings.AMQP_URL, 'AMQP_URL', async (url) => {
-        // Each step of a process has a queue.
+        // The processes are needed, because each step of a process has a queue.
         const processes = services.coordinator && (await processesOf(services.coordinator))
         return examineBroker(
           url,
@@ -241,7 +241,10 @@ function subjectsOf(only: string | undefined): readonly Subject[] {
   return subjects.filter((subject) => names.includes(subject))
 }
 
-/** Drops repeated check results: all queries have the same result if the service key is missing or rejected. */
+/**
+ * Drops repeated check results. For example, every request has the same result if the service key is missing or
+ * rejected.
+ */
 const distinct = (results: readonly CheckResult[]): CheckResult[] => [
   ...new Map(results.map((result) => [JSON.stringify(result), result])).values(),
 ]

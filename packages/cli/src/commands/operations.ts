@@ -32,7 +32,10 @@ const MOST_PER_PAGE = 200
 const WATCH_HELP = `  --watch             print the progress until the operation has ended or is paused
 ${INTERVAL_HELP}`
 
-/** The option for each member of the request, for errors about a value that the request's schema rejects. */
+/**
+ * The option that sets each member of the request. If the schema of the request rejects a value, the error names the
+ * option.
+ */
 const optionOf = {
   Action: '--action',
   Process: '--process',

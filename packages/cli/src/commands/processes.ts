@@ -6,7 +6,7 @@ import { openCoordinator } from '../service-api.ts'
 import { createTable, plain, print, widthOf } from '../terminal.ts'
 import { REASON_HELP, reasonOf, reasonOption } from './transactions/arguments.ts'
 
-// `--json` prints all members of a response, so the schema keeps those that it does not name.
+// `--json` prints all members of a response, so the schema keeps unknown members.
 const Process = z.looseObject({
   Process: z.string(),
   Steps: z.array(z.string()),

@@ -61,9 +61,9 @@ export async function examineBroker(
 const DEFAULT_PORTS = ['', '5672', '5671']
 
 /**
- * Returns the management API at AMQP_MANAGEMENT_URL. If this setting is missing, returns the management API at its
- * default port if the broker is local and has a default port, otherwise `null`. For a local broker at another port, the
- * default port of the management API may belong to another broker.
+ * Returns the management API at AMQP_MANAGEMENT_URL. Without this setting, returns the management API at its default
+ * port if the broker runs on this machine at a default port. Otherwise returns `null`: beside a local broker at another
+ * port, the default port of the management API may belong to another broker.
  */
 function managementOf(node: AmqpNode, settings: BrokerSettings): Management | null {
   const broker = new URL(node.url)

@@ -135,7 +135,7 @@ export function checkCredentials(credentials: readonly CredentialView[]): CheckR
 const earliest = (credentials: readonly CredentialView[]): string =>
   credentials.map(({ Expiry }) => Expiry).toSorted()[0] ?? ''
 
-/** Returns the first names, with the text that `detailOf` returns. */
+/** Returns the names of the first credentials. The text that `detailOf` returns for a credential follows its name. */
 const named = (
   credentials: readonly CredentialView[],
   detailOf: (credential: CredentialView) => string | undefined = () => undefined,

@@ -162,7 +162,7 @@ const meanings = { ...socket, ...redis, ...postgres, ...amqp }
 export const meaningOf = (code: string): Meaning | undefined =>
   Object.hasOwn(meanings, code) ? meanings[code as keyof typeof meanings] : undefined
 
-/** Matches the codes with which Redis begins an error reply and that have a meaning here. */
+/** Returns the code with which a Redis error reply begins; `null` if this file has no meaning for the code. */
 export const redisReplyCode = (message: string): string | null => {
   const code = /^[A-Z]{3,15}\b/.exec(message)?.[0] ?? ''
   return Object.hasOwn(redis, code) ? code : null

@@ -24,7 +24,10 @@ const Page = z.object({
 })
 type Run = z.output<typeof Page>['items'][number]
 
-/** The maximum number of runs of each kind. The responses contain their initial data, so the number is small. */
+/**
+ * The maximum number of runs of each kind. The number is small, because a response contains the initial data of its
+ * runs.
+ */
 const MAX_READ = 25
 /** The maximum number of requests. Without it, many empty pages could cause many requests. */
 const MAX_PAGES = 20
@@ -148,7 +151,7 @@ const amount = ({ runs, hasMore }: Found): string => `${runs.length}${hasMore ? 
 const idOf = ({ runs }: Found): string =>
   `${runs[0]?.TransactionID ?? ''} --process ${runs[0]?.Process ?? ''}`
 
-/** Returns how many runs have each text, the most frequent first. */
+/** Returns the texts of `textOf` for these runs, each with the number of its runs, the most frequent text first. */
 function grouped(runs: readonly Run[], textOf: (run: Run) => string): string {
   const texts = mostFrequent(runs.map(textOf))
   const named = texts.slice(0, MAX_NAMED).map(([text, count]) => `${count} ${text}`)

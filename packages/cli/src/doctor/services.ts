@@ -85,7 +85,7 @@ export async function examineReadiness(
   ]
 }
 
-/** For each dependency that only an operator can restore: what the operator has to do. */
+/** What an operator has to do, for each dependency that only an operator can restore. */
 const needsPerson: Readonly<Record<string, string>> = {
   'provider-client':
     'Set CLIENT_SECRET to new,old and restart token-service (docs/runbook.md#providerclientrefused).',
@@ -109,7 +109,9 @@ const noteOf = (dependency: string, note: string): CheckResult => ({
   remediation: null,
 })
 
-/** Requests the processes that the coordinator has loaded or of which it has runs. */
+/**
+ * Requests the processes of the coordinator. They include processes that it has not loaded but of which it has runs.
+ */
 export const readProcesses = (
   service: Service,
   signal: AbortSignal,

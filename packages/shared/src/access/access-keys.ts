@@ -5,7 +5,7 @@ import { Caller, type Grants } from './caller.ts'
 import type { KeyEntry } from './key-list.ts'
 import { type Scope, SERVICE_SCOPES } from './scope.ts'
 
-/** The number of valid `Authorization` headers whose callers are kept in memory. */
+/** The maximum number of `Authorization` headers whose callers are kept in memory. */
 const REMEMBERED_HEADERS = 10_000
 
 /**

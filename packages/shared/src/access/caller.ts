@@ -76,7 +76,10 @@ export class Caller {
     return realm === null || realm === undefined || this.mayUseRealm(realm)
   }
 
-  /** False if the key may use every realm, including realms that are connected later. */
+  /**
+   * Whether the key may use only certain realms. False for a key that may use every realm, including realms that are
+   * connected later.
+   */
   get isBoundToRealms(): boolean {
     return !this.#grants.realms.includes('*')
   }

@@ -51,7 +51,7 @@ export async function changeKeyList(
   file: string,
   change: (keys: readonly KeyEntry[]) => readonly KeyEntry[],
 ): Promise<void> {
-  // If the path is a symbolic link, a rename would replace the link instead of the file that it names.
+  // The file itself is replaced, even if the path is a symbolic link. Otherwise the rename would replace the link.
   const path = await realpath(file).catch(() => file)
   const unlock = await lock(path)
   try {

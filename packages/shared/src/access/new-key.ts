@@ -28,7 +28,7 @@ const NOT_FOR_OPERATORS: readonly Scope[] = ['credentials:token', 'custody:trans
 
 /** The keys that the compose stack and the embedded host create at their first start. */
 export const installationKeys = {
-  /** The key for applications: calls to the accounting API, queuing and reading. */
+  /** The key for applications. It allows calls of the accounting API, and queuing and reading transactions. */
   application: {
     id: 'application',
     scopes: [
@@ -41,8 +41,8 @@ export const installationKeys = {
     ...everything,
   },
   /**
-   * The key for the command line. It cannot read tokens, move grants or act for another person. For such tasks,
-   * operators make a key that expires.
+   * The key for the command line. It cannot read tokens, export or import grants, or act for another person. For such
+   * tasks, operators create a key that expires.
    */
   operator: {
     id: 'operator',

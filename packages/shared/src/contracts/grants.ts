@@ -11,8 +11,8 @@ export const MAX_GRANT_LINES = 500
 export const MAX_GRANT_LINE_BYTES = 16_384
 
 /**
- * A refresh token consists of visible ASCII characters and spaces (RFC 6749, appendix A.17). The minimum length detects
- * a line with a realm in the place of the token.
+ * A refresh token consists of visible ASCII characters and spaces (RFC 6749, appendix A.17). The minimum length rejects
+ * a line that contains a realm in place of the token.
  */
 const RefreshToken = z
   .string()

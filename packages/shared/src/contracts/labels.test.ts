@@ -46,7 +46,7 @@ describe('the tags of a credential', () => {
   const tags = (count: number) =>
     Object.fromEntries(Array.from({ length: count }, (_, index) => [`tag-${index}`, 'x']))
 
-  it('tags are at most ten pairs of at most 64 and 256 characters', () => {
+  it('there are at most ten tags, each with a name of at most 64 characters and a value of at most 256 characters', () => {
     expect(accepts(Tags, tags(10))).toBe(true)
     expect(accepts(Tags, tags(11))).toBe(false)
     expect(accepts(Tags, { ['n'.repeat(64)]: 'v'.repeat(256), empty: '' })).toBe(true)
@@ -67,7 +67,7 @@ describe('the tags of a credential', () => {
 })
 
 describe('a change of label and tags', () => {
-  it('a change of labels keeps an absent member and removes a member that is null', () => {
+  it('a change of labels keeps the stored value of an absent member, and removes a member that is null', () => {
     expect(LabelChange.parse({ Label: null })).toStrictEqual({ Label: null })
     expect(LabelChange.parse({ Tags: { a: 'b' } })).toStrictEqual({ Tags: { a: 'b' } })
   })

@@ -1,7 +1,7 @@
 /**
- * The label of a credential, which is what people call its company, and the tags of credentials and transactions. These
- * texts come from outside, so a program that shows them in HTML must escape them. Characters that could change how the
- * surrounding text is displayed are rejected here.
+ * The label of a credential, and the tags of credentials and transactions. The label is the name that people use for
+ * the company. Clients choose these texts, so a program that shows them in HTML must escape them. Characters that could
+ * change how the surrounding text is displayed are rejected here.
  */
 import { z } from 'zod'
 

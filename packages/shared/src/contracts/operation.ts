@@ -53,8 +53,8 @@ export const StartOperation = z
 export type StartOperation = z.output<typeof StartOperation>
 
 /**
- * The id of a run of the operation. `ReplayID` is `null` if the request named only the transaction and the transaction
- * has no run.
+ * The id of a run on which the operation acts. `ReplayID` is `null` if the request named only the transaction and the
+ * transaction has no run.
  */
 const NamedRun = z.object({ TransactionID: z.string(), ReplayID: ReplayID.nullable() })
 

@@ -22,8 +22,8 @@ const Name = z
   .refine((text) => text.isWellFormed(), 'must be well-formed Unicode')
 
 /**
- * A time in ISO 8601 with an offset, in UTC after parsing, with at most six digits of the second. PostgreSQL reads no
- * offset above 15:59, no long fraction, and no year 0000.
+ * A time in ISO 8601 with an offset. Parsing converts the time to UTC and cuts fractions of a second after six digits.
+ * PostgreSQL accepts no offset above 15:59, no longer fraction, and no year 0000.
  */
 export const Time = z.iso
   .datetime({ offset: true })
@@ -35,7 +35,7 @@ export const Time = z.iso
 function inUtc(time: string): string {
   const fraction = /\.\d{1,6}/.exec(time)?.[0] ?? ''
   const second = new Date(time.replace(/\.\d+/, ''))
-  // Zod calls this function even if the schema has already rejected the text, so the text may not be a time.
+  // Zod calls this function even if the schema has already rejected the text, so the text need not be a valid time.
   return Number.isNaN(second.getTime())
     ? time
     : second.toISOString().replace('.000Z', `${fraction}Z`)

@@ -53,8 +53,8 @@ export const processTopology = (process: string, steps: readonly string[]): Topo
 export const CREDENTIALS_QUEUE = 'coordinator.credentials'
 
 /**
- * The queue of the removals of credentials, whose runs the coordinator may have to erase. It keeps them while no
- * coordinator runs, and has no maximum length.
+ * The queue of the events that report the removal of a credential. After a removal, the coordinator may have to erase
+ * the runs of the credential. The queue keeps the events while no coordinator runs, and has no maximum length.
  */
 export const ERASURES_QUEUE = 'coordinator.erasures'
 

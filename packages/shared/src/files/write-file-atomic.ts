@@ -46,8 +46,7 @@ export async function writeFileAtomic(
 }
 
 /**
- * Flushes a folder. After that, a power failure cannot undo that files in the folder were created, renamed or
- * removed.
+ * Flushes a folder. After that, a power failure cannot undo the creation, renaming or removal of a file in the folder.
  */
 export async function syncFolder(path: string): Promise<void> {
   const folder = await open(path)

@@ -21,9 +21,9 @@ import type { Socket } from 'node:net'
 export const UNAUTHENTICATED_IDLE_MS = 5_000
 /**
  * How long an unauthenticated connection may be open before its first request. `node:http` and the gateway's fast path
- * close a connection earlier if the head of a request does not arrive. But they leave a connection open after the 400
- * to a malformed request, the 417 to an unknown `Expect`, and the response to CONNECT. Without this limit, a client
- * could keep such a connection open forever.
+ * close a connection earlier if the head of a request does not arrive. But they leave a connection open after they have
+ * responded to CONNECT, with 400 to a malformed request, or with 417 to an unknown `Expect`. Without this limit, a
+ * client could keep such a connection open forever.
  */
 const UNAUTHENTICATED_FIRST_REQUEST_MS = 30_000
 const AUTHENTICATED_MIN_IDLE_MS = 1_000

@@ -63,8 +63,9 @@ const CHECK_INTERVAL_MS = 1_000
  * Returns a 200 response whose body the handler writes directly to Node's response object. A Web stream for each of
  * many slow clients would need several times the memory and processor time.
  *
- * `open` is called immediately. It returns a function, which is called when the head was sent with the headers of all
- * middleware. For HEAD, neither function is called. The app must be served by `honoListener`.
+ * `open` is called immediately and returns the function that writes the body. This function is called after the head
+ * has been sent with the headers of all middleware. For HEAD, neither function is called. The app must be served by
+ * `honoListener`.
  */
 export function rawResponse(
   c: Context,
@@ -110,8 +111,8 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
   acceptor.on('connection', (socket: Socket) => connections.add(socket))
   const idleCheck = setInterval(() => connections.closeExpired(), CHECK_INTERVAL_MS)
   idleCheck.unref()
-  // Sends an error response to a malformed or late request. Errors while a response is written are logged by the app,
-  // and a broken socket cannot receive a response.
+  // Sends an error response to a request that is malformed or does not arrive in time. No response is sent here after
+  // any other error: the app logs errors while a response is written, and a broken socket cannot receive a response.
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     if (!socket.writable) {
       // If the socket was ended after a response, its buffer may still contain that response.

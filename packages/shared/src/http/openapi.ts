@@ -30,8 +30,9 @@ interface Documentation {
 export const DOCUMENTATION_PATHS = ['/', '/docs', SCRIPT_PATH, '/openapi.json', '/favicon.ico']
 
 /**
- * Adds the routes of the documentation. `GET /openapi.json` returns a document that is generated from the schemas of the
- * routes, `GET /docs` a page that shows it. `GET /` redirects to the page. Browsers request `/favicon.ico` for each page.
+ * Adds the routes of the documentation. `GET /openapi.json` returns a document that is generated from the schemas of
+ * the routes. `GET /docs` returns a page that shows the document, and `GET /` redirects to this page. Browsers request
+ * `/favicon.ico` for each page, so this path responds 204.
  */
 export function documentRoutes(app: Hono, documentation: Documentation): void {
   const { needsKey, errorContent, ...info } = documentation
@@ -68,8 +69,8 @@ export function documentRoutes(app: Hono, documentation: Documentation): void {
     }
     return document
   }
-  // Any client may request the document without a key, and generating it takes 3 to 15 ms of processor time. It is
-  // generated at the first request, when all routes have been added, and never changes.
+  // The document is generated only once, at the first request, when all routes have been added. Any client may request
+  // it without a key, and generating it takes 3 to 15 ms of processor time.
   let generated: ReturnType<typeof generate> | null = null
   const specs = () => (generated ??= generate())
   const page = createReferencePage(info)

@@ -18,7 +18,7 @@ const CONFIGURATION = {
   url: '/openapi.json',
   telemetry: false,
   withDefaultFonts: false, // the default fonts are on another host
-  // The page has no way to send requests, so that nobody enters a key into it.
+  // The page cannot send requests to the API, so that users do not enter keys into it.
   hideTestRequestButton: true,
   hideClientButton: true,
   showDeveloperTools: 'never',
@@ -31,7 +31,7 @@ const CONFIGURATION = {
   metaData: { robots: 'noindex' },
 }
 
-// The examples contain the address of the page, because a service does not know how clients reach it.
+// The examples contain the URL under which the browser opened the page, because a service does not know its public URL.
 const START = `Scalar.createApiReference('#reference', { ...${JSON.stringify(CONFIGURATION)}, servers: [{ url: location.origin }] })`
 
 /** `unsafe-inline` is set for styles only, because the page's components set styles in attributes. */
@@ -100,7 +100,8 @@ export function createReferencePage(info: {
     async respondScript(c) {
       c.header('Content-Type', 'text/javascript; charset=utf-8')
       c.header('Vary', 'Accept-Encoding')
-      // The URL in the page contains the version.
+      // The page requests the script under a URL that contains the version of the script, so browsers may cache it
+      // forever.
       c.header('Cache-Control', 'public, max-age=31536000, immutable')
       if (!/\bgzip\b/.test(c.req.header('Accept-Encoding') ?? ''))
         return c.body(await readFile(BUNDLE))

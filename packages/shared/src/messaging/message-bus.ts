@@ -8,9 +8,9 @@
  */
 export interface MessageBus extends AsyncDisposable {
   /**
-   * Declares exchanges and queues, now and after each reconnect. Resolves when they are declared. If the declaration
-   * fails, the promise resolves as well: the health of the dependency then contains the reason, and the declaration is
-   * retried until it succeeds.
+   * Declares exchanges and queues, now and after each reconnect. Resolves even if the broker is unavailable or the
+   * declaration fails: the health of the dependency then contains the reason, and the declaration is retried until it
+   * succeeds.
    */
   declare(topology: Topology): Promise<void>
 

@@ -37,8 +37,8 @@ export interface Dependency {
    */
   down(reason: string): void
   /**
-   * Logs a check result that is not `ok`, and reports it as a note of the dependency. The result of the same check is
-   * logged again only after the verdict has changed.
+   * Logs a check result that is not `ok`, and reports it as a note of the dependency. Repeated results of a check are
+   * logged only if the verdict has changed.
    */
   logCheck(result: CheckResult): void
 }

@@ -31,7 +31,7 @@ export interface PostgresAddress {
    * The paths in `sslrootcert`, `sslcert` and `sslkey`, under the names of the settings that these parameters override.
    */
   readonly files: TlsPaths
-  /** Whether the root certificates are those that Node knows (`sslrootcert=system`). */
+  /** Whether Node's own root certificates are used (`sslrootcert=system`). */
   readonly usesSystemRoots: boolean
   /** Whether a server that rejects writes is skipped. */
   readonly needsWrites: boolean

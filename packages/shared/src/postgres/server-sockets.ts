@@ -156,7 +156,8 @@ export function createServerSockets(
       try {
         const opened = { socket, session: await startup.session }
         last = target
-        // A server that responds has ended the processes of the released connections, or is about to end them.
+        // The server has just responded, so it has ended the processes of the released connections, or is about to end
+        // them.
         for (const each of released) each.destroy()
         noticePooler(opened)
         return opened
@@ -217,7 +218,7 @@ export function createServerSockets(
 
 /**
  * Returns whether a server process is executing a statement. A process that waits for its client counts as idle,
- * because its connection to the client is lost.
+ * because the server process has lost its connection to the client.
  */
 const isActive = (activity: Activity | undefined): boolean =>
   activity?.state === 'active' && activity.waitType !== 'Client'

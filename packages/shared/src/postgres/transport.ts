@@ -16,7 +16,10 @@ export interface Encryption {
   readonly mode: SslMode
   /** Reads the TLS files. Called for each connection, so that rotated files are used. */
   readonly read: () => TlsContent
-  /** Whether the root certificates are read from a file. If not, the root certificates that Node knows are used. */
+  /**
+   * Whether root certificates are configured: a file, or `sslrootcert=system`. Only then does `require` verify the
+   * chain.
+   */
   readonly hasRoots: boolean
 }
 
@@ -65,7 +68,8 @@ export async function openTransport(
 ): Promise<Socket> {
   signal.throwIfAborted()
   const tcp = connectTcp({ host: ip, port: server.port })
-  // `next` reports the error. Without any listener for `error`, the OS process would end.
+  // `next` reports the error. This listener is needed, because an `error` event without a listener would end the OS
+  // process.
   tcp.on('error', () => {})
   const abort = (): void => void tcp.destroy(signal.reason as Error)
   signal.addEventListener('abort', abort, { once: true })
@@ -93,7 +97,7 @@ export async function openTransport(
   }
 }
 
-/** Returns the TLS options. They verify the same as libpq does in the same mode. */
+/** Returns the TLS options. They verify what libpq verifies in the same mode. */
 function tlsOptions(host: string, { mode, read, hasRoots }: Encryption): ConnectionOptions {
   const common = { ...read(), host, ...(isIP(host) === 0 && { servername: host }) }
   if (mode === 'verify-full') return common

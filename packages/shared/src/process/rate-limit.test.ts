@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { createRateLimit } from './rate-limit.ts'
 
-it('a rate limit allows its number of operations in each interval', () => {
+it('a rate limit allows at most the given number of operations in each interval', () => {
   let now = 1_000
   const limit = createRateLimit({ count: 2, intervalMs: 100, now: () => now })
   const taken = () => [limit.take(), limit.take(), limit.take()]

@@ -1,6 +1,6 @@
 /**
- * The profile of Intuit (QuickBooks Online) according to its documentation. docs/intuit.md lists the source and the
- * test of each line, and whether the line was verified against the live service.
+ * The profile of Intuit (QuickBooks Online) according to its documentation. For each assumption, docs/intuit.md lists
+ * the source and the test, and whether the assumption was verified against the live service.
  */
 import { parseJson } from '../json.ts'
 import type { ProviderFault, ProviderFaultClass } from './provider-fault.ts'

@@ -21,8 +21,8 @@ export interface ProviderProfile {
      */
     readonly realmClaim: string
     /**
-     * The scopes of which at least one must be requested for the authorization callback to name a company; empty if
-     * every callback names a company.
+     * The authorization callback names a company only if at least one of these scopes was requested. The list is empty
+     * if every callback names a company.
      */
     readonly realmScopes: readonly string[]
   }

@@ -98,9 +98,9 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
   })
   let announced: { readonly primary: string; readonly at: number } | null = null
   /**
-   * Returns whether a Sentinel has just announced another primary than the server of this connection. A failover can be
-   * announced while the client is connecting. Other Sentinels may learn of it later and still name the previous
-   * primary.
+   * Returns whether a Sentinel has just announced a primary other than the server of this connection. A failover can be
+   * announced while the client is connecting. Other Sentinels may learn of the failover later, and still name the
+   * previous primary.
    */
   const isReplaced = (): boolean =>
     announced !== null &&
@@ -128,10 +128,7 @@ const CONNECT_TIMEOUT_MS = 3_000
 const CHECK_INTERVAL_MS = 1_000
 const RESPONSE_TIMEOUT_MS = 4_000
 const RECONNECT_INTERVAL_MS = 5_000
-/**
- * After a Sentinel has announced a failover, its announcement counts more than the replies of other Sentinels for this
- * time, in milliseconds.
- */
+/** For how many milliseconds the announcement of a failover takes precedence over the replies of other Sentinels. */
 const ANNOUNCEMENT_MS = 10_000
 
 /**

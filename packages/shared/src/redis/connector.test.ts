@@ -1,15 +1,16 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
-import { expect, it } from 'vitest'
+import { assert, expect, it } from 'vitest'
 import { connectorOptions } from './connector.ts'
 
-it('a second error of one socket does not end the process, and the first error stays the reason', async () => {
+it('a second error of a Redis socket does not end the process, and does not replace the reported first error', async () => {
   await using server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
   const next = () => ({ host: '127.0.0.1', port })
   const { Connector } = connectorOptions({ next, usesTls: false, tls: undefined, timeoutMs: 5_000 })
-  const connector = new Connector!({})
+  assert(Connector)
+  const connector = new Connector({})
   const socket = await connector.connect(() => {})
   socket.emit('error', new Error('first'))
   socket.emit('error', new Error('second'))

@@ -25,7 +25,7 @@ const DISCONNECT_TIMEOUT_MS = 2_000
 
 /**
  * Returns the options for an ioredis client. Before each connection attempt, such a client gets a server from `next`
- * and reads the TLS files again. ioredis itself would read both only once, when a client is created.
+ * and reads the TLS files again. ioredis itself would fix the server and the TLS files when the client is created.
  */
 export function connectorOptions(deps: ConnectorDeps): ClientOptions {
   class Connector extends AbstractConnector {
@@ -77,6 +77,6 @@ function open({ host, port }: Server, { usesTls, tls, timeoutMs }: ConnectorDeps
   return socket
 }
 
-// If it gets a closed socket, ioredis makes another attempt. If this promise were rejected, ioredis would make no
-// further attempt.
+// If ioredis gets a closed socket, it makes another attempt. If the promise of `connect` were rejected, ioredis would
+// make no further attempt.
 const closedSocket = (): Socket => new Socket().destroy()

@@ -205,7 +205,7 @@ describe('an address that lists Sentinels', () => {
     expect(await run(previous, 'ROLE')).toContain('master')
   })
 
-  it('the client leaves a Redis primary that a Sentinel announced as replaced while the client was connecting', async () => {
+  it('the client disconnects from a Redis primary whose replacement was announced while the client was connecting', async () => {
     const [previous, next] = [await servers.start(), await servers.start()]
     const sentinel = await sentinelOf(previous, 'sentinel config-epoch main 0')
     await run(previous, 'CLIENT', 'PAUSE', '1000', 'ALL')

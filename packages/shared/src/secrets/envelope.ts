@@ -168,9 +168,9 @@ function createKeyRing(activeKeyId: string, keys: ReadonlyMap<string, RingKey>):
 }
 
 /**
- * Returns a function that returns random nonces. Many are generated at a time, because each call of the generator takes
- * about as long as a quarter of the encryption of a short text. Each nonce is returned once, and must be used before the
- * next call, which may fill the memory again.
+ * Returns a function that returns random nonces. Many nonces are generated at a time, because a single call of the
+ * random generator takes a quarter of the time that encrypting a short text takes. Each nonce must be used before the
+ * next call, which may overwrite its memory.
  */
 function createNonces(): () => Buffer {
   const pool = Buffer.allocUnsafeSlow(NONCE_BYTES * POOLED_NONCES)

@@ -28,9 +28,9 @@ export interface TlsFiles {
   /** Whether a client certificate is configured. */
   readonly hasCertificate: boolean
   /**
-   * Reads the files. Called for each new connection, so that rotated files are used. While the files on the disk are
-   * unusable, the last usable content is returned. An example is a rotation that has replaced the certificate but not
-   * yet the key.
+   * Reads the files. Called for each new connection, so that rotated files are used. If the files are unusable at this
+   * time, the last usable content is returned, for example if a rotation has replaced the certificate but not yet the
+   * key.
    */
   read(): TlsContent
 }

@@ -14,7 +14,7 @@ export const forOperators = {
   WaitingFor: z.string().nullable().optional(),
   InDoubt: z.boolean().optional(),
 }
-// `--json` prints all members of a response, so the schema keeps those that it does not name.
+// `--json` prints all members of a response, so the schema keeps unknown members.
 export const Header = HeaderView.extend(forOperators).loose()
 export type Header = z.output<typeof Header>
 const Processes = z.object({

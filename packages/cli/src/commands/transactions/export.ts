@@ -6,9 +6,15 @@ import { openCoordinator, type ServiceApi } from '../../service-api.ts'
 import { counted, createProgress, notify, plain, print } from '../../terminal.ts'
 import { timeOf } from '../../times.ts'
 
-/** The line after every 1,000 runs, and the last one, in which `next_cursor` is null. */
+/**
+ * The cursor line, which follows every 1,000 runs. It is also the last line of a response, and then `next_cursor` is
+ * null.
+ */
 const CursorLine = z.object({ next_cursor: z.string().nullable(), Until: z.string() })
-/** A received run. Only its key is validated, so that an archive does not depend on the version of this program. */
+/**
+ * A received run. Only the members that identify the run are validated, so that an archive does not depend on the
+ * version of this program.
+ */
 const Run = z.looseObject({ Process: z.string(), TransactionID: z.string(), ReplayID: z.int() })
 const Line = z.union([CursorLine, Run])
 

@@ -65,7 +65,7 @@ export function filterOf(values: FilterValues, now: number): RunFilter {
     step: values.step,
     realm: values.realm,
     waitingFor: values['waiting-for'],
-    // The API separates name and value with a colon.
+    // The API separates the name and the value of a tag with a colon.
     tag: values.tag?.map((text) => pairOf('--tag', text).join(':')),
     idPrefix: values['id-prefix'],
     inDoubt: values['in-doubt'] === true ? true : undefined,

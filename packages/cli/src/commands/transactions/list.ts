@@ -65,7 +65,7 @@ Examples:
       values.process === undefined
         ? '/transactions'
         : `/processes/${encodeURIComponent(values.process)}/transactions`
-    // Computed for each request of --watch, because `--since 2h` is relative to the current time.
+    // The query is computed for each request of --watch, because `--since 2h` is relative to the current time.
     const readQuery = (): URLSearchParams => {
       const query = queryOf(filterOf(values, terminal.wallClock()))
       if (order !== 'created') query.set('order', order)

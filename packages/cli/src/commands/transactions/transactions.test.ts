@@ -62,7 +62,7 @@ beforeEach(async () => {
     }),
     [`GET ${AT_PATH}`]: () => ({ body: { items: [], next_cursor: null } }),
     // Each page has two transactions, regardless of the requested limit, so that a list has several pages. The second
-    // page is empty, as a page of a search may be.
+    // page is empty, because a page of search results may be empty.
     'GET /transactions': ({ query }) => {
       if (query.get('cursor') === '4') return { body: { items: [], next_cursor: 'empty' } }
       if (query.get('cursor') === 'empty') query.set('cursor', '4')
@@ -155,7 +155,7 @@ describe('transactions list', () => {
     expect(service.requests[0]?.query.get('since')).toBe(AT)
   })
 
-  it('on a terminal `transactions list` fits its width, and colours the statuses unless NO_COLOR is set', async () => {
+  it('on a terminal `transactions list` fits the table to its width, and colours the statuses unless NO_COLOR is set', async () => {
     const list = (env: Readonly<Record<string, string>>) =>
       run(['transactions', 'list', '--all'], {
         env: { COORDINATOR_URL: service.url, ...env },
@@ -172,7 +172,9 @@ describe('transactions list', () => {
   describe('with --watch', () => {
     const stopped = new CommandFailed(130, 'Stopped by SIGINT.')
 
-    /** Runs `list --watch`, and changes the run with the id 1 after the first request. Ends after the third. */
+    /**
+     * Runs `list --watch`, and changes the run with the id 1 after the first request. Stops after the third request.
+     */
     async function watched(args: readonly string[], surroundings: Surroundings = {}) {
       const stop = new AbortController()
       const changed = all.findIndex(({ TransactionID }) => TransactionID === '1')

@@ -202,7 +202,7 @@ export class Connection implements MessageReceiver {
       }
     } catch (cause) {
       // Reading the caller's body failed. The connection is closed without the last chunk, or before the announced
-      // length is reached. By this the server recognizes that the request is incomplete (RFC 9112 §8).
+      // length is reached. From this, the server recognizes that the request is incomplete (RFC 9112 §8).
       if (this.#inFlight === inFlight) this.#fail('unreachable', cause)
       return
     }

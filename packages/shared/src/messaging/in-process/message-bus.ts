@@ -59,8 +59,8 @@ export function createInProcessBus(logger: Logger): MessageBus {
     }
     if (position === 'front') queue.ready.unshift(queued)
     else queue.ready.push(queued)
-    // A message is delivered in a later turn of the event loop than its publish, as with RabbitMQ. Callers rely on this
-    // order.
+    // A message is delivered in a later turn of the event loop than the one in which it was published, as with
+    // RabbitMQ. Callers rely on this order.
     setImmediate(() => dispatch(queue))
   }
 

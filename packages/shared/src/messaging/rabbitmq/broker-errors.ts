@@ -4,7 +4,7 @@ import { reasonOf } from '../../observability/health.ts'
 import { tlsFailure } from '../../tls/tls-failure.ts'
 
 /**
- * Describes that a queue or exchange exists with another argument than the declared one. The broker names only the
+ * Describes an existing queue or exchange whose argument differs from the declared argument. The broker names only the
  * first argument that differs.
  */
 export interface Inequivalence {
@@ -49,7 +49,7 @@ export function inequivalenceOf(error: unknown): Inequivalence | null {
 const bare = (text: string): string =>
   /^(?:the value )?'(?<value>.*?)'(?: of type '\w+')?$/s.exec(text)?.groups?.['value'] ?? text
 
-/** Meanings of those amqplib errors that have a message but no code, by message. */
+/** The reasons to report for amqplib's errors that have a message but no code. The patterns match the message. */
 const meanings: readonly (readonly [RegExp, string])[] = [
   [/^connect ETIMEDOUT$/, 'ETIMEDOUT'],
   [/^Socket closed abruptly during opening handshake$/, 'ended the handshake'],

@@ -20,8 +20,8 @@ import { tlsOptions } from './tls-options.ts'
 /** How long a node may be unresponsive while a connection is opened. */
 const CONNECT_TIMEOUT_MS = 5_000
 /**
- * The shorter limit that applies while another node of the round has not been tried yet. A node that responds at all
- * needs much less time.
+ * The shorter limit that applies while another node of the round has not been tried yet. A working node needs much less
+ * time.
  */
 const HASTY_CONNECT_TIMEOUT_MS = 1_500
 const HEARTBEAT_SECONDS = '10'

@@ -274,8 +274,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
   })
 })
 
-// The following constants are class and method ids in the encoding of an AMQP 0-9-1 frame, and a whole frame of the
-// broker.
+// The methods of AMQP 0-9-1 frames, each encoded as a class id and a method id. `CONNECTION_CLOSE` is a complete frame.
 const method = (classId: number, methodId: number) => Buffer.from([0, classId, 0, methodId])
 const CONSUME_OK = method(60, 21)
 const CONNECTION_CLOSE = (() => {
@@ -385,8 +384,8 @@ describe('a queue that exists with incompatible arguments', () => {
     line.edit = (reply) => {
       if (isSilent || !reply.includes('PRECONDITION_FAILED')) return reply
       isSilent = true
-      // The relay stops forwarding after this reply, so the broker seems unresponsive when the client closes the
-      // connection.
+      // After the broker has rejected the declaration, the relay stops forwarding. So the broker seems unresponsive
+      // when the client closes the connection.
       queueMicrotask(() => line.silence())
       return reply
     }

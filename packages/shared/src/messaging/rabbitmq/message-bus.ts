@@ -263,7 +263,7 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
       try {
         await assertTopology(channel, topology)
       } catch (error) {
-        // The next connection declares the topology again, and logs a failure (I1).
+        // The next connection declares the topology again. If that fails too, it logs the reason (I1).
         restart(current, brokerReason(error))
       }
     },

@@ -42,7 +42,7 @@ describe('a list of RabbitMQ nodes', () => {
     connected.away()
     await eventually(() => connection.publish())
     expect(next.connections).toBe(1)
-    // The same works in the other direction: the client uses a node again that was dead before.
+    // The reverse works as well: the client uses the node that was dead before.
     connected.restore()
     next.away()
     await eventually(() => connection.publish())

@@ -77,7 +77,7 @@ export class UnsupportedBackend extends Error {
 }
 
 /**
- * Does nothing if a backend can be used according to its check results.
+ * Throws if a check result says that the backend must not be used. Warnings are accepted.
  * @throws {UnsupportedBackend} if a result is a problem; the error describes the first problem.
  */
 export function throwOnProblem(results: readonly CheckResult[]): void {
