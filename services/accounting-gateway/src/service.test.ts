@@ -418,7 +418,7 @@ describe('a response that the gateway creates itself', () => {
     },
   )
 
-  it('the gateway responds 404 for a realm that is not connected and sends nothing upstream', async () => {
+  it('for a realm that is not connected, the gateway responds 404 and sends nothing upstream', async () => {
     expect(await problem(await proxy.call('/v3/company/999/x'))).toMatchObject({
       status: 404,
       code: 'credential_not_found',

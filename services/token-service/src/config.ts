@@ -74,7 +74,7 @@ const settings = {
   SCOPE: z.string().default('openid com.intuit.quickbooks.accounting'),
   CREDENTIAL_KEYS: keyRing(),
   REFRESH_AHEAD_SECONDS: integer(0, 86_400).default(600),
-  /** The default value is `idleLimitDays` of the provider profile. */
+  /** The idle limit of a grant in days. If absent, `idleLimitDays` of the provider profile applies. */
   IDLE_LIMIT_DAYS: integer(1, 3_650).optional(),
   METRICS_BY_REALM: onOff(),
   RETURN_TO_ORIGINS: originList().optional(),
@@ -91,7 +91,10 @@ const Config = EmbeddedConfig.extend({
   ...tlsSettings('REDIS'),
   AMQP_URL: amqpUrl(),
   ...tlsSettings('AMQP'),
-  /** The default value is the Redis server's setting `min-replicas-to-write`, or 0 if the setting cannot be read. */
+  /**
+   * How many Redis replicas must acknowledge a write. If absent, the Redis server's setting `min-replicas-to-write`
+   * applies, or 0 if that setting cannot be read.
+   */
   REDIS_REPLICAS: integer(0, 9).optional(),
   REDIS_KEY_PREFIX: z.string().max(64, 'must have at most 64 characters').default(''),
   AUDIT_ENTRIES: integer(1_000, 100_000_000).default(100_000),

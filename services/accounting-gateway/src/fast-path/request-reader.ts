@@ -46,8 +46,8 @@ const MAX_HEAD_BYTES = 16_384
 const MAX_HEADERS = 1_000
 
 /**
- * Requests with one of these headers are not accepted. The first two announce a body (RFC 9112 §6.3); `Expect` and
- * `Upgrade` can require a response before the final one.
+ * Requests with one of these headers are not accepted. `Content-Length` and `Transfer-Encoding` announce a body (RFC
+ * 9112 §6.3); `Expect` and `Upgrade` can require a response before the final one.
  */
 const UNSUPPORTED_HEADERS = ['content-length', 'transfer-encoding', 'expect', 'upgrade']
 

@@ -54,8 +54,9 @@ const MAX_DISCARDED_BYTES = 65_536
 /** A caller that reads nothing of its response for this time is disconnected. */
 const STALL_TIMEOUT_MS = 60_000
 /**
- * The body bytes that a response must deliver in each interval after the call's deadline, which is 1 KiB per second.
- * Legitimate large downloads are far faster. Without this limit, a body of one byte per minute would never end.
+ * After the call's deadline, a response must deliver `MIN_BYTES_PER_CHECK` body bytes in each interval of
+ * `RATE_CHECK_MS`. This is 1 KiB per second; legitimate large downloads are far faster. Without this limit, a body of
+ * one byte per minute would never end.
  */
 const RATE_CHECK_MS = 60_000
 const MIN_BYTES_PER_CHECK = 61_440

@@ -45,7 +45,7 @@ describe('request headers sent upstream', () => {
     expect(sent('Accept', '*/*', name, 'x')).toEqual(['Accept', '*/*', ...ownHeaders])
   })
 
-  it('the gateway removes the Connection header and all headers that it lists from a request', () => {
+  it('the gateway removes from a request the Connection header and all headers that it lists', () => {
     const raw = [
       'Connection',
       'close, X-Hop ,  x-other',
@@ -102,7 +102,7 @@ describe('response headers sent to the caller', () => {
     expect(returned('A', '1', name, 'x')).toEqual(['A', '1'])
   })
 
-  it('the gateway removes the headers that Connection lists from a response', () => {
+  it('the gateway removes from a response all headers that its Connection header lists', () => {
     expect(returned('Connection', 'x-internal', 'X-Internal', '1', 'B', '2')).toEqual(['B', '2'])
   })
 

@@ -147,7 +147,7 @@ describe('the access token of a realm', () => {
     expect(service.refreshed).toEqual([])
   })
 
-  it('the gateway returns the error of a failed forced refresh for 5 seconds to all calls with the same token version', async () => {
+  it('after a failed forced refresh, all calls with the same token version get its error for 5 seconds', async () => {
     await got('1')
     service.fail(new IntegrationError('credential_faulted', 'gone'))
     for (let call = 0; call < 3; call += 1) {

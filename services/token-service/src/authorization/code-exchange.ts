@@ -234,7 +234,7 @@ export function createCodeExchanges(deps: CodeExchangeDeps): CodeExchanges {
     return result
   }
 
-  /** The polls in flight, by code. */
+  /** The polls of the store that are in flight, by authorization code. */
   const polls = new Map<string, Promise<ExchangeResult>>()
 
   /**

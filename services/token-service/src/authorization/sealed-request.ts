@@ -30,7 +30,7 @@ export interface AuthorizationRequest {
    */
   readonly hasLabels: boolean
   /**
-   * Whether a visitor of the Reconnect URL started the authorization, for which neither a key nor a link is required.
+   * Whether a visitor of the Reconnect URL started the authorization. Such a visitor needs neither a key nor a link.
    */
   readonly isByVisitor: boolean
 }

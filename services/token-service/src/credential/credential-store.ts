@@ -123,8 +123,8 @@ export interface CredentialStore {
   ): Promise<Labels | 'moved' | 'absent'>
 
   /**
-   * Removes a credential with its lease, due time and counts. `changed`: another version than `version` is stored,
-   * and nothing was removed.
+   * Removes a credential with its lease, its due time and its index entries. `changed`: another version than `version`
+   * is stored, and nothing was removed.
    */
   remove(
     name: string,
@@ -144,9 +144,10 @@ export interface CredentialStore {
   endAdoption(name: string, claim: AdoptionClaim): Promise<void>
 
   /**
-   * Returns the names whose refresh is due by `now`, earliest first. Their due time becomes `now + postponeMs`. So no
-   * other replica gets these names before then, and if this process dies, another replica gets them later. `nextAt` is
-   * the next due time in the index, in epoch ms; `null` if the index is empty.
+   * Returns the names of the credentials whose refresh is due by `now`, earliest first. The due time of these
+   * credentials becomes `now + postponeMs`. Until then no other replica gets their names. Another replica gets them
+   * afterwards if this process has died. `nextAt` is the next due time in the index, in epoch ms; `null` if the index
+   * is empty.
    */
   takeDue(
     now: number,
@@ -161,12 +162,15 @@ export interface CredentialStore {
   record(facts: readonly AuditFact[], id?: string): Promise<void>
 
   /**
-   * Moves the audit entries of at most `limit` outbox entries into the audit log, each once and in order. Resolves
-   * with the number of outbox entries. Replicas may call it concurrently.
+   * Moves the audit entries of at most `limit` outbox entries into the audit log, each once and in order. Resolves with
+   * the number of outbox entries. Several replicas may call this method concurrently.
    */
   audit(limit: number): Promise<number>
 
-  /** Returns audit entries with a number above `after`, in order, and the newest number with its hash. */
+  /**
+   * Returns audit entries with a number above `after`, in order. Also returns the number and the hash of the newest
+   * audit entry.
+   */
   readAudit(
     after: number,
     limit: number,

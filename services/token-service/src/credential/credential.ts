@@ -66,8 +66,8 @@ export interface Grant
   /** The access token; `null` if the grant was imported without one. */
   readonly accessToken: Secret | null
   /**
-   * The refresh token; `null` if the provider sent none. Such a credential can be used until its access token
-   * expires.
+   * The refresh token; `null` if the provider sent none. Without a refresh token, a credential can be used until its
+   * access token expires.
    */
   readonly refreshToken: Secret | null
   readonly idToken: Secret | null

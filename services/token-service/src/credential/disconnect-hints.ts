@@ -49,8 +49,8 @@ export function createDisconnectHints(deps: DisconnectHintsDeps): DisconnectHint
     // hint could make the fault final during a short outage of the provider.
     if (credential === null || isTerminal(credential.fault)) return
     if (credential.fault?.Code === 'disconnected') return
-    // The process limit is checked before the hint is recorded. Otherwise a hint that is dropped by this limit would
-    // block the next hint of its company for a minute.
+    // The limit on refreshes is checked before the hint is recorded. Otherwise a hint that exceeds the limit, and is
+    // dropped, would block the next hint about its company for a minute.
     if (!refreshes.take() || !(await deps.admit(name, INTERVAL_MS))) return
     const { version } = credential
     const goal = { kind: 'newer', version, force: true, isDisconnectReported: true } as const

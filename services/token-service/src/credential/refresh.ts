@@ -94,7 +94,10 @@ export type RefreshResult =
     }
   | { readonly kind: 'absent' }
 
-/** The Retry-After of a refresh that is deferred after a failover (I5). The missing pair may be committed at any time. */
+/**
+ * The Retry-After of a refresh that is deferred after a failover (I5). It is short, because the other process may
+ * commit its pair at any time.
+ */
 const DEFERRED_RETRY_MS = 2_000
 
 /** The points between the steps of a refresh at which tests pause or kill the process. */
@@ -332,8 +335,8 @@ export function createRefreshRoutine(deps: RefreshDeps): RefreshRoutine {
           return { kind: 'refreshed', credential: rotation.credential }
         await Promise.race([rotation.done, sleep(timing.pollMs, shutdown.signal)])
       } else {
-        // While calls to the provider are blocked, no lease is acquired and no intent or `nextTryAt` is stored. The
-        // first refresh of any credential after the delay is the probe.
+        // While calls to the provider are blocked, no lease is acquired and no intent or `nextTryAt` is stored. When
+        // calls are allowed again, the first refresh of any credential is the probe.
         const heldBackMs = deps.heldBackMs()
         if (heldBackMs > 0) {
           const credential = await store.get(name)

@@ -63,8 +63,8 @@ export interface RestorationDeps {
 export interface Restorations extends AsyncDisposable {
   /**
    * Stores a pair again if the store does not have it. Restorations of one credential run one after the other. If
-   * `isOnlyCopy` is true, the caller deletes a superseded pair. The restoration then waits until the newer pair is
-   * replicated.
+   * `isOnlyCopy` is true, the caller deletes the pair when it is superseded. The restoration therefore waits until the
+   * newer pair is replicated.
    */
   restore(pair: KeptPair, options?: { readonly isOnlyCopy: boolean }): Promise<RestorationOutcome>
   /**

@@ -102,7 +102,7 @@ interface Line {
 }
 
 /**
- * Validates the lines of a body after their number was checked.
+ * Validates the lines of a body. The caller has checked how many lines the body has.
  *
  * @throws {IntegrationError} if the body as a whole is invalid.
  */

@@ -76,7 +76,7 @@ const credential = async () => (await service.ask(`/credentials/${NAME}`)).body
 const LONG = 'x'.repeat(10_240)
 
 describe('GET /reconnect', () => {
-  it('GET /reconnect starts an authorization for a known company that only this company can complete', async () => {
+  it('GET /reconnect starts an authorization for a known company, and only this company can complete it', async () => {
     await service.connect(REALM)
     const started = await visit(`/reconnect?realmId=${REALM}`)
     expect(started.status).toBe(302)

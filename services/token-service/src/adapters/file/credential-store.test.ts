@@ -135,7 +135,7 @@ describe('credential file', () => {
     expect(await store.get('ACC-2')).not.toBeNull()
   })
 
-  it('the file store changes the mode of a credential file that other users could read to 0600 when it opens the file', async () => {
+  it('if other users could read a credential file, the file store sets its mode to 0600 when it opens the file', async () => {
     const { folder, store } = await open()
     await store.put(grant, Date.now(), auditContextOf('granted'))
     await store[Symbol.asyncDispose]()

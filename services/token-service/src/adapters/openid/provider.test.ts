@@ -847,7 +847,7 @@ describe('the signing keys of the provider', () => {
     ['an HTML page', { jwks: '<html>' }],
     ['a set without a usable key', { jwks: { keys: [{ use: 'sig' }, 7, null] } }],
   ])(
-    'no code exchange is sent if the JWKS is %s, because its id token could not be verified',
+    'no code exchange is sent if the JWKS is %s, because the id token could not be verified',
     async (_, knobs) => {
       Object.assign(scripted.knobs, knobs)
       await reopen()

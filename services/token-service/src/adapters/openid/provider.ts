@@ -197,8 +197,8 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): Provider {
           return { kind: 'granted', tokens: tokensOf(response, profile) }
         } catch (error) {
           // The provider may already have invalidated the previous token pair. If the new pair were dropped because of
-          // an invalid id token, the access to the company would be lost. So only the id token is dropped, which no
-          // other part of the service needs.
+          // an invalid id token, the access to the company would be lost. So only the id token is dropped. No other
+          // part of the service needs it.
           options.onIdTokenRejected?.(rejectedMember(error))
           const { id_token: _, ...wire } = response.wire
           return { kind: 'granted', tokens: tokensOf({ ...response, wire }, profile) }

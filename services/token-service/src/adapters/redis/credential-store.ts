@@ -391,7 +391,8 @@ const indexChange = (name: string, { replaces, labels }: Pick<Relabelled, 'repla
 const flat = (fields: StoredFields): string[] => Object.entries(fields).flat()
 
 /**
- * Returns the fields of an HMGET reply; `null` if the hash does not exist, for which Redis returns null in every field.
+ * Returns the fields of an HMGET reply; `null` if the hash does not exist. In that case every field of the reply is
+ * null.
  */
 function toFields(names: readonly string[], values: FieldValues): StoredFields | null {
   if (values[names.indexOf('Name')] === null) return null

@@ -10,7 +10,7 @@ export const KEYS = {
   expiry: 'credentials:expiry',
   /** Set: the names of the credentials that have a fault. */
   faulted: 'credentials:faulted',
-  /** The prefix of the names of the sorted sets that lists read (list-index.ts). */
+  /** The common prefix of the sorted sets that lists read (list-index.ts). */
   index: 'credentials:index:',
   /** String: exists if every credential has been added to the sets of its state and its class. */
   indexBuilt: 'credentials:index-built',
