@@ -203,7 +203,7 @@ describe('a request with hostile headers', () => {
   })
 })
 
-it('the gateway closes the connection after responding 401 to a request before the request body has arrived', async () => {
+it('if the gateway responds 401 before the request body has arrived, it closes the connection after the response', async () => {
   const socket = connect(proxy.port, '127.0.0.1')
   socket.write('POST /v3/company/1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nx')
   let answer = ''
@@ -212,6 +212,6 @@ it('the gateway closes the connection after responding 401 to a request before t
   expect(answer).toMatch(/^HTTP\/1\.1 401 [\s\S]*\r\nConnection: close\r\n/)
 })
 
-it('the gateway opens no connection to any host that the hostile targets and headers of this test file name', () => {
+it('the gateway opens no connection to the hosts in the hostile targets and headers of this test file', () => {
   expect(evil.connections()).toBe(0)
 })

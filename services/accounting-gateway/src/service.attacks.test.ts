@@ -381,7 +381,7 @@ describe('resolution of host names (DNS rebinding)', () => {
   })
 })
 
-it('the gateway opens no connection to any host that the hostile targets, headers and redirects of this test file name', () => {
+it('the gateway opens no connection to the hosts in the hostile targets, headers and redirects of this test file', () => {
   expect(evil.connections()).toBe(0)
 })
 

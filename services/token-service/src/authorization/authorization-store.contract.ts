@@ -38,7 +38,7 @@ export function authorizationStoreContract(
       expect(await store.isStateUsed('state')).toBe(false)
     })
 
-    it('of many concurrent disconnect hints about a credential one is admitted, and the next hint only after the interval', async () => {
+    it('the store admits one of many concurrent disconnect hints about a credential, and another one only after the interval', async () => {
       const admitted = await Promise.all(
         Array.from({ length: 10 }, () => store.admitHint('ACC-1', 60_000)),
       )

@@ -54,7 +54,7 @@ describe('a fault', () => {
     ])
   })
 
-  it('a stored fault of a rejected grant without the member Final is treated as final', () => {
+  it('if the grant was rejected, a stored fault without the member Final is treated as final', () => {
     const { Final: _, ...stored } = faultOf(
       'ACC-1',
       'invalid_grant',

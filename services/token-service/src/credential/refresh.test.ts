@@ -236,7 +236,7 @@ describe('a provider that rejects the client credentials', () => {
     expect(await routine.refresh(NAME, goal, 'routine')).toMatchObject({ kind: 'refreshed' })
   })
 
-  it('after rejected client credentials, a credential is due exactly at the next probe of the client credentials', async () => {
+  it('after the provider rejected the client credentials, a credential is due exactly at their next probe', async () => {
     const store = storeOf(async () => 'committed')
     const settle = vi.spyOn(store, 'settle')
     const { routine } = startRoutine(store, {

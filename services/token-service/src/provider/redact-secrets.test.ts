@@ -38,7 +38,7 @@ describe('redactSecrets', () => {
     expect(redactSecrets('x=%C3%BCn%C3%AFc&y', ['ünïc'])).toBe('x=[redacted]&y')
   })
 
-  it('redactSecrets() redacts a secret of which the response contains only the first 32 characters or more', () => {
+  it('redactSecrets() redacts a truncated secret if the text contains at least its first 32 characters', () => {
     const long = 'abcdefgh'.repeat(10)
     expect(redactSecrets(`echo ${long.slice(0, 50)}`, [long])).toBe('echo [redacted]')
   })

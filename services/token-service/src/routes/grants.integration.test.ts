@@ -127,7 +127,7 @@ describe('POST /imports/grants', () => {
     expect((await service.ask('/credentials/ACC-1')).body).toMatchObject(names)
   })
 
-  it('POST /imports/grants does not send the token of a line that was adopted before, even after later rotations', async () => {
+  it('POST /imports/grants does not send the token of a grant that was adopted before, even after later rotations', async () => {
     const line = { Realm: '1', RefreshToken: await foreignToken() }
     await adopt(line)
     await service.ask('/credentials/ACC-1/refresh', json({}))
@@ -163,7 +163,7 @@ describe('POST /imports/grants', () => {
     expect(provider.requests).toHaveLength(0)
   })
 
-  it('POST /imports/grants replaces a credential whose grant has ended, and keeps it if the provider rejects the new grant', async () => {
+  it('POST /imports/grants replaces a credential whose grant has ended, unless the provider rejects the new grant', async () => {
     await service.connect('1')
     provider.revokeAll()
     await service.ask('/credentials/ACC-1/refresh', json({}))

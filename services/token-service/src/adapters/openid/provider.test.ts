@@ -189,7 +189,7 @@ describe('the provider over HTTP', () => {
     expect(scripted.revocations).toEqual([form, form])
   })
 
-  it('status 204 confirms a revocation, and only after status 401 is the revocation sent with the next client secret', async () => {
+  it('status 204 confirms a revocation, and the next client secret is tried only after status 401', async () => {
     await reopen([CLIENT_SECRET, 'another'])
     const { refreshToken } = await granted()
     scripted.knobs.revocationStatus = 204
