@@ -2,10 +2,12 @@ import { hostname } from 'node:os'
 import { openAccessKeys } from '@integration-host/shared/access/key-file'
 import type { Health } from '@integration-host/shared/observability/health'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
+import { type Clock, systemClock } from '@integration-host/shared/process/clock'
 import { type RunningService, StartupError } from '@integration-host/shared/process/lifecycle'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
+import type { Hono } from 'hono'
 import { createFileRemover } from './adapters/files/remove-files.ts'
 import { watchDataFolder } from './adapters/files/data-folder.ts'
 import { createThreadedFiles } from './adapters/files/threaded-files.ts'
@@ -24,6 +26,7 @@ import { createApp } from './app.ts'
 import { type EmbeddedConfig, probesOf } from './config.ts'
 import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
 import { outlineOf, type ProcessDefinition } from './process/definition.ts'
+import type { HttpCall } from './process/http-call.ts'
 import { createPayloads } from './transaction/payload.ts'
 import { createSealedSource } from './transaction/sealed-source.ts'
 import type { Audit } from './transaction/audit.ts'
@@ -67,8 +70,14 @@ export interface CoordinatorAdapters {
   readonly processes?: readonly ProcessDefinition[] | LoadedProcesses
   /** For development: replaces a running process when its file changes. Default: processes are not replaced. */
   readonly watchProcesses?: WatchProcesses
-  /** Returns epoch ms. Used for durations only, because the transaction source has its own clock. */
-  readonly now?: () => number
+  /** Used for durations only, because the transaction source has its own clock. Default: the clock of the machine. */
+  readonly clock?: Clock
+  /** Returns a random number in [0, 1), for the jitter of delays. */
+  readonly random?: () => number
+  /** Makes the HTTP calls of the steps. Default: over connections that the coordinator opens. */
+  readonly call?: HttpCall
+  /** Serves the HTTP interface. Default: listens on `HOST` and `PORT`. */
+  readonly serve?: (app: Hono) => Promise<RunningService>
   /** Tests set shorter times than the defaults. */
   readonly timing?: Pick<WorkerDeps, 'renewMs' | 'rampMs' | 'drainMs'> & {
     readonly onlineIntervalMs?: number
@@ -83,13 +92,14 @@ export async function startCoordinator(
   config: EmbeddedConfig,
   adapters: CoordinatorAdapters,
 ): Promise<RunningService> {
-  const { logger: log, health, bus, now = Date.now, timing = {} } = adapters
+  const { logger: log, health, bus, clock = systemClock, timing = {} } = adapters
+  const { random = Math.random } = adapters
+  const { now } = clock
   const { PREFETCH: prefetch } = config
   const serviceMetrics = adapters.metrics ?? createMetrics('coordinator')
   const payloadKeys = payloadKeysOf(config.PAYLOAD_KEYS, serviceMetrics)
   const source = createSealedSource(adapters.source, createPayloads(payloadKeys))
   const owner = `${hostname()}:${process.pid}:${crypto.randomUUID().slice(0, 8)}`
-  const random = Math.random
   const retryStore = createStoreRetry(random)
   const { processes: given = await loadProcesses() } = adapters
   const loaded = 'definitions' in given ? given : withoutFailures(given)
@@ -112,7 +122,7 @@ export async function startCoordinator(
   const reportLoaded = createLoadReport({ logger: log, health, metrics: serviceMetrics })
   reportLoaded(loaded)
   stack.use(watchDataFolder(config.DATA_DIR, health.dependency('data-folder', 'optional')))
-  const caller = stack.use(createHttpCaller())
+  const { call = stack.use(createHttpCaller()).call } = adapters
   const files = stack.use(createThreadedFiles())
   const feed = createTransitionFeed()
   const traceparentOf = createTraceparents()
@@ -153,6 +163,7 @@ export async function startCoordinator(
         retryStore,
         log,
         random,
+        clock,
         intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
         publish: publisher.publishSteps,
         onBacklog: metrics.setWebhookBacklog,
@@ -172,7 +183,7 @@ export async function startCoordinator(
       publisher,
       processes,
       stepsInFlight,
-      call: caller.call,
+      call,
       files,
       gateway: {
         url: config.GATEWAY_URL,
@@ -186,7 +197,7 @@ export async function startCoordinator(
       log,
       owner,
       prefetch,
-      now,
+      clock,
       random,
       count: metrics.countStep,
       ...timing,
@@ -226,6 +237,7 @@ export async function startCoordinator(
       owner,
       retryStore,
       log,
+      clock,
       random,
       intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
       onCount: metrics.setOperations,
@@ -269,6 +281,7 @@ export async function startCoordinator(
       worker,
       processes,
       log,
+      clock,
       random,
       intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
       prefetch,
@@ -290,6 +303,7 @@ export async function startCoordinator(
       worker,
       auditor,
       log,
+      clock,
       random,
       intervalMs: config.REMOTE_PULL_SECONDS * 1_000,
       async onAudit(audit) {
@@ -312,7 +326,7 @@ export async function startCoordinator(
       owner,
       log,
       random,
-      now,
+      clock,
       intervalMs: config.REMOTE_PULL_SECONDS * 1_000,
       onPurged: metrics.countPurged,
       onForgotten: metrics.countForgotten,
@@ -326,6 +340,7 @@ export async function startCoordinator(
         keys: payloadKeys,
         owner,
         log,
+        clock,
         random,
         intervalMs: config.REMOTE_PULL_SECONDS * 1_000,
         onProgress: metrics.setResealing,
@@ -338,7 +353,7 @@ export async function startCoordinator(
       processes: processNames,
       retryStore,
       log,
-      now,
+      clock,
       random,
       intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
     }),
@@ -371,12 +386,10 @@ export async function startCoordinator(
     streams,
     lastAudit: () => lastAudit,
   })
+  const { serve } = adapters
+  const { HOST: host, PORT: port } = config
   const server = stack.use(
-    await listen(honoListener(app), {
-      host: config.HOST,
-      port: config.PORT,
-      metrics: serviceMetrics,
-    }),
+    await (serve?.(app) ?? listen(honoListener(app), { host, port, metrics: serviceMetrics })),
   )
   // The event streams are ended before the server stops. They never end by themselves, and the server would
   // wait for them.

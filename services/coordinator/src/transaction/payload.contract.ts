@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { parseKeyRing } from '@integration-host/shared/secrets/envelope'
 import { createLogger } from '@integration-host/shared/observability/logger'
+import { systemClock } from '@integration-host/shared/process/clock'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -71,6 +72,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
         keys: ring(...keys),
         owner: 'replica',
         log,
+        clock: systemClock,
         random: () => 0,
         intervalMs: 10,
         onProgress: (progress) => progress !== null && seen.push(progress),

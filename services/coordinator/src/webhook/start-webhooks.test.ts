@@ -1,4 +1,5 @@
 import { createLogger } from '@integration-host/shared/observability/logger'
+import { systemClock } from '@integration-host/shared/process/clock'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { expect, it } from 'vitest'
 import { startWebhookRuns } from './start-webhooks.ts'
@@ -19,6 +20,7 @@ it('after the count of the waiting webhooks has failed, the next poll does not c
     publish() {},
     onBacklog() {},
     log: createLogger('test', 'silent'),
+    clock: systemClock,
     random: () => 0.5,
     intervalMs: 3_600_000,
   })

@@ -1,6 +1,7 @@
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Clock } from '@integration-host/shared/process/clock'
 import type { Run } from '../transaction/run.ts'
 import { isOver } from '../transaction/status.ts'
 import type { TransactionSource, WebhookBacklog } from '../transaction/transaction-source.ts'
@@ -12,6 +13,7 @@ export interface WebhookStarterDeps {
   readonly publish: (runs: readonly Run[]) => void
   readonly onBacklog: (backlog: readonly WebhookBacklog[]) => void
   readonly log: Logger
+  readonly clock: Clock
   readonly random: () => number
   /** `LOCAL_PULL_SECONDS`, in milliseconds. */
   readonly intervalMs: number
@@ -33,7 +35,7 @@ const HINT_MS = 10
  * because a request for a poll is lost if a replica stops right after it has committed a transition.
  */
 export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
-  const { source, log, random, intervalMs } = deps
+  const { source, log, clock, random, intervalMs } = deps
   let hinted: NodeJS.Timeout | null = null
   let countedAt = Number.NEGATIVE_INFINITY
 
@@ -55,7 +57,7 @@ export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
     return true
   }
 
-  const polling = startPolling({ task: 'start of webhooks', intervalMs, log, random, poll })
+  const polling = startPolling({ task: 'start of webhooks', intervalMs, log, clock, random, poll })
   const hint = (): void => {
     hinted ??= setTimeout(() => {
       hinted = null

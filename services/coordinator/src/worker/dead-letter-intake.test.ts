@@ -1,5 +1,6 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import { createLogger } from '@integration-host/shared/observability/logger'
+import { systemClock } from '@integration-host/shared/process/clock'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { NewDeadLetter } from '../transaction/dead-letter.ts'
@@ -83,7 +84,7 @@ function intakeOn({ intervalMs = 10, holdMs = 60_000 } = {}) {
     log: createLogger('test', 'debug', {
       write: (line: string) => void logged.push(JSON.parse(line).msg),
     }),
-    now: () => state.nowMs,
+    clock: { ...systemClock, now: () => state.nowMs },
     random: () => 0.5,
     intervalMs,
     holdMs,

@@ -13,6 +13,7 @@ import { StepMessage } from '@integration-host/shared/contracts/step-message'
 import { hasCode } from '@integration-host/shared/errors'
 import { parseJsonAs } from '@integration-host/shared/json'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Clock } from '@integration-host/shared/process/clock'
 import type { NewDeadLetter } from '../transaction/dead-letter.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { DeadLetterQueue, DeadMessage } from './dead-letter-queue.ts'
@@ -30,8 +31,7 @@ export interface DeadLetterIntakeDeps {
   readonly processes: readonly string[]
   readonly retryStore: StoreRetry
   readonly log: Logger
-  /** Returns epoch ms. */
-  readonly now: () => number
+  readonly clock: Clock
   readonly random: () => number
   /** Milliseconds between two checks of which queues must be consumed. */
   readonly intervalMs: number
@@ -56,7 +56,8 @@ interface Intake {
 }
 
 export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposable {
-  const { store, queue, processes, retryStore, log, now, holdMs = HOLD_MS } = deps
+  const { store, queue, processes, retryStore, log, clock, holdMs = HOLD_MS } = deps
+  const { now } = clock
   const shutdown = new AbortController()
   const intakes = new Map<string, Intake>()
   const cancelling = new Set<Promise<void>>()
@@ -190,6 +191,7 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
     task: 'dead letter intake',
     intervalMs: deps.intervalMs,
     log,
+    clock,
     random: deps.random,
     poll,
   })

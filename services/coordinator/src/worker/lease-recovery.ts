@@ -1,4 +1,5 @@
 import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Clock } from '@integration-host/shared/process/clock'
 import type { Audit } from '../transaction/audit.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { Auditor } from './auditor.ts'
@@ -12,6 +13,7 @@ export interface LeaseRecoveryDeps {
   readonly worker: Pick<Worker, 'setPaused'>
   readonly auditor: Pick<Auditor, 'audit'>
   readonly log: Logger
+  readonly clock: Clock
   readonly random: () => number
   /** `REMOTE_PULL_SECONDS`, in milliseconds. */
   readonly intervalMs: number
@@ -53,6 +55,6 @@ export function startLeaseRecovery(deps: LeaseRecoveryDeps): AsyncDisposable {
     return true
   }
 
-  const { intervalMs, random } = deps
-  return startPolling({ task: 'lease recovery', intervalMs, log, random, poll })
+  const { intervalMs, clock, random } = deps
+  return startPolling({ task: 'lease recovery', intervalMs, log, clock, random, poll })
 }

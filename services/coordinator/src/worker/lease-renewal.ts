@@ -1,4 +1,5 @@
 import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Clock } from '@integration-host/shared/process/clock'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { StepsInFlight } from './steps-in-flight.ts'
 
@@ -6,13 +7,14 @@ export interface LeaseRenewalDeps {
   readonly source: Pick<TransactionSource, 'renew'>
   readonly stepsInFlight: Pick<StepsInFlight, 'leases' | 'abortLost'>
   readonly log: Logger
+  readonly clock: Clock
   readonly renewMs: number
 }
 
 /** Every `renewMs`, extends the leases of all steps in flight and aborts the steps whose lease was lost. */
 export function startLeaseRenewal(deps: LeaseRenewalDeps): Disposable {
-  const { source, stepsInFlight, log, renewMs } = deps
-  const timer = setInterval(() => {
+  const { source, stepsInFlight, log, clock, renewMs } = deps
+  const renew = (): void => {
     const { leases } = stepsInFlight
     if (leases.length === 0) return
     source.renew(leases).then(
@@ -21,6 +23,11 @@ export function startLeaseRenewal(deps: LeaseRenewalDeps): Disposable {
       },
       () => log.debug('renewing the leases of steps in flight failed'),
     )
-  }, renewMs)
-  return { [Symbol.dispose]: () => clearInterval(timer) }
+  }
+  // The next renewal does not wait for the end of this one, because a lease may expire while the store is slow.
+  const repetition = clock.repeat(async () => {
+    renew()
+    return renewMs
+  })
+  return { [Symbol.dispose]: () => void repetition[Symbol.asyncDispose]() }
 }

@@ -1,12 +1,13 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { hasCode } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Clock } from '@integration-host/shared/process/clock'
 
 export interface PollingOptions {
   /** The name of the task in log messages. */
   readonly task: string
   readonly intervalMs: number
   readonly log: Logger
+  readonly clock: Clock
   /** Returns a random number in [0, 1). */
   readonly random: () => number
   /** Performs one poll. Resolves with false if the next poll must follow soon instead of after the interval. */
@@ -24,32 +25,20 @@ const SOON_MS = 500
 /** Calls `poll` at intervals until the returned object is disposed of. Disposal waits for a poll in flight. */
 export function startPolling(options: PollingOptions): Polling {
   const { task, intervalMs, log, random, poll } = options
-  let isShutDown = false
-  /** Aborting this controller ends the pause after the current poll. */
-  let pause = new AbortController()
-  const loop = async (): Promise<void> => {
-    while (!isShutDown) {
-      let isDone = false
-      pause = new AbortController()
-      try {
-        isDone = await poll()
-      } catch (error) {
-        if (hasCode(error, 'store_unavailable'))
-          log.debug({ task }, 'periodic task waits until the transaction store is available')
-        else log.error({ err: error, task }, 'periodic task failed')
-      }
-      // The pause varies randomly by up to a tenth, so that replicas do not poll at the same moments.
-      const ms = (isDone ? intervalMs : Math.min(SOON_MS, intervalMs)) * (0.9 + random() * 0.2)
-      await sleep(ms, null, { signal: pause.signal }).catch(() => {})
+  const repetition = options.clock.repeat(async () => {
+    let isDone = false
+    try {
+      isDone = await poll()
+    } catch (error) {
+      if (hasCode(error, 'store_unavailable'))
+        log.debug({ task }, 'periodic task waits until the transaction store is available')
+      else log.error({ err: error, task }, 'periodic task failed')
     }
-  }
-  const polling = loop()
+    // The pause varies randomly by up to a tenth, so that replicas do not poll at the same moments.
+    return (isDone ? intervalMs : Math.min(SOON_MS, intervalMs)) * (0.9 + random() * 0.2)
+  })
   return {
-    pollSoon: () => pause.abort(),
-    async [Symbol.asyncDispose]() {
-      isShutDown = true
-      pause.abort()
-      await polling
-    },
+    pollSoon: () => repetition.soon(),
+    [Symbol.asyncDispose]: () => repetition[Symbol.asyncDispose](),
   }
 }

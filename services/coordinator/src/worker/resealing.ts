@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Clock } from '@integration-host/shared/process/clock'
 import type { Json } from '../process/json-normalization.ts'
 import {
   createPayloads,
@@ -15,6 +16,7 @@ export interface ResealingDeps {
   readonly keys: KeyRing
   readonly owner: string
   readonly log: Logger
+  readonly clock: Clock
   readonly random: () => number
   readonly intervalMs: number
   /** Called with the progress of the last pass, which another replica may have made. */
@@ -37,7 +39,7 @@ const EVERY_MS = 86_400_000
  * outdated.
  */
 export function startResealing(deps: ResealingDeps): AsyncDisposable {
-  const { source, keys, owner, log, random, intervalMs, onProgress } = deps
+  const { source, keys, owner, log, clock, random, intervalMs, onProgress } = deps
   const payloads = createPayloads(keys)
   const keyId = keys.activeKeyId
   let isClosed = false
@@ -122,7 +124,14 @@ export function startResealing(deps: ResealingDeps): AsyncDisposable {
     }
   }
 
-  const polling = startPolling({ task: 'sealing of payloads', intervalMs, log, random, poll })
+  const polling = startPolling({
+    task: 'sealing of payloads',
+    intervalMs,
+    log,
+    clock,
+    random,
+    poll,
+  })
   return {
     [Symbol.asyncDispose]() {
       isClosed = true

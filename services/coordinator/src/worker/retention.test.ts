@@ -2,6 +2,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createLogger } from '@integration-host/shared/observability/logger'
+import { systemClock } from '@integration-host/shared/process/clock'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
@@ -54,7 +55,7 @@ async function pass(
     owner: 'this replica',
     log,
     random: () => 0.5,
-    now: () => nowMs,
+    clock: { ...systemClock, now: () => nowMs },
     intervalMs: 20,
     onPurged: () => {},
     onForgotten: () => {},

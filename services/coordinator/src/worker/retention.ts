@@ -10,6 +10,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Clock } from '@integration-host/shared/process/clock'
 import { hasCode } from '@integration-host/shared/errors'
 import type { ProcessDefinition } from '../process/definition.ts'
 import {
@@ -43,8 +44,8 @@ export interface RetentionDeps {
   readonly owner: string
   readonly log: Logger
   readonly random: () => number
-  /** Returns epoch ms. Used for durations only. */
-  readonly now: () => number
+  /** Used for durations only. */
+  readonly clock: Clock
   /** How often the replica checks whether a pass is due. */
   readonly intervalMs: number
   readonly onPurged: (process: string, count: number) => void
@@ -66,7 +67,8 @@ const INTERVALS_PER_PASS = 60
 const CONTINUE_MS = 5_000
 
 export function startRetention(deps: RetentionDeps): AsyncDisposable {
-  const { source, log, owner, now, intervalMs, random } = deps
+  const { source, log, owner, clock, intervalMs, random } = deps
+  const { now } = clock
   const startedAt = now()
   const shutdown = new AbortController()
   let policies: readonly RetentionPolicy[] | null = null
@@ -194,7 +196,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
     return true
   }
 
-  const polling = startPolling({ task: 'retention', intervalMs, log, random, poll })
+  const polling = startPolling({ task: 'retention', intervalMs, log, clock, random, poll })
   return {
     async [Symbol.asyncDispose]() {
       shutdown.abort()

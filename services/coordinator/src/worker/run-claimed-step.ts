@@ -1,4 +1,5 @@
 import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Clock } from '@integration-host/shared/process/clock'
 import {
   type SpanDescription,
   type Tracing,
@@ -38,7 +39,7 @@ export interface ClaimedStepDeps {
   readonly checkOnline: () => Promise<boolean>
   readonly traceparentOf: Traceparents
   readonly log: Logger
-  readonly now: () => number
+  readonly clock: Clock
   readonly random: () => number
   /** Counts the outcome of a step. `ms` is the duration of the step, and is given only if the outcome was recorded. */
   readonly count: (process: string, step: string, outcome: string, ms?: number) => void
@@ -46,7 +47,8 @@ export interface ClaimedStepDeps {
 
 /** Builds the function that runs the step of a claim, and the following steps as long as the lease continues. */
 export function createClaimedStepRunner(deps: ClaimedStepDeps) {
-  const { source, publisher, gate, retryStore, log, now, random } = deps
+  const { source, publisher, gate, retryStore, log, clock, random } = deps
+  const { now } = clock
   const coolDowns = createCoolDowns(now)
 
   async function runClaimed(known: ProcessDefinition, first: Claim): Promise<void> {
@@ -163,7 +165,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       abort,
     }
     const remove = deps.stepsInFlight.add(step)
-    const timer = setTimeout(() => abort.abort('timeout'), limits.timeoutMs)
+    const timer = clock.setTimeout(() => abort.abort('timeout'), limits.timeoutMs)
     if (!gate.isOpen(definition)) abort.blockNewCalls()
     try {
       const running =
@@ -186,12 +188,12 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
         void running.then(resolve)
         abort.watch(() => {
           if (abort.reason !== null)
-            setTimeout(() => resolve('abandoned'), IGNORED_SIGNAL_MS).unref()
+            clock.setTimeout(() => resolve('abandoned'), IGNORED_SIGNAL_MS).unref()
         })
       })
       return applyAbortReason(outcome, abort.reason)
     } finally {
-      clearTimeout(timer)
+      timer[Symbol.dispose]()
       remove()
     }
   }

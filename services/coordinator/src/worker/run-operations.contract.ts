@@ -1,5 +1,6 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import { createLogger } from '@integration-host/shared/observability/logger'
+import { systemClock } from '@integration-host/shared/process/clock'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
@@ -66,6 +67,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
         owner: crypto.randomUUID(),
         retryStore: createStoreRetry(() => 0.5),
         log: createLogger('test', 'silent'),
+        clock: systemClock,
         random: () => 0.5,
         intervalMs: 50,
         onCount() {},

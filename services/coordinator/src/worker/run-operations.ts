@@ -5,6 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Clock } from '@integration-host/shared/process/clock'
 import type { BulkAction } from '@integration-host/shared/contracts/operation'
 import { isCovered } from '@integration-host/shared/access/caller'
 import type { Act } from '../transaction/action.ts'
@@ -39,6 +40,7 @@ export interface OperationRunnerDeps {
   readonly owner: string
   readonly retryStore: StoreRetry
   readonly log: Logger
+  readonly clock: Clock
   readonly random: () => number
   /** `LOCAL_PULL_SECONDS`, in milliseconds. */
   readonly intervalMs: number
@@ -72,7 +74,7 @@ const DRY_BATCH = 500
 const MAX_STREAK = 20
 
 export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner {
-  const { source, retryStore, log, random, intervalMs, renewMs = RENEW_MS } = deps
+  const { source, retryStore, log, clock, random, intervalMs, renewMs = RENEW_MS } = deps
   const shutdown = new AbortController()
   /** For each claimed operation: the promise of the work on it. The key is the owner of the lease. */
   const inProgress = new Map<string, Promise<void>>()
@@ -266,7 +268,7 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
     return deps.operations[Action](Process, TransactionID, null, act)
   }
 
-  const polling = startPolling({ task: 'bulk operations', intervalMs, log, random, poll })
+  const polling = startPolling({ task: 'bulk operations', intervalMs, log, clock, random, poll })
   return {
     hint: () => polling.pollSoon(),
     async [Symbol.asyncDispose]() {

@@ -1,4 +1,5 @@
 import { createLogger } from '@integration-host/shared/observability/logger'
+import { systemClock } from '@integration-host/shared/process/clock'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
 import { defineProcess } from '../process/definition.ts'
@@ -71,6 +72,7 @@ function sweeperOn(given: {
     worker: { isConsuming: () => true },
     processes: new Map([['P', process]]),
     log: createLogger('test', 'silent'),
+    clock: systemClock,
     random: () => 0.5,
     intervalMs: 3_600_000,
     prefetch: 10,

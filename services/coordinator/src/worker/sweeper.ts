@@ -9,6 +9,7 @@
  */
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Clock, Timer } from '@integration-host/shared/process/clock'
 import { outlineOf, type ProcessDefinition } from '../process/definition.ts'
 import type { Run } from '../transaction/run.ts'
 import type { StepRef, TransactionSource } from '../transaction/transaction-source.ts'
@@ -24,6 +25,7 @@ export interface SweeperDeps {
   readonly worker: Pick<Worker, 'isConsuming'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly log: Logger
+  readonly clock: Clock
   readonly random: () => number
   /** `LOCAL_PULL_SECONDS`, in milliseconds. */
   readonly intervalMs: number
@@ -133,14 +135,15 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
     await publisher.republishStep(run)
   }
 
-  const { intervalMs, random } = deps
-  const polling = startPolling({ task: 'sweeper', intervalMs, log, random, poll })
-  let hinted: NodeJS.Timeout | null = null
+  const { intervalMs, clock, random } = deps
+  const polling = startPolling({ task: 'sweeper', intervalMs, log, clock, random, poll })
+  let hinted: Timer | null = null
   source.watch(() => {
-    hinted ??= setTimeout(() => {
+    hinted ??= clock.setTimeout(() => {
       hinted = null
       polling.pollSoon()
-    }, HINT_MS).unref()
+    }, HINT_MS)
+    hinted.unref()
   })
   return polling
 }

@@ -50,12 +50,18 @@ export interface WorkerDeps extends Omit<ClaimedStepDeps, 'gate' | 'cutOff'> {
 }
 
 export function createWorker(deps: WorkerDeps): Worker {
-  const { source, queue, processes, stepsInFlight, retryStore, log, owner, now, random } = deps
+  const { source, queue, processes, stepsInFlight, retryStore, log, owner, clock, random } = deps
   const { prefetch, count } = deps
   const { renewMs = RENEW_MS, rampMs = 2_000, drainMs = 5_000 } = deps
   const shutdown = new AbortController()
   const cutOff = new AbortController()
-  const gate = createGate({ processes, now, random, rampMs, shutdown: shutdown.signal })
+  const gate = createGate({
+    processes,
+    now: clock.now,
+    random,
+    rampMs,
+    shutdown: shutdown.signal,
+  })
   const runClaimed = createClaimedStepRunner({ ...deps, gate, cutOff: cutOff.signal })
   const handle = createDeliveryHandler({
     source,
@@ -70,7 +76,7 @@ export function createWorker(deps: WorkerDeps): Worker {
     runClaimed,
   })
   const consumers = createConsumers({ processes, queue, gate, prefetch, handle })
-  const renewal = startLeaseRenewal({ source, stepsInFlight, log, renewMs })
+  const renewal = startLeaseRenewal({ source, stepsInFlight, log, clock, renewMs })
 
   return {
     setOnline(isOnline) {

@@ -5,6 +5,7 @@
  */
 import { IntegrationError } from '../../errors.ts'
 import type { Logger } from '../../observability/logger.ts'
+import { type Clock, systemClock, type Timer } from '../../process/clock.ts'
 import {
   type ConsumeOptions,
   contentOf,
@@ -17,7 +18,7 @@ import {
 } from '../message-bus.ts'
 
 interface QueuedDelivery extends Delivery {
-  readonly expiry: NodeJS.Timeout | null
+  readonly expiry: Timer | null
 }
 
 interface Subscriber {
@@ -32,7 +33,8 @@ interface Queue {
   readonly subscribers: Subscriber[]
 }
 
-export function createInProcessBus(logger: Logger): MessageBus {
+/** @param clock - decides when messages with a time to live expire */
+export function createInProcessBus(logger: Logger, clock: Clock = systemClock): MessageBus {
   const exchanges = new Map<string, ExchangeSpec>()
   const queues = new Map<string, Queue>()
   let isClosed = false
@@ -55,7 +57,9 @@ export function createInProcessBus(logger: Logger): MessageBus {
     const queued: QueuedDelivery = {
       ...delivery,
       expiry:
-        messageTtlMs === undefined ? null : setTimeout(() => expire(queue, queued), messageTtlMs),
+        messageTtlMs === undefined
+          ? null
+          : clock.setTimeout(() => expire(queue, queued), messageTtlMs),
     }
     if (position === 'front') queue.ready.unshift(queued)
     else queue.ready.push(queued)
@@ -97,7 +101,7 @@ export function createInProcessBus(logger: Logger): MessageBus {
       // The consumers of a queue receive deliveries in turn (round robin), as with RabbitMQ.
       queue.subscribers.push(...queue.subscribers.splice(queue.subscribers.indexOf(subscriber), 1))
       const queued = queue.ready.shift() as QueuedDelivery
-      if (queued.expiry !== null) clearTimeout(queued.expiry)
+      queued.expiry?.[Symbol.dispose]()
       const settling = settle(queue, subscriber, queued).finally(() => {
         subscriber.inFlight.delete(settling)
         dispatch(queue)
@@ -182,7 +186,7 @@ export function createInProcessBus(logger: Logger): MessageBus {
     async [Symbol.asyncDispose]() {
       isClosed = true
       for (const { ready, subscribers } of queues.values()) {
-        for (const { expiry } of ready) if (expiry !== null) clearTimeout(expiry)
+        for (const { expiry } of ready) expiry?.[Symbol.dispose]()
         for (const { inFlight } of subscribers) await Promise.allSettled(inFlight)
       }
     },

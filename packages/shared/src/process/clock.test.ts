@@ -1,0 +1,50 @@
+import { describe, expect, it } from 'vitest'
+import { systemClock } from './clock.ts'
+
+describe('the clock of the machine', () => {
+  it('calls a repeated task at once, and again after the time that the task returns', async () => {
+    const third = Promise.withResolvers<void>()
+    let calls = 0
+    const repetition = systemClock.repeat(async () => {
+      calls += 1
+      if (calls === 3) third.resolve()
+      return 1
+    })
+    expect(calls).toBe(1)
+    await third.promise
+    await repetition[Symbol.asyncDispose]()
+  })
+
+  it('calls a repeated task right after its current call if that is requested during the call', async () => {
+    const second = Promise.withResolvers<void>()
+    let calls = 0
+    await using repetition = systemClock.repeat(async () => {
+      calls += 1
+      if (calls === 2) second.resolve()
+      return 3_600_000
+    })
+    repetition.soon()
+    await second.promise
+    expect(calls).toBe(2)
+  })
+
+  it('waits at disposal for the call in flight, and calls the task no more', async () => {
+    const events: string[] = []
+    const repetition = systemClock.repeat(async () => {
+      events.push('start')
+      await new Promise((done) => setImmediate(done))
+      events.push('end')
+      return 0
+    })
+    await repetition[Symbol.asyncDispose]()
+    await new Promise((done) => setTimeout(done, 5))
+    expect(events).toEqual(['start', 'end'])
+  })
+
+  it('does not call back after a timer was disposed of', async () => {
+    let isCalled = false
+    systemClock.setTimeout(() => (isCalled = true), 0)[Symbol.dispose]()
+    await new Promise((done) => setTimeout(done, 5))
+    expect(isCalled).toBe(false)
+  })
+})

@@ -1,0 +1,52 @@
+/** The time of a service: what time it is, and which code runs later. Tests use a clock that they move themselves. */
+import { setTimeout as sleep } from 'node:timers/promises'
+
+export interface Clock {
+  /** Returns epoch ms. */
+  readonly now: () => number
+  /** Calls `callback` once after `ms` milliseconds, unless the timer is disposed of before. */
+  setTimeout(callback: () => void, ms: number): Timer
+  /**
+   * Calls `task` at once, and then again and again: `task` resolves with the milliseconds from its end to its next call.
+   * `task` must not reject.
+   */
+  repeat(task: () => Promise<number>): Repetition
+}
+
+export interface Timer extends Disposable {
+  /** Lets the OS process exit before the timer has expired. */
+  unref(): unknown
+}
+
+/** Disposing of it ends the repetition, and waits for a call of the task in flight. */
+export interface Repetition extends AsyncDisposable {
+  /** Calls the task at once, or right after its current call. */
+  soon(): void
+}
+
+/** The clock of the machine. */
+export const systemClock: Clock = {
+  now: Date.now,
+  setTimeout: (callback, ms) => setTimeout(callback, ms),
+  repeat(task) {
+    let isStopped = false
+    /** Aborting this controller ends the pause after the current call. */
+    let pause = new AbortController()
+    const loop = async (): Promise<void> => {
+      while (!isStopped) {
+        pause = new AbortController()
+        const ms = await task()
+        await sleep(ms, null, { signal: pause.signal }).catch(() => {})
+      }
+    }
+    const repeating = loop()
+    return {
+      soon: () => pause.abort(),
+      async [Symbol.asyncDispose]() {
+        isStopped = true
+        pause.abort()
+        await repeating
+      },
+    }
+  },
+}
