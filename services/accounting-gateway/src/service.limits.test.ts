@@ -184,7 +184,8 @@ it('the gateway disconnects a caller that reads nothing of its response for a mi
 it('if more than 4,096 connections are open, the gateway closes those that have been idle longest', async () => {
   await open()
   const held = await idleConnections(4_096)
-  // If a call was made on a connection, the connection is closed in favour of a new one only after an idle second.
+  // A connection on which a call was made is closed to make room for a new one only after it has been idle for a
+  // second.
   await eventually(async () => expect((await raw(proxy.port, CALL)).status).toBe(200))
   const [first, last] = [held.slice(0, 100), held.at(-1) as Socket]
   await eventually(() => expect(first.some(({ destroyed }) => destroyed)).toBe(true))

@@ -50,7 +50,7 @@ export interface SandboxProviderDeps {
 
 const MAX_BODY_BYTES = 16 * 1_024 * 1_024 // large enough for attachments that are uploaded through the gateway
 
-/** Creates the app of a fake accounting provider: an identity provider and an accounting API, with all data in memory. */
+/** Creates the app of a fake accounting provider, which contains an identity provider and an accounting API. */
 export function createApp(deps: SandboxProviderDeps): Hono {
   const settings = createSettings(deps.personality)
   const counters = createCounters()

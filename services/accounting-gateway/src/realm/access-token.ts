@@ -138,8 +138,7 @@ export function createAccessTokens({
           entry.token = token
           entry.freshUntil = Math.min(token.expiresAt - REFRESH_MARGIN_MS, now() + MAX_AGE_MS)
           // A token that is about to expire is requested again only after a pause. Without the pause, every call would
-          // send a request, although token-service refreshes such a token by itself and requests do not make this
-          // faster.
+          // send a request. Such requests have no use, because token-service refreshes the token by itself.
           entry.freshUntil = Math.max(entry.freshUntil, now() + FAILURE_COOL_DOWN_MS)
         }
         return token
@@ -241,7 +240,7 @@ export function createAccessTokens({
       invalidate(entry)
       entry.forcedRefresh = null
       // Only a new grant permits another forced refresh at once. If every `refreshed` event permitted one, the gateway
-      // replicas would force refreshes in turns forever.
+      // replicas would force one refresh after another without end.
       if (isNewGrant) entry.lastForced = null
     },
   }
