@@ -16,6 +16,7 @@
 import { DecryptionError, type KeyRing } from '@integration-host/shared/secrets/envelope'
 import { parseJson } from '@integration-host/shared/json'
 import type { Json } from '../process/json-normalization.ts'
+import { createRecentPayloads } from './recent-payloads.ts'
 import type { RunKey } from './run.ts'
 
 export type PayloadColumn = 'InitialData' | 'ResponseBody' | 'Data'
@@ -94,15 +95,25 @@ const MEMBER = /^\$+sealed$/
 
 /** @param keys with `null`, values are stored in plain text, and sealed values cannot be decrypted. */
 export function createPayloads(keys: KeyRing | null): Payloads {
-  const seal = (plaintext: string, place: PayloadPlace): string =>
-    `${place.ReplayID}:${(keys as KeyRing).seal(plaintext, placeOf(place, place.ReplayID))}`
+  const recent = createRecentPayloads()
+
+  function seal(plaintext: string, place: PayloadPlace): string {
+    const { ReplayID } = place
+    const sealed = `${ReplayID}:${(keys as KeyRing).seal(plaintext, placeOf(place, ReplayID))}`
+    recent.add(sealed, place, plaintext)
+    return sealed
+  }
 
   function open(sealed: string, place: PayloadPlace): string {
     if (keys === null) throw new DecryptionError('PAYLOAD_KEYS is not set')
     const colon = sealed.indexOf(':')
     const replayId = Number(sealed.slice(0, colon))
     if (replayId > place.ReplayID) throw new DecryptionError('the payload belongs to a later run')
-    return keys.open(sealed.slice(colon + 1), placeOf(place, replayId))
+    const known = recent.find(sealed, place)
+    if (known !== undefined) return known
+    const plaintext = keys.open(sealed.slice(colon + 1), placeOf(place, replayId))
+    recent.add(sealed, place, plaintext)
+    return plaintext
   }
 
   return {

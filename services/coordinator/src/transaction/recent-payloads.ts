@@ -1,0 +1,57 @@
+import type { PayloadPlace } from './payload.ts'
+
+/**
+ * Keeps the plain text of the payloads that this process has sealed or opened last. A worker usually reads a payload
+ * soon after it was sealed, and finding the text here takes a tenth of the time of a decryption.
+ */
+export interface RecentPayloads {
+  add(sealed: string, place: PayloadPlace, plaintext: string): void
+  /** Returns the plain text; `undefined` if the payload is not kept, or if it was sealed for another place. */
+  find(sealed: string, place: PayloadPlace): string | undefined
+}
+
+interface Entry {
+  readonly place: PayloadPlace
+  readonly plaintext: string
+}
+
+/**
+ * The payloads are kept in two generations. When the younger generation is full, it becomes the older one, and the
+ * payloads of the previous older generation are forgotten together.
+ *
+ * @param maxLength the maximum length of all texts of a generation, in UTF-16 code units
+ */
+export function createRecentPayloads(maxLength = MAX_LENGTH): RecentPayloads {
+  let younger = new Map<string, Entry>()
+  let older = new Map<string, Entry>()
+  let length = 0
+  return {
+    add(sealed, place, plaintext) {
+      const added = sealed.length + plaintext.length
+      if (added > maxLength) return
+      if (length + added > maxLength) {
+        older = younger
+        younger = new Map()
+        length = 0
+      }
+      younger.set(sealed, { place, plaintext })
+      length += added
+    },
+    find(sealed, place) {
+      const entry = younger.get(sealed) ?? older.get(sealed)
+      return entry !== undefined && isSamePlace(entry.place, place) ? entry.plaintext : undefined
+    },
+  }
+}
+
+/**
+ * Compares the parts of a place to which the envelope is bound. `ReplayID` is not one of them, because a replay may read
+ * the payloads of an earlier run.
+ */
+const isSamePlace = (one: PayloadPlace, other: PayloadPlace): boolean =>
+  one.Process === other.Process &&
+  one.TransactionID === other.TransactionID &&
+  one.column === other.column &&
+  one.step === other.step
+
+const MAX_LENGTH = 4_000_000
