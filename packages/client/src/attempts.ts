@@ -1,37 +1,37 @@
-/** Sends a request, and sends it again after temporary failures. */
+/** Sends a request, and repeats it after a temporary failure. */
 import { ProblemError, retryAfterSeconds } from './problem.ts'
 
-/** What all requests of a client have in common. */
+/** The settings that all requests of a client share. */
 export interface Connection {
   readonly fetch: typeof fetch
   readonly key: string
-  /** How often a request is sent at most, if it may be repeated. */
+  /** The maximum number of attempts for a request that may be repeated. */
   readonly attempts: number
   /** The pause before the second attempt, in milliseconds. It doubles with every further attempt. */
   readonly pauseMs: number
-  /** After this time without a response, an attempt has failed. */
+  /** How long an attempt waits for its response, in milliseconds. */
   readonly timeoutMs: number
 }
 
 export interface Attempts {
   /** Sends the request once. */
   readonly send: (signal: AbortSignal) => Promise<Response>
-  /** Whether sending the request again does no harm. `response` is `null` if none arrived. */
+  /** Returns whether the request may be repeated. `response` is `null` if no response arrived. */
   readonly isRepeatable: (response: Response | null) => boolean
   readonly signal?: AbortSignal | null | undefined
   readonly idempotencyKey?: string | null
 }
 
-/** The statuses after which the same request can succeed: too many calls, and an unavailable server or gateway. */
+/** The statuses of a temporary failure: too many calls, or an unavailable server or gateway. */
 const TEMPORARY: readonly number[] = [429, 502, 503, 504]
-/** A response with a longer `Retry-After` is returned to the caller, who can decide to wait that long. */
+/** A response whose `Retry-After` is longer is returned, so that the caller can decide whether to wait that long. */
 const MAX_PAUSE_MS = 30_000
 
 /**
- * Returns the first response that is not temporary, or the last one.
+ * Returns the first response that is not a temporary failure, or else the response to the last attempt.
  *
  * @throws {ProblemError} `connection_failed` if the last attempt got no response.
- * @throws the reason of `signal` when it is aborted.
+ * @throws the reason of `signal` if it is aborted.
  */
 export async function sendWithAttempts(
   { attempts, pauseMs, timeoutMs }: Connection,
@@ -51,7 +51,7 @@ export async function sendWithAttempts(
     const waitSeconds = response === null ? null : retryAfterSeconds(response)
     const waitMs = Math.max(
       (waitSeconds ?? 0) * 1_000,
-      // Full jitter, so that clients which failed together do not repeat together.
+      // Full jitter spreads the attempts of clients whose requests failed at the same time.
       Math.random() * pauseMs * 2 ** (attempt - 1),
     )
     if (attempt >= attempts || waitMs > MAX_PAUSE_MS || !isRepeatable(response)) {
@@ -66,7 +66,7 @@ export async function sendWithAttempts(
   }
 }
 
-/** Resolves after the time; rejects with the reason of `signal` when it is aborted. */
+/** Resolves after `ms` milliseconds; rejects with the reason of `signal` if it is aborted. */
 export function pause(ms: number, signal?: AbortSignal | null): Promise<void> {
   return new Promise((resolve, reject) => {
     const stop = (): void => {

@@ -1,6 +1,6 @@
 /**
- * The client of the Integration Host, for browsers and Node: `integration-host/client`. It needs nothing but `fetch`. Its types
- * are those of the schemas from which the services generate their OpenAPI documents.
+ * The client of the Integration Host for browsers and Node: `integration-host/client`. It needs only `fetch`. Its types
+ * come from the schemas from which the services generate their OpenAPI documents.
  */
 import { type Connection, sendWithAttempts } from './attempts.ts'
 import { type CompanyClient, createCompanyClient } from './company.ts'
@@ -37,52 +37,66 @@ export type {
 export interface ClientOptions {
   /** The address of the coordinator, such as `http://127.0.0.1:7219`. */
   readonly coordinator: string
-  /** The address of the gateway. `company()` needs it. */
+  /** The address of the gateway, which only `company()` needs. */
   readonly gateway?: string
-  /** A service key, with the scopes of what the client does. Never ship one to a public page. */
+  /**
+   * A service key with the scopes that the client's requests need. A public web page must not contain a service key.
+   */
   readonly key: string
   /**
-   * `intuit` if the gateway has `PROVIDER_PROFILE=intuit`, its default: a POST without a response is sent again from the first one
-   * on. Without this option, that begins after a response with `X-RequestId` has shown that the provider recognises a repetition.
+   * `intuit` if the gateway has `PROVIDER_PROFILE=intuit`, which is its default. The client then repeats each POST that
+   * got no response, because this provider recognises a repeated POST. Without this option, the client repeats such a
+   * POST only after another response had the header `X-RequestId`, which the gateway adds for a provider that
+   * recognises repeated POSTs.
    */
   readonly provider?: 'intuit'
-  /** Default: the global `fetch`. */
+  /** The function that sends requests; by default the global `fetch`. */
   readonly fetch?: typeof fetch
-  /** How often a request that may be repeated is sent at most. Default: 3. */
+  /** The maximum number of attempts for a request that may be repeated; 3 by default. */
   readonly attempts?: number
-  /** The pause before the second attempt, in milliseconds; it doubles with every further one. Default: 500. */
+  /** The pause before the second attempt, in milliseconds; 500 by default. It doubles with every further attempt. */
   readonly pauseMs?: number
-  /** After this time without a response, an attempt has failed, in milliseconds. Default: 60,000. */
+  /** How long an attempt waits for its response, in milliseconds; 60,000 by default. */
   readonly timeoutMs?: number
-  /** The time between two reads of a run while its events cannot be read, in milliseconds. Default: 1,000. */
+  /** The time between two reads of a run while its events cannot be read, in milliseconds; 1,000 by default. */
   readonly pollMs?: number
 }
 
 export interface Client {
-  /** Returns the transactions of a process. `Input` is the type of its initial data. Sends nothing. */
+  /**
+   * Returns a client for the transactions of a process, without sending a request. `Input` is the type of the initial
+   * data.
+   */
   process<Input = JsonValue>(name: string): ProcessClient<Input>
-  /** Returns a company. Sends nothing. */
+  /** Returns a client for the accounting API of a company, without sending a request. */
   company(realm: string): CompanyClient
 }
 
-/** The coordinator writes a comment to an idle stream every 15 s. */
+/**
+ * After this time without a byte, an event stream is regarded as lost. The coordinator writes a comment to an idle
+ * stream every 15 s.
+ */
 const IDLE_MS = 45_000
-/** A run is read now and then although no event arrives, in case that an event was lost between two coordinators. */
+/**
+ * How often a run is read even if no event arrives. A coordinator that crashes loses the events that it has not
+ * published yet.
+ */
 const REREAD_MS = 30_000
 
 /**
- * Creates a client. It sends nothing until it is used, and holds connections only while something waits.
+ * Creates a client. It sends no request until one of its methods is called, and keeps an event stream open only while a
+ * call of `completed()` waits.
  *
- * @throws {TypeError} if an address or the key has a form that no request could use. The message shows neither.
+ * @throws {TypeError} if an address or the key has a form that cannot be used. The message contains neither.
  */
 export function createClient(options: ClientOptions): Client {
   const { attempts = 3, pauseMs = 500, timeoutMs = 60_000, pollMs = 1_000, provider } = options
   const coordinator = baseOf('coordinator', options.coordinator)
   const gateway = options.gateway === undefined ? null : baseOf('gateway', options.gateway)
-  // `fetch` would put the key into the message of its error.
+  // Without this check, `fetch` would reject the header with an error whose message contains the key.
   if (!/^[\x21-\x7e]+$/.test(options.key)) throw new TypeError('key is not a service key')
   const connection: Connection = {
-    // Browsers call `fetch` only as a method of the global object.
+    // In a browser, `fetch` fails unless it is called as a function of the global object.
     fetch: options.fetch ?? ((input, init) => fetch(input, init)),
     key: options.key,
     attempts,
@@ -117,7 +131,10 @@ export function createClient(options: ClientOptions): Client {
     return result
   }
 
-  /** The dependencies of a process. All its clients share one stream. */
+  /**
+   * The dependencies of each process client, by the name of the process. All clients of a process share one event
+   * stream.
+   */
   const processes = new Map<string, RunDeps>()
   const depsOf = (name: string): RunDeps => {
     const known = processes.get(name)
@@ -155,7 +172,7 @@ export function createClient(options: ClientOptions): Client {
   }
 }
 
-/** Returns the address without a slash at its end. */
+/** Returns the address without a trailing slash. */
 function baseOf(option: string, address: string): string {
   const url = URL.canParse(address) ? new URL(address) : null
   const isUsable =

@@ -2,26 +2,28 @@
 import { type Connection, sendWithAttempts } from './attempts.ts'
 import { serviceProblem } from './problem.ts'
 
-/** A company. Its access token stays in the gateway. */
+/** A client for the accounting API of one company. The company's access token stays in the gateway. */
 export interface CompanyClient {
   /**
-   * `fetch` for the paths below `/v3/company/<realm>`. The responses of the accounting API are returned whatever their status.
+   * Sends a request to a path below `/v3/company/<realm>`, with the options of `fetch`. Returns every response of the
+   * accounting API, whatever its status is.
    *
-   * A call that got no response, or 429, 502, 503 or 504, is sent again if that does no harm: GET, HEAD, OPTIONS, PUT and DELETE,
-   * and a POST if the provider recognises a repetition. Every POST has an `Idempotency-Key`, from which the gateway derives the
-   * same `X-RequestId` for each attempt. A call whose body is a stream is sent once.
+   * A request is repeated if it got no response or one with status 429, 502, 503 or 504, and if a repetition does no
+   * harm. This applies to GET, HEAD, OPTIONS, PUT and DELETE, and to a POST if the provider recognises a repeated POST.
+   * Every POST has an `Idempotency-Key`, from which the gateway derives the same `X-RequestId` for each attempt. A
+   * request whose body is a stream is sent only once.
    *
-   * @throws {ProblemError} for a problem of the gateway itself, and `connection_failed`.
+   * @throws {ProblemError} if the gateway itself rejects the request, or no response arrived (`connection_failed`).
    */
   fetch(path: string, init?: RequestInit): Promise<Response>
 }
 
 export interface CompanyDeps extends Connection {
-  /** The address of the gateway, without a slash at the end. */
+  /** The address of the gateway, without a trailing slash. */
   readonly gateway: string
   /**
-   * Whether the provider is known to recognise a repeated POST. The client learns it from `X-RequestId` in a response: under
-   * `PROVIDER_PROFILE=intuit` the gateway adds it, under `generic` it does not.
+   * Whether the provider is known to recognise a repeated POST. A response with `X-RequestId` shows it: the gateway
+   * adds this header under `PROVIDER_PROFILE=intuit`, but not under `generic`.
    */
   readonly posts: { areRecognised: boolean }
 }
@@ -33,7 +35,7 @@ export function createCompanyClient(realm: string, deps: CompanyDeps): CompanyCl
   return {
     async fetch(path, init = {}) {
       const url = new URL(base + path.replace(/^\//, ''))
-      // `..` in a path could name another company, for which the key may be valid too.
+      // A path with `..` could lead to another company for which the key is valid, too.
       if (!url.href.startsWith(base) || realm === '')
         throw new TypeError('the path leaves the company')
       const method = (init.method ?? 'GET').toUpperCase()
@@ -43,7 +45,8 @@ export function createCompanyClient(realm: string, deps: CompanyDeps): CompanyCl
       const ids = [...url.searchParams].filter(([name]) => name.toLowerCase() === 'requestid')
       if (isPost && ids.length === 0 && !headers.has('Idempotency-Key'))
         headers.set('Idempotency-Key', crypto.randomUUID())
-      // The gateway does not repeat a POST with another spelling of `requestid`, because the provider might not recognise it.
+      // A POST with `requestid` in another spelling is not repeated, because the provider might not recognise the
+      // repetition.
       const isMarked = ids.length === 0 || (ids.length === 1 && !!url.searchParams.get('requestid'))
 
       const response = await sendWithAttempts(deps, {
@@ -57,7 +60,8 @@ export function createCompanyClient(realm: string, deps: CompanyDeps): CompanyCl
           })
           if (isPost) {
             deps.posts.areRecognised ||= sent.headers.has('X-RequestId')
-            // A response is lost too if its body breaks off, which only a second request can replace.
+            // The body is read here, so that a connection that breaks during the body counts as a lost response and the
+            // POST is repeated.
             await sent.clone().arrayBuffer()
           }
           return sent
@@ -77,7 +81,7 @@ export function createCompanyClient(realm: string, deps: CompanyDeps): CompanyCl
   }
 }
 
-/** Returns whether the body can be read only once. */
+/** Returns whether the body is a stream, which can be read only once. */
 const isStream = (body: RequestInit['body']): boolean =>
   body instanceof ReadableStream ||
   (typeof body === 'object' && body !== null && Symbol.asyncIterator in body)

@@ -3,7 +3,7 @@ import { readEvents } from './event-stream.ts'
 
 const STREAM = `: connected\n\nevent: transaction\nid: a/1\ndata: {"n": "é"}\n\ndata: one\r\ndata:two\r\n\r\nid: lost\ndata: without end\n`
 
-/** A body whose chunks have `size` bytes, so that characters and line ends are split. */
+/** Returns a body that arrives in chunks of `size` bytes, so that characters and line breaks are split. */
 const body = (size: number): ReadableStream<Uint8Array<ArrayBuffer>> => {
   const bytes = new TextEncoder().encode(STREAM)
   return new ReadableStream({
@@ -15,11 +15,14 @@ const body = (size: number): ReadableStream<Uint8Array<ArrayBuffer>> => {
 }
 
 describe('the reader of server-sent events', () => {
-  it.each([1, 2, 7, 1_000])('reads the same events from chunks of %i bytes', async (size) => {
-    expect(await Array.fromAsync(readEvents({ body: body(size) }))).toEqual([
-      null,
-      { name: 'transaction', id: 'a/1', data: '{"n": "é"}' },
-      { name: 'message', id: null, data: 'one\ntwo' },
-    ])
-  })
+  it.each([1, 2, 7, 1_000])(
+    'the reader of server-sent events returns the same events for chunks of %i bytes',
+    async (size) => {
+      expect(await Array.fromAsync(readEvents({ body: body(size) }))).toEqual([
+        null,
+        { name: 'transaction', id: 'a/1', data: '{"n": "é"}' },
+        { name: 'message', id: null, data: 'one\ntwo' },
+      ])
+    },
+  )
 })

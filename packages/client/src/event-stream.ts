@@ -1,23 +1,23 @@
 /** Reads server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html) from a response body. */
 
 export interface ServerSentEvent {
-  /** `message` if the stream names none. */
+  /** The name of the event; `message` if the stream contains no name for it. */
   readonly name: string
-  /** `null` if the event has no id. */
+  /** The id of the event; `null` if it has none. */
   readonly id: string | null
   readonly data: string
 }
 
 /**
- * Yields the events of the stream; `null` for a block that consists of comments, which shows that the connection is alive.
- * Leaving the loop cancels the stream.
+ * Yields the events of the stream. Yields `null` for a block of comments, which shows that the connection is alive.
+ * When the caller leaves its loop, the stream is cancelled.
  */
 export async function* readEvents({
   body,
 }: Pick<Response, 'body'>): AsyncGenerator<ServerSentEvent | null, void, void> {
   if (body === null) return
   const decoder = new TextDecoder()
-  // Not every browser can iterate over a stream.
+  // A reader is used, because not every browser can iterate over a stream.
   const reader: ReadableStreamDefaultReader<Uint8Array> = body.getReader()
   let text = ''
   try {

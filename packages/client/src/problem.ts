@@ -1,4 +1,4 @@
-/** The problems that the client reports: those of the services by their `code`, and those of the client itself. */
+/** The problems that the client reports: the problems of the services, and those of the client itself. */
 import type { Problem as ProblemDocument } from '@integration-host/shared/contracts/problem'
 import type { RunDetailResponse } from '@integration-host/shared/contracts/run'
 import type { ErrorCode, errorCodes } from '@integration-host/shared/errors'
@@ -6,7 +6,7 @@ import type { ErrorCode, errorCodes } from '@integration-host/shared/errors'
 /** A run with its items and newest attempts. */
 export type RunDetail = RunDetailResponse
 
-/** Members of the problem document that only problems with this code have. */
+/** Further members of the problem document, by the code of the problem. */
 interface MembersByCode {
   input_invalid: { readonly errors: readonly string[] }
 }
@@ -21,7 +21,7 @@ export type ServiceProblem = {
   } & (Code extends keyof MembersByCode ? MembersByCode[Code] : unknown)
 }[ErrorCode]
 
-/** The run ended as `Failed` or `Cancelled`. The run says why: `ErrorClass` and `LastError`. */
+/** The run has ended as `Failed` or `Cancelled`. Its members `ErrorClass` and `LastError` contain the reason. */
 interface RunProblem<Code extends 'run_failed' | 'run_cancelled'> {
   readonly code: Code
   readonly title: string
@@ -33,15 +33,15 @@ export type ClientProblem =
   | RunProblem<'run_failed'>
   | RunProblem<'run_cancelled'>
   /**
-   * No response arrived. The request may have been executed unless it only reads. `idempotencyKey` is the `Idempotency-Key` of
-   * a POST to the gateway: send the call again with it.
+   * No response arrived. A request that changes data may have been executed. `idempotencyKey` is the `Idempotency-Key`
+   * of a POST to the gateway. With this key the caller can repeat the POST safely.
    */
   | {
       readonly code: 'connection_failed'
       readonly title: string
       readonly idempotencyKey: string | null
     }
-  /** The response is not one of this API: another server responds at the address, such as a proxy. */
+  /** The response does not come from a service of the Integration Host, but for example from a proxy at its address. */
   | { readonly code: 'response_unexpected'; readonly title: string; readonly status: number }
 
 /** Every problem. A newer service may send a code that this version does not know, so a `switch` needs a `default`. */
@@ -51,7 +51,7 @@ export type Problem = ServiceProblem | ClientProblem
 export class ProblemError extends Error {
   override readonly name = 'ProblemError'
   readonly problem: Problem
-  /** The seconds of `Retry-After`; `null` if the response had none. */
+  /** The seconds in the header `Retry-After`; `null` if the response did not have this header. */
   readonly retryAfterSeconds: number | null
 
   constructor(
@@ -75,7 +75,7 @@ export const hasProblem = <Code extends Problem['code']>(
 ): error is ProblemError & { readonly problem: Extract<Problem, { readonly code: Code }> } =>
   error instanceof ProblemError && error.problem.code === code
 
-/** Returns the error for a response with a problem document of a service; `null` if the text is something else. */
+/** Returns the error for a response; `null` if its text is not a problem document of a service. */
 export function serviceProblem(response: Response, text: string): ProblemError | null {
   const problem = parseProblem(text)
   return problem === null
@@ -83,7 +83,7 @@ export function serviceProblem(response: Response, text: string): ProblemError |
     : new ProblemError(problem, { retryAfterSeconds: retryAfterSeconds(response) })
 }
 
-/** Returns the error for a response that is not one of this API. */
+/** Returns the error for a response that does not come from a service of the Integration Host. */
 export const unexpectedResponse = ({ status }: Response): ProblemError =>
   new ProblemError({
     code: 'response_unexpected',
@@ -91,7 +91,8 @@ export const unexpectedResponse = ({ status }: Response): ProblemError =>
     status,
   })
 
-// The cast is sound, because only the services of the host use this prefix for `type`, together with their codes.
+// The cast is sound, because only the services of the Integration Host use this prefix of `type`, and always with one
+// of their codes.
 function parseProblem(text: string): ServiceProblem | null {
   try {
     const value = JSON.parse(text) as Partial<ServiceProblem> | null
@@ -104,7 +105,10 @@ function parseProblem(text: string): ServiceProblem | null {
   }
 }
 
-/** Returns the seconds of `Retry-After`; `null` if it is absent or a date, which the services do not send. */
+/**
+ * Returns the seconds in the header `Retry-After`; `null` if it is absent or contains a date, which the services never
+ * send.
+ */
 export function retryAfterSeconds(response: Response): number | null {
   const text = response.headers.get('Retry-After')
   return text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null

@@ -1,10 +1,12 @@
 /**
- * Follows the events of a process with one stream, which all callers that wait for a run of this process share: browsers open
- * at most six connections to a server, and the coordinator serves at most a hundred streams.
+ * Follows the events of a process with one stream. All callers that wait for a run of this process share the stream,
+ * because browsers open at most six connections to a server, and the coordinator serves at most a hundred streams.
  *
- * An event only causes a read, so the stream never has to be complete. R1: after a connection without `Last-Event-ID`, and after
- * the event `reset`, all runs are read, because events may be missing. R2: while no stream can be opened, all runs are read
- * at each attempt to open one.
+ * An event only causes a read of its run, so the stream need not be complete:
+ *
+ * R1  After a connection without `Last-Event-ID`, and after the event `reset`, events may be missing, so all runs are
+ *     read.
+ * R2  While no stream can be opened, all runs are read after each attempt to open one.
  */
 import type { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { pause } from './attempts.ts'
@@ -13,7 +15,7 @@ import { ProblemError } from './problem.ts'
 
 export interface RunEventsDeps {
   /**
-   * Opens the stream, after the event with this id if it is not `null`.
+   * Opens the stream. If `lastEventId` is not `null`, the stream begins after the event with this id.
    *
    * @throws {ProblemError} if the response is not a stream.
    */
@@ -25,12 +27,14 @@ export interface RunEventsDeps {
 }
 
 export interface RunEvents {
-  /** Calls `wake` when the run may have ended. Returns the function that ends this. */
+  /** Calls `wake` whenever the run may have ended. Returns the function that ends these calls. */
   watch(transactionId: string, wake: () => void): () => void
 }
 
 const ENDED: readonly unknown[] = ['Completed', 'Failed', 'Cancelled']
-/** The key is not allowed to read the events, which no other attempt changes. Runs can still be read. */
+/**
+ * With these problems the key may not read the events, so the stream is not requested again. Runs can still be read.
+ */
 const REJECTED: readonly unknown[] = ['unauthorized', 'forbidden', 'process_not_found']
 
 export function createRunEvents({ open, pollMs, idleMs }: RunEventsDeps): RunEvents {
@@ -64,12 +68,13 @@ export function createRunEvents({ open, pollMs, idleMs }: RunEventsDeps): RunEve
         }
       } catch (error) {
         isRejected ||= error instanceof ProblemError && REJECTED.includes(error.problem.code)
-        // An open stream that breaks continues after its last event, so nothing has to be read (R1).
+        // A stream that breaks after it was opened continues after its last event, so the runs need not be read (R1).
         if (!isOpen && !signal.aborted) wake(null)
       } finally {
         alive.stop()
       }
-      // Half of the pause is random, so that clients of a restarted coordinator do not all return at once.
+      // Half of the pause is random, so that the clients of a restarted coordinator do not all reconnect at the same
+      // moment.
       await pause(pollMs * (0.5 + Math.random() / 2), signal).catch(() => {})
     }
   }
@@ -97,7 +102,7 @@ export function createRunEvents({ open, pollMs, idleMs }: RunEventsDeps): RunEve
   }
 }
 
-/** Calls `onIdle` when `reset` was not called for `ms` milliseconds. */
+/** Calls `onIdle` if `reset` is not called for `ms` milliseconds. */
 function watchdog(ms: number, onIdle: () => void): { reset(): void; stop(): void } {
   let timer = setTimeout(onIdle, ms)
   return {

@@ -1,4 +1,4 @@
-/** The runs of a process: queue, wait, act. */
+/** Queues the transactions of a process, waits for their runs, and acts on the runs. */
 import type { ReplayTransaction, RunResponse } from '@integration-host/shared/contracts/run'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { hasProblem, ProblemError, type RunDetail } from './problem.ts'
@@ -8,13 +8,13 @@ import type { RunEvents } from './run-events.ts'
 export type Run = RunResponse
 export type JsonValue = QueueTransaction['InitialData']
 
-/** Options of every request. */
+/** The options of every request. */
 export interface RequestOptions {
   /** Aborts the request. The promise is rejected with the reason of the signal. */
   readonly signal?: AbortSignal
 }
 export interface ActOptions extends RequestOptions {
-  /** The reason that is written to the action log. */
+  /** The reason of the action, which is stored in the action log. */
   readonly reason?: ReplayTransaction['Reason']
 }
 export interface QueueOptions extends ActOptions {
@@ -23,41 +23,44 @@ export interface QueueOptions extends ActOptions {
   readonly tags?: QueueTransaction['Tags']
 }
 export interface ReplayOptions<Input> extends ActOptions {
-  /** The first step that runs again; the results of earlier steps are copied. Default: the first step. */
+  /** The first step that runs again. The results of earlier steps are copied. By default, all steps run again. */
   readonly fromStep?: ReplayTransaction['fromStep']
-  /** Default: the initial data of the run before. */
+  /** The initial data of the new run; by default the same as that of the previous run. */
   readonly initialData?: Input
 }
 
 /** The transactions of one process. */
 export interface ProcessClient<Input> {
   /**
-   * Queues a transaction, and resolves when it is durable. The same id, data, realm and tags again are not an error, so this is
-   * sent again after a lost response.
+   * Queues a transaction, and resolves when it is stored durably. The request is repeated after a lost response,
+   * because queuing the same id, data, realm and tags a second time is not an error.
    *
-   * @throws {ProblemError} `transaction_conflict` if the id is used for other data, `input_invalid`, `process_not_found`, …
+   * @throws {ProblemError} `transaction_conflict` if the id is used for other data, `input_invalid`,
+   *   `process_not_found`, …
    */
   queue(id: string, data: Input, options?: QueueOptions): Promise<Run>
-  /** Returns the run with this number of a transaction; without `replay` its latest run. Sends nothing. */
+  /** Returns a client for the run with the number `replay`, or for the latest run, without sending a request. */
   run(id: string, options?: { readonly replay?: number }): RunClient<Input>
 }
 
-/** One run. The actions are sent once, because a repetition could act on a changed run. */
+/**
+ * A client for one run. Its actions are sent only once, because a repeated action could affect a run that has changed.
+ */
 export interface RunClient<Input> {
   /** Reads the run with its items and newest attempts. */
   get(options?: RequestOptions): Promise<RunDetail>
   /**
-   * Resolves with the run when it is `Completed`. It waits as long as it takes, also while the coordinator is unavailable: limit it
-   * with `AbortSignal.timeout()`.
+   * Waits until the run has ended, and resolves with the run if it is `Completed`. It also waits while the coordinator
+   * is unavailable. `AbortSignal.timeout()` as `signal` limits the wait.
    *
    * @throws {ProblemError} `run_failed` or `run_cancelled`, with the run; `transaction_not_found`, `unauthorized`, …
    */
   completed(options?: RequestOptions): Promise<RunDetail>
   /** Runs the transaction again, as a new run with new idempotency keys. */
   replay(options?: ReplayOptions<Input>): Promise<Run>
-  /** Resumes the run, which is `Failed` or `Cancelled`, with the same idempotency keys. */
+  /** Resumes a run that is `Failed` or `Cancelled`, with the same idempotency keys. */
   resume(options?: ActOptions): Promise<Run>
-  /** Cancels the run, whose call in flight is aborted. */
+  /** Cancels the run, and aborts its call in flight. */
   cancel(options?: ActOptions): Promise<Run>
 }
 
@@ -126,7 +129,7 @@ function createRunClient<Input>(
       ...(signal && { signal }),
     })) as Run
 
-  /** Returns the run; `null` if it cannot be read now. */
+  /** Returns the run; `null` after a temporary failure. */
   async function read(signal: AbortSignal | undefined): Promise<RunDetail | null> {
     try {
       return await get(signal && { signal })
@@ -143,7 +146,7 @@ function createRunClient<Input>(
       const unwatch = events.watch(id, alarm.ring)
       try {
         for (;;) {
-          // Before the read, so that an event during the read is not lost.
+          // The alarm is set before the read, so that an event that arrives during the read ends the wait at once.
           alarm.set()
           const run = await read(signal)
           if (run?.Status === 'Completed') return run
@@ -186,7 +189,10 @@ function endedOtherwise(run: RunDetail): ProblemError {
   })
 }
 
-/** A wait that others end. After `set`, `rung` resolves at the next `ring`, which may come first, or after the time. */
+/**
+ * Creates an alarm. `set` arms it. After that, `rung` resolves as soon as `ring` has been called, or after `ms`
+ * milliseconds.
+ */
 function createAlarm(signal: AbortSignal | undefined) {
   let { promise, resolve } = Promise.withResolvers<void>()
   return {
@@ -208,7 +214,7 @@ function createAlarm(signal: AbortSignal | undefined) {
 /**
  * Returns a text as one segment of a path.
  *
- * @throws {TypeError} for `.` and `..`, which a URL would resolve to another resource.
+ * @throws {TypeError} for an empty text, and for `.` and `..`, which a URL would resolve to another resource.
  */
 function segment(text: string): string {
   if (['', '.', '..'].includes(text))
