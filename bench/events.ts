@@ -1,6 +1,6 @@
 /**
- * How much clients of `GET /events` slow down the orders that run at the same time. Measures orders per second with 0,
- * 10 and 100 clients that read the events, and with 300 clients that read nothing. Prints a table with medians and
+ * Measures how much clients of `GET /events` slow down the orders that run at the same time: the orders per second with
+ * 0, 10 and 100 clients that read the events, and with 300 clients that read nothing. Prints a table with medians and
  * ratios.
  *
  *   npm run bench -- events [--rounds 5] [--orders 2000]

@@ -1,6 +1,6 @@
 /**
- * The purge of old runs while transactions run: the rate of the purge, the throughput that the transactions lose, how
- * long rows stay locked, and whether the tables reuse the space of purged rows. Prints tables.
+ * Measures the purge of old runs while transactions run: the rate of the purge, by how much it slows down the
+ * transactions, how long rows stay locked, and whether the tables reuse the space of purged rows. Prints tables.
  *
  *   npm run bench -- retention [--runs 1000000] [--per-second 100] [--seconds 20] [--cycles 10]
  *
@@ -62,7 +62,7 @@ await measureSizes()
 /** Runs transactions during `work`, and checks the integrity of the tables every second. */
 async function measured(env: Readonly<Record<string, string>>, work: () => Promise<unknown>) {
   system.start('demo-api')
-  // The purge pass is delayed until the load runs at an even rate.
+  // This claim of another owner delays the purge pass until the load runs at an even rate.
   await sql.query(
     `insert into "Order_Installation" values ('Retention', $1)
     on conflict ("Name") do update set "Value" = excluded."Value"`,
@@ -134,7 +134,7 @@ async function purgedSoFar(): Promise<number> {
 async function untilPurged(): Promise<void> {
   const startedAt = performance.now()
   let shownAt = startedAt
-  // The end of the pass removes the count.
+  // The coordinator deletes the count at the end of the pass.
   for (let count; (count = await purgedSoFar()) > 0; await delay(100)) {
     if (performance.now() - shownAt < PROGRESS_MS) continue
     shownAt = performance.now()

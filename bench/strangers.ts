@@ -36,7 +36,8 @@ const WARM_UP_SECONDS = 5
  */
 const MAX_SLOWDOWN = 1.2
 /**
- * The limit for the memory. From the middle of the measurement to its end, the memory may grow by a tenth or by 16 MB.
+ * The limit for the memory. From the middle of the measurement to its end, the memory may grow by a tenth or by 16 MB,
+ * whichever is more.
  */
 const MAX_GROWTH = 1.1
 const MAX_GROWTH_MB = 16

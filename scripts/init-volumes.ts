@@ -175,7 +175,10 @@ if (provider === null || provider === SANDBOX_DISCOVERY_URL) {
 const ofProvider = (name: string): Readonly<Record<string, string>> => ({
   [name]: readSecret(at(`${STORE}/${name}`)) ?? '',
 })
-/** The key between the services, which has every scope except `act-for`. No other container gets this key. */
+/**
+ * The key with which the services call one another. It has every scope except `act-for`. No other container gets this
+ * key.
+ */
 const serviceKeyFile = { service_api_key: serviceKey }
 const redisUrl = (name: RedisAccountName) => ({
   redis_url: `redis://${name}:${redisPasswords[name]}@redis:6379`,
@@ -243,8 +246,8 @@ for (const [volume, uid] of Object.entries(owners)) give(at(volume), uid)
 chmodSync(at(KEY_FILE), 0o600)
 
 /**
- * Makes `uid` the owner of a path and of everything below it. The entrypoints of the official images do the same if
- * they start as root.
+ * Makes `uid` the owner of a path and of everything below it. The official images do the same with their data folders
+ * if they start as root.
  */
 function give(path: string, uid: number): void {
   const entry = lstatSync(path)

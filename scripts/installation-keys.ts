@@ -1,5 +1,5 @@
 // Creates the keys of callers at the first start of a compose stack, and lists their digests in the key file. The key
-// between the services is not listed, because services accept it as SERVICE_API_KEY.
+// file does not list the key with which the services call one another, because they accept this key as SERVICE_API_KEY.
 import {
   changeKeyList,
   KeyListInvalid,

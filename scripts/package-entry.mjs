@@ -11,8 +11,8 @@ import { watchForOrphaning } from './npm-parent.mjs'
 const { engines } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'))
 const needed = engines.node.replace('>=', '')
 if (isAtLeast(process.versions.node, needed)) {
-  // npx and npm set this variable to the folder of the caller, which a checkout needs. In the package the program
-  // already runs in this folder.
+  // npx and npm set this variable to the caller's folder. Only a checkout needs it; the installed package already runs
+  // in the caller's folder.
   delete process.env['INIT_CWD']
   // If npx or npm has ended, the program shuts down as if it had received SIGTERM.
   watchForOrphaning(() => process.kill(process.pid, 'SIGTERM'))

@@ -269,7 +269,9 @@ function doctor() {
   return stack.tryCompose(words('run --rm --no-deps -T doctor'))
 }
 
-/** Resolves with `true` if a streamed response contains `text`, and with `false` if the stream ends before. */
+/**
+ * Resolves with `true` as soon as a streamed response contains `text`, or with `false` if the stream ends without it.
+ */
 async function streams(response: Response, text: string): Promise<boolean> {
   let received = ''
   for await (const chunk of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {

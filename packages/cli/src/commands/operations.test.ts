@@ -80,7 +80,7 @@ describe('operations start', () => {
   it.each([
     [['--id', '1', '--id', '2'], { Ids: ['1', '2'] }],
     [['--every-run'], { Filter: {} }],
-  ])('`operations start` takes %j in place of a filter', async (options, members) => {
+  ])('`operations start` accepts %j in place of a filter', async (options, members) => {
     expect((await cli([...START, ...options, ...REASON])).code).toBe(0)
     expect(service.requests[0]?.body).toMatchObject(members)
   })
