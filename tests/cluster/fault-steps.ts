@@ -57,8 +57,8 @@ export async function promoteStandby(cluster: Cluster, lost: Machine): Promise<v
   expect(best !== undefined, 'no standby responds')
   const promoted = await cluster.query(best.machine, 'SELECT pg_promote(true, 20)', 25)
   expect(promoted === 't', `PostgreSQL ${best.machine} was not promoted`)
-  // The other standby gets the address of a single server. With a list, it would wait for a dead server until TCP times
-  // out, because a standby ignores `connect_timeout`.
+  // The other standby gets the address of a single server. With a list of servers, the standby would wait for a dead
+  // server until TCP times out, because a standby ignores `connect_timeout`.
   const other = cluster.others(lost).find((machine) => machine !== best.machine)
   if (other === undefined) return
   const address = cluster.address('postgres', best.machine)

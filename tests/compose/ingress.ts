@@ -60,8 +60,8 @@ export async function retriesRefusedConnections(stack: Stack): Promise<string> {
   try {
     let line = ''
     await until('a request is tried at another replica', async () => {
-      // HAProxy's health check removes the new container within two seconds. Usually HAProxy sends a request to the
-      // container before it is removed. Otherwise the loop starts another container.
+      // Within two seconds, HAProxy's health check finds that the new container accepts no connections. Usually HAProxy
+      // has sent a request to the container before. If not, the loop starts another container.
       await stack.docker(
         words(`run --detach --rm --init --name ${stack.outsider} --network ${stack.project}_edge
           --network-alias coordinator integration-host sleep infinity`),

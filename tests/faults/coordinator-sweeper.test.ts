@@ -15,7 +15,7 @@ const KILLS = 20
 const KILL_AFTER_MS = 700
 const STEPS = 3
 
-describe.runIf(isFaultRun)('the sweeper with stuck rows and repeatedly killed workers', () => {
+describe.runIf(isFaultRun)('the sweeper while rows are stuck and workers are killed', () => {
   it(
     'fewer than two messages are published per step on average while the sweeper resumes stuck rows and workers are killed',
     { timeout: 600_000 },

@@ -269,7 +269,7 @@ export function coordinatorContract(
         expect(keys).toEqual(Array(2).fill(`OrderProcess/${id}/0/report`))
       })
 
-      it('a run that waits for its next attempt is attempted at once after a retry', async () => {
+      it('a run that waits for its next attempt is attempted at once if an operator retries it', async () => {
         let isFixed = false
         const first = (step: Step) => {
           if (!isFixed) throw new Error('not yet')

@@ -4,7 +4,10 @@ import type { ChannelModel } from 'amqplib'
 import { expect } from 'vitest'
 import type { System } from '../system.ts'
 
-/** The credential events since the recording started as `<name>/<version>/<kind>`, in order, including duplicates. */
+/**
+ * The credential events since the start of the recording, in order, including duplicates. Their form is
+ * `<name>/<version>/<kind>`.
+ */
 export interface CredentialEventCollector {
   readonly ids: readonly string[]
   /**

@@ -138,8 +138,8 @@ async function killRepeatedly(
     await delay(killEveryMs * (0.5 + random()))
     const victim = running.shift()
     if (victim === undefined) break
-    // Waits until the coordinator has steps in flight, because killing an idle coordinator proves nothing. During
-    // an outage of a backend no coordinator has steps in flight, so the wait is short then.
+    // Waits until the coordinator has steps in flight, because killing an idle coordinator proves nothing. During an
+    // outage of a backend no coordinator has steps in flight, so the time limit of the wait is shorter then.
     const waitingSince = performance.now()
     const deadlineMs = () => (phase.isBackendUnavailable ? killEveryMs : FIRST_STEP_DEADLINE_MS)
     while (!hasStepsInFlight(victim) && performance.now() - waitingSince < deadlineMs())

@@ -18,7 +18,7 @@ export function checkedInput(schema: z.ZodType | null, data: unknown): CheckedIn
   try {
     result = schema.safeParse(data)
   } catch (error) {
-    // A refinement of the schema threw, or is asynchronous. Data that cannot be checked must not run.
+    // A refinement of the schema threw, or is asynchronous. A run whose data cannot be checked must not start.
     const why = error instanceof Error ? error.name : 'not an error'
     return { problems: [`InitialData: the input schema of the process threw ${why}`] }
   }

@@ -37,7 +37,7 @@ export interface Gateway {
 
 /** How a call reaches its service. If both members are undefined, the call is sent to the URL of the request. */
 export interface CallRoute {
-  /** If it is set, the call goes through the gateway. */
+  /** If this member is set, the call is sent to the gateway, which adds the access token of the credential. */
   readonly credential: string | undefined
   readonly target: BoundTarget | undefined
 }

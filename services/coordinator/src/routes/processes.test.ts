@@ -42,7 +42,7 @@ const act = async (action: string, body = {}) => {
 }
 
 describe('a paused process', () => {
-  it('a paused process shows since when, by whom and why it is paused, but to a key of one company only since when', async () => {
+  it('a paused process shows when, by whom and why it was paused, but a key of one company sees only the time', async () => {
     const why = { PausedBy: 'ada@example.com', Reason: 'the ERP is down' }
     const paused = await act('pause', { Reason: why.Reason })
     expect(paused).toMatchObject({ Paused: true, PausedAt: expect.any(String), ...why })

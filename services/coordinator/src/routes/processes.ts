@@ -203,8 +203,8 @@ export function processRoutes({
 }
 
 /**
- * JSON Schema cannot express some checks, such as a refinement. It accepts any value there, and the zod schema checks
- * it.
+ * JSON Schema cannot express some checks of a zod schema, such as a refinement. In these places the JSON Schema accepts
+ * any value, and only the zod schema checks the value.
  */
 function inputSchemaOf({ input }: ProcessDefinition): Readonly<Record<string, unknown>> | null {
   if (input === null) return null

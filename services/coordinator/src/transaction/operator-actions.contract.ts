@@ -76,7 +76,7 @@ export function operatorActionsContract(
       ['its next attempt', retryLater, 1],
       ['a credential', waiting, 0],
     ] as const)(
-      'a run that waits for %s is due at once after a retry, and its number of attempts stays the same',
+      'if an operator retries a run that waits for %s, it is due at once, and its number of attempts stays the same',
       async (_, outcome, attempts) => {
         await queue()
         await record(outcome)
@@ -96,7 +96,7 @@ export function operatorActionsContract(
       },
     )
 
-    it('a run in doubt stays in doubt after a retry', async () => {
+    it('a run in doubt stays in doubt if an operator retries it', async () => {
       await queue()
       await record(doubtful)
       expect(await retry()).toMatchObject({ Status: 'Retrying', InDoubt: true })

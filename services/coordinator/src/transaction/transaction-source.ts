@@ -113,9 +113,9 @@ export interface TransactionSource
   /** Stores webhooks of other events. A webhook that is already stored, or that already has a run, is ignored. */
   addWebhooks(webhooks: readonly NewWebhook[]): Promise<void>
   /**
-   * Deletes the webhooks whose runs have ended. Then queues a run for the oldest webhook of each receiver and realm, or
-   * of each receiver and lane for webhooks without a realm, unless the webhook already has a run. Queues at most
-   * `limit` runs.
+   * Deletes the webhooks whose runs have ended. Then queues a run for the oldest webhook of each receiver and realm,
+   * unless this webhook already has a run. For a webhook without a realm, its lane takes the place of the realm. Queues
+   * at most `limit` runs.
    */
   startWebhooks(limit: number): Promise<StartedWebhooks>
   /** Returns the undelivered webhooks of each receiver: their number and the age of the oldest. */

@@ -44,7 +44,8 @@ export function createFileRemover(dataDir: string): RemoveFiles {
         const result = removed[index] as PromiseSettledResult<boolean>
         if (result.status === 'rejected') throw result.reason
         // Without the flush, a power failure could restore the file of a run that is already purged or erased. The
-        // flush is needed even if the file does not exist: a coordinator may have removed it and died before its flush.
+        // flush is needed even if the file does not exist: a coordinator may have removed it and died before it flushed
+        // the folder.
         await syncFolderOf(path)
         return result.value
       }),

@@ -27,7 +27,7 @@ async function settingsWith(content: readonly object[] | string, hosts = '127.0.
 }
 
 describe('the settings of webhooks', () => {
-  it('the settings accept a valid webhooks file, and a coordinator without the setting has no receivers', async () => {
+  it('the settings accept a valid webhooks file, and a coordinator without WEBHOOKS_FILE has no receivers', async () => {
     expect(readConfig(await settingsWith([entry])).WEBHOOKS_FILE?.text).toContain(entry.url)
     const { WEBHOOKS_FILE: _, ...others } = await settingsWith([])
     expect(readConfig(others).WEBHOOKS_FILE).toBeUndefined()

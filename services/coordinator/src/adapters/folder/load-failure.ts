@@ -77,7 +77,7 @@ export function exitPlace(isOfUser: (path: string) => boolean): string | null {
 }
 
 /**
- * The value that a file has thrown, as texts. The generations (see module-hook.ts) are removed from the URLs in them.
+ * The texts of the value that a file has thrown. The parameter `generation` is removed from the URLs in these texts.
  */
 interface Thrown {
   readonly kind: string
@@ -136,7 +136,10 @@ const pathOf = (url: string): string | null => {
   return URL.canParse(url) ? fileURLToPath(url) : null
 }
 
-/** Returns the line of the import that was not found. In its errors, Node resolves relative imports to full paths. */
+/**
+ * Returns the line that imports a module that was not found. For a relative import, Node's error contains the full
+ * path.
+ */
 function importIn(path: string, specifier: string): Place | null {
   const name = specifier.split(/[/\\]/).at(-1) ?? specifier
   const wanted = specifier.startsWith('/') ? name : specifier

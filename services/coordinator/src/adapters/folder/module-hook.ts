@@ -94,5 +94,5 @@ export function ofGeneration(url: string, generation: number): string {
   return versioned.href
 }
 
-/** Returns the text without the generations in its URLs. */
+/** Returns the text without the parameter `generation` in its URLs. */
 export const withoutGeneration = (text: string): string => text.replaceAll(/\?generation=\d+/g, '')

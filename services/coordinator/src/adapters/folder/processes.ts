@@ -6,8 +6,8 @@
  * reported, because its author has forgotten the default export. From a package, each export that is a process is
  * loaded.
  *
- * A file that cannot be loaded is reported with its line, and all other processes are loaded. Only if two files define
- * processes of the same name, nothing is loaded, because their runs could belong to either process.
+ * A file that cannot be loaded is reported with its line, and all other processes are loaded. If two files define
+ * processes of the same name, nothing is loaded, because a run could belong to either process.
  */
 import { readdir, readFile, realpath } from 'node:fs/promises'
 import { findPackageJSON } from 'node:module'

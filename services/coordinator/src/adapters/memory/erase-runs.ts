@@ -74,7 +74,7 @@ function scopeTest(scope: ErasureScope): (run: Run) => boolean {
 const text = ({ CreatedAt, Process, TransactionID }: ErasurePosition): string =>
   JSON.stringify([CreatedAt, Process, TransactionID])
 
-/** Orders runs by time. Pages only need a stable order without equal positions. */
+/** Orders runs by time. Pages only need a stable order in which no two runs have the same position. */
 function compare(a: ErasurePosition, b: ErasurePosition): number {
   const [left, right] = [text(a), text(b)]
   return left === right ? a.ReplayID - b.ReplayID : left < right ? -1 : 1

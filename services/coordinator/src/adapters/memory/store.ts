@@ -210,7 +210,8 @@ export async function openMemoryStore(
       },
       loaded,
     )
-    // The default must stay the same when runs are queued later.
+    // Files of an earlier version have no state of the retention. Its default depends on whether there are runs, so it
+    // is written to the files now, before more runs are queued.
     if (loaded.state !== null && known === undefined) await journal.compact()
   } catch (error) {
     unlock()

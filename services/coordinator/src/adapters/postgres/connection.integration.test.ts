@@ -124,7 +124,7 @@ describe('a connection to PostgreSQL', () => {
 
 describe('the pool of connections to PostgreSQL', () => {
   const CONNECTIONS = 10
-  /** Runs one slow query per connection of the pool concurrently, so that each query uses another connection. */
+  /** Runs one slow query per connection of the pool concurrently, so that each query uses a different connection. */
   const queryAll = (connection: PostgresConnection) =>
     Promise.all(
       Array.from({ length: CONNECTIONS }, () =>

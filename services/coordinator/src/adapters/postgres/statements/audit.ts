@@ -107,7 +107,7 @@ async function endedBadlyGroups(
   return { groups: endedGroups(ranges, rows), isLowerBound }
 }
 
-/** For a range: the runs at each step, as far as their rows were read, and the number of all runs of the range. */
+/** The counts of one index range: the runs at each step, as far as their rows were read, and all runs of the range. */
 interface EndedRow {
   readonly n: number
   readonly inRange: number

@@ -195,7 +195,9 @@ export async function filesRemoved(sql: postgres.Sql, { id }: FilesLeft): Promis
   await sql`delete from "Order_Installation" where "Name" = ${id}`
 }
 
-/** Deletes the rows of the runs that were purged first. All rows of a transaction are deleted together. */
+/**
+ * Deletes the rows of the runs whose purge was the longest time ago. All rows of a transaction are deleted together.
+ */
 export async function forgetRuns(
   sql: postgres.Sql,
   dedupeMs: number,
