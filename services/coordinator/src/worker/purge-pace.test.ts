@@ -29,6 +29,12 @@ describe('the pace of the purge', () => {
     expect(nextPace(fast, 400, 400).pauseMs).toBeCloseTo(1_600, -1)
   })
 
+  it('the pauses become short again after 600 batches with the same slowdown', () => {
+    const fast = paceAfter(firstPace, 20, 0.1)
+    expect(paceAfter(fast, 1, 0.3).pauseMs).toBeGreaterThan(80)
+    expect(paceAfter(fast, 600, 0.3).pauseMs).toBeCloseTo(10, 1)
+  })
+
   it('the pace of the purge does not treat a small last batch as a slowdown, although each run takes longer in it', () => {
     const fast = paceAfter(firstPace, 20, 0.1)
     const last = nextPace(fast, 1, 4)
