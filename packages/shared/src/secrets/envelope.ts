@@ -194,12 +194,10 @@ function encrypt(
 ): string {
   const cipher = createCipheriv('aes-256-gcm', key.cipher, nonce, { authTagLength: TAG_BYTES })
   cipher.setAAD(Buffer.from(placeText(place, keyId), 'utf8'))
-  const sealed = Buffer.concat([
-    cipher.update(plaintext, 'utf8'),
-    cipher.final(),
-    cipher.getAuthTag(),
-  ])
-  return [FORMAT, keyId, nonce.toString('base64url'), sealed.toString('base64url')].join('.')
+  const ciphertext = cipher.update(plaintext, 'utf8')
+  cipher.final() // computes the tag; GCM has no last block
+  const sealed = Buffer.concat([ciphertext, cipher.getAuthTag()])
+  return `${FORMAT}.${keyId}.${nonce.toString('base64url')}.${sealed.toString('base64url')}`
 }
 
 /**
@@ -242,7 +240,7 @@ const mac = (key: RingKey, text: string): Buffer =>
  * places always give different texts.
  */
 const placeText = ({ name, field, version }: Place, keyId: string): string =>
-  [FORMAT, keyId, name, field, String(version)].map(prefixed).join('')
+  prefixed(FORMAT) + prefixed(keyId) + prefixed(name) + prefixed(field) + prefixed(String(version))
 
 const prefixed = (part: string): string => `${Buffer.byteLength(part)}:${part}`
 
