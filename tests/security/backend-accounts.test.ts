@@ -51,7 +51,7 @@ let system: System
 let webhooks: WebhookReceiver
 const opened = new AsyncDisposableStack()
 
-/** Returns a server's URL with its user replaced by another. */
+/** Returns the URL of a server with another user in it. */
 function urlAs(user: string, url: string): string {
   const address = new URL(url)
   address.username = user

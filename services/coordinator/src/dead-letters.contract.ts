@@ -332,11 +332,14 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       ['DELETE', '?id=1', 'id'],
       ['DELETE', '/0', 'id'],
       ['POST', '/1/requeue?now=1', 'now'],
-    ])('%s %s is rejected with 400, which names %s', async (method, path, name) => {
-      const host = await start()
-      const { status, body } = await call(host, method, path)
-      expect([status, JSON.stringify(body)]).toEqual([400, expect.stringContaining(name)])
-    })
+    ])(
+      'the request %s %s is rejected with 400, and the error names %s',
+      async (method, path, name) => {
+        const host = await start()
+        const { status, body } = await call(host, method, path)
+        expect([status, JSON.stringify(body)]).toEqual([400, expect.stringContaining(name)])
+      },
+    )
 
     it('a dead letter request is rejected with 400 for an unknown body member or If-Match, and with 404 for an unknown process', async () => {
       const host = await start()

@@ -40,7 +40,7 @@ export function createRedaction(
     }),
   )
   if (known.size === 0) return null
-  // The longest secret comes first, because one secret can contain another one.
+  // The longest secret is replaced first, because one secret can contain another one.
   const searched = [...known].toSorted(([a], [b]) => b.length - a.length).map(([, one]) => one)
   const minLength = Math.min(...searched.map(({ shortest }) => shortest))
 

@@ -205,7 +205,7 @@ describe('POST /operations', () => {
     ['PerSecond 0', { PerSecond: 0 }, 'PerSecond'],
     ['PerSecond 1001', { PerSecond: 1001 }, 'PerSecond'],
     ['an unknown member', { DryRum: true }, 'DryRum'],
-  ])('%s is rejected with 400, which names the member', async (_, change, member) => {
+  ])('%s is rejected with 400, and the error names the member', async (_, change, member) => {
     const response = await call('/operations', { body: { ...cancelOf('x'), ...change } })
     const problem = (await response.json()) as { code: string }
     expect([response.status, problem.code]).toEqual([400, 'invalid_request'])

@@ -17,7 +17,7 @@ export const notResumable = (): IntegrationError =>
     'only a failed or cancelled run can be resumed; a completed one can be replayed',
   )
 
-/** @throws {IntegrationError} `transaction_not_resumable` if the transaction has a later run. */
+/** @throws {IntegrationError} `transaction_not_resumable` if the transaction has a later run than this one. */
 export function requireLatest({ ReplayID }: { readonly ReplayID: number }, latest: number): void {
   if (latest > ReplayID)
     throw new IntegrationError(

@@ -16,7 +16,7 @@ export type Settlement =
  */
 export interface OperatorActions {
   /**
-   * Makes a run that waits for its next attempt or for a credential due at once.
+   * Makes a waiting run due at once. The run may wait for its next attempt or for a credential.
    *
    * @throws {IntegrationError} `transaction_not_found`, `version_moved`, or `transaction_not_retryable`.
    */

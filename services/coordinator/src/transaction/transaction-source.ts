@@ -95,7 +95,7 @@ export interface TransactionSource
    * over.
    */
   cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
-  /** Makes at most `limit` of the runs that wait for this credential due again. */
+  /** Makes runs due again that wait for this credential, at most `limit` of them. */
   wake(credential: string, limit: number): Promise<Run[]>
 
   /** Records an action that this source has rejected. */
@@ -178,7 +178,7 @@ export interface NewWebhook {
 
 export interface StartedWebhooks {
   readonly runs: readonly Run[]
-  /** Whether another call may queue more runs at once. */
+  /** Whether a further call without delay may queue more runs. */
   readonly hasMore: boolean
 }
 

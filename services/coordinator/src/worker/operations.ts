@@ -32,7 +32,7 @@ export interface Operations {
   replay(process: string, transactionId: string, request: ReplayRequest, act: Act): Promise<Run>
   resume(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
   cancel(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
-  /** Makes a run that waits for its next attempt or for a credential due at once. */
+  /** Makes a waiting run due at once. The run may wait for its next attempt or for a credential. */
   retry(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
   /** Ends the doubt about the due step of a run. */
   settle(

@@ -26,7 +26,8 @@ export function createMemoryRetention(store: MemoryStore, now: () => number): Re
     return { ...rest, counts: { ...counts, [action]: { ...counts[action], [process]: count } } }
   }
   /**
-   * Commits the entries, each of which counts one run. An entry contains the new count, so entries are built in order.
+   * Commits the entries. Each entry counts one run and contains the new count, so the entries are built one after
+   * another.
    */
   async function commitCounted(entries: readonly (() => Entry)[]): Promise<number> {
     await Promise.all(entries.map((entry) => commit(entry())))
