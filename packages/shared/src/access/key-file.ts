@@ -26,7 +26,7 @@ export interface OpenedAccessKeys extends Disposable {
 }
 
 /**
- * Opens the keys of a service: those of the settings and those of the key file. Changes of the key file take effect
+ * Loads the keys of a service: those of the settings and those of the key file. Changes of the key file take effect
  * without a restart.
  */
 export function openAccessKeys(

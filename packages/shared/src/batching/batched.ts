@@ -4,8 +4,8 @@
  * of one statement per message. A single call is not delayed.
  *
  * If a batch fails, its calls are repeated one by one, so that only the calls with bad input fail. If `retries` is
- * false, all calls of a failed batch fail. `retries` must be false if a second attempt of a call would hide the effect
- * of the first attempt.
+ * false, all calls of a failed batch fail. `retries` must be false if a call of a failed batch may have taken effect,
+ * so that its second attempt would return another result.
  */
 export function batched<Input, Result>(
   run: (inputs: readonly Input[]) => Promise<readonly Result[]>,

@@ -67,7 +67,7 @@ const SASL_FINAL = 12
 
 /**
  * Sends the driver's startup message. `session` is rejected if the server rejects the session, if the connection ends,
- * or if `signal` aborts. By then, the listeners of this function are removed from the socket.
+ * or if `signal` aborts. Before `session` settles, this function removes its listeners from the socket.
  */
 export function startSession(socket: Socket, message: Buffer, options: StartupOptions): Startup {
   const { promise, resolve, reject } = Promise.withResolvers<Session>()

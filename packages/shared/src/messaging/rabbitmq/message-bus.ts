@@ -3,7 +3,7 @@
  *
  * I1  There is one recovery path. Any failure of the connection, a channel or a consumer ends the connection. On the
  *     next connection, `setUp` creates the publishing channel, the topology and the consumers again.
- * I2  Every publish settles: when the broker confirms it, when its channel is lost, or at our own deadline.
+ * I2  Every publish settles: when the broker confirms it, when its channel is lost, or at a deadline of this bus.
  * I3  A delivery is settled only on the channel on which it arrived. If the channel is closed first, the broker
  *     redelivers the message.
  */
@@ -97,8 +97,8 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   async function setUp(current: ChannelModel): Promise<void> {
     throwOnProblem([checkVersion('rabbitmq', versionOf(current))])
     coalesceWrites(streamOf(current))
-    // Each connection uses a new suffix. If the broker has not noticed the end of the previous connection, the
-    // exclusive queues with the previous suffix still exist.
+    // The names of exclusive queues have a suffix that is new for each connection. If the broker has not noticed the
+    // end of the previous connection, the queues with the previous suffix still exist.
     ownSuffix = crypto.randomUUID().slice(0, 8)
     isBlocked = false
     current.on('blocked', () => {
