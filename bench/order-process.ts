@@ -1,7 +1,7 @@
 /**
- * The demo's OrderProcess on this coordinator and on other workflow engines. The process makes two HTTP calls and
- * writes one CSV file, and each step is stored durably before the next step starts. Measures the rate, the
- * processor time, and the latency at a slow pace. Prints tables.
+ * Compares the demo's OrderProcess on this coordinator with the same process on other workflow engines. The process
+ * makes two HTTP calls and writes one CSV file, and each step is stored durably before the next step starts. Measures
+ * the rate, the processor time, and the latency at a slow pace. Prints tables.
  *
  *   npm run bench -- order-process [--rounds 5] [--only coordinator,BullMQ] [--one-by-one] [--disk]
  *   npm run bench -- order-process --against <checkout>      the coordinator of this checkout and of another checkout

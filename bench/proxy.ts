@@ -1,6 +1,6 @@
-// The cost of the accounting gateway compared with other proxies that add the bearer token of a realm to a request.
-// The other proxies are nginx with a static map of tokens, and proxies written with Node's proxy packages. Prints
-// two tables. Needs nginx; uses wrk if it is installed.
+// Compares the cost of the accounting gateway with that of other proxies that add the bearer token of a realm to a
+// request. The other proxies are nginx with a static map of tokens, and proxies written with Node's proxy packages.
+// Prints two tables. Needs nginx; uses wrk if it is installed.
 //   npm run bench -- proxy [--rounds 12] [--seconds 2] [--paced-rounds 5] [--only accounting-gateway,fast-proxy]
 //   npm run bench -- proxy --against <checkout>     the gateway of this checkout and of another checkout
 // `--keys 1000`: the gateway of this checkout reads a key file with that many keys, and its clients send one of these

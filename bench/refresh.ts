@@ -1,5 +1,5 @@
-// The cost of a refresh by token-service in provider calls and Redis round trips, and the rate of refreshes. The
-// rate is compared with that of two OAuth libraries that store tokens with a Redis SET. All of them refresh at the
+// Measures how many provider calls and Redis round trips a refresh by token-service needs, and the rate of refreshes.
+// The rate is compared with that of two OAuth libraries that store tokens with a Redis SET. All of them refresh at the
 // same sandbox provider. Prints two tables.
 //   npm run bench -- refresh               token-service and two OAuth libraries
 //   npm run bench -- refresh --replica     token-service without and with REDIS_REPLICAS=1, on a Redis with a replica

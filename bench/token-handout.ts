@@ -1,5 +1,5 @@
-// The cost of issuing a token that needs no refresh. token-service is compared with a minimal handler that reads
-// Redis once, and with the two OAuth libraries with which such handlers are usually written. Prints two tables.
+// Measures the cost of issuing a token that needs no refresh. token-service is compared with a minimal handler that
+// reads Redis once, and with the two OAuth libraries with which such handlers are usually written. Prints two tables.
 //   npm run bench -- token-handout [--rounds 12] [--paced-rounds 5]
 //   npm run bench -- token-handout --against <checkout>     token-service of this checkout and of another checkout
 import { parseArgs } from 'node:util'

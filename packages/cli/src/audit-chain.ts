@@ -41,8 +41,8 @@ export async function verifyChain(
   let last: AuditHead = auditStart
   let isExpectedMet = expected === null
   /**
-   * The sequence number of the head in an earlier response, if no response so far has contained the entry of this head;
-   * otherwise `null`.
+   * A response may name a head without containing its entry. Then this is the sequence number of that head, until a
+   * response contains the entry; otherwise `null`.
    */
   let unreadHead: number | null = null
   const report = (seq: number, reason: string | null): ChainReport => {

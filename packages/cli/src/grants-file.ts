@@ -64,7 +64,7 @@ export async function readGrants(source: AsyncIterable<string | Uint8Array>): Pr
   return { grants, rejected }
 }
 
-/** Yields the lines; `null` for a line that is too long, of which only a part is kept in memory. */
+/** Yields the lines, and `null` in place of a line that is too long. Of such a line, only a part is kept in memory. */
 async function* linesOf(
   source: AsyncIterable<string | Uint8Array>,
 ): AsyncGenerator<Buffer | null, void> {

@@ -80,7 +80,7 @@ const MIN_COLUMN = 6
 /**
  * Returns a function that formats rows as lines with aligned columns. The first call also returns the header line. In
  * later calls each column is at least as wide as in earlier calls. If `width` is given, lines that are too wide are
- * shortened to it: the widest columns are cut, but never the first column, which identifies the row.
+ * shortened to this width: the widest columns are cut, but never the first column, which identifies the row.
  */
 export function createTable(
   header: readonly string[],

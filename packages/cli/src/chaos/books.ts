@@ -14,7 +14,9 @@ export interface BooksOptions {
   readonly client: Client
   readonly now: () => number
   readonly signal: AbortSignal
-  /** How long orders may take to complete and companies to be refreshed, in milliseconds. */
+  /**
+   * How long the orders may take until they are completed, and the companies until they are refreshed, in milliseconds.
+   */
   readonly deadlineMs: number
 }
 

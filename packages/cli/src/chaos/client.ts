@@ -60,7 +60,7 @@ export function createClient({ at, signal, deadlineMs }: ClientDeps) {
   const json = { 'Content-Type': 'application/json' }
   const credentialUrl = (realm: string): string => `${at.tokenService}/credentials/ACC-${realm}`
 
-  /** Sends a request; `null` if no complete response arrived before the deadline. */
+  /** Sends a request and returns the response; `null` if no complete response arrived before the deadline. */
   async function send(url: string, init: RequestInit = {}): Promise<Reply | null> {
     try {
       const response = await fetch(url, {
@@ -163,9 +163,9 @@ export function createClient({ at, signal, deadlineMs }: ClientDeps) {
     },
 
     /**
-     * Starts an authorization to find the sandbox provider of the installation at the address of its consent page, and
-     * returns a client of this sandbox provider. Returns `unreachable` if token-service starts no authorization, and
-     * `other provider` if the server at the address is not the sandbox provider.
+     * Starts an authorization, only to learn the address of the provider's consent page, and returns a client of the
+     * sandbox provider at this address. Returns `unreachable` if token-service starts no authorization, and `other
+     * provider` if the server at the address is not the sandbox provider.
      */
     sandbox: async (): Promise<Sandbox | 'unreachable' | 'other provider'> => {
       const started = await startAuthorization()

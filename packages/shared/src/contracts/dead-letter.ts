@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { ReplayID } from './transaction.ts'
 
-/** A message of a process that could not be processed. */
+/** A message that a business process could not process. */
 export const DeadLetterView = z
   .object({
     ID: z.int().positive().meta({ description: 'grows from one to the next' }),

@@ -11,8 +11,8 @@
 export interface Tracing {
   /**
    * Runs `work` in a child span of the active span. If `work` rejects, the span is marked as failed, and the rejection
-   * is passed on. A `client` span is created only within an active span. So requests that have no cause outside the
-   * service, such as probes, are not traced.
+   * is passed on. A `client` span is created only within an active span. So requests that the service sends on its own,
+   * such as probes, are not traced.
    */
   span<Result>(about: SpanDescription, work: () => Promise<Result>): Promise<Result>
   /** Adds attributes to the active span. */

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { systemClock } from './clock.ts'
 
 describe('the clock of the machine', () => {
-  it('calls a repeated task at once, and again after the time that the task returns', async () => {
+  it('repeat() calls a task immediately, and again after the time that the task returns', async () => {
     const third = Promise.withResolvers<void>()
     let calls = 0
     const repetition = systemClock.repeat(async () => {
@@ -15,7 +15,7 @@ describe('the clock of the machine', () => {
     await repetition[Symbol.asyncDispose]()
   })
 
-  it('calls a repeated task right after its current call if that is requested during the call', async () => {
+  it('after soon(), repeat() calls the task again directly after the call in flight', async () => {
     const second = Promise.withResolvers<void>()
     let calls = 0
     await using repetition = systemClock.repeat(async () => {
@@ -28,7 +28,7 @@ describe('the clock of the machine', () => {
     expect(calls).toBe(2)
   })
 
-  it('waits at disposal for the call in flight, and calls the task no more', async () => {
+  it('disposing a repeated task waits for the call in flight, and prevents further calls', async () => {
     const events: string[] = []
     const repetition = systemClock.repeat(async () => {
       events.push('start')
@@ -41,7 +41,7 @@ describe('the clock of the machine', () => {
     expect(events).toEqual(['start', 'end'])
   })
 
-  it('does not call back after a timer was disposed of', async () => {
+  it('a timer does not call its callback after it was disposed of', async () => {
     let isCalled = false
     systemClock.setTimeout(() => (isCalled = true), 0)[Symbol.dispose]()
     await new Promise((done) => setTimeout(done, 5))

@@ -7,8 +7,8 @@ export interface Clock {
   /** Calls `callback` once after `ms` milliseconds, unless the timer is disposed of before. */
   setTimeout(callback: () => void, ms: number): Timer
   /**
-   * Calls `task` at once, and then again and again: `task` resolves with the milliseconds from its end to its next call.
-   * `task` must not reject.
+   * Calls `task` immediately, and then repeatedly. `task` resolves with the milliseconds from the end of its call to
+   * the beginning of its next call. `task` must not reject.
    */
   repeat(task: () => Promise<number>): Repetition
 }
@@ -18,9 +18,9 @@ export interface Timer extends Disposable {
   unref(): unknown
 }
 
-/** Disposing of it ends the repetition, and waits for a call of the task in flight. */
+/** A repeated task. Disposing ends the repetition, and waits until a call in flight has ended. */
 export interface Repetition extends AsyncDisposable {
-  /** Calls the task at once, or right after its current call. */
+  /** Calls the task without a pause: immediately, or directly after the call in flight. */
   soon(): void
 }
 
