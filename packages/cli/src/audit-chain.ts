@@ -21,7 +21,9 @@ export interface ChainReport {
   readonly first: number | null
   /** The newest entry that was checked. */
   readonly head: AuditHead
-  /** The number of trimmed entries that neither this run nor the run that saved the expected head has checked. */
+  /**
+   * The number of entries that were trimmed before this run, or the run that saved the expected head, could check them.
+   */
   readonly missing: number
   /** `null` if every entry is chained to the previous one. */
   readonly broken: { readonly seq: number; readonly reason: string } | null

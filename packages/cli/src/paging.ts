@@ -12,7 +12,7 @@ type Page<Item> =
 
 interface List<Item> {
   readonly path: string
-  /** The query parameters of the first request. Further requests have another `cursor` or `before`, and `limit`. */
+  /** The query parameters of the first request. Further requests differ in `cursor` or `before`, and in `limit`. */
   readonly query?: URLSearchParams
   readonly schema: z.ZodType<Page<Item>>
   /** The maximum number of items that are read. */

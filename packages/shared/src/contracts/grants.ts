@@ -1,4 +1,4 @@
-/** The lines of `POST /imports/grants`. Each line is a grant of another program that this installation takes over. */
+/** The lines of `POST /imports/grants`. Each line is a grant that this installation takes over from another program. */
 import { z } from 'zod'
 import { asObject, parseJson } from '../json.ts'
 import { Label, Tags } from './labels.ts'

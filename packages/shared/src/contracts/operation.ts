@@ -3,7 +3,7 @@ import { Reason } from './reason.ts'
 import { RunFilter } from './run-filter.ts'
 import { headerStatuses, ReplayID, TransactionID } from './transaction.ts'
 
-/** The action of a bulk operation, which is applied to each of its runs. */
+/** The action that a bulk operation applies to each of its runs. */
 export const bulkActions = ['resume', 'cancel', 'replay', 'retry'] as const
 export type BulkAction = (typeof bulkActions)[number]
 
@@ -13,7 +13,7 @@ export type OperationStatus = (typeof operationStatuses)[number]
 
 const MAX_OPERATION_IDS = 10_000
 const MAX_PER_SECOND = 1_000
-/** An operation lists at most this many failed runs, in addition to counting them. */
+/** The maximum number of failed runs that an operation lists. It counts all of them. */
 export const MAX_LISTED_FAILURES = 1_000
 export const MAX_LISTED_MATCHES = 100
 

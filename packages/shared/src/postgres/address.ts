@@ -58,8 +58,8 @@ const FILES = {
 } as const
 
 /**
- * The libpq parameters that are not supported here. A server would reject most of them as unknown settings. A URL with
- * `channel_binding=require` must not be used without channel binding.
+ * The libpq parameters that are rejected here, because they are not supported. For example, a URL that requires channel
+ * binding must not be used without it. A server would reject most of these parameters as unknown settings.
  */
 const UNSUPPORTED: ReadonlySet<string> = new Set(
   `authtype channel_binding client_encoding dbname fallback_application_name gssdelegation gssencmode gsslib host

@@ -68,7 +68,7 @@ export async function runService(
     const message = startupMessageOf(error)
     process.stderr.write(`${name}: ${message ?? `could not start (${reasonOf(error)})`}\n`)
     if (message === null) logger.fatal({ err: error }, 'service could not start')
-    // Without this exit, connections that were opened before the start failed would keep the OS process alive.
+    // Without this exit, connections that were opened before the failure would keep the OS process alive.
     return process.exit(1)
   }
   logger.info({ url: service.url }, 'service is listening')
