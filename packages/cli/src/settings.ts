@@ -75,9 +75,9 @@ export interface ServiceAddress {
 const ADDRESSES = [...Object.values(addressOf), 'REDIS_URL', 'DATABASE_URL', 'AMQP_URL'] as const
 
 /**
- * Returns the address of every service. If the settings name the address of any service or backend, a service without
- * such a setting is `null` instead of having its default address. At the default ports another installation may run on
- * this machine, and a report must not mix two installations.
+ * Returns the address of every service. The default addresses are used only if the settings name no service or backend.
+ * Otherwise the address of a service without a setting is `null`, because another installation may run at the default
+ * ports of this machine, and a report must not mix two installations.
  *
  * @throws {UsageError} names the invalid setting.
  */

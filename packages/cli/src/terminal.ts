@@ -47,7 +47,7 @@ export function notify({ stderr }: Terminal, ...lines: readonly string[]): void 
 export const plain = (text: string): string =>
   text.replace(/\s+/g, ' ').replace(/[\p{Cc}\p{Cf}]/gu, '�')
 
-/** The number of characters that a cell of a table shows of an error message or a message content. */
+/** The maximum number of characters of an error message, or of the content of a message, in a table cell. */
 const SHORT = 60
 
 /** Returns the beginning of a text on one line, without control characters. */

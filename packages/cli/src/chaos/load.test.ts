@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import type { Client } from './client.ts'
 import { startLoad } from './load.ts'
 
-/** Starts a load whose orders get the given statuses, one after the other; the last one is repeated. */
+/** Starts a load whose orders get the given statuses, one after the other. The last status is repeated. */
 function orderLoad(statuses: readonly (number | null)[]) {
   const calls = new EventEmitter()
   let count = 0
