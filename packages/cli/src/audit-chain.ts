@@ -55,8 +55,8 @@ export async function verifyChain(
     const { items, head } = await read(last.Seq, PAGE)
     const [oldest] = items
     if (oldest !== undefined) {
-      // The service trims the oldest entries, possibly while this function reads the log. The check then continues
-      // from the hash of the newest trimmed entry, which the oldest remaining entry contains.
+      // The service trims the oldest entries, possibly while this function reads the log. The check then continues from
+      // the hash of the newest trimmed entry. The oldest remaining entry contains this hash.
       if (oldest.Seq > last.Seq + 1 && (await isTrimmedBefore(read, oldest.Seq))) {
         const trimmed = oldest.Seq - 1
         // An earlier run has checked the entries up to the expected head, so these entries do not count as missing.

@@ -72,8 +72,8 @@ export const ImportReport = z
 export type ImportReport = z.output<typeof ImportReport>
 
 /**
- * The response of `GET /key-check`: one page of credentials, ordered by name. The service has decrypted all secrets of
- * these credentials, to verify that the key ring still has their keys.
+ * The response of `GET /key-check`: one page of credentials, ordered by name. The service has tried to decrypt all
+ * secrets of these credentials, to check whether the key ring contains the keys that they need.
  */
 export const KeyCheckPage = z
   .object({

@@ -111,8 +111,8 @@ export async function listen(listener: NodeListener, options: ListenOptions): Pr
   acceptor.on('connection', (socket: Socket) => connections.add(socket))
   const idleCheck = setInterval(() => connections.closeExpired(), CHECK_INTERVAL_MS)
   idleCheck.unref()
-  // Sends an error response to a request that is malformed or does not arrive in time. No response is sent here after
-  // any other error: the app logs errors while a response is written, and a broken socket cannot receive a response.
+  // Sends an error response to a request that is malformed or does not arrive in time. A broken socket cannot receive a
+  // response. Errors that occur while a response is written are not reported here, but logged by the app.
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     if (!socket.writable) {
       // If the socket was ended after a response, its buffer may still contain that response.

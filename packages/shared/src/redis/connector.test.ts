@@ -3,7 +3,7 @@ import { type AddressInfo, createServer } from 'node:net'
 import { assert, expect, it } from 'vitest'
 import { connectorOptions } from './connector.ts'
 
-it('a second error of a Redis socket does not end the process, and does not replace the reported first error', async () => {
+it('a second error of a Redis socket neither ends the process nor replaces the first error as the reported reason', async () => {
   await using server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo

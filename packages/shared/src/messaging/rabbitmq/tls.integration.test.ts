@@ -69,7 +69,7 @@ describe('a connection to RabbitMQ with TLS', () => {
 
   it('the client logs in to RabbitMQ by its certificate if the address names no user', async () => {
     await using connection = openBus(address({ user: false }), filesOf(authority, client))
-    // No user of the broker is named like the common name of the certificate yet.
+    // The broker has no user with the common name of the certificate yet.
     await expectDown(connection, /^ACCESS-REFUSED$/)
     await broker.control('add_user', 'client', 'unused')
     await broker.control('set_permissions', 'client', '.*', '.*', '.*')
