@@ -30,17 +30,32 @@ export function banner(host: Host): string {
 Integration Host is running. All data is stored in ${host.dataDir}; Ctrl-C stops it.
 
 ${addresses(host)}
-Try:
-
-  curl '${host.demoApi}/queue?number=66'
-  curl '${host.demoApi}/replay?number=66'
-  ${authorization} | curl -H @- ${host.coordinator}/processes/OrderProcess/transactions/66
-
-The CSV files are in ${host.dataDir}/OrderCSV. Each service documents its API at /docs.
-
-Connect a company in a browser at ${host.tokenService}/authorize, then read it by its realm id:
+${firstRun(host, `${authorization} | curl -H @-`)}
+Each service documents its API at /docs. Connect a company in a browser at ${host.tokenService}/authorize, then read it by its realm id:
 
   ${authorization} | curl -H @- -H 'Accept: application/json' '${host.accountingGateway}/v3/company/<realm>/query?query=select%20*%20from%20CompanyInfo'
 
+`
+}
+
+/** Returns commands that run a process. `curl` begins such a command. */
+function firstRun({ processes, demoApi, coordinator, dataDir }: Host, curl: string): string {
+  const [first] = processes
+  if (first === undefined)
+    return 'No process is loaded: PROCESSES names folders of process files.\n'
+  // demo-api queues transactions of this process only.
+  if (processes.includes('OrderProcess'))
+    return `Try:
+
+  curl '${demoApi}/queue?number=66'
+  curl '${demoApi}/replay?number=66'
+  ${curl} ${coordinator}/processes/OrderProcess/transactions/66
+
+The CSV files are in ${dataDir}/OrderCSV.
+`
+  return `The processes ${processes.join(', ')} are loaded. Queue a transaction with the initial data of ${first}, and read its run:
+
+  ${curl} -H 'Content-Type: application/json' -d '{"TransactionID": "1", "Realm": "<realm>", "InitialData": {}}' ${coordinator}/processes/${first}/transactions
+  ${curl} ${coordinator}/processes/${first}/transactions/1
 `
 }

@@ -66,7 +66,7 @@ describe('integration-host init', () => {
 describe('integration-host dev', () => {
   const dev = () => startProcess([CLI, 'dev', '--free-ports'], { cwd: folder })
 
-  it('`integration-host dev` runs the process of a new project for a connected company, and prints each step', async () => {
+  it('`integration-host dev` runs the process of a new project for a connected company, and prints each step and what the provider says about a call that failed', async () => {
     expect((await init('.')).code).toBe(0)
     await using started = dev()
     const [, coordinator = ''] = await started.waitForOutput(/COORDINATOR_URL=(\S+)/)
@@ -79,6 +79,16 @@ describe('integration-host dev', () => {
     await started.waitForOutput(/Invoice sale-1 {2}Completed/)
     expect(started.output()).toMatch(/Invoice sale-1 {2}customer {2}\w+ {2}200 {2}\d+ ms\n/)
     expect(started.output()).toMatch(/Invoice sale-1 {2}invoice {2}\w+ {2}200 {2}\d+ ms\n/)
+    // A company cannot have two customers of one name.
+    const second = await cli(
+      ['transactions', 'queue', 'sale-2', '--realm', REALM, '--data', SALE],
+      env,
+    )
+    expect(second.code).toBe(0)
+    await started.waitForOutput(/Invoice sale-2 {2}Failed/)
+    expect(started.output()).toMatch(
+      /Invoice sale-2 {2}customer {2}\w+ {2}400 .* {2}error 6240: Duplicate Name Exists Error: .+\n/,
+    )
     expect(await started.stop('SIGTERM')).toBe(0)
     // The data folder contains companies of the sandbox. A real provider would reject their tokens.
     const provider = { DISCOVERY_URL: 'http://127.0.0.1:1/', CLIENT_ID: 'a', CLIENT_SECRET: 'b' }
@@ -116,6 +126,8 @@ describe('integration-host dev', () => {
     await writeFile(file, `${counter(3)}\nconst = 4\n`)
     await started.waitForOutput(/process is not loaded.*counter\.ts.*line=4/)
     expect(await resultOf('broken')).toBe(2)
+    // One line names the file. The health of the coordinator has the same reason, and is not printed as well.
+    expect(started.output().match(/counter\.ts/g)).toHaveLength(1)
   })
 
   it('`integration-host dev` uses the sandbox even if the file .env names a real provider', async () => {

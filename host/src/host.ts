@@ -57,6 +57,8 @@ export interface Host extends Installation, AsyncDisposable {
   readonly applicationKeyFile: string | null
   /** The address of the sandbox provider; `null` if the environment names a real provider. */
   readonly sandboxProvider: string | null
+  /** The names of the processes that were loaded at the start. */
+  readonly processes: readonly string[]
 }
 
 const SERVICES = [
@@ -179,6 +181,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
     accountingGateway: at('accountingGateway'),
     coordinator: at('coordinator'),
     sandboxProvider: isSandbox ? at('sandboxProvider') : null,
+    processes: [...processes.definitions.keys()],
     [Symbol.asyncDispose]: () => services.disposeAsync(),
   }
 }

@@ -7,7 +7,7 @@ import { expect, it } from 'vitest'
 
 const main = fileURLToPath(new URL('./main.ts', import.meta.url))
 
-it('the embedded host starts with the valid process files, even if another process file is invalid', async () => {
+it('the embedded host starts with the valid process files, even if another process file is invalid, and proposes commands for a loaded process', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'processes-'))
   try {
     await writeFile(
@@ -26,6 +26,9 @@ it('the embedded host starts with the valid process files, even if another proce
       },
     })
     expect(host.output()).toContain('"processes":["Good"]')
+    // demo-api queues transactions of OrderProcess only, which is not loaded here.
+    expect(host.output()).toContain(`${url}/processes/Good/transactions`)
+    expect(host.output()).not.toMatch(/\/queue\?|OrderProcess/)
   } finally {
     await rm(folder, { recursive: true })
   }

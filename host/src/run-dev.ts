@@ -28,13 +28,18 @@ export const runDev = (ports: 'free' | 'standard', terminal: Terminal): Promise<
     },
   })
 
-/** Returns the log of `dev`: warnings and the loaded processes. If `LOG_LEVEL` is set, all lines from that level on. */
+/**
+ * Returns the log of `dev`: warnings and the loaded processes. If `LOG_LEVEL` is set, all lines from that level on.
+ *
+ * Warnings about the dependency `processes` are omitted, because each file that does not load has a line of its own.
+ */
 function logOf({ env, stderr }: Terminal): LogStream {
   const log = terminalLog(stderr)
   if (env['LOG_LEVEL']) return log
   return {
     write(line) {
-      const { level, msg } = JSON.parse(line) as { level: string; msg: string }
+      const { level, msg, dependency } = JSON.parse(line) as Readonly<Record<string, unknown>>
+      if (dependency === 'processes') return
       if (level !== 'info' || msg === 'processes loaded') log.write(line)
     },
   }

@@ -1,4 +1,5 @@
 /** Describes the steps of all runs as they happen, from the coordinator's events (`GET /events`). */
+import { providerErrorLines } from '@integration-host/cli/response-lines'
 import { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
 import { TransactionView } from '@integration-host/shared/contracts/transaction'
 import type { Installation } from './story.ts'
@@ -9,7 +10,10 @@ export interface StepLine {
   readonly at: string
   /** The process, the transaction and, for a replay, the number of the run. */
   readonly run: string
-  /** For an attempt: the step, its outcome, its status and its duration. For the end of a run: the run's status. */
+  /**
+   * For an attempt: the step, its outcome, its status, its duration, its error, and the reason in the response of the
+   * called service. For the end of a run: the run's status.
+   */
   readonly parts: readonly string[]
 }
 
@@ -60,7 +64,8 @@ export async function stepLines(
       const key = `${StepName} ${attempt.Attempt} ${StartedAt}`
       if (FinishedAt === null || already.has(key)) continue
       already.add(key)
-      await show({ at: FinishedAt, run: name, parts: attemptParts(attempt, FinishedAt) })
+      const reason = reasonOf(attempt, view)
+      await show({ at: FinishedAt, run: name, parts: attemptParts(attempt, FinishedAt, reason) })
     }
     const end = `end ${view.CompletedAt}`
     if (view.CompletedAt === null || already.has(end)) return
@@ -78,10 +83,26 @@ export async function stepLines(
 
 type Attempt = TransactionView['Attempts'][number]
 
-function attemptParts(attempt: Attempt, finishedAt: string): string[] {
+const MAX_REASON = 500
+
+/**
+ * Returns what the response to an unsuccessful attempt says: the provider's errors, or the beginning of the body. The
+ * coordinator stores only the response to the last attempt of each step; for earlier attempts the result is `null`.
+ */
+function reasonOf(attempt: Attempt, { Items }: TransactionView): string | null {
+  const item = Items.find(
+    ({ StepName, Attempt: last }) => StepName === attempt.StepName && last === attempt.Attempt,
+  )
+  const body = item?.ResponseBody?.trim() ?? ''
+  if (attempt.Error === null || body === '') return null
+  const text = providerErrorLines(body).join('; ') || body
+  return text.length > MAX_REASON ? `${text.slice(0, MAX_REASON).toWellFormed()}…` : text
+}
+
+function attemptParts(attempt: Attempt, finishedAt: string, reason: string | null): string[] {
   const { StepName, Outcome, ResponseStatus, Error: error, StartedAt } = attempt
   const ms = Date.parse(finishedAt) - Date.parse(StartedAt)
-  return [StepName, Outcome, ResponseStatus, `${ms} ms`, error]
+  return [StepName, Outcome, ResponseStatus, `${ms} ms`, error, reason]
     .filter((part) => part !== null)
     .map(String)
 }

@@ -100,6 +100,14 @@ export function readServices(
   }
 }
 
+/**
+ * Returns whether the commands act on an embedded host of this machine: no setting names an address or a key, and the
+ * host has stored its key.
+ */
+export const isEmbeddedHost = (env: Environment): boolean =>
+  ![...ADDRESSES, 'SERVICE_API_KEY'].some((name) => env[name] || env[`${name}_FILE`]) &&
+  existsSync(join(embeddedSecretsFolder(env), 'service_api_key'))
+
 /** Returns the secrets in `CLIENT_SECRET`, a comma-separated list, in the order in which token-service tries them. */
 export const secretsOf = (list: Secret): Secret[] =>
   list

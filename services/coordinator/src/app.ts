@@ -2,6 +2,7 @@ import type { Health } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { AccessKeys } from '@integration-host/shared/access/access-keys'
+import { PROBLEM_CONTENT } from '@integration-host/shared/http/openapi'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
 import { type ActionRouteDeps, actionRoutes } from './routes/actions.ts'
 import { type DeadLetterRouteDeps, deadLetterRoutes } from './routes/dead-letters.ts'
@@ -10,6 +11,7 @@ import { type ErasureRouteDeps, erasureRoutes } from './routes/erasures.ts'
 import { type EventRouteDeps, eventRoutes } from './routes/events.ts'
 import { type ExportRouteDeps, exportRoutes } from './routes/export.ts'
 import { integrityRoutes, type IntegrityRouteDeps } from './routes/integrity.ts'
+import { respondWithKnownProcesses } from './routes/known-processes.ts'
 import { operationRoutes, type OperationRouteDeps } from './routes/operations.ts'
 import { processRoutes, type ProcessRouteDeps } from './routes/processes.ts'
 import {
@@ -49,6 +51,10 @@ export const createApp = (deps: AppDeps) =>
       metrics: deps.metrics,
       keys: deps.keys,
       maxBodyBytes: MAX_BULK_BYTES,
+      errorResponses: {
+        respond: respondWithKnownProcesses(deps.processes),
+        content: PROBLEM_CONTENT,
+      },
     },
     (app) => {
       app.route('/transactions', runSearchRoutes(deps))

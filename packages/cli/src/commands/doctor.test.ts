@@ -1,3 +1,6 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import {
   type FakeResponse,
@@ -196,7 +199,10 @@ describe('doctor', () => {
   })
 
   it('doctor reports the check of a backend as skipped if the setting with its address is missing', async () => {
-    const { code, json, err } = await run(['doctor', '--only', 'redis,postgres,rabbitmq', '--json'])
+    const { code, json, err } = await run(
+      ['doctor', '--only', 'redis,postgres,rabbitmq', '--json'],
+      { env: { DATA_DIR: '/nowhere' } }, // the checkout may have the data of an embedded host
+    )
     expect([code, err]).toEqual([0, 'Nothing is wrong, 3 not checked.\n'])
     expect(json).toMatchObject(
       ['REDIS_URL', 'DATABASE_URL', 'AMQP_URL'].map((name) => ({
@@ -204,6 +210,26 @@ describe('doctor', () => {
         Found: `${name} is not set`,
       })),
     )
+  })
+
+  it('for an embedded host, doctor proposes no setting of a backend, and lists what it has not checked last', async () => {
+    const dataDir = await mkdtemp(join(tmpdir(), 'doctor-'))
+    try {
+      await mkdir(join(dataDir, 'secrets'))
+      await writeFile(join(dataDir, 'secrets/service_api_key'), 'x'.repeat(40))
+      const doctorOf = (env: Record<string, string>) =>
+        run(['doctor', '--only', 'redis,postgres,rabbitmq,provider'], {
+          env: { DATA_DIR: dataDir, SERVICE_API_KEY: '', ...env },
+        })
+      const embedded = await doctorOf({ DISCOVERY_URL: `${provider.url}/discovery` })
+      expect(embedded.out).toMatch(/^VERDICT.*\nok +provider/)
+      expect(embedded.out).toMatch(
+        /(?:\nskipped +\w+ +connection +the embedded host has none){3}\n$/,
+      )
+      expect((await doctorOf({ SERVICE_API_KEY: 'y'.repeat(40) })).out).toContain('Set REDIS_URL.')
+    } finally {
+      await rm(dataDir, { recursive: true })
+    }
   })
 
   it('doctor names invalid settings without printing their values', async () => {

@@ -33,7 +33,14 @@ import {
   readProcesses,
 } from '../doctor/services.ts'
 import { exitCodes, UsageError } from '../exit-code.ts'
-import { addressOf, readServices, secretsOf, type ServiceName, usable } from '../settings.ts'
+import {
+  addressOf,
+  isEmbeddedHost,
+  readServices,
+  secretsOf,
+  type ServiceName,
+  usable,
+} from '../settings.ts'
 import { type Colour, counted, createTable, painter, plain, print, notify } from '../terminal.ts'
 
 const Settings = z.object({
@@ -114,6 +121,18 @@ Examples:
     // A request whose response another check needs may take only half of the time. If it times out, the other half is
     // left for the check.
     const halfway = abortedAfter(timeoutMs / 2)
+    const isEmbedded = isEmbeddedHost(terminal.env)
+    /** The check of a backend. An embedded host has files and an OS process in place of the backends. */
+    const ofBackend = <T>(
+      value: T | undefined,
+      variable: string,
+      examine: (value: T) => Promise<readonly CheckResult[]>,
+    ) =>
+      value === undefined && isEmbedded
+        ? async () => [
+            { ...skipped('connection', 'the embedded host has none', ''), remediation: null },
+          ]
+        : given(value, variable, examine)
     let list: Promise<QueryResult<ProcessList>> | null = null
     /** Requests the coordinator's processes. The checks of RabbitMQ and of the coordinator share one request. */
     const processesOf = (service: Service): Promise<QueryResult<ProcessList>> =>
@@ -127,13 +146,13 @@ Examples:
         return isReached(results) ? [...results, ...(await more(service))] : results
       })
     const examinations: Record<Subject, () => Promise<readonly CheckResult[]>> = {
-      redis: given(settings.REDIS_URL, 'REDIS_URL', (url) =>
+      redis: ofBackend(settings.REDIS_URL, 'REDIS_URL', (url) =>
         examineRedis(url, tlsFiles('REDIS', settings), settings.REDIS_REPLICAS, signal),
       ),
-      postgres: given(settings.DATABASE_URL, 'DATABASE_URL', (url) =>
+      postgres: ofBackend(settings.DATABASE_URL, 'DATABASE_URL', (url) =>
         examinePostgres(url, settings, signal),
       ),
-      rabbitmq: given(settings.AMQP_URL, 'AMQP_URL', async (url) => {
+      rabbitmq: ofBackend(settings.AMQP_URL, 'AMQP_URL', async (url) => {
         // The processes are needed, because each step of a process has a queue.
         const processes = services.coordinator && (await processesOf(services.coordinator))
         return examineBroker(
@@ -174,10 +193,14 @@ Examples:
     if (values.json) {
       await print(terminal, ...found.map((result) => JSON.stringify(documentOf(result))))
     } else {
+      // Subjects that were not checked come last, because the results of the others matter more.
+      const isSkipped = ({ check, verdict }: CheckResult): boolean =>
+        check === 'connection' && verdict === 'skipped'
+      const shown = found.toSorted((a, b) => Number(isSkipped(a)) - Number(isSkipped(b)))
       const [header = '', ...rows] = table(
-        found.map((result) => [result.verdict, result.subject, result.check, result.found]),
+        shown.map((result) => [result.verdict, result.subject, result.check, result.found]),
       )
-      const lines = found.flatMap(({ verdict, remediation }, index) => {
+      const lines = shown.flatMap(({ verdict, remediation }, index) => {
         const row = rows[index] ?? ''
         return [
           paint(colours[verdict], row.slice(0, verdict.length)) + row.slice(verdict.length),

@@ -112,6 +112,16 @@ export async function perform(
     callKey: string | null,
   ) {
     if (ended !== null) throw new StepEnded()
+    // `ACC-${step.realm}` of a run without a realm. Without this check the error would be one of the gateway, which
+    // does not know that the realm is missing.
+    if (run.Realm === null && credential === credentialName('null'))
+      return end({
+        kind: 'failed',
+        errorClass: 'realm_missing',
+        error:
+          'the step calls with the credential of the realm, but the run has no Realm: queue a transaction with "Realm" (command line: --realm)',
+        response: null,
+      })
     // The key that queued the run was checked for the realm of the run. The credential may come from the initial data,
     // for which the key was not checked.
     if (credential !== undefined && run.Realm !== null && credential !== credentialName(run.Realm))

@@ -166,6 +166,33 @@ describe('an HTTP call that a step makes', () => {
     expect(refused.outcome).toMatchObject({ kind: 'failed', errorClass: 'realm_foreign' })
   })
 
+  it('a step that calls with the credential of its realm fails at once if the run has no realm, and the error names the missing Realm', async () => {
+    const { calls, outcome } = await outcomeOf(
+      (step: Step) =>
+        step.execute(
+          { url: `/v3/company/${step.realm}/invoice` },
+          { credential: `ACC-${step.realm}` },
+        ),
+      [answered(200)],
+      { realm: null },
+    )
+    expect(calls).toEqual([])
+    expect(outcome).toMatchObject({
+      kind: 'failed',
+      errorClass: 'realm_missing',
+      error: expect.stringContaining('the run has no Realm'),
+    })
+  })
+
+  it('a step of a run without a realm can call for any company', async () => {
+    const { calls } = await outcomeOf(
+      (step: Step) => step.execute({ url: '/v3/company/43/invoice' }, { credential: 'ACC-43' }),
+      [answered(200)],
+      { realm: null },
+    )
+    expect(calls).toHaveLength(1)
+  })
+
   it.each([
     [answered(429, '', '3'), { kind: 'retry', errorClass: 'http_429', retryAfterMs: 3_000 }],
     [answered(500, 'x'), { kind: 'retry', errorClass: 'http_500', retryAfterMs: null }],

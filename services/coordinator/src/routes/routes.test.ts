@@ -116,6 +116,17 @@ describe('the routes of the coordinator', () => {
     ])
   })
 
+  it.each(['', '/summary', '/transactions', '/transactions/known'])(
+    'GET /processes/Order%s is rejected with 404, and the response names the loaded processes',
+    async (path) => {
+      const response = await host.call(`/processes/Order${path}`)
+      expect([response.status, await response.json()]).toMatchObject([
+        404,
+        { detail: expect.stringMatching(/^no process Order is loaded.*; loaded: OrderProcess$/) },
+      ])
+    },
+  )
+
   it('a request with an unsupported method is rejected with 405 and an Allow header', async () => {
     const response = await host.call(transactions, { method: 'DELETE' })
     expect([response.status, response.headers.get('Allow')]).toEqual([405, 'GET, HEAD, POST'])

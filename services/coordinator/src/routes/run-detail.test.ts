@@ -109,6 +109,14 @@ describe('the routes that read one run', () => {
     expect(await read(path)).toMatchObject([404, { code }])
   })
 
+  it.each([
+    ['/unknown', 'OrderProcess has no transaction unknown'],
+    ['/unknown/runs', 'OrderProcess has no transaction unknown'],
+    ['/r1?replay=7', 'OrderProcess has no transaction r1 with a run 7'],
+  ])('the rejection of GET %s names what was requested', async (path, detail) => {
+    expect(await read(path)).toMatchObject([404, { code: 'transaction_not_found', detail }])
+  })
+
   it('the runs of a transaction are read in pages', async () => {
     const json = { 'Content-Type': 'application/json' }
     await host.call(`${transactions}/r1/replays`, { method: 'POST', headers: json })

@@ -67,7 +67,7 @@ export function runDetailRoutes({ operations, source }: RunDetailRouteDeps) {
         await operations.requireKnown(process)
         const parts = { attempts, bodies: bodies !== 'omit' }
         const found = await source.get(process, id, replay, parts)
-        if (found === null) throw notFound()
+        if (found === null) throw notFound(process, id, replay)
         callerOf(c).requireRealmOf(found.run)
         const position = (step: string): number => operations.stepNames(process).indexOf(step)
         return c.json({
@@ -100,7 +100,7 @@ export function runDetailRoutes({ operations, source }: RunDetailRouteDeps) {
         await operations.requireKnown(process)
         const runs = await source.runsOf(process, id, { before, limit: limit + 1 })
         const [first] = runs
-        if (first === undefined && before === undefined) throw notFound()
+        if (first === undefined && before === undefined) throw notFound(process, id, null)
         if (first !== undefined) callerOf(c).requireRealmOf(first) // all runs of a transaction have the same realm
         const items = runs.slice(0, limit).map(({ Realm: _realm, ...run }) => run)
         const last = runs.length > limit ? items.at(-1) : undefined
@@ -130,7 +130,7 @@ export function runDetailRoutes({ operations, source }: RunDetailRouteDeps) {
         const { replay = null } = c.req.valid('query')
         await operations.requireKnown(process)
         const found = await source.responseOf(process, id, replay, step)
-        if (found === null) throw notFound()
+        if (found === null) throw notFound(process, id, replay)
         callerOf(c).requireRealmOf({ Realm: found.realm })
         if (found.body === null)
           throw new IntegrationError('response_not_found', 'the step has no stored response')

@@ -74,7 +74,10 @@ export function summaryRoutes({ lastAudit, processes }: SummaryRouteDeps) {
         ({ Process }) => Process === process,
       )
       if (!processes.has(process) && !hasRuns)
-        throw new IntegrationError('process_not_found', 'no process of this name is known')
+        throw new IntegrationError(
+          'process_not_found',
+          `no process ${process} is loaded, and there are no runs of it`,
+        )
       return c.json(summaryOf(audit, process))
     },
   )

@@ -1,8 +1,18 @@
 /** The errors with which every transaction source rejects an operation on a transaction. */
 import { IntegrationError } from '@integration-host/shared/errors'
 
-export const notFound = (): IntegrationError =>
-  new IntegrationError('transaction_not_found', 'there is no such transaction')
+/** @param replayId the requested run; `null` if the latest one was requested. */
+export const notFound = (
+  process: string,
+  transactionId: string,
+  replayId: number | null,
+): IntegrationError =>
+  new IntegrationError(
+    'transaction_not_found',
+    replayId === null
+      ? `${process} has no transaction ${transactionId}`
+      : `${process} has no transaction ${transactionId} with a run ${replayId}`,
+  )
 
 /** Rejects a replay or a resume of a run whose data was removed because its retention time was over. */
 export const purged = (): IntegrationError =>

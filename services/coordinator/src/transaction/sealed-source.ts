@@ -213,7 +213,7 @@ export function createSealedSource(
     for (let tries = 1; ; tries += 1) {
       const parts = { attempts: 0, bodies: false }
       const found = await source.get(process, transactionId, replayId, parts)
-      if (found === null) throw notFound()
+      if (found === null) throw notFound(process, transactionId, replayId)
       try {
         return await work(found)
       } catch (error) {

@@ -501,6 +501,7 @@ export function transactionSourceContract(
       it('a replay is rejected if the transaction is unknown or a run of it is active', async () => {
         await expect(source.replay(process, 'unknown', fromStart, anAct)).rejects.toMatchObject({
           code: 'transaction_not_found',
+          message: `${process.name} has no transaction unknown`,
         })
         await queue('1')
         await expect(source.replay(process, '1', fromStart, anAct)).rejects.toMatchObject({
@@ -561,6 +562,7 @@ export function transactionSourceContract(
         for (const action of ['resume', 'cancel'] as const)
           await expect(source[action](process.name, '1', 7, anAct)).rejects.toMatchObject({
             code: 'transaction_not_found',
+            message: `${process.name} has no transaction 1 with a run 7`,
           })
       })
     })

@@ -87,7 +87,7 @@ export function createOperations(deps: OperationsDeps): Operations {
   const process = (name: string): ProcessDefinition => {
     const definition = processes.get(name)
     if (definition === undefined)
-      throw new IntegrationError('process_not_found', 'no process of this name is loaded')
+      throw new IntegrationError('process_not_found', `no process ${name} is loaded`)
     return definition
   }
   const requireClientData = ({ runBuiltIn }: ProcessDefinition): void => {
@@ -123,7 +123,10 @@ export function createOperations(deps: OperationsDeps): Operations {
     if (processes.has(name)) return
     if ((await source.storedProcesses()).includes(name)) return
     if ((await source.deadLetterCounts()).has(name)) return
-    throw new IntegrationError('process_not_found', 'there is no process of this name')
+    throw new IntegrationError(
+      'process_not_found',
+      `no process ${name} is loaded, and there are no runs of it`,
+    )
   }
   return {
     process,

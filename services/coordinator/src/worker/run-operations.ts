@@ -241,7 +241,7 @@ export function startOperationRunner(deps: OperationRunnerDeps): OperationRunner
   ): Promise<Run | null> {
     if (!DryRun && (Status !== null || Request.Realms.includes('*'))) return null
     const found = await source.get(Process, TransactionID, null, { attempts: 0, bodies: false })
-    if (found === null) throw notFound()
+    if (found === null) throw notFound(Process, TransactionID, null)
     const { run } = found
     if (run.Realm !== null && !isCovered(run.Realm, Request.Realms))
       throw new IntegrationError('forbidden', 'the key of the operation may not use this realm')

@@ -12,16 +12,16 @@ const MAX_ERRORS = 5
  * Long texts are truncated unless `isFull` is set.
  */
 export const responseLines = (body: string, isFull: boolean): string[] => [
-  ...providerErrors(body).map(({ code, message, detail }) =>
-    shortened(
-      [code === '' ? 'error' : `error ${code}`, [message, detail].filter(Boolean).join(': ')].join(
-        ': ',
-      ),
-      isFull,
-    ),
-  ),
+  ...providerErrorLines(body).map((line) => shortened(line, isFull)),
   shortened(body, isFull),
 ]
+
+/** Returns a line for each error of the provider in a body; none if the body is not an error in Intuit's formats. */
+export const providerErrorLines = (body: string): string[] =>
+  providerErrors(body).map(
+    ({ code, message, detail }) =>
+      `${code === '' ? 'error' : `error ${code}`}: ${[message, detail].filter(Boolean).join(': ')}`,
+  )
 
 /** Returns a text on one line. A long text is truncated unless `isFull` is set. */
 export function shortened(text: string, isFull: boolean): string {

@@ -86,7 +86,7 @@ export async function createMemoryTransactionSource(
     act: Act,
   ): StoredRun => {
     const stored = table.find(process, transactionId, replayId)
-    if (stored === undefined) throw notFound()
+    if (stored === undefined) throw notFound(process, transactionId, replayId)
     if (stored.header.PurgedAt !== null) throw purged()
     requireVersion(stored.header, act)
     if (act.operation !== undefined) {

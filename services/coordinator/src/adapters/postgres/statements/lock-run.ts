@@ -60,7 +60,7 @@ export async function lockRun(
     where h."Process" = ${process} and h."TransactionID" = ${transactionId}
       and (${replayId}::int is null or h."ReplayID" = ${replayId}::int)
     order by h."ReplayID" desc limit 1 for update`
-  if (row === undefined) throw notFound()
+  if (row === undefined) throw notFound(process, transactionId, replayId)
   if (row.PurgedAt !== null) throw purged()
   requireVersion(row, act)
   if (act.operation !== undefined) {
