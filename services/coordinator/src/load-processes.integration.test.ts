@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -119,6 +119,38 @@ describe('a coordinator whose PROCESSES names a folder', () => {
     const both = await processesOf(set)
     expect(both.names).toEqual(['Good', 'Other'])
     expect(both.report + both.output).not.toContain('key-of-the-erp')
+  })
+
+  it('a coordinator runs on while its folder is removed, and the next start names the missing folder', async () => {
+    await put('good.ts', good)
+    const other = join(folder, 'other')
+    await mkdir(other)
+    await writeFile(join(other, 'other.ts'), good.replace('Good', 'Other'))
+    const headers = { Authorization: `Bearer ${serviceKey}`, 'Content-Type': 'application/json' }
+    const env = { PROCESSES: `${folder},${other}` }
+    const run = async (url: string, id: string): Promise<void> => {
+      const path = `${url}/processes/Good/transactions`
+      const body = JSON.stringify({ TransactionID: id, InitialData: 5 })
+      await until(async () => (await fetch(path, { method: 'POST', headers, body })).ok)
+      await until(async () => {
+        const { Status } = (await (await fetch(`${path}/${id}`, { headers })).json()) as {
+          Status?: string
+        }
+        return Status === 'Completed'
+      })
+    }
+    {
+      await using coordinator = start(env)
+      const url = await listeningUrl(coordinator)
+      await run(url, 'before')
+      await rm(other, { recursive: true })
+      await rm(join(folder, 'good.ts'))
+      await run(url, 'after')
+    }
+    await put('good.ts', good)
+    await using again = start(env)
+    await run(await listeningUrl(again), 'again')
+    expect(again.output()).toContain(`"file":"${other}","reason":"the folder does not exist"`)
   })
 
   it('a coordinator exits with 1 and names both files if they define processes with the same name', async () => {

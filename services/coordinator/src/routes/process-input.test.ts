@@ -1,3 +1,4 @@
+import { until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import {
@@ -27,12 +28,15 @@ const doubled = defineProcess('Doubled', {
   input: z.tuple([z.string().meta({ id: 'same' }), z.number().meta({ id: 'same' })]),
 }).step('only', (step) => step.complete())
 const any = defineProcess('Any').step('only', (step) => step.complete())
+const everything = defineProcess('Everything', { input: z.unknown() }).step('only', (step) =>
+  step.complete(step.initialData === null ? 'null' : typeof step.initialData),
+)
 
 let backends: Backends
 let host: Fixture
 beforeAll(async () => {
   backends = await openBackends('embedded')
-  host = await startFixture(backends, { processes: [sale, tree, doubled, any] })
+  host = await startFixture(backends, { processes: [sale, tree, doubled, any, everything] })
 })
 afterAll(async () => {
   await host[Symbol.asyncDispose]()
@@ -115,6 +119,40 @@ describe('the input schema of a process', () => {
     })
   })
 
+  it('a schema that accepts everything accepts any JSON, but neither a missing value nor data that cannot be stored', async () => {
+    const transactions = '/processes/Everything/transactions'
+    const queue = (body: string): Promise<Response> =>
+      host.call(transactions, {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body,
+      })
+    const values = {
+      null: 'null',
+      true: 'boolean',
+      '1.5': 'number',
+      '""': 'string',
+      '[[]]': 'object',
+    }
+    for (const [json, type] of Object.entries(values)) {
+      const id = `any-${type}`
+      const queued = await queue(`{"TransactionID": "${id}", "InitialData": ${json}}`)
+      expect(queued.status, json).toBe(202)
+      await until(async () => {
+        const { Status, Items } = (await (await host.call(`${transactions}/${id}`)).json()) as {
+          Status: string
+          Items: readonly { Data: unknown }[]
+        }
+        return Status === 'Completed' && Items[0]?.Data === type
+      })
+    }
+    for (const body of [
+      '{"TransactionID": "bad"}',
+      '{"TransactionID": "bad", "InitialData": "\\u0000"}',
+    ])
+      expect((await queue(body)).status, body).toBe(400)
+  })
+
   it('GET /processes/{process} returns the input schema as JSON Schema', async () => {
     const schemaOf = async (name: string) =>
       ((await (await host.call(`/processes/${name}`)).json()) as { Input: unknown }).Input
@@ -125,6 +163,9 @@ describe('the input schema of a process', () => {
     })
     expect(JSON.stringify(await schemaOf('Tree'))).toContain('$ref')
     expect(await schemaOf('Doubled')).toEqual({})
+    expect(await schemaOf('Everything')).toEqual(
+      expect.not.objectContaining({ type: expect.anything() }),
+    )
     expect(await schemaOf('Any')).toBeNull()
     const unknown = await host.call('/processes/Nope')
     expect(unknown.status).toBe(404)

@@ -196,6 +196,25 @@ describe('loading the processes of a folder', () => {
     expect(found.toSorted(byFile)).toEqual(expected.toSorted(byFile))
   })
 
+  it('the loader loads process files that import each other, and names the line that reads another one too early', async () => {
+    const beside = (name: string, other: string): string =>
+      `import other from './${other}.ts'
+       import { defineProcess } from 'integration-host'
+       export default defineProcess('${name}', { steps: { one: () => other.name } })`
+    await put('a.ts', beside('A', 'b'))
+    await put('b.ts', beside('B', 'a'))
+    expect(await load()).toMatchObject({ results: { A: 'B', B: 'A' }, failures: [] })
+    await put('b.ts', `${beside('B', 'a')}\nconsole.log(other.name)`)
+    const { failures } = await load()
+    expect(failures).toContainEqual(
+      expect.objectContaining({
+        file: join(folder, 'b.ts'),
+        line: 4,
+        reason: expect.stringContaining("Cannot access 'other' before initialization"),
+      }),
+    )
+  })
+
   it('the loader reports a folder that does not exist, is a file or has no process, and loads the other folders', async () => {
     await put('good/a.ts', processOf('Good'))
     await put('empty/helper.ts', 'export const rate = 2')
