@@ -1,7 +1,8 @@
 // `npm run test:cluster`: runs all backends and services in Docker as a cluster of three machines, each simulated by
 // several containers, causes faults under load, and prints what was lost. `-- --list` lists the faults, `-- <name>…` runs
 // only the named faults, `-- --all` runs all, `-- --seed 7` repeats the random choices of a run, `-- --seed 1-5` runs
-// every fault once for each of these seeds, `-- --results <file>` appends every result to a file as a line of JSON, and
+// every fault once for each of these seeds, `-- --results <file>` appends every result to a file as a line of JSON,
+// `-- --minutes 8` causes no further fault after eight minutes and names the faults that were left out, and
 // `-- --keep-images` does not remove the images afterwards. The exit code is 1 if a guarantee of docs/clusters.md did
 // not hold during a fault.
 import { randomInt } from 'node:crypto'
@@ -21,7 +22,7 @@ const START_DEADLINE_MINUTES = 10
 const MINUTES_PER_FAULT = 4
 const LOG_LINES = 5_000
 
-const { values, positionals, seeds } = readArguments()
+const { values, positionals, seeds, minutes } = readArguments()
 if (values.list) {
   const width = Math.max(...faults.map(({ name }) => name.length))
   for (const { name, does, isDefault } of faults)
@@ -51,6 +52,7 @@ if (!(await cluster.isEngineAvailable())) {
   process.exit(1)
 }
 const startedAt = performance.now()
+const isTimeOver = (): boolean => performance.now() - startedAt > minutes * 60_000
 const secondsSince = (moment: number): string =>
   ((performance.now() - moment) / 1_000).toFixed(1).padStart(6)
 console.log(`seed ${values.seed}`)
@@ -59,15 +61,21 @@ try {
   if (chosen.some(({ startsOn }) => startsOn === 'first release'))
     await step('the image of the first release is built', () => buildFirstRelease(signal))
   for (const [index, planned] of clusters.entries()) {
+    if (isTimeOver()) break
     if (index > 0) await cluster.remove()
     await step('the cluster is ready', () => cluster.up(planned[0]?.fault.startsOn))
-    await runFaults(cluster, planned, { signal, onRound: report })
+    await runFaults(cluster, planned, { signal, isTimeOver, onRound: report })
   }
 } catch (error) {
   console.error(`\n${error instanceof Error ? error.message : String(error)}`)
   if (!interrupted.signal.aborted) console.error(await cluster.logs(5))
   process.exitCode = 1
 }
+const leftOut = clusters.flat().slice(rounds.length)
+if (leftOut.length > 0)
+  console.log(
+    `\nNot run: ${leftOut.map(({ fault, seed }) => `${fault.name} (seed ${seed})`).join(', ')}`,
+  )
 if (rounds.length > 0) console.log(`\n${roundTable(rounds).join('\n')}`)
 if (seeds.length > 1) console.log(`\n${summaryTable(rounds).join('\n')}`)
 await cluster.remove()
@@ -104,6 +112,7 @@ function readArguments() {
         list: { type: 'boolean' },
         all: { type: 'boolean' },
         results: { type: 'string' },
+        minutes: { type: 'string' },
         'keep-images': { type: 'boolean' },
       },
     })
@@ -115,7 +124,9 @@ function readArguments() {
       parsedSeeds !== null,
       '--seed must be a whole number, or a range of at most 100 such as 1-5',
     )
-    return { ...parsed, seeds: parsedSeeds }
+    const mostMinutes = Number(parsed.values.minutes ?? Infinity)
+    expect(mostMinutes > 0, '--minutes must be a number above 0')
+    return { ...parsed, seeds: parsedSeeds, minutes: mostMinutes }
   } catch (error) {
     console.error((error as Error).message)
     process.exit(1)

@@ -26,6 +26,8 @@ export interface PlannedRound {
 
 export interface RunOptions {
   readonly signal: AbortSignal
+  /** Called before each fault. No further fault is caused if the result is true. */
+  readonly isTimeOver: () => boolean
   readonly onRound: (round: Round, planned: PlannedRound) => Promise<void>
 }
 
@@ -37,7 +39,7 @@ export interface RunOptions {
 export async function runFaults(
   cluster: Cluster,
   rounds: readonly PlannedRound[],
-  { signal, onRound }: RunOptions,
+  { signal, isTimeOver, onRound }: RunOptions,
 ): Promise<void> {
   const now = (): number => performance.now()
   const client = createClient({ at: cluster.installation, signal, deadlineMs: CALL_DEADLINE_MS })
@@ -45,6 +47,7 @@ export async function runFaults(
   expect(typeof sandbox !== 'string', 'the sandbox provider does not respond')
   let companies: readonly string[] = []
   for (const [index, planned] of rounds.entries()) {
+    if (isTimeOver()) return
     const { fault, seed } = planned
     const { graceSeconds = 0 } = fault
     await sandbox.change({ accessTokenSeconds: ACCESS_TOKEN_SECONDS, graceSeconds })
