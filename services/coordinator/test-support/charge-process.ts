@@ -5,8 +5,8 @@ import { defineStep, type Step } from '../src/process/step.ts'
 const Charge = z.object({ charge: z.string() })
 
 /**
- * Makes a call that must not be repeated; its `confirm` queries the target by key. The initial data is the
- * address of the target.
+ * A step whose call must not be repeated. Its `confirm` queries the target for the charge with the idempotency key of
+ * the step. The initial data is the URL of the target.
  */
 const charge = defineStep(
   (step: Step<string>) =>

@@ -124,8 +124,7 @@ const busWithFailpoints = (bus: MessageBus): MessageBus => ({
 })
 
 /**
- * Has the name OrderProcess, so that the tests remove the queues of this process together with those of the
- * order process.
+ * This process has the name OrderProcess, so that the tests remove its queues together with those of the order process.
  */
 const companyProcess = defineProcess('OrderProcess', {
   steps: {
@@ -139,7 +138,7 @@ const companyProcess = defineProcess('OrderProcess', {
   },
 })
 
-/** Completes the run with its first step. */
+/** A process that completes the run in the first step. */
 const shortProcess = defineProcess('OrderProcess', {
   steps: {
     order: (step: Step) => step.setStatus('Completed'),
@@ -148,7 +147,7 @@ const shortProcess = defineProcess('OrderProcess', {
   },
 })
 
-// Loaded as the coordinator does it, because the file imports `integration-host`.
+// The file of the order process imports `integration-host`, so it is loaded with the coordinator's own loader.
 const orderProcess = (await loadProcesses()).definitions.get('OrderProcess')
 if (orderProcess === undefined) throw new StartupError('OrderProcess was not loaded')
 

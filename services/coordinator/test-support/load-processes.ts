@@ -1,13 +1,14 @@
 /**
- * Loads the processes of the setting that is its argument, runs each first step's function, and prints what was loaded as
- * JSON. A program of its own, because the test runner replaces Node's module loader.
+ * Loads processes, runs the function of each first step, and prints the results and failures as JSON. The argument of
+ * this program has the form of the setting `PROCESSES`. It is a separate program, because the test runner replaces
+ * Node's module loader.
  */
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { loadProcesses } from '../src/adapters/folder/processes.ts'
 import { processSources } from '../src/adapters/folder/process-sources.ts'
 
 export interface Loaded {
-  /** For each process, what its first step returned. */
+  /** The return value of the first step of each process. */
   readonly results: Readonly<Record<string, unknown>>
   readonly failures: readonly {
     readonly file: string
@@ -17,7 +18,7 @@ export interface Loaded {
   readonly error?: string
 }
 
-/** Long enough for the files of the tests on a loaded machine. */
+/** The time limit for loading a file. It is long enough for the files of the tests, even on a machine under load. */
 const DEADLINE_MS = 3_000
 
 const print = (loaded: Loaded): void => void process.stdout.write(JSON.stringify(loaded))
