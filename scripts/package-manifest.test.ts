@@ -58,7 +58,7 @@ describe('the manifest of the package', () => {
     ])
   })
 
-  it('packageManifest() exports compiled files with their declarations, and lists the versions of TypeScript and the Node types', () => {
+  it('packageManifest() exports compiled files with declarations, and lists the versions of TypeScript and the Node types', () => {
     const manifest = packageManifest([of({})], '')
     expect(manifest.exports['.']).toEqual({ types: './src/api.d.ts', default: './src/api.js' })
     expect(manifest.devDependencies).toEqual({ typescript: '7.0.2', '@types/node': '24.19.2' })

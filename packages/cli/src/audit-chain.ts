@@ -31,7 +31,9 @@ export interface ChainReport {
 
 const PAGE = 1_000
 
-/** Verifies the whole chain. `expected` is a head that was saved earlier; `onPage` gets the number of checked entries. */
+/**
+ * Verifies the whole chain. `expected` is a head that was saved earlier; `onPage` gets the number of checked entries.
+ */
 export async function verifyChain(
   read: ReadAudit,
   expected: AuditHead | null,

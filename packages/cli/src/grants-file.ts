@@ -1,6 +1,6 @@
 /**
- * Reads a file of grants of another program: one JSON object on each line. A line that is not a grant is reported by its
- * number and never printed, because it may contain a token.
+ * Reads a file of grants of another program: one JSON object on each line. A line that is not a grant is reported by
+ * its number and never printed, because it may contain a token.
  */
 import {
   type GrantLine,

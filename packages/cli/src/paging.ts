@@ -68,8 +68,8 @@ interface Format<Item> {
 }
 
 /**
- * Prints the items of all pages, as a table or as JSON lines, and returns what `pages` returns: the position of the next
- * page.
+ * Prints the items of all pages, as a table or as JSON lines, and returns what `pages` returns: the position of the
+ * next page.
  */
 export async function printPages<Item, Next>(
   pages: AsyncGenerator<readonly Item[], Next, void>,

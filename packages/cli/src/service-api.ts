@@ -13,8 +13,8 @@ import { plain, type Terminal } from './terminal.ts'
 export interface ServiceApi {
   get<T>(path: string, schema: z.ZodType<T>): Promise<T>
   /**
-   * Posts a JSON body and returns the parsed response. `isLong` allows the response to take minutes. With `ifVersion` the
-   * service acts only on this version.
+   * Posts a JSON body and returns the parsed response. `isLong` allows the response to take minutes. With `ifVersion`
+   * the service acts only on this version.
    */
   post<T>(
     path: string,

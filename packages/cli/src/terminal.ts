@@ -67,7 +67,9 @@ export async function pause(ms: number, { signal, sleep }: Terminal): Promise<vo
 export const counted = (count: number, noun: string, plural = `${noun}s`): string =>
   `${count} ${count === 1 ? noun : plural}`
 
-/** Returns the number of columns of a terminal; `undefined` if the output is not a terminal, or its width is unknown. */
+/**
+ * Returns the number of columns of a terminal; `undefined` if the output is not a terminal, or its width is unknown.
+ */
 export const widthOf = ({ stdout }: Terminal): number | undefined =>
   stdout.isTTY === true && stdout.columns !== undefined && stdout.columns > 0
     ? stdout.columns

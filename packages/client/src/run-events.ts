@@ -22,7 +22,9 @@ export interface RunEventsDeps {
   readonly open: (lastEventId: string | null, signal: AbortSignal) => Promise<Response>
   /** The pause between two attempts to open the stream, in milliseconds. */
   readonly pollMs: number
-  /** After this time without a byte, the connection is regarded as lost. The coordinator writes a comment every 15 s. */
+  /**
+   * After this time without a byte, the connection is regarded as lost. The coordinator writes a comment every 15 s.
+   */
   readonly idleMs: number
 }
 

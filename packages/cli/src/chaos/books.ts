@@ -76,7 +76,9 @@ function isDoubled({ ReplayID, Attempts }: TransactionView): boolean {
   return ReplayID > 0 || new Set(completed.map(({ StepName }) => StepName)).size < completed.length
 }
 
-/** Checks each entry until `isDone` resolves with true. Returns the remaining entries when `wait` resolves with false. */
+/**
+ * Checks each entry until `isDone` resolves with true. Returns the remaining entries when `wait` resolves with false.
+ */
 async function leftOver(
   entries: readonly string[],
   isDone: (entry: string) => Promise<boolean>,

@@ -97,8 +97,8 @@ export function createClient({ at, signal, deadlineMs }: ClientDeps) {
       (await send(`${at.demoApi}/queue?number=${encodeURIComponent(number)}`))?.status ?? null,
 
     /**
-     * Reads a company's access token, which makes token-service refresh an expired token. Returns only the status of the
-     * response; `null` if there was no response.
+     * Reads a company's access token, which makes token-service refresh an expired token. Returns only the status of
+     * the response; `null` if there was no response.
      */
     readToken: async (realm: string): Promise<number | null> =>
       (await send(`${credentialUrl(realm)}/token`, { headers: keyed }))?.status ?? null,

@@ -64,7 +64,7 @@ describe('doctor', () => {
       return json.find((line) => (line as { Check: string }).Check === 'key pair')
     }
 
-    it('doctor checks client id and secret by sending them to the token endpoint with HTTP Basic and a made-up authorization code', async () => {
+    it('doctor checks client id and secret at the token endpoint with HTTP Basic and a made-up authorization code', async () => {
       expect(await keyPair({ CLIENT_ID: 'a:b' })).toMatchObject({ Verdict: 'ok' })
       const [request] = provider.requests.filter(({ route }) => route === 'POST /token')
       expect(request?.body).toMatchObject({

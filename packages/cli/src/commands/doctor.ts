@@ -272,7 +272,9 @@ const distinct = (results: readonly CheckResult[]): CheckResult[] => [
   ...new Map(results.map((result) => [JSON.stringify(result), result])).values(),
 ]
 
-/** Returns the function that checks one backend or service. The check is skipped if the setting `variable` is missing. */
+/**
+ * Returns the function that checks one backend or service. The check is skipped if the setting `variable` is missing.
+ */
 const given =
   <T>(
     value: T | undefined,

@@ -149,7 +149,7 @@ describe('operations start', () => {
     expect(first.trimEnd().split('\n').at(-1)).toMatch(/^Started by/)
   })
 
-  it('on a terminal `operations show --watch` shows an error message in place of the operation while the coordinator cannot be reached', async () => {
+  it('on a terminal `operations show --watch` shows an error instead of the operation while the coordinator is unreachable', async () => {
     let polls = 0
     const { url } = service
     const stop = new AbortController()

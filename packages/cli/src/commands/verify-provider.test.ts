@@ -218,7 +218,7 @@ describe('verify-provider', () => {
     expect(provider.requests.map(({ route }) => route)).not.toContain(apiRoute('customer'))
   })
 
-  it('`verify-provider` repeats the creation request of a customer with the requestid and body of the first one, and deactivates the customer with another requestid', async () => {
+  it('`verify-provider` creates a customer twice with one requestid and body, and deactivates it with another requestid', async () => {
     await verify()
     const [first, second, third, ...more] = provider.requests.filter(
       ({ route }) => route === apiRoute('customer'),
@@ -345,7 +345,7 @@ describe('verify-provider', () => {
       expect(result.err).not.toContain('may exist')
     })
 
-    it('`verify-provider` marks the step "connect" as failed if the user enters Ctrl-D, and continues with the steps that need no company', async () => {
+    it('`verify-provider` marks the step "connect" as failed on Ctrl-D, and continues with the steps that need no company', async () => {
       const result = await paste(() => '\u0004')
       expect(lineOf(result, 'connect')).toBe('failed: nothing was pasted')
       expect(lineOf(result, 'limits', 'limit headers')).toBeDefined()

@@ -1,4 +1,6 @@
-/** Checks whether the quorum queues have a member on each of three nodes, a leader, and a majority of members online. */
+/**
+ * Checks whether the quorum queues have a member on each of three nodes, a leader, and a majority of members online.
+ */
 import {
   type CheckResult,
   ok,

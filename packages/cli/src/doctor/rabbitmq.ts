@@ -18,8 +18,8 @@ import { DeadlinePassed, isReached, reached, unreachable } from './reach.ts'
 const TIMEOUT_MS = 3_000
 
 /**
- * Checks each node of a broker over AMQP, and the queues over the first node that can be used. The check creates nothing
- * on the broker.
+ * Checks each node of a broker over AMQP, and the queues over the first node that can be used. The check creates
+ * nothing on the broker.
  */
 export async function examineRabbitMq(
   nodes: readonly AmqpNode[],

@@ -12,8 +12,8 @@ export const TRANSACTIONS_EXCHANGE = 'integration.transactions'
 export const COORDINATORS_EXCHANGE = 'integration.coordinators'
 
 /**
- * One transition of a transaction's header. It contains only identifiers and the state of the run, because business data
- * stays in the database. The members with a default are missing in the events of earlier versions.
+ * One transition of a transaction's header. It contains only identifiers and the state of the run, because business
+ * data stays in the database. The members with a default are missing in the events of earlier versions.
  */
 export const TransactionEvent = z.object({
   // The name must be well-formed, like the transaction's identifier: the event id is derived from both by

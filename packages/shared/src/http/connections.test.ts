@@ -49,14 +49,14 @@ describe('accepting a connection at the connection limit', () => {
     expect(closed).toEqual(['room'])
   })
 
-  it('at the connection limit, a new connection replaces an unauthenticated connection, even if an authenticated connection has been idle longer', () => {
+  it('at the connection limit, unauthenticated connections are replaced before authenticated ones that have been idle longer', () => {
     const sockets = [open({ isKeyed: true }), open({ isKeyed: true })]
     wait(60_000)
     sockets.push(open(), open())
     expect(openOnes(sockets)).toEqual([true, true, false, true])
   })
 
-  it('at the connection limit without unauthenticated connections, a new connection replaces the authenticated connection that has been idle longest', () => {
+  it('at the connection limit, the longest idle authenticated connection is replaced if all connections are authenticated', () => {
     const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
     begin(sockets[0] as Socket)
     wait(1_000)
@@ -91,14 +91,14 @@ describe('accepting a connection at the connection limit', () => {
     },
   )
 
-  it('at the connection limit, a new connection is closed if all other connections are authenticated and got a response within the last second', () => {
+  it('at the connection limit, a new connection is closed if all others are authenticated and got a response just now', () => {
     const sockets = Array.from({ length: LIMIT }, () => open({ isKeyed: true }))
     wait(999)
     sockets.push(open())
     expect(openOnes(sockets)).toEqual([true, true, true, false])
   })
 
-  it('at the connection limit, a new connection can replace an unauthenticated connection whose request has been in flight for ten seconds', () => {
+  it('at the connection limit, an unauthenticated connection is replaced if its request has been in flight for ten seconds', () => {
     const sockets = Array.from({ length: LIMIT }, () => open())
     for (const socket of sockets) begin(socket)
     wait(9_999)
@@ -110,7 +110,7 @@ describe('accepting a connection at the connection limit', () => {
   })
 })
 
-it('the server closes an unauthenticated connection five seconds after its last response, and keeps authenticated connections open', () => {
+it('the server closes unauthenticated connections five seconds after their last response, but not authenticated ones', () => {
   const idle = open({ served: true })
   const others = [open({ isKeyed: true }), open({ served: true })]
   begin(others[1] as Socket)

@@ -21,7 +21,9 @@ export interface Tracing {
   rename(name: string): void
   /** Marks the active span as failed; `errorType` is a short code, such as a status or `ECONNREFUSED`. */
   fail(errorType: string): void
-  /** Returns the headers that continue the active span's trace in another process (`traceparent`); empty without a span. */
+  /**
+   * Returns the headers that continue the active span's trace in another process (`traceparent`); empty without a span.
+   */
   headers(): Readonly<Record<string, string>>
 }
 

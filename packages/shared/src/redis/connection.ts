@@ -56,7 +56,8 @@ export function connectRedis(url: Secret, options: RedisOptions): RedisConnectio
     connectionName: options.name,
     keyPrefix: options.keyPrefix ?? '',
     commandTimeout: options.commandTimeoutMs ?? 2_000,
-    // Without this timeout an unresponsive connection stays open until TCP stops retransmitting, after about 15 minutes.
+    // Without this timeout an unresponsive connection stays open until TCP stops retransmitting, after about 15
+    // minutes.
     socketTimeout: RESPONSE_TIMEOUT_MS,
     // After a failover the old primary keeps our connections open, either as a replica (READONLY) or as a primary that
     // has lost its replicas (NOREPLICAS). The address may lead to the new primary by now, so the client reconnects. It

@@ -44,8 +44,8 @@ export function connectorOptions(deps: ConnectorDeps): ClientOptions {
         if (error instanceof Error) this.firstError = error
         this.stream = closedSocket()
       }
-      // A TLS socket can emit a second error, for example an alert and then the failed write. An error without a listener
-      // would end the process, and ioredis removes its own listener after the first error.
+      // A TLS socket can emit a second error, for example an alert and then the failed write. An error without a
+      // listener would end the process, and ioredis removes its own listener after the first error.
       this.stream.on('error', (error: Error) => (this.firstError ??= error))
       return this.stream
     }

@@ -48,7 +48,7 @@ const expectWritesTo = (connection: TestConnection, server: RedisServer) =>
   )
 
 describe('a list of Redis servers', () => {
-  it('the client uses the primary of the listed Redis servers, although the first server is dead and the second one is a replica', async () => {
+  it('the client uses the primary of the listed Redis servers, although the first is dead and the second is a replica', async () => {
     const primary = await servers.start()
     const replica = await replicaOf(primary)
     await using connection = openRedis(listed(DEAD, replica, primary))
@@ -106,7 +106,7 @@ describe('a list of Redis servers', () => {
 })
 
 describe('a Redis server that cannot be used', () => {
-  it('if the only listed Redis server is a replica, it is reported as a replica, serves reads, and is used once it is the primary', async () => {
+  it('if the only listed Redis server is a replica, it is reported as such, serves reads, and is used once it is the primary', async () => {
     const primary = await servers.start()
     const replica = await replicaOf(primary)
     await using connection = openRedis(listed(replica))

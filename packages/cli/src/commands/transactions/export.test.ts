@@ -69,7 +69,7 @@ describe('transactions export', () => {
     expect(err).toContain('not complete after 1 run. Continue with --cursor c1')
   })
 
-  it('`transactions export --file` writes the runs to a new file that only its owner can read, and leaves no file if the export fails', async () => {
+  it('`transactions export --file` writes a new file that only its owner can read, and leaves no file after a failure', async () => {
     const file = join(folder, 'runs.ndjson')
     responses = [{ status: 500 }]
     expect((await cli('--file', file)).code).not.toBe(0)

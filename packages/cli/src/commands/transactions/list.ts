@@ -99,7 +99,10 @@ Examples:
   },
 }
 
-/** Shows the list at every interval. Without a terminal, or with `--json`, a run is printed when its version has changed. */
+/**
+ * Shows the list at every interval. Without a terminal, or with `--json`, a run is printed when its version has
+ * changed.
+ */
 async function watch(
   read: () => AsyncIterable<readonly Header[]>,
   { intervalMs, isJson }: { readonly intervalMs: number; readonly isJson: boolean },

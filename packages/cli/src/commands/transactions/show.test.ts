@@ -84,7 +84,7 @@ const show = (args: readonly string[] = [], surroundings: Surroundings = {}) =>
   })
 
 describe('transactions show', () => {
-  it('`transactions show` prints the response of a failed step: the id of the response, the error messages of the provider, the body', async () => {
+  it('`transactions show` prints the response of a failed step: its id, the error messages of the provider, and the body', async () => {
     const { code, out } = await show()
     expect(code).toBe(0)
     expect(out).toContain(

@@ -97,7 +97,7 @@ const cli = (...args: readonly string[]) =>
 const routes = () => service.requests.map(({ route }) => route)
 
 describe('transactions list', () => {
-  it('`transactions list` reads pages until it has as many transactions as --limit allows, and prints the cursor of the next page', async () => {
+  it('`transactions list` reads pages until it has --limit transactions, and prints the cursor of the next page', async () => {
     const { code, out, err } = await cli('list', '--limit', '3')
     expect([code, err]).toEqual([0, 'There are more: --cursor 3, or --all.\n'])
     expect(out.split('\n').map((line) => line.split(/ +/)[0])).toEqual(['ID', '5', '4', '3', ''])

@@ -449,7 +449,7 @@ describe('sending a request body', () => {
     expect(body()).toBe('bytes')
   })
 
-  it('the HTTP client sends a request body of unknown length in chunks, and skips empty parts, because an empty chunk ends a body', async () => {
+  it('the HTTP client sends a request body of unknown length in chunks, without empty parts, which would end the body', async () => {
     const { server, body, head } = await collector('0\r\n\r\n')
     await get(client(server.url), { method: 'POST', body: pieces('ab', '', 'cde') })
     expect(head()).toContain('transfer-encoding: chunked\r\n')
