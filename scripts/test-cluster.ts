@@ -1,10 +1,12 @@
-// `npm run test:cluster`: runs all backends and services in Docker as a cluster of three machines, each simulated by
-// several containers, causes faults under load, and prints what was lost. `-- --list` lists the faults, `-- <name>…` runs
-// only the named faults, `-- --all` runs all, `-- --seed 7` repeats the random choices of a run, `-- --seed 1-5` runs
-// every fault once for each of these seeds, `-- --results <file>` appends every result to a file as a line of JSON,
-// `-- --minutes 8` causes no further fault after eight minutes and names the faults that were left out, and
-// `-- --keep-images` does not remove the images afterwards. The exit code is 1 if a guarantee of docs/clusters.md did
-// not hold during a fault.
+// `npm run test:cluster -- [options] [<fault>…]`: runs all backends and services in Docker as a cluster of three machines,
+// causes faults under load, and prints what was lost. Each machine is simulated by several containers. The exit code is
+// 1 if a guarantee of docs/clusters.md did not hold during a fault.
+//   --list             lists the faults
+//   --all              causes every fault; the default is the named faults, or those that `--list` marks with `*`
+//   --seed 7           repeats the random choices of a run; with `1-5`, causes every fault once for each of these seeds
+//   --minutes 8        causes no further fault after eight minutes, and names the faults that were left out
+//   --results <file>   appends every result to the file as a line of JSON
+//   --keep-images      does not remove the images afterwards
 import { randomInt } from 'node:crypto'
 import { appendFileSync, writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
