@@ -1,6 +1,6 @@
 /**
- * Runs `init` on the folders of a temporary folder, which take the place of the volumes. `init` changes the owners of
- * files, so the tests need root. Another test, `npm run test:compose`, runs `init` in its container.
+ * Runs `init` on temporary folders instead of the volumes. `init` changes the owners of files, so the tests need root.
+ * Another test, `npm run test:compose`, runs `init` in its container.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

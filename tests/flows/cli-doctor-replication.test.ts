@@ -1,4 +1,4 @@
-/** Runs doctor against a Redis with a replica and a PostgreSQL with a standby, which only this test uses. */
+/** Runs doctor against servers that only this test uses: a Redis with a replica, and a PostgreSQL with a standby. */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'

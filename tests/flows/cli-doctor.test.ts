@@ -46,7 +46,7 @@ describe('the doctor command against a running system', () => {
     expect(stdout + stderr).not.toContain(system.serviceKey)
     expect(stdout + stderr).not.toContain('a-wrong-password')
     const results = parseJsonLines<CheckResult>(stdout)
-    // A PostgreSQL server that the tests have started runs with fsync = off, which doctor reports.
+    // A PostgreSQL server that the tests have started runs with fsync = off, and doctor reports this.
     const problems = results.filter(
       ({ Verdict, Check }) => Verdict === 'problem' && Check !== 'fsync',
     )

@@ -41,7 +41,7 @@ export class ServerGroup {
 
   constructor() {
     this.folder = mkdtempSync(join(tmpdir(), 'integration-host-tests-'))
-    // The folder of a server may belong to another account, which needs access to this parent folder.
+    // The folder of a server may belong to another account, and this account needs access to the parent folder.
     chmodSync(this.folder, 0o711)
     this.#guardian = spawn('sh', ['-c', guardian, 'guardian', this.folder], {
       detached: true,

@@ -52,7 +52,7 @@ export type CallOutcome =
  */
 export interface StepCall {
   readonly method: string
-  /** The URL without user info, query and fragment, which may contain secrets. */
+  /** The URL without its user info, query and fragment, because these may contain secrets. */
   readonly url: string
   readonly traceId: string
   /** `null` if there was no response, or if the response had no id. */

@@ -2,8 +2,8 @@
 import type { z } from 'zod'
 
 /**
- * `input` is the data that the schema returns. `problems` has the path of each invalid value, which contains the names
- * of members and the keys of records, but not the value.
+ * `input` is the data that the schema returns. `problems` has the path of each invalid value. A path contains names of
+ * members and keys of records, but not the value.
  */
 export type CheckedInput =
   | { readonly input: unknown }

@@ -17,7 +17,7 @@ export interface JudgeDeps {
   readonly gateway: Gateway
   /** Whether the internet is reachable. If not, a failed call does not count as an attempt of the step. */
   readonly isOnline: () => Promise<boolean>
-  /** Returns epoch ms, which are needed to convert a `Retry-After` that is a date. */
+  /** Returns epoch ms. The time is needed to convert a `Retry-After` that is a date. */
   readonly now: () => number
 }
 

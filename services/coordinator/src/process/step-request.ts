@@ -5,7 +5,7 @@ import { CONNECTION_HEADERS } from './http-call.ts'
 import type { BoundTarget } from './targets.ts'
 
 export interface StepRequest extends RequestContent {
-  /** An absolute URL. With a `credential`, only a path, which is appended to the gateway's address. */
+  /** An absolute URL. With a `credential` it is only a path, and the path is appended to the gateway's address. */
   readonly url: string
   readonly target?: never
 }

@@ -172,7 +172,7 @@ export function createEventStreams({ feed, now, onCut }: EventStreamsDeps): Even
   function cut(stream: Stream, reason: CutReason): void {
     if (!streams.delete(stream)) return
     onCut(reason)
-    // A TCP reset discards the data that the kernel still buffers for this client, which could be megabytes.
+    // A TCP reset discards the data that the kernel still buffers for this client. This data could be megabytes.
     stream.outgoing.socket?.resetAndDestroy()
   }
 

@@ -89,7 +89,7 @@ export interface Payloads {
 }
 
 const ENVELOPE = String.raw`\d{1,10}:1\.([A-Za-z0-9_-]{1,32})\.[A-Za-z0-9_-]{16}\.[A-Za-z0-9_-]{22}`
-/** Matches the beginning of a sealed value, and of client data in the form of P3, which has more than one `$`. */
+/** Matches the beginning of a sealed value, and of client data in the form of P3. The latter has more than one `$`. */
 const LOOKS_SEALED = new RegExp(String.raw`^\$+sealed:${ENVELOPE}`)
 const MEMBER = /^\$+sealed$/
 

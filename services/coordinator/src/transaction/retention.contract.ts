@@ -39,7 +39,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       if (found === null) throw new Error(`${id} does not exist`)
       return found
     }
-    /** Runs the only step of the latest run, which ends with this outcome. */
+    /** Runs the only step of the latest run. The step ends with this outcome. */
     const end = async (id: string, outcome: StepOutcome): Promise<void> => {
       const { run } = await get(id)
       const { Process, TransactionID, ReplayID, Version: version } = run

@@ -5,7 +5,7 @@
  * W2  The webhooks of one company to one receiver are delivered in order: the transaction source queues the run of a
  *     webhook only after every earlier webhook was delivered or has failed.
  * W3  Each replica sends a failing receiver at most two calls at a time, and each call has a time limit. Therefore a
- *     failing receiver cannot occupy the worker. Its other webhooks wait, which does not count as an attempt.
+ * failing receiver cannot occupy the worker. Its other webhooks wait, and the wait does not count as an attempt.
  */
 import {
   WEBHOOK_PROCESS,
@@ -166,8 +166,8 @@ const isDelivered = (result: PostResult | Thrown): boolean =>
 
 /**
  * Returns the outcome of an attempt. Every response other than 2xx is retried, because a receiver that is being
- * repaired or moved may respond with any status, even with 404 or a redirect. The error contains no path, which may be
- * secret.
+ * repaired or moved may respond with any status, even with 404 or a redirect. The error contains no path, because the
+ * path may be secret.
  */
 function outcomeOf(
   result: Exclude<PostResult, { kind: 'aborted' }> | Thrown,

@@ -226,8 +226,8 @@ export function deadLetterOf(process: string, message: DeadMessage): NewDeadLett
 }
 
 /**
- * Returns the id of a dead letter, which is the same at each redelivery. The id contains a digest of the content,
- * because the message of another program may have no id, or an id that another message has too.
+ * Returns the id of a dead letter. The id is the same at each redelivery. It contains a digest of the content, because
+ * the message of another program may have no id, or an id that another message has too.
  */
 function stableIdOf({ messageId, content, contentBytes }: DeadMessage): string {
   const digest = hash('sha256', Buffer.concat([content, Buffer.from(` ${contentBytes}`)]), 'hex')

@@ -7,8 +7,8 @@ export type PausedNames = Pick<ReadonlySet<string>, 'has'>
 /** Decides whether the steps of a business process may run now. */
 export interface Gate {
   /**
-   * False while the worker shuts down, while the process is paused, and while the internet is unreachable if the
-   * process needs it.
+   * False while the worker shuts down or the process is paused. For a process that needs the internet, also false while
+   * the internet is unreachable.
    */
   isOpen(process: ProcessDefinition): boolean
   /** Whether at least one process needs the internet to run its steps. */

@@ -14,7 +14,7 @@ export interface PurgePace {
   readonly pauseMs: number
 }
 
-/** In a smaller batch, the commit would take longer than the purge itself, which would look like load. */
+/** In a smaller batch, the commit would take longer than the purge itself, and this would look like load. */
 const MIN_SIZE = 100
 export const MAX_SIZE = 1_000
 const TARGET_MS = 40

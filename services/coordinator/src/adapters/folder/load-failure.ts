@@ -68,8 +68,8 @@ export function importFailure(
 }
 
 /**
- * Returns the path and line at which a file of the user has called `process.exit()`; `null` if no such file has. To be
- * called by a listener of `exit`, which runs on the stack of that call.
+ * Returns the path and line at which a file of the user has called `process.exit()`; `null` if no such file has. Must
+ * be called by a listener of `exit`, because such a listener runs on the stack of the call of `process.exit()`.
  */
 export function exitPlace(isOfUser: (path: string) => boolean): string | null {
   const place = placeInStack(describe(new Error('exit')).stack, isOfUser)

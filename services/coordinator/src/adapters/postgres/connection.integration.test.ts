@@ -235,8 +235,8 @@ describe('the pool of connections to PostgreSQL', () => {
       await expect(connection.run((sql) => sql`select 1`)).rejects.toMatchObject({
         code: 'store_unavailable',
       })
-    // The pool may make one attempt for each of its connections, and one for each of the checks, which run once
-    // per second.
+    // The pool may make one attempt for each of its connections, and one for each check of the server. A check runs
+    // once per second.
     const checks = Math.ceil((performance.now() - startedAt) / 1_000)
     expect(relay.connections - before).toBeLessThan(5 + checks + 4)
     relay.restore()

@@ -40,7 +40,7 @@ async function makeSynchronous(): Promise<void> {
   })
 }
 
-/** Returns the URL in libpq's form, which contains every node. */
+/** Returns a URL in libpq's form that contains every node. */
 function urlOf(...nodes: readonly PostgresNode[]): string {
   const { username, password } = new URL(primary.url)
   const hosts = nodes.map(({ port }) => `127.0.0.1:${port}`).join(',')

@@ -22,7 +22,7 @@ export interface SearchText {
   /** Returns a condition that an index on `column` can use. */
   startsWith(column: string, prefix: string): string
   /**
-   * Reads each range in the order `by` of the index, which begins with a time, and merges the ranges. Stops after
+   * Reads each range in the order `by` of the index, and merges the ranges. The order begins with a time. Stops after
    * `most` rows. Each range gets the same share of these rows.
    */
   scan(
