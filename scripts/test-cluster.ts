@@ -1,6 +1,6 @@
-// `npm run test:cluster -- [options] [<fault>…]`: runs all backends and services in Docker as a cluster of three machines,
-// causes faults under load, and prints what was lost. Each machine is simulated by several containers. The exit code is
-// 1 if a guarantee of docs/clusters.md did not hold during a fault.
+// `npm run test:cluster -- [options] [<fault>…]`: runs all backends and services in Docker as a cluster of three
+// machines, causes faults under load, and prints what was lost. Each machine is simulated by several containers. The
+// exit code is 1 if a guarantee of docs/clusters.md did not hold during a fault.
 //   --list             lists the faults
 //   --all              causes every fault; the default is the named faults, or those that `--list` marks with `*`
 //   --seed 7           repeats the random choices of a run; with `1-5`, causes every fault once for each of these seeds
