@@ -5,7 +5,7 @@
  * W2  The webhooks of one company to one receiver are delivered in order: the transaction source queues the run of a
  *     webhook only after every earlier webhook was delivered or has failed.
  * W3  Each replica sends a failing receiver at most two calls at a time, and each call has a time limit. Therefore a
- * failing receiver cannot occupy the worker. Its other webhooks wait, and the wait does not count as an attempt.
+ *     failing receiver cannot occupy the worker. Its other webhooks wait, and the wait does not count as an attempt.
  */
 import {
   WEBHOOK_PROCESS,
