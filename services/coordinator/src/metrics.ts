@@ -195,9 +195,9 @@ export function createCoordinatorMetrics(
 }
 
 /**
- * Returns the payload keys, which also count each payload that cannot be decrypted. They are derived from the keys of
- * the setting, so that they differ from all other keys even if the operator uses the value of `CREDENTIAL_KEYS` for
- * them.
+ * Returns the payload keys. A metric counts each payload that cannot be decrypted with them. The payload keys are
+ * derived from the keys in the setting, so that they differ from all other keys even if the operator uses the value of
+ * `CREDENTIAL_KEYS` for both settings.
  */
 export function payloadKeysOf(keys: KeyRing | undefined, metrics: Metrics): KeyRing | null {
   const failures = metrics.counter(

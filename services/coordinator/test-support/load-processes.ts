@@ -1,7 +1,7 @@
 /**
- * Loads processes, runs the function of each first step, and prints the results and failures as JSON. The argument of
- * this program has the form of the setting `PROCESSES`. It is a separate program, because the test runner replaces
- * Node's module loader.
+ * Loads processes, runs the function of each first step, and prints the results and failures as JSON. This is a
+ * separate program, because the test runner replaces Node's module loader. Its argument has the form of the setting
+ * `PROCESSES`.
  */
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 import { loadProcesses } from '../src/adapters/folder/processes.ts'

@@ -31,8 +31,9 @@ const BATCH = 500
 const HINT_MS = 10
 
 /**
- * Queues the run of each webhook when all earlier webhooks to the same receiver are over. It also polls at intervals,
- * because a request for a poll is lost if a replica stops right after it has committed a transition.
+ * Queues the run of each webhook when all earlier webhooks of the same receiver and realm are over. The queue is also
+ * polled at intervals, because a request for a poll is lost if a replica stops right after it has committed a
+ * transition.
  */
 export function startWebhookRuns(deps: WebhookStarterDeps): WebhookStarter {
   const { source, log, clock, random, intervalMs } = deps

@@ -43,13 +43,13 @@ export interface Operations {
     act: Act,
   ): Promise<Run>
   setPaused(process: string, isPaused: boolean, act: Act): Promise<void>
-  /** Makes the runs that wait for a credential due again. */
+  /** Makes runs due again that wait for this credential. */
   wake(credential: string): Promise<void>
   /** @throws {IntegrationError} `process_not_found` if no process of this name is loaded. */
   process(name: string): ProcessDefinition
   /**
-   * Resolves if a process of this name is loaded, or has runs or dead letters. Those of a process that is not loaded
-   * can still be read, and can be cancelled or deleted.
+   * Resolves if a process of this name is loaded, or has runs or dead letters. If the process is not loaded, its runs
+   * can still be read and cancelled, and its dead letters can still be read and deleted.
    *
    * @throws {IntegrationError} `process_not_found`.
    */
