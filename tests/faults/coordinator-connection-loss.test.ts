@@ -87,7 +87,7 @@ const statusOf = async (database: DatabaseAssertions, order: string) => {
 }
 
 it(
-  'a step whose call ends while PostgreSQL is unavailable is recorded later, and its call is not repeated',
+  'if a call ends while PostgreSQL is unavailable, its step is recorded later, and the call is not repeated',
   { timeout: ROUNDS * 30_000 },
   async ({ annotate }) => {
     await using fixture = await startFixture()

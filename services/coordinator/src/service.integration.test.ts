@@ -115,7 +115,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     })
   })
 
-  it('hundreds of runs that one SQL statement inserts complete after fewer than five polls of PostgreSQL', async () => {
+  it('if one SQL statement inserts hundreds of runs, they complete after fewer than five polls of PostgreSQL', async () => {
     let polls = 0
     const host = use(
       await startFixture(backends, {
@@ -228,7 +228,7 @@ describe('a coordinator on RabbitMQ and PostgreSQL', () => {
     expect(new Set(keys).size).toBe(120)
   })
 
-  it('the outcomes of steps that finished while PostgreSQL was unavailable are recorded later', async () => {
+  it('if steps finish while PostgreSQL is unavailable, their outcomes are recorded later', async () => {
     const database = backends.database?.url ?? ''
     await using line = await startRelay(database, 5432)
     const { connectPostgres } = await import('./adapters/postgres/connection.ts')

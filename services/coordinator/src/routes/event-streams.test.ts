@@ -204,7 +204,7 @@ describe('the event streams of /events', () => {
     expect(open({ lastId: 'Orders/unknown/0/1' }).text).toBe('event: reset\ndata: {}\n\n')
   })
 
-  it('an event stream that is opened while a batch of events waits to be sent receives no event twice', () => {
+  it('if an event stream is opened while a batch of events waits to be sent, it receives no event twice', () => {
     open()
     publish(event(300_000))
     feed.add(event(300_001))

@@ -97,7 +97,7 @@ describe('the summary of a process', () => {
     ])
   })
 
-  it('the summary of a process that is not loaded and has no runs does not exist', async () => {
+  it('a process that is not loaded and has no runs has no summary', async () => {
     expect(await read('Unknown')).toMatchObject([404, { code: 'process_not_found' }])
   })
 

@@ -208,7 +208,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
     })
 
     it.each(['completed', 'paused'] as const)(
-      'an operation that is stopped while a replica works on it stays stopped, and the last progress is recorded (%s)',
+      'if an operation is stopped while a replica works on it, it stays stopped and its last progress is recorded (%s)',
       async (kind) => {
         await start('a')
         await source.claimOperation(processes, 'one')

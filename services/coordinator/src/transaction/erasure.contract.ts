@@ -161,7 +161,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       expect((await detail('1')).run.InitialData).toBeNull()
     })
 
-    it('a replay of an erased run with the new initial data null starts, and shows that its input was changed', async () => {
+    it('an erased run can be replayed with the new initial data null, and the replay shows that its input was changed', async () => {
       await failedRun('1', 'r1')
       await erase(ofRealm('r1'))
       const request = { fromStep: null, latest: null, initialData: null }
@@ -209,7 +209,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       expect(runs.map(({ TransactionID }) => TransactionID)).toEqual(['3', '4'])
     })
 
-    it('a run that has changed since it was read is not erased until it is read again', async () => {
+    it('an erasure does not erase a run that has changed since it was read, until the run is read again', async () => {
       await failedRun('1', 'r1')
       const { runs } = await source.erasable(ofRealm('r1'), { after: null, limit: 5 })
       await source.resume(process.name, '1', null, anAct)

@@ -163,7 +163,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       })
     })
 
-    it('a replay of an erased run with the new initial data null starts, and shows that its input was changed', async () => {
+    it('an erased run can be replayed with the new initial data null, and the replay shows that its input was changed', async () => {
       await queue('1')
       await sealed.cancel(process.name, '1', null, anAct)
       const scope = { Process: process.name, Ids: ['1'] }
@@ -261,7 +261,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
       expect(logged).toEqual(['payloads cannot be decrypted; correct PAYLOAD_KEYS'])
     })
 
-    it('a payload that has changed since a sealing pass read it is not replaced', async () => {
+    it('a sealing pass does not replace a payload that has changed since the pass read it', async () => {
       await queue('1', plain)
       const { payloads } = await plain.outdatedPayloads('k1', { after: null, limit: 10 })
       await plain.cancel(process.name, '1', null, anAct)

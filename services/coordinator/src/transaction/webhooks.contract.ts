@@ -123,7 +123,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       expect(await deliverAll()).toEqual(['late Cancelled 2'])
     })
 
-    it('every other transition that leaves a run in doubt or ends it stores its webhooks', async () => {
+    it('every other transition stores its webhooks if it ends a run or leaves the run in doubt', async () => {
       announce()
       await record(await queue('unsure'), doubtful)
       const unknown = await queue('unknown step')

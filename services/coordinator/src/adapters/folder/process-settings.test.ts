@@ -56,7 +56,7 @@ describe('the settings of a process', () => {
     }
   })
 
-  it('all settings of a process that are wrong or missing are reported, without their values', () => {
+  it('all wrong or missing settings of a process are reported, without their values', () => {
     const read = createSettingsReader(
       {
         INVOICE_EXPORT_ERP_URL: 'value-1',
