@@ -1,6 +1,8 @@
 /** Runs one step on a claim, without a coordinator. */
 import { createLogger } from '@integration-host/shared/observability/logger'
+import { type Clock, systemClock } from '@integration-host/shared/process/clock'
 import { intuit } from '@integration-host/shared/provider-profile/intuit'
+import { createMemoryTargetCalls } from '../src/adapters/memory/target-calls.ts'
 import { createCoolDowns } from '../src/process/cool-downs.ts'
 import { defineProcess } from '../src/process/definition.ts'
 import type { CallOutcome, CallRequest } from '../src/process/http-call.ts'
@@ -8,6 +10,7 @@ import type { StepDeps, StepProcess } from '../src/process/perform-step.ts'
 import { runStep } from '../src/process/run-step.ts'
 import { StepAbort } from '../src/process/step-abort.ts'
 import type { AnyStep } from '../src/process/step.ts'
+import { createTargetLimiter } from '../src/process/target-limiter.ts'
 import type { Claim } from '../src/transaction/transaction-source.ts'
 
 const claim: Claim = {
@@ -60,6 +63,9 @@ export const TRACEPARENT = `00-${TRACE_ID}-00f067aa0ba902b7-01`
 
 const anyProcess = defineProcess('P', { steps: { first: () => null, second: () => null } })
 
+/** Its time stands still, but its timers expire. */
+export const stoppedClock: Clock = { ...systemClock, now: () => 0 }
+
 /** Runs a step whose calls get these outcomes in order; returns the outcome of the step and its calls. */
 export async function outcomeOf(
   handler: AnyStep,
@@ -94,6 +100,11 @@ export async function outcomeOf(
         faultOf: intuit.accounting.faultOf,
       },
       coolDowns: createCoolDowns(() => 0),
+      limiter: createTargetLimiter({
+        source: createMemoryTargetCalls(() => 0),
+        clock: stoppedClock,
+      }),
+      endsAt: 300_000,
       files: { writeAtomic: async () => {}, removeTemporaryFiles: async () => {} },
       settings: { demoApiUrl: 'http://demo', dataDir: '/data' },
       log: () => createLogger('test', 'silent'),

@@ -4,11 +4,14 @@
  * gets a 429 too, so each replica starts its own cool-down.
  */
 export interface CoolDowns {
-  /** Starts a cool-down; `retryAfterMs` is the Retry-After of the 429. Returns the same delay as `delayOf`. */
-  start(credential: string, retryAfterMs: number | null): number
   /**
-   * Returns the milliseconds until the calling step may make its call: the remaining cool-down, plus 100 ms for each
-   * step that is already waiting. `null` if there is no cool-down.
+   * Starts a cool-down; `retryAfterMs` is the Retry-After of the 429. The calls of waiting steps are `spacingMs` apart,
+   * by default 100 ms. Returns the same delay as `delayOf`.
+   */
+  start(credential: string, retryAfterMs: number | null, spacingMs?: number): number
+  /**
+   * Returns the milliseconds until the calling step may make its call: the remaining cool-down, plus the spacing for
+   * each step that is already waiting. `null` if there is no cool-down.
    */
   delayOf(credential: string): number | null
 }
@@ -21,6 +24,7 @@ interface CoolDown {
    * steps do not all make their calls at once.
    */
   nextAt: number
+  readonly spacingMs: number
 }
 
 /** @param now - returns epoch ms, which are used for durations only */
@@ -28,15 +32,15 @@ export function createCoolDowns(now: () => number): CoolDowns {
   const coolDowns = new Map<string, CoolDown>()
   function reserveDelay(coolDown: CoolDown): number {
     const delayMs = coolDown.nextAt - now()
-    coolDown.nextAt += SPACING_MS
+    coolDown.nextAt += coolDown.spacingMs
     return delayMs
   }
   return {
-    start(credential, retryAfterMs) {
+    start(credential, retryAfterMs, spacingMs = SPACING_MS) {
       for (const [name, { until }] of coolDowns) if (until <= now()) coolDowns.delete(name)
-      const ms = Math.min(Math.max(retryAfterMs ?? DEFAULT_MS, MIN_MS), MAX_MS)
+      const ms = coolDownMs(retryAfterMs)
       const { until = 0, nextAt = 0 } = coolDowns.get(credential) ?? {}
-      const coolDown = { until: Math.max(until, now() + ms), nextAt }
+      const coolDown = { until: Math.max(until, now() + ms), nextAt, spacingMs }
       coolDown.nextAt = Math.max(coolDown.until, coolDown.nextAt)
       coolDowns.set(credential, coolDown)
       return reserveDelay(coolDown)
@@ -47,6 +51,10 @@ export function createCoolDowns(now: () => number): CoolDowns {
     },
   }
 }
+
+/** Returns the length of a cool-down in milliseconds; `null` stands for a 429 without Retry-After. */
+export const coolDownMs = (retryAfterMs: number | null): number =>
+  Math.min(Math.max(retryAfterMs ?? DEFAULT_MS, MIN_MS), MAX_MS)
 
 // The length of a cool-down after a 429 without Retry-After. The gateway has the same default.
 const DEFAULT_MS = 60_000

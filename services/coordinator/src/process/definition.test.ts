@@ -264,7 +264,7 @@ describe('the settings of a process', () => {
 
   it.each([
     ['target erp: must be an object with a url', () => ({ erp: 'http://erp' })],
-    ['target erp: has no member perSecond', () => ({ erp: { url: 'http://erp', perSecond: 5 } })],
+    ['target erp: has no member perMinute', () => ({ erp: { url: 'http://erp', perMinute: 5 } })],
     ['target erp: url must be an http(s) URL', () => ({ erp: { url: 'ftp://erp' } })],
     ['target erp: url must have no user information', () => ({ erp: { url: 'http://a:b@erp' } })],
     [

@@ -1,20 +1,16 @@
 /** Calls a step function with its `step` argument, and derives the outcome from what it does (O1 to O3 in run-step.ts). */
-import { credentialName } from '@integration-host/shared/contracts/realm'
 import { headerValue } from '@integration-host/shared/http/client/header-list'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { type FinishedItem, idempotencyKey } from '../transaction/item.ts'
 import type { Claim } from '../transaction/transaction-source.ts'
 import type { Files } from './files.ts'
 import type { ProcessDefinition } from './definition.ts'
-import type { HttpCall, StepCall } from './http-call.ts'
 import {
   type EarlyOutcome,
   isForStep,
   judgeCall,
-  type JudgeDeps,
   mayHaveTakenEffect,
   parseBody,
-  shortText,
 } from './judge-call.ts'
 import type { Response, StepOutcome } from './progress.ts'
 import type {
@@ -26,24 +22,17 @@ import type {
   Step,
   StepItem,
 } from './step.ts'
-import type { StepAbort } from './step-abort.ts'
-import type { BoundTarget } from './targets.ts'
-import { outgoingCall, type StepRequest, type TargetRequest } from './step-request.ts'
+import type { StepRequest, TargetRequest } from './step-request.ts'
 import { type Json, type JsonInput, normalizedJson, normalizedText } from './json-normalization.ts'
-import { redactedOutcome, redactedResult, secretIn } from './redacted-step.ts'
+import { redactedResult, shortRedacted } from './redacted-step.ts'
+import { type SendDeps, sendCall, type SentCall } from './send-call.ts'
 import type { StepLog } from './redaction.ts'
 import { verdictOf } from './retry-policy.ts'
 
-export interface StepDeps extends JudgeDeps {
-  readonly call: HttpCall
+export interface StepDeps extends SendDeps {
   readonly files: Files
   readonly settings: ProcessSettings
   readonly log: () => Logger
-  /** Returns the `traceparent` of the next call; each call has a span id of its own. */
-  readonly traceparent: () => string
-  /** Called before each call is sent, and again with the id of its response. */
-  readonly onCall: (call: StepCall) => void
-  readonly abort: StepAbort
 }
 
 /** The properties of a process that are needed to run its steps. */
@@ -73,6 +62,8 @@ export async function perform(
   const { run } = claim
   const key = idempotencyKey(run, run.StepName)
   let ended: EarlyOutcome | null = null
+  /** Whether the step function has returned. */
+  let isOver = false
   let response: Response | null = null
   let completion: { data: Json; endsRun: boolean } | null = null
   let calls = 0
@@ -87,11 +78,6 @@ export async function perform(
   const end = (outcome: EarlyOutcome): never => {
     ended ??= outcome
     throw new StepEnded()
-  }
-  const targetOf = (name: string): BoundTarget => {
-    const target = process.bound?.targets.get(name)
-    if (target === undefined) throw new TypeError(`the process has no target ${name}`)
-    return target
   }
   const itemOf = (name: string): StepItem => {
     const item = finishedItem(claim, name)
@@ -108,88 +94,13 @@ export async function perform(
   /** Makes a call. If the call must not be sent, the step ends here. */
   async function send(
     request: StepRequest | TargetRequest,
-    { credential, timeoutMs }: CallOptions,
+    options: CallOptions,
     callKey: string | null,
-  ) {
+  ): Promise<SentCall> {
     if (ended !== null) throw new StepEnded()
-    // `ACC-${step.realm}` of a run without a realm. Without this check the error would be one of the gateway, which
-    // does not know that the realm is missing.
-    if (run.Realm === null && credential === credentialName('null'))
-      return end({
-        kind: 'failed',
-        errorClass: 'realm_missing',
-        error:
-          'the step calls with the credential of the realm, but the run has no Realm: queue a transaction with "Realm" (command line: --realm)',
-        response: null,
-      })
-    // The key that queued the run was checked for the realm of the run. The credential may come from the initial data,
-    // for which the key was not checked.
-    if (credential !== undefined && run.Realm !== null && credential !== credentialName(run.Realm))
-      return end({
-        kind: 'failed',
-        errorClass: 'realm_foreign',
-        error: short(`the step calls with ${credential}, but the run belongs to ${run.Realm}`),
-        response: null,
-      })
-    const target = request.target === undefined ? undefined : targetOf(request.target)
-    const targetKey = target === undefined ? undefined : `target:${run.Process}/${request.target}`
-    const { method, url, body, headers } = outgoingCall(
-      request,
-      { credential, target },
-      deps.gateway,
-    )
-    const what = `${method} ${url.origin}${url.pathname}`
-    const exposed = redaction === null ? null : secretIn(redaction, url, request.headers, body)
-    if (exposed !== null)
-      return end({
-        kind: 'failed',
-        errorClass: 'secret_in_request',
-        // Without the path, which may contain the secret in an encoding.
-        error: short(
-          `${method} ${url.origin} was not sent: it contains ${exposed} outside the auth of a target`,
-        ),
-        response: null,
-      })
-    const owner = credential ?? targetKey
-    const coolDownMs = owner === undefined ? null : deps.coolDowns.delayOf(owner)
-    if (coolDownMs !== null)
-      return end({
-        kind: 'held',
-        ...(target === undefined
-          ? { errorClass: 'credential_held', error: short(notSent(what, `${credential}`, '429')) }
-          : {
-              errorClass: 'target_held',
-              error: short(notSent(what, `${request.target}`, '429 or 503')),
-            }),
-        response: null,
-        delayMs: coolDownMs,
-      })
-    const { abort, onCall } = deps
-    const traceparent = deps.traceparent()
-    const sent = {
-      method,
-      url: storedUrl(url),
-      traceId: traceparent.slice(3, 35), // W3C Trace Context §3.2.2: 00-<trace id>-<span id>-<flags>
-      responseId: null,
-    }
-    onCall(sent)
-    const given = await deps.call(
-      {
-        method,
-        url,
-        body,
-        headers: {
-          ...headers,
-          ...(callKey !== null && { 'idempotency-key': callKey }),
-          traceparent,
-        },
-      },
-      { abort, timeoutMs: timeoutMs ?? target?.timeoutMs ?? DEFAULT_CALL_MS },
-    )
-    const outcome = redaction === null ? given : redactedOutcome(redaction, given)
-    if ('responseId' in outcome && outcome.responseId !== null)
-      onCall({ ...sent, responseId: outcome.responseId })
-    return { outcome, method, what, owner: { credential, targetKey } }
+    const isEnded = (): boolean => ended !== null || isOver
+    const sent = await sendCall({ process, run, request, options, callKey, isEnded }, deps)
+    return 'end' in sent ? end(sent.end) : sent
   }
   /** Returns the result of `parse` for the body of a response. If `parse` throws, the step ends here. */
   function parsedBody<Data>(
@@ -315,6 +226,7 @@ export async function perform(
           : { kind: 'retry', ...failure, retryAfterMs: null }
     }
   }
+  isOver = true
   // `ended` and `completion` are assigned in the functions above, which TypeScript's control flow analysis does not
   // follow.
   const early = ended as EarlyOutcome | null
@@ -340,10 +252,6 @@ const isBug = (error: unknown): boolean =>
 /** The safe methods (RFC 9110 §9.2.1). A safe call changes nothing, so it leaves no doubt if it gets no response. */
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS'])
 
-/** Redacts an error text before it is shortened, because a part of a secret would not be found. */
-export const shortRedacted = ({ bound }: StepProcess, text: string): string =>
-  shortText(bound?.redaction?.text(text) ?? text)
-
 /** Returns the name and the message of what was thrown. A program can set both to values that are not texts. */
 function thrownText(error: unknown): string {
   try {
@@ -353,16 +261,7 @@ function thrownText(error: unknown): string {
   }
 }
 
-const MAX_URL_LENGTH = 2_000
-
-const storedUrl = ({ origin, pathname }: URL): string =>
-  (origin + pathname).slice(0, MAX_URL_LENGTH)
-
-const DEFAULT_CALL_MS = 60_000
 const MAX_WAIT_MS = 31_536_000_000
-
-const notSent = (what: string, owner: string, status: string): string =>
-  `${what} was not sent: ${owner} is in a cool-down after a ${status}`
 
 /** Returns the settings of the installation and of the process. Nothing is copied if the process has no settings. */
 const settingsOf = ({ bound }: StepProcess, settings: ProcessSettings): ProcessSettings =>

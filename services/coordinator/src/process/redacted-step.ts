@@ -1,7 +1,9 @@
 /**
  * Keeps the secrets of a process out of the requests of its steps, and out of the data that is stored about its steps.
  */
+import type { ProcessDefinition } from './definition.ts'
 import type { CallOutcome } from './http-call.ts'
+import { shortText } from './judge-call.ts'
 import type { StepOutcome } from './progress.ts'
 import type { Redaction } from './redaction.ts'
 
@@ -51,3 +53,7 @@ export function redactedResult(
     ? { ...outcome, error: redaction.text(outcome.error) }
     : outcome
 }
+
+/** Redacts an error text before it is shortened, because a part of a secret would not be found. */
+export const shortRedacted = ({ bound }: Pick<ProcessDefinition, 'bound'>, text: string): string =>
+  shortText(bound?.redaction?.text(text) ?? text)

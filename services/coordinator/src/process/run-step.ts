@@ -9,14 +9,9 @@
  */
 import type { Claim } from '../transaction/transaction-source.ts'
 import { checkedInput } from './input-check.ts'
-import {
-  finishedItem,
-  perform,
-  shortRedacted,
-  type StepDeps,
-  type StepProcess,
-} from './perform-step.ts'
+import { finishedItem, perform, type StepDeps, type StepProcess } from './perform-step.ts'
 import type { StepOutcome } from './progress.ts'
+import { shortRedacted } from './redacted-step.ts'
 import type { AnyStep } from './step.ts'
 
 /** Runs the step of a claimed run and returns its outcome. Never rejects. */

@@ -1,5 +1,6 @@
 /** The targets of a process: services that its steps call by name, and not through the gateway. */
 import { Secret } from '@integration-host/shared/secrets/secret'
+import type { TargetLimits } from '../transaction/target-calls.ts'
 import { CONNECTION_HEADERS } from './http-call.ts'
 
 /** How calls to a target are authenticated. Keys and passwords are settings that `secret()` declares. */
@@ -15,6 +16,13 @@ export interface Target {
   readonly auth?: TargetAuth
   /** The time limit of a call in milliseconds, if the call has no time limit of its own. Default: 60 seconds. */
   readonly timeoutMs?: number
+  /**
+   * At most this many calls per second, over all replicas. The calls are spread evenly: with 2, a call is sent at least
+   * half a second after the call before it. From 1/86400 (one call a day) to 1000. Default: no limit.
+   */
+  readonly perSecond?: number
+  /** At most this many calls in flight, over all replicas: a whole number from 1 to 1000. Default: no limit. */
+  readonly concurrent?: number
 }
 
 export type Targets = Readonly<Record<string, Target>>
@@ -26,6 +34,8 @@ export interface BoundTarget {
   /** The header that authenticates a call. Its value is sent to this target only. */
   readonly auth: { readonly name: string; readonly value: Secret } | null
   readonly timeoutMs: number | null
+  /** `null` if the target has neither `perSecond` nor `concurrent`. */
+  readonly limits: TargetLimits | null
 }
 
 const TARGET_NAME = /^[A-Za-z][A-Za-z0-9_-]{0,63}$/
@@ -34,8 +44,17 @@ const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$/
 const HEADER_VALUE = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/
 /** The headers that the coordinator sets itself. */
 const OWN_HEADERS = new Set(['accept', 'content-type', 'idempotency-key', 'traceparent'])
-const MEMBERS = new Set(['url', 'auth', 'timeoutMs'])
+const MEMBERS = new Set<string>([
+  'url',
+  'auth',
+  'timeoutMs',
+  'perSecond',
+  'concurrent',
+] satisfies (keyof Target)[])
 const MAX_TIMEOUT_MS = 1_500_000
+const MIN_PER_SECOND = 1 / 86_400
+const MAX_PER_SECOND = 1_000
+const MAX_CONCURRENT = 1_000
 
 /**
  * Checks the targets of a process.
@@ -64,7 +83,7 @@ function bindTarget(
   if (!isObject(target)) throw problem('must be an object with a url')
   const unknown = Object.keys(target).find((member) => !MEMBERS.has(member))
   if (unknown !== undefined) throw problem(`has no member ${unknown}`)
-  const { url, auth, timeoutMs } = target
+  const { url, auth, timeoutMs, perSecond, concurrent } = target
   if (typeof url !== 'string') throw problem('url must be a text')
   const leaked = secrets.find(([, secret]) => url.includes(secret.reveal()))
   if (leaked !== undefined || url.includes('[secret]'))
@@ -79,10 +98,27 @@ function bindTarget(
     !(typeof timeoutMs === 'number' && timeoutMs > 0 && timeoutMs <= MAX_TIMEOUT_MS)
   )
     throw problem(`timeoutMs must be more than 0, at most ${MAX_TIMEOUT_MS}`)
+  if (
+    perSecond !== undefined &&
+    !(typeof perSecond === 'number' && perSecond >= MIN_PER_SECOND && perSecond <= MAX_PER_SECOND)
+  )
+    throw problem(`perSecond must be a number from 1/86400 to ${MAX_PER_SECOND}`)
+  if (
+    concurrent !== undefined &&
+    !(isWholeNumber(concurrent) && concurrent >= 1 && concurrent <= MAX_CONCURRENT)
+  )
+    throw problem(`concurrent must be a whole number from 1 to ${MAX_CONCURRENT}`)
   return {
     url: parsed.href.replace(/\/+$/, ''),
     auth: auth === undefined ? null : authHeaderOf(auth, problem),
     timeoutMs: timeoutMs ?? null,
+    limits:
+      perSecond === undefined && concurrent === undefined
+        ? null
+        : {
+            intervalMs: perSecond === undefined ? 0 : 1_000 / perSecond,
+            concurrent: concurrent ?? null,
+          },
   }
 }
 
@@ -138,6 +174,8 @@ export const authSecretsOf = (
       ? []
       : [[`the auth of ${name}`, new Secret(auth.value.reveal().replace(/^\w+ /, ''))] as const],
   )
+
+const isWholeNumber = (value: unknown): value is number => Number.isInteger(value)
 
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)

@@ -10,6 +10,7 @@ import type { PayloadColumn, PayloadPlace, Payloads, PayloadStore } from './payl
 import type { Retention } from './retention.ts'
 import { hasInitialData, isRepeated, type Run, type RunKey } from './run.ts'
 import type { RunDetail } from './run-detail.ts'
+import type { TargetCalls } from './target-calls.ts'
 import type { Claim, QueueResult, ReplayRequest, TransactionSource } from './transaction-source.ts'
 
 /**
@@ -27,6 +28,7 @@ type PassedThrough =
   | keyof PauseStore
   | keyof PayloadStore
   | keyof Retention
+  | keyof TargetCalls
   | 'actions'
   | 'addWebhooks'
   | 'announce'

@@ -14,6 +14,7 @@ import type { OperatorActions } from './operator-actions.ts'
 import type { Retention } from './retention.ts'
 import type { RunSearchSource } from './run-search.ts'
 import type { RunExports } from './run-export.ts'
+import type { TargetCalls } from './target-calls.ts'
 
 /**
  * The port to the store of transactions. The store is the authoritative state of every run and the outbox of every
@@ -41,6 +42,7 @@ export interface TransactionSource
     RunExports,
     RunReader,
     RunSearchSource,
+    TargetCalls,
     AsyncDisposable {
   /**
    * Queues run 0 of each transaction; the results are in the order of the transactions. With `by`, each transaction

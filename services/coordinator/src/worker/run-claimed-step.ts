@@ -14,7 +14,9 @@ import { runStep } from '../process/run-step.ts'
 import type { Gateway } from '../process/step-request.ts'
 import type { ProcessSettings } from '../process/step.ts'
 import { StepAbort } from '../process/step-abort.ts'
+import { createTargetLimiter } from '../process/target-limiter.ts'
 import type { FinishedItem } from '../transaction/item.ts'
+import type { TargetCalls } from '../transaction/target-calls.ts'
 import type { Claim, RunState, TransactionSource } from '../transaction/transaction-source.ts'
 import { applyAbortReason } from './apply-abort-reason.ts'
 import type { Gate } from './gate.ts'
@@ -25,7 +27,7 @@ import type { TransitionPublisher } from './transition-publisher.ts'
 
 export interface ClaimedStepDeps {
   readonly processes: ReadonlyMap<string, ProcessDefinition>
-  readonly source: Pick<TransactionSource, 'record'>
+  readonly source: Pick<TransactionSource, 'record' | keyof TargetCalls>
   readonly publisher: Pick<TransitionPublisher, 'publishEvent' | 'publishStep'>
   readonly stepsInFlight: Pick<StepsInFlight, 'add'>
   readonly gate: Pick<Gate, 'isOpen'>
@@ -50,6 +52,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
   const { source, publisher, gate, retryStore, log, clock, random } = deps
   const { now } = clock
   const coolDowns = createCoolDowns(now)
+  const limiter = createTargetLimiter({ source, clock })
 
   async function runClaimed(known: ProcessDefinition, first: Claim): Promise<void> {
     let next: Claim | null = first
@@ -165,6 +168,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       abort,
     }
     const remove = deps.stepsInFlight.add(step)
+    const endsAt = now() + limits.timeoutMs
     const timer = clock.setTimeout(() => abort.abort('timeout'), limits.timeoutMs)
     if (!gate.isOpen(definition)) abort.blockNewCalls()
     try {
@@ -175,6 +179,8 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
           files: deps.files,
           gateway: deps.gateway,
           coolDowns,
+          limiter,
+          endsAt,
           settings: deps.settings,
           log: stepLog,
           // With tracing on, the HTTP client replaces this header with a header of the same trace.

@@ -23,6 +23,7 @@ import {
 } from '../../transaction/transaction-source.contract.ts'
 import { operationsContract } from '../../transaction/bulk-operation.contract.ts'
 import { operatorActionsContract } from '../../transaction/operator-actions.contract.ts'
+import { targetCallsContract } from '../../transaction/target-calls.contract.ts'
 import { webhooksContract } from '../../transaction/webhooks.contract.ts'
 import { createMemoryTransactionSource } from './transaction-source.ts'
 
@@ -73,6 +74,9 @@ operatorActionsContract('ITSourceMemory.json', async () =>
 )
 
 webhooksContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+targetCallsContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 runSearchContract('ITSourceMemory.json', async () =>

@@ -45,6 +45,7 @@ import { createMemoryRetention } from './retention.ts'
 import { countUnfinished, searchRuns, storedProcesses } from './search-runs.ts'
 import { createMemoryPayloads } from './payloads.ts'
 import { type Entry, openMemoryStore } from './store.ts'
+import { createMemoryTargetCalls } from './target-calls.ts'
 import { type StoredWebhook, webhookRunKey } from './webhook-queue.ts'
 
 /** Bounds the memory and the size of the snapshot: 500 dead letters of 64 KiB are 32 MB. */
@@ -317,6 +318,7 @@ export async function createMemoryTransactionSource(
     ...createMemoryErasures(store, { now, leaseMs }),
     ...createMemoryOperations(store, { now, leaseMs }),
     ...createMemoryPayloads(store, now),
+    ...createMemoryTargetCalls(now),
     paused: async () => store.paused(),
     async setPaused(process, isPaused, act) {
       const pauses = new Map(store.paused())

@@ -349,6 +349,20 @@ export const orderDeadLetter = pgTable(
   ],
 )
 
+/** The calls to targets with limits. A target that has no limits has no row. */
+export const orderTarget = pgTable(
+  'Order_Target',
+  {
+    Process: key('Process').notNull(),
+    Target: key('Target').notNull(),
+    /** The earliest time of the next call. */
+    NextCallAt: time('NextCallAt').notNull(),
+    /** For each call in flight the name of its slot, and the epoch milliseconds at which the slot expires. */
+    Slots: jsonb('Slots').notNull().default({}),
+  },
+  (table) => [primaryKey({ columns: [table.Process, table.Target] })],
+)
+
 /** Facts about this installation as a whole, such as the default of the retention. */
 export const orderInstallation = pgTable('Order_Installation', {
   Name: key('Name').primaryKey(),

@@ -25,6 +25,7 @@ import {
 } from '../../transaction/transaction-source.contract.ts'
 import type { TransactionSource } from '../../transaction/transaction-source.ts'
 import { webhooksContract } from '../../transaction/webhooks.contract.ts'
+import { targetCallsContract } from '../../transaction/target-calls.contract.ts'
 import { connectPostgres } from './connection.ts'
 import { createPostgresTransactionSource } from './transaction-source.ts'
 
@@ -52,7 +53,7 @@ async function open(): Promise<TransactionSource> {
   await ready()
   await database.sql`
     truncate "Order_Header", "Order_Item", "Order_Attempt", "Order_Process", "Order_Action",
-      "Order_Webhook", "Order_DeadLetter", "Order_Operation", "Order_Tag"`
+      "Order_Webhook", "Order_DeadLetter", "Order_Operation", "Order_Tag", "Order_Target"`
   await database.sql`delete from "Order_Installation" where "Name" <> 'KeepsByDefault'`
   return source
 }
@@ -67,6 +68,7 @@ operatorActionsContract('Postgres', open)
 runExportContract('Postgres', open)
 retentionContract('Postgres', open)
 webhooksContract('Postgres', open)
+targetCallsContract('Postgres', open)
 runSearchContract('Postgres', open)
 erasureContract('Postgres', open)
 payloadContract('Postgres', open)

@@ -87,6 +87,7 @@ import { runsAtUnknownStep } from './statements/runs-at-unknown-step.ts'
 import { searchRuns } from './statements/search-runs.ts'
 import { settleRun } from './statements/settle-run.ts'
 import { takeDueRuns } from './statements/take-due-runs.ts'
+import { coolDownTarget, releaseCalls, reserveCall } from './statements/target-calls.ts'
 import { wakeRuns } from './statements/wake-runs.ts'
 import { addWebhooks, startWebhooks, webhookBacklog } from './statements/webhooks.ts'
 
@@ -246,6 +247,9 @@ export function createPostgresTransactionSource(
     forget: (dedupeMs, limit) => run((sql) => forgetRuns(sql, dedupeMs, limit)),
     forgetOperations: (keptMs, limit) => run((sql) => forgetOperations(sql, keptMs, limit)),
     oldestKept: (processes) => run((sql) => oldestKept(sql, processes)),
+    reserveCall: (request) => run((sql) => reserveCall(sql, request)),
+    releaseCalls: (target, slots) => run((sql) => releaseCalls(sql, target, slots)),
+    coolDownTarget: (target, ms) => run((sql) => coolDownTarget(sql, target, ms)),
     watch: (onDue) => connection.listen(DUE_CHANNEL, onDue),
     [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
   }

@@ -1,0 +1,86 @@
+/**
+ * The statements that count the calls to targets with limits. A target has one row, and each statement changes one row:
+ * if two replicas reserve at the same time, the second waits for the first and then sees its change, so the sum over all
+ * replicas stays within the limits.
+ *
+ * `clock_timestamp()` instead of `now()`, because a statement may have waited for its row.
+ */
+import type postgres from 'postgres'
+import type { CallRequest, CallReservation, TargetKey } from '../../../transaction/target-calls.ts'
+
+/** Epoch milliseconds of a time, as the slots contain them. */
+const epochMs = (sql: postgres.Sql, time: postgres.Fragment) =>
+  sql`floor(extract(epoch from ${time}) * 1000)`
+const clock = (sql: postgres.Sql) => sql`clock_timestamp()`
+const milliseconds = (sql: postgres.Sql, ms: number) => sql`${ms}::float8 * interval '1 ms'`
+
+/**
+ * If nothing is reserved, the second part of the statement reads the row as it was when the statement began. If the row
+ * did not exist or has changed since then, the reason that it returns is out of date, and the caller requests again.
+ */
+export async function reserveCall(
+  sql: postgres.Sql,
+  { Process, Target, limits, slot, maxWaitMs, holdMs }: CallRequest,
+): Promise<CallReservation> {
+  const { intervalMs, concurrent } = limits
+  const nextCall = sql`greatest(t."NextCallAt", clock_timestamp())`
+  /** The slot of a call at this time. */
+  const slotAt = (at: postgres.Fragment) => sql`
+    jsonb_build_object(${slot}::text, ${epochMs(sql, sql`${at} + ${milliseconds(sql, holdMs)}`)})`
+  const isLive = sql`s.value::float8 > ${epochMs(sql, clock(sql))}`
+  const [row] = await sql<{ kind: CallReservation['kind']; waitMs: number }[]>`
+    with reserved as (
+      insert into "Order_Target" as t ("Process", "Target", "NextCallAt", "Slots")
+      values (${Process}, ${Target}, clock_timestamp() + ${milliseconds(sql, intervalMs)},
+        ${concurrent === null ? sql`'{}'` : slotAt(clock(sql))})
+      on conflict ("Process", "Target") do update set
+        "NextCallAt" = ${nextCall} + ${milliseconds(sql, intervalMs)}
+        ${
+          concurrent === null
+            ? sql``
+            : sql`, "Slots" = ${slotAt(nextCall)} || (
+                select coalesce(jsonb_object_agg(s.key, s.value), '{}')
+                from jsonb_each(t."Slots") s where ${isLive})`
+        }
+      where t."NextCallAt" <= clock_timestamp() + ${milliseconds(sql, maxWaitMs)}
+        ${
+          concurrent === null
+            ? sql``
+            : sql`and (select count(*) from jsonb_each(t."Slots") s where ${isLive}) < ${concurrent}::int`
+        }
+      returning t."NextCallAt" - ${milliseconds(sql, intervalMs)} as at
+    ), wait as (
+      select 'reserved' as kind, at from reserved
+      union all
+      select case when "NextCallAt" > clock_timestamp() + ${milliseconds(sql, maxWaitMs)}
+        then 'later' else 'full' end, "NextCallAt"
+      from "Order_Target"
+      where "Process" = ${Process} and "Target" = ${Target} and not exists (select from reserved)
+    )
+    select kind, (greatest(extract(epoch from at - clock_timestamp()), 0) * 1000)::float8 as "waitMs"
+    from wait`
+  return row === undefined || row.kind === 'full' ? { kind: 'full' } : { ...row, kind: row.kind }
+}
+
+export async function releaseCalls(
+  sql: postgres.Sql,
+  { Process, Target }: TargetKey,
+  slots: readonly string[],
+): Promise<void> {
+  await sql`
+    update "Order_Target" set "Slots" = "Slots" - array(
+      select jsonb_array_elements_text(${JSON.stringify(slots)}::text::jsonb))
+    where "Process" = ${Process} and "Target" = ${Target}`
+}
+
+export async function coolDownTarget(
+  sql: postgres.Sql,
+  { Process, Target }: TargetKey,
+  ms: number,
+): Promise<void> {
+  await sql`
+    insert into "Order_Target" as t ("Process", "Target", "NextCallAt")
+    values (${Process}, ${Target}, clock_timestamp() + ${milliseconds(sql, ms)})
+    on conflict ("Process", "Target") do update
+      set "NextCallAt" = greatest(t."NextCallAt", excluded."NextCallAt")`
+}

@@ -1,0 +1,186 @@
+/** Sends the calls of steps: checks whether a call may be sent, and waits until its target may be called. */
+import { credentialName } from '@integration-host/shared/contracts/realm'
+import type { ClaimedRun } from '../transaction/run.ts'
+import type { ProcessDefinition } from './definition.ts'
+import type { CallOutcome, HttpCall, StepCall } from './http-call.ts'
+import type { CallOwner, EarlyOutcome, JudgeDeps } from './judge-call.ts'
+import { redactedOutcome, secretIn, shortRedacted } from './redacted-step.ts'
+import type { StepAbort } from './step-abort.ts'
+import type { CallOptions } from './step.ts'
+import { outgoingCall, type StepRequest, type TargetRequest } from './step-request.ts'
+import type { BoundTarget } from './targets.ts'
+
+export interface SendDeps extends JudgeDeps {
+  readonly call: HttpCall
+  /** Returns the `traceparent` of the next call; each call has a span id of its own. */
+  readonly traceparent: () => string
+  /** Called before each call is sent, and again with the id of its response. */
+  readonly onCall: (call: StepCall) => void
+  readonly abort: StepAbort
+  /** The time at which the step is aborted because of its time limit (epoch ms). */
+  readonly endsAt: number
+}
+
+export interface Calling {
+  readonly process: Pick<ProcessDefinition, 'bound'>
+  readonly run: ClaimedRun
+  readonly request: StepRequest | TargetRequest
+  readonly options: CallOptions
+  /** The idempotency key of the call; `null` if it is sent without a key. */
+  readonly callKey: string | null
+  /** Whether the step has ended, so that it may send no further call. */
+  readonly isEnded: () => boolean
+}
+
+export interface SentCall {
+  readonly outcome: CallOutcome
+  readonly method: string
+  /** Names the call in error texts. */
+  readonly what: string
+  readonly owner: CallOwner
+}
+
+/**
+ * Sends a call and returns its outcome. If the call must not be sent, returns the outcome with which the step ends.
+ *
+ * @throws {TypeError} if the request cannot be sent, which is a bug of the step.
+ */
+export async function sendCall(
+  { process, run, request, options, callKey, isEnded }: Calling,
+  deps: SendDeps,
+): Promise<SentCall | { readonly end: EarlyOutcome }> {
+  const { credential } = options
+  const { abort, onCall } = deps
+  const redaction = process.bound?.redaction ?? null
+  const short = (text: string): string => shortRedacted(process, text)
+  const failed = (errorClass: string, error: string) =>
+    ({ end: { kind: 'failed', errorClass, error: short(error), response: null } }) as const
+  // `ACC-${step.realm}` of a run without a realm. Without this check the error would be one of the gateway, which
+  // does not know that the realm is missing.
+  if (run.Realm === null && credential === credentialName('null'))
+    return failed(
+      'realm_missing',
+      'the step calls with the credential of the realm, but the run has no Realm: queue a transaction with "Realm" (command line: --realm)',
+    )
+  // The key that queued the run was checked for the realm of the run. The credential may come from the initial data,
+  // for which the key was not checked.
+  if (credential !== undefined && run.Realm !== null && credential !== credentialName(run.Realm))
+    return failed(
+      'realm_foreign',
+      `the step calls with ${credential}, but the run belongs to ${run.Realm}`,
+    )
+  const target = request.target === undefined ? undefined : targetOf(process, request.target)
+  const { method, url, body, headers } = outgoingCall(request, { credential, target }, deps.gateway)
+  const what = `${method} ${url.origin}${url.pathname}`
+  const exposed = redaction === null ? null : secretIn(redaction, url, request.headers, body)
+  if (exposed !== null)
+    return failed(
+      'secret_in_request',
+      // Without the path, which may contain the secret in an encoding.
+      `${method} ${url.origin} was not sent: it contains ${exposed} outside the auth of a target`,
+    )
+  const limits = target?.limits ?? null
+  const owner: CallOwner =
+    request.target === undefined
+      ? { credential, targetKey: undefined, limitedTarget: null }
+      : {
+          credential,
+          targetKey: `target:${run.Process}/${request.target}`,
+          limitedTarget: limits && { Process: run.Process, Target: request.target },
+        }
+  const { targetKey, limitedTarget } = owner
+  const held = (reason: string, delayMs: number) => ({
+    end: {
+      kind: 'held' as const,
+      errorClass: target === undefined ? 'credential_held' : 'target_held',
+      error: short(`${what} was not sent: ${reason}`),
+      response: null,
+      delayMs,
+    },
+  })
+  const ownCoolDown = () => {
+    const key = credential ?? targetKey
+    const delayMs = key === undefined ? null : deps.coolDowns.delayOf(key)
+    if (delayMs === null) return null
+    const cause =
+      target === undefined
+        ? `${credential} is in a cool-down after a 429`
+        : `${request.target} is in a cool-down after a 429 or 503`
+    return held(cause, delayMs)
+  }
+  const coolDown = ownCoolDown()
+  if (coolDown !== null) return coolDown
+  const timeoutMs = options.timeoutMs ?? target?.timeoutMs ?? DEFAULT_CALL_MS
+
+  const send = async (): Promise<SentCall> => {
+    const traceparent = deps.traceparent()
+    const sent = {
+      method,
+      url: storedUrl(url),
+      traceId: traceparent.slice(3, 35), // W3C Trace Context §3.2.2: 00-<trace id>-<span id>-<flags>
+      responseId: null,
+    }
+    onCall(sent)
+    const given = await deps.call(
+      {
+        method,
+        url,
+        body,
+        headers: {
+          ...headers,
+          ...(callKey !== null && { 'idempotency-key': callKey }),
+          traceparent,
+        },
+      },
+      { abort, timeoutMs },
+    )
+    const outcome = redaction === null ? given : redactedOutcome(redaction, given)
+    if ('responseId' in outcome && outcome.responseId !== null)
+      onCall({ ...sent, responseId: outcome.responseId })
+    return { outcome, method, what, owner }
+  }
+  if (limitedTarget === null || limits === null) return send()
+
+  const now = deps.now()
+  // The half of the time that the step has left stays for the call.
+  const waitUntil = now + Math.min(MAX_WAIT_MS, (deps.endsAt - now) / 2)
+  const admission = await deps.limiter.admit({
+    target: limitedTarget,
+    limits,
+    timeoutMs,
+    waitUntil,
+    abort,
+  })
+  const notSent = { outcome: { kind: 'aborted', isSent: false }, method, what, owner } as const
+  switch (admission.kind) {
+    case 'deferred':
+      return held(`${request.target} is at its limits`, admission.delayMs)
+    case 'aborted':
+      return notSent
+    case 'unavailable':
+      return { end: { kind: 'released' } }
+    case 'admitted':
+      try {
+        // While this call waited, another call of the step may have ended it, and another step may have got a 429.
+        return isEnded() ? notSent : (ownCoolDown() ?? (await send()))
+      } finally {
+        await admission.end()
+      }
+  }
+}
+
+/** @throws {TypeError} if the process has no target of this name. */
+function targetOf({ bound }: Pick<ProcessDefinition, 'bound'>, name: string): BoundTarget {
+  const target = bound?.targets.get(name)
+  if (target === undefined) throw new TypeError(`the process has no target ${name}`)
+  return target
+}
+
+const DEFAULT_CALL_MS = 60_000
+// A call waits this long inside its step for its target. A step that waits occupies a place of `PREFETCH`, so the
+// waiting steps of a busy target stay in the queue instead of being deferred again and again.
+const MAX_WAIT_MS = 5_000
+const MAX_URL_LENGTH = 2_000
+
+const storedUrl = ({ origin, pathname }: URL): string =>
+  (origin + pathname).slice(0, MAX_URL_LENGTH)

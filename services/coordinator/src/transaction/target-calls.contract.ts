@@ -1,0 +1,134 @@
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { CallRequest, CallReservation, TargetLimits } from './target-calls.ts'
+import type { TransactionSource } from './transaction-source.ts'
+
+const erp = { Process: 'P', Target: 'erp' }
+
+/** The tests of limited targets; both the memory and the PostgreSQL source must pass them. */
+export function targetCallsContract(name: string, open: () => Promise<TransactionSource>): void {
+  describe(`${name} as a counter of calls to limited targets`, () => {
+    let source: TransactionSource
+    let slots = 0
+    beforeEach(async () => {
+      source = await open()
+    })
+    afterEach(() => source[Symbol.asyncDispose]())
+
+    /** Reserves a call to a target without limits, unless `limits` says otherwise. */
+    const reserve = (
+      limits: Partial<TargetLimits>,
+      change: Partial<CallRequest> = {},
+    ): Promise<CallReservation> =>
+      source.reserveCall({
+        ...erp,
+        limits: { intervalMs: 0, concurrent: null, ...limits },
+        slot: `slot-${(slots += 1)}`,
+        maxWaitMs: 0,
+        holdMs: 60_000,
+        ...change,
+      })
+    const waitOf = (reservation: CallReservation): number => {
+      if (reservation.kind === 'full') throw new Error('the target is full')
+      return reservation.waitMs
+    }
+
+    it('concurrent reservations get times that are one interval apart', async () => {
+      const limits = { intervalMs: 60_000 }
+      const reserved = await Promise.all(
+        Array.from({ length: 20 }, () => reserve(limits, { maxWaitMs: 3_600_000 })),
+      )
+      expect(new Set(reserved.map(({ kind }) => kind))).toEqual(new Set(['reserved']))
+      const minutes = reserved.map((one) => Math.ceil(waitOf(one) / 60_000))
+      expect(minutes.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 20 }, (_, n) => n))
+    })
+
+    it('a call that would have to wait longer than it can reserves nothing', async () => {
+      const limits = { intervalMs: 60_000 }
+      expect(await reserve(limits)).toEqual({ kind: 'reserved', waitMs: 0 })
+      for (let n = 0; n < 2; n += 1) {
+        const later = await reserve(limits, { maxWaitMs: 1_000 })
+        expect(later.kind).toBe('later')
+        expect(waitOf(later)).toBeGreaterThan(50_000)
+        expect(waitOf(later)).toBeLessThanOrEqual(60_000)
+      }
+    })
+
+    it('the distance to the next call is that of the caller, so versions with different limits can run together', async () => {
+      const wait = { maxWaitMs: 3_600_000 }
+      await reserve({ intervalMs: 60_000 }, wait)
+      const second = waitOf(await reserve({ intervalMs: 600_000 }, wait))
+      const third = waitOf(await reserve({ intervalMs: 60_000 }, wait))
+      expect(Math.ceil(second / 60_000)).toBe(1)
+      expect(Math.ceil(third / 60_000)).toBe(11)
+    })
+
+    it('no more slots are reserved than the target has, however many calls are requested at the same time', async () => {
+      const reserved = await Promise.all(
+        Array.from({ length: 20 }, () => reserve({ concurrent: 3 })),
+      )
+      expect(reserved.filter(({ kind }) => kind === 'reserved')).toHaveLength(3)
+      expect(reserved.filter(({ kind }) => kind === 'full')).toHaveLength(17)
+    })
+
+    it('a released slot is free, and slots that do not exist can be released', async () => {
+      const limits = { concurrent: 2 }
+      for (const slot of ['a', 'b']) await reserve(limits, { slot })
+      expect(await reserve(limits)).toEqual({ kind: 'full' })
+      await source.releaseCalls(erp, ['b', 'unknown'])
+      await source.releaseCalls({ Process: 'P', Target: 'unknown' }, ['a'])
+      expect((await reserve(limits)).kind).toBe('reserved')
+      expect(await reserve(limits)).toEqual({ kind: 'full' })
+    })
+
+    it('the slot of a lost worker becomes free when it expires', async () => {
+      const limits = { concurrent: 1 }
+      expect((await reserve(limits, { holdMs: 1_500 })).kind).toBe('reserved')
+      expect(await reserve(limits)).toEqual({ kind: 'full' })
+      await eventually(async () => expect((await reserve(limits)).kind).toBe('reserved'))
+    })
+
+    it('a slot expires after the reserved time of its call, not after the time of the reservation', async () => {
+      const limits = { intervalMs: 1_500, concurrent: 2 }
+      await reserve(limits, { holdMs: 1 })
+      await reserve(limits, { holdMs: 1, maxWaitMs: 60_000 })
+      // The first call has expired, the second one has not been sent yet.
+      expect(await reserve({ concurrent: 1 }, { maxWaitMs: 60_000 })).toEqual({ kind: 'full' })
+      await eventually(async () =>
+        expect((await reserve({ concurrent: 1 }, { maxWaitMs: 60_000 })).kind).toBe('reserved'),
+      )
+    })
+
+    it('a call without a free slot reserves no time', async () => {
+      const limits = { intervalMs: 60_000, concurrent: 1 }
+      const wait = { maxWaitMs: 3_600_000 }
+      await reserve(limits, { ...wait, slot: 'a' })
+      for (let n = 0; n < 5; n += 1) expect(await reserve(limits, wait)).toEqual({ kind: 'full' })
+      await source.releaseCalls(erp, ['a'])
+      expect(waitOf(await reserve(limits, wait))).toBeLessThanOrEqual(60_000)
+    })
+
+    it('a caller with a smaller limit counts the calls of callers with a larger limit', async () => {
+      for (let n = 0; n < 3; n += 1)
+        expect((await reserve({ concurrent: 5 })).kind).toBe('reserved')
+      expect(await reserve({ concurrent: 3 })).toEqual({ kind: 'full' })
+      expect((await reserve({ concurrent: 4 })).kind).toBe('reserved')
+    })
+
+    it('each target has its own limits, also if two processes give it the same name', async () => {
+      const limits = { intervalMs: 60_000, concurrent: 1 }
+      for (const target of [erp, { Process: 'P', Target: 'crm' }, { Process: 'Q', Target: 'erp' }])
+        expect(await reserve(limits, target)).toEqual({ kind: 'reserved', waitMs: 0 })
+    })
+
+    it('a cool-down delays the next call, and a shorter cool-down does not end a longer one', async () => {
+      await source.coolDownTarget(erp, 60_000)
+      await source.coolDownTarget(erp, 1)
+      for (const limits of [{ intervalMs: 10 }, { concurrent: 1 }]) {
+        const later = await reserve(limits)
+        expect(later.kind).toBe('later')
+        expect(waitOf(later)).toBeGreaterThan(50_000)
+      }
+    })
+  })
+}

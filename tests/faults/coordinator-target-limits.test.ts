@@ -1,0 +1,55 @@
+import { fileURLToPath } from 'node:url'
+import { until } from '@integration-host/shared/test-support/eventually'
+import { expect, it } from 'vitest'
+import { startHttpServer } from '../support/fakes/http-server.ts'
+import { startSystem } from '../support/system.ts'
+
+const PROCESSES = fileURLToPath(new URL('../support/faults/processes', import.meta.url))
+/** Of the target in limited-process.ts. */
+const CALL_LIMIT_MS = 1_000
+
+it(
+  'the slot of a coordinator that was killed during a call becomes free, but not before the time limit of the call has passed',
+  { timeout: 120_000 },
+  async () => {
+    const arrivals: { readonly path: string; readonly at: number }[] = []
+    await using target = await startHttpServer((request, response) => {
+      arrivals.push({ path: request.url ?? '', at: performance.now() })
+      if (request.url !== '/held') response.end('{}')
+    })
+    await using system = await startSystem([])
+    const start = async (): Promise<void> => {
+      system.start('coordinator', { PROCESSES, LIMITED_PROCESS_URL: target.url })
+      await system.ready('coordinator')
+    }
+    const runs = (): string => `${system.url('coordinator')}/processes/LimitedProcess/transactions`
+    const queue = async (id: string, path: string): Promise<void> => {
+      const response = await system.call(runs(), {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify({ TransactionID: id, InitialData: path }),
+      })
+      expect(response.status).toBe(202)
+    }
+    await start()
+    await queue('killed', '/held')
+    await until(() => arrivals.length === 1)
+    await system.service('coordinator').stop('SIGKILL')
+
+    await start()
+    await queue('next', '/next')
+    let next: { readonly Status: string; readonly Attempts: unknown } | undefined
+    await until(
+      async () => {
+        next = (await (await system.call(`${runs()}/next`)).json()) as typeof next
+        return next?.Status === 'Completed'
+      },
+      { seconds: 60 },
+    )
+    // The attempts that found no free slot were not counted, and sent no call.
+    expect(next?.Attempts).toMatchObject([{ Attempt: 1, Outcome: 'completed' }])
+    const atOf = (path: string): number => arrivals.find((one) => one.path === path)?.at ?? 0
+    expect(atOf('/next') - atOf('/held')).toBeGreaterThan(CALL_LIMIT_MS)
+    expect(arrivals.filter(({ path }) => path === '/next')).toHaveLength(1)
+  },
+)
