@@ -156,7 +156,7 @@ describe('the search for leaked secrets in a running system', () => {
   let messages: MessageRecorder
   let traces: TraceCollector
   let webhooks: WebhookReceiver
-  /** The paths that LeakyProcess has called. */
+  /** The authentication and the path of each call of LeakyProcess. */
   const leakyCalls: string[] = []
 
   const register = (kind: string, value: string | Buffer): string => {
@@ -284,18 +284,24 @@ describe('the search for leaked secrets in a running system', () => {
   }
 
   /**
-   * Starts the target of LeakyProcess. The target sends the key that it receives back to the coordinator, in several
-   * encodings.
+   * Starts the target of LeakyProcess. The target sends the header that authenticates a call back to the coordinator, in
+   * several encodings. It sends a password back in plain text too.
    */
   async function startLeakyTarget(): Promise<string> {
     const server = await startHttpServer((request, response) => {
-      leakyCalls.push(request.url ?? '')
-      const whole = request.headers.authorization ?? ''
-      const token = whole.replace('Bearer ', '')
+      const { authorization, 'x-api-key': apiKey } = request.headers
+      const whole = authorization ?? String(apiKey)
+      const [, scheme, credentials = whole] = /^(Bearer|Basic) (.*)$/.exec(whole) ?? []
+      leakyCalls.push(`${scheme ?? 'X-Api-Key'} ${request.url}`)
+      const token =
+        scheme === 'Basic'
+          ? Buffer.from(credentials, 'base64').toString().replace('me:', '')
+          : credentials
       response.writeHead(200, { 'X-Echo': whole, 'X-Request-Id': 'r-1' })
       response.end(
         JSON.stringify({
           whole,
+          token,
           base64: base64(whole),
           shifted: base64(`xx${token}`),
           hex: hex(token),
@@ -329,6 +335,8 @@ describe('the search for leaked secrets in a running system', () => {
     webhooks = opened.use(await startWebhookReceiver(path))
     register('webhook secret', webhooks.secret)
     const webhooksFile = opened.use(await createWebhooksFile([webhooks.entry()]))
+    const basicKey = register('password of a target', random('basic-key'))
+    register('basic credentials of a target', base64(`me:${basicKey}`))
     const discovery = `${provider.url}/.well-known/openid_configuration`
     settings = {
       'sandbox-provider': { CLIENT_SECRET, BASE_URL: provider.url },
@@ -343,8 +351,10 @@ describe('the search for leaked secrets in a running system', () => {
         PAYLOAD_KEYS: `p1:${payloadKey.toString('base64')}`,
         DEMO_API_URL: await startApplication(),
         PROCESSES: [builtInProcesses, leakyProcesses].join(','),
-        LEAKY_PROCESS_ERP_URL: await startLeakyTarget(),
-        LEAKY_PROCESS_ERP_KEY: register('key of a target', random('erp-key')),
+        LEAKY_PROCESS_URL: await startLeakyTarget(),
+        LEAKY_PROCESS_BEARER_KEY: register('bearer token of a target', random('bearer-key')),
+        LEAKY_PROCESS_BASIC_KEY: basicKey,
+        LEAKY_PROCESS_HEADER_KEY: register('header of a target', random('header-key')),
         ...webhooksFile.env,
       },
     }
@@ -395,7 +405,7 @@ describe('the search for leaked secrets in a running system', () => {
     await recordRedis()
   }
 
-  /** Each run tries to leak the key of its target in another way. */
+  /** Each run tries to leak the key of a target in another way. */
   async function exerciseLeakyProcess(): Promise<void> {
     const path = '/processes/LeakyProcess/transactions'
     const endings = {
@@ -407,18 +417,20 @@ describe('the search for leaked secrets in a running system', () => {
       reason: 'step_failed',
       error: 'step_threw',
     }
-    for (const [way, ending] of Object.entries(endings)) {
-      const body = { TransactionID: `leak-${way}`, InitialData: way }
-      expect((await post('coordinator', path, body)).status).toBe(202)
-      await eventually(async () => {
-        const run = await system.call(`${system.url('coordinator')}${path}/leak-${way}`)
-        const { Status, ErrorClass } = (await run.json()) as Record<string, unknown>
-        expect(ErrorClass ?? Status, way).toBe(ending)
-      })
-      for (const part of ['', '/items/echo/body', '/runs'])
-        await call('coordinator', `${path}/leak-${way}${part}`)
-    }
-    expect(new Set(leakyCalls)).toEqual(new Set(['/echo']))
+    for (const target of ['bearer', 'basic', 'header'])
+      for (const [way, ending] of Object.entries(endings)) {
+        const id = `leak-${target}-${way}`
+        const body = { TransactionID: id, InitialData: { target, way } }
+        expect((await post('coordinator', path, body)).status).toBe(202)
+        await eventually(async () => {
+          const run = await system.call(`${system.url('coordinator')}${path}/${id}`)
+          const { Status, ErrorClass } = (await run.json()) as Record<string, unknown>
+          expect(ErrorClass ?? Status, id).toBe(ending)
+        })
+        for (const part of ['', '/items/echo/body', '/runs'])
+          await call('coordinator', `${path}/${id}${part}`)
+      }
+    expect(new Set(leakyCalls)).toEqual(new Set(['Bearer /echo', 'Basic /echo', 'X-Api-Key /echo']))
     await call('coordinator', '/processes/LeakyProcess')
     await call('coordinator', '/processes/LeakyProcess/summary')
     expect((await post('coordinator', path, { TransactionID: 'x', InitialData: 1 })).status).toBe(
@@ -764,6 +776,10 @@ describe('the search for leaked secrets in a running system', () => {
         'ticket of a connect link',
         'path of a webhook receiver',
         'webhook secret',
+        'bearer token of a target',
+        'password of a target',
+        'basic credentials of a target',
+        'header of a target',
       ]),
     )
     for (const { kind, value } of allSecrets())

@@ -1,23 +1,45 @@
 import { defineProcess, secret, z } from 'integration-host'
 
-/** Tries to leak the key of its target in every way: through what the target sends back, and from the environment. */
+/** The environment variable with the key of each target. */
+const VARIABLES = {
+  bearer: 'LEAKY_PROCESS_BEARER_KEY',
+  basic: 'LEAKY_PROCESS_BASIC_KEY',
+  header: 'LEAKY_PROCESS_HEADER_KEY',
+}
+
+/**
+ * Tries to leak the key of a target in every way: through what the target sends back, and from the environment. The
+ * targets differ in their authentication. They have limits, so that the calls to them are counted in the database.
+ */
 export default defineProcess('LeakyProcess', {
-  input: z.enum(['echo', 'url', 'query', 'header', 'body', 'reason', 'error']),
-  settings: { erpUrl: z.url(), erpKey: secret() },
-  targets: ({ erpUrl, erpKey }) => ({ erp: { url: erpUrl, auth: { bearer: erpKey } } }),
+  input: z.object({
+    target: z.enum(['bearer', 'basic', 'header']),
+    way: z.enum(['echo', 'url', 'query', 'header', 'body', 'reason', 'error']),
+  }),
+  settings: { url: z.url(), bearerKey: secret(), basicKey: secret(), headerKey: secret() },
+  targets: ({ url, bearerKey, basicKey, headerKey }) => {
+    const limits = { perSecond: 100, concurrent: 2 }
+    return {
+      bearer: { url, ...limits, auth: { bearer: bearerKey } },
+      basic: { url, ...limits, auth: { basic: { user: 'me', password: basicKey } } },
+      header: { url, ...limits, auth: { header: { name: 'X-Api-Key', value: headerKey } } },
+    }
+  },
   retry: { maxAttempts: 1 },
 })
   .step('echo', async (step) => {
-    const reply = await step.fetch({ target: 'erp', path: '/echo', method: 'POST' })
+    const { target } = step.initialData
+    const reply = await step.fetch({ target, path: '/echo', method: 'POST' })
     const echo = reply.parse((body) => z.record(z.string(), z.string()).parse(body))
     step.log.info({ echo, header: reply.header('x-echo') }, reply.body)
     return step.complete({ echo, header: reply.header('x-echo') })
   })
   .step('leak', (step) => {
-    const key = process.env['LEAKY_PROCESS_ERP_KEY'] ?? ''
-    const post = { target: 'erp', path: '/leak', method: 'POST' } as const
+    const { target, way } = step.initialData
+    const key = process.env[VARIABLES[target]] ?? ''
+    const post = { target, path: '/leak', method: 'POST' } as const
     step.log.warn({ key, list: [key], err: new Error(key) }, `the key is ${key}`)
-    switch (step.initialData) {
+    switch (way) {
       case 'echo':
         return step.execute({ ...post, path: '/echo' })
       case 'url':
