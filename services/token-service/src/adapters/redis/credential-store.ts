@@ -4,8 +4,6 @@ import { type KeyRing, DecryptionError } from '@integration-host/shared/secrets/
 import {
   openCredential,
   openForList,
-  openGrantSecrets,
-  intentOf,
   isDecryptable,
   overlayFields,
   resealed,
@@ -24,16 +22,13 @@ import {
   relabelled,
 } from '../../credential/labels.ts'
 import { credentialOf, type CredentialSummary } from '../../credential/credential.ts'
-import {
-  type CredentialStore,
-  type Lease,
-  VersionConflict,
-} from '../../credential/credential-store.ts'
+import { type CredentialStore, VersionConflict } from '../../credential/credential-store.ts'
 import { isGrantRejected } from '../../credential/fault.ts'
 import { labelsEntryOf, outboxEntryOf, removalEntryOf } from '../../credential/outbox.ts'
 import { createStoreCommands } from './commands.ts'
 import { retireKeyCheckValues } from './key-check-value.ts'
 import { keysOf, KEYS } from './key-names.ts'
+import { createRedisLeases, leaseArguments } from './credential-leases.ts'
 import { createRedisLists } from './credential-lists.ts'
 import { labelEntries, listedSets } from './list-index.ts'
 import { completeIndex } from './list-index-upkeep.ts'
@@ -42,9 +37,6 @@ import { createRedisOutbox } from './outbox.ts'
 import type { ReplicatedWrites } from './replicated-writes.ts'
 
 const CREDENTIAL_FIELDS = [...summaryFields, 'Authenticator', 'RefreshToken'] as const
-
-/** How long, in milliseconds, the claim of an adoption is kept if the outcome of its last request is unknown. */
-const ADOPTION_KEEP_MS = 24 * 3_600_000
 
 export interface RedisCredentialStoreOptions {
   readonly redis: Redis
@@ -81,6 +73,7 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
   return {
     ...createRedisOutbox(commands, auditEntries),
     ...createRedisLists(commands, readSummaries),
+    ...createRedisLeases(commands, keys),
 
     async get(name) {
       return openRecord(name, await using(() => redis.hmget(name, ...CREDENTIAL_FIELDS)))
@@ -162,65 +155,6 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       }
     },
 
-    async acquire(name, owner, leaseMs) {
-      const args = { name, owner, leaseMs: String(leaseMs) }
-      const reply = (await script('acquire', keysOf(name), args)) as
-        | ['absent', string]
-        | ['busy']
-        | ['acquired', number, number, string[]]
-      if (reply[0] === 'absent')
-        return { kind: 'absent', removedVersion: reply[1] === '' ? null : Number(reply[1]) }
-      if (reply[0] === 'busy') return { kind: 'busy' }
-      const [, fence, storeNow, pairs] = reply
-      const fields = pairsToFields(pairs)
-      const grantId = fields['PutId'] ?? ''
-      const lease: Lease = { name, owner, fence, version: Number(fields['Version']), grantId }
-      try {
-        return {
-          kind: 'acquired',
-          leased: {
-            lease,
-            credential: openCredential(keys, name, fields),
-            ...openGrantSecrets(keys, name, fields),
-            intent: intentOf(fields, storeNow),
-          },
-        }
-      } catch (error) {
-        // A record that cannot be decrypted is left unchanged. The lease is released, so that the next caller gets
-        // the same error at once instead of waiting until the lease expires.
-        await script('release', keysOf(name), { holder: holder(lease) })
-        throw error
-      }
-    },
-
-    async renew(lease, leaseMs) {
-      const args = { holder: holder(lease), leaseMs: String(leaseMs) }
-      return (await script('renew', keysOf(lease.name), args)) === 1
-    },
-
-    async release(lease) {
-      await script('release', keysOf(lease.name), { holder: holder(lease) })
-    },
-
-    async recordIntent(lease, deferralMs) {
-      const args = leaseArguments(lease)
-      const reply = (await replicated(
-        'recordIntent',
-        keysOf(lease.name),
-        { ...args, deferralMs: String(deferralMs) },
-        // No refresh token was sent under this intent, so the intent is removed. Otherwise the next refresh would wait
-        // for a response to a request that was never sent.
-        async (recorded, run) => {
-          const [kind, previous] = recorded as IntentReply
-          if (kind === 'recorded')
-            await run('withdrawIntent', keysOf(lease.name), { ...args, previous })
-        },
-      )) as IntentReply
-      return reply[0] === 'deferred'
-        ? { kind: 'deferred', retryAfterMs: reply[1] }
-        : { kind: reply[0] }
-    },
-
     async commit(lease, grant, dueAt, context, { isNoticeNew = false, version, grantId } = {}) {
       const newVersion = version ?? lease.version + 1
       const credential = credentialOf(grant, newVersion, noLabels)
@@ -300,28 +234,6 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
       }
     },
 
-    async claimAdoption(name, { id, owner }, holdMs) {
-      const args = { id, owner }
-      const reply = (await replicated(
-        'claimAdoption',
-        keysOf(name),
-        { ...args, holdMs: String(holdMs), keepMs: String(ADOPTION_KEEP_MS) },
-        // No refresh token was sent under this claim, because too few replicas have acknowledged it. The claim is
-        // therefore removed, unless there was an earlier claim.
-        async (claimed, run) => {
-          const [, previous] = claimed as [string, string | number]
-          if (previous === '') await run('endAdoption', keysOf(name), args)
-        },
-      )) as ['claimed', string] | ['busy', number]
-      return reply[0] === 'busy'
-        ? { kind: 'busy', retryAfterMs: reply[1] }
-        : { kind: 'claimed', wasClaimedBefore: reply[1].endsWith(` ${id}`) }
-    },
-
-    async endAdoption(name, claim) {
-      await script('endAdoption', keysOf(name), { ...claim })
-    },
-
     async takeDue(now, limit, postponeMs) {
       const [names, nextAt] = (await script('takeDue', KEYS, {
         now: String(now),
@@ -363,19 +275,6 @@ export function createRedisCredentialStore(options: RedisCredentialStoreOptions)
   }
 }
 
-/** The reply of the script `recordIntent`, with the earlier intent or the milliseconds of the deferral. */
-type IntentReply = ['recorded', string] | ['lost'] | ['deferred', number]
-
-const holder = (lease: Lease): string => `${lease.owner}:${lease.fence}`
-
-/** Returns the script arguments with which a script checks that the caller still holds the lease. */
-const leaseArguments = (lease: Lease) => ({
-  name: lease.name,
-  holder: holder(lease),
-  fence: String(lease.fence),
-  version: String(lease.version),
-})
-
 /**
  * Returns the script arguments that replace the entries of a changed label in the index. The lists are empty if labels
  * do not change.
@@ -397,12 +296,4 @@ const flat = (fields: StoredFields): string[] => Object.entries(fields).flat()
 function toFields(names: readonly string[], values: FieldValues): StoredFields | null {
   if (values[names.indexOf('Name')] === null) return null
   return Object.fromEntries(names.map((name, index) => [name, values[index] ?? '']))
-}
-
-function pairsToFields(pairs: readonly string[]): StoredFields {
-  const fields: Record<string, string> = {}
-  for (let index = 0; index + 1 < pairs.length; index += 2) {
-    fields[pairs[index] ?? ''] = pairs[index + 1] ?? ''
-  }
-  return fields
 }
