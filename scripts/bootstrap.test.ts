@@ -89,7 +89,7 @@ afterEach(() => {
 })
 
 describe('the bootstrap before it starts its program', () => {
-  it('the bootstrap installs with the pinned package manager on the first run, and not on the second run', async () => {
+  it('the bootstrap installs with the pinned package manager on the first run, and installs nothing on the second run', async () => {
     const first = await bootstrap('app/entry.mjs', 'one', 'two')
     expect(first).toMatchObject({ code: 0, started: ['one', 'two'] })
     expect(first.err).toContain('First run')

@@ -246,7 +246,7 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       expect(unknown).toEqual([])
     })
 
-    it('each pod mounts only its own secret, the key between services and the digests of the other keys', () => {
+    it('each pod mounts only three things: its own secret, the key that services share, and the digests of the other keys', () => {
       const mounted = pod.volumes.flatMap(({ projected }) =>
         (projected?.sources ?? []).map(({ secret }) => secret.name),
       )

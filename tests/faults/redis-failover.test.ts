@@ -1,6 +1,6 @@
 /**
- * Redis fails over to a replica while companies are refreshed, or is unresponsive while token-service shuts down. The
- * provider rotates the refresh token at every refresh and accepts only the newest one.
+ * Redis fails over to a replica while token-service refreshes the tokens of companies, or Redis is unresponsive while
+ * token-service shuts down. The provider rotates the refresh token at every refresh and accepts only the newest one.
  */
 import { mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'

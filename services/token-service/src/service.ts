@@ -292,7 +292,7 @@ export async function startTokenService(
           const lost = { name, outcome, calls: 1, traceId }
           counted.countRefresh(lost)
           logRefresh(logger, lost, 'adoption')
-        } else logger.info(report, 'grant adoption ended')
+        } else logger.info(report, 'adoption of an existing grant ended')
       },
       onError,
       ...(adapters.failpoint !== undefined && { failpoint: adapters.failpoint }),

@@ -62,8 +62,9 @@ const DEFAULT_PORTS = ['', '5672', '5671']
 
 /**
  * Returns the management API at AMQP_MANAGEMENT_URL. Without this setting, returns the management API at its default
- * port if the broker runs on this machine at a default port. Otherwise returns `null`: beside a local broker at another
- * port, the default port of the management API may belong to another broker.
+ * port if the broker runs on this machine at a default port. Otherwise returns `null`: if the local broker uses a
+ * non-default port, a second broker may be running on this machine, and the default management port may belong to that
+ * one.
  */
 function managementOf(node: AmqpNode, settings: BrokerSettings): Management | null {
   const broker = new URL(node.url)

@@ -62,7 +62,7 @@ export function openListFile<Entry>(
     onList(list)
     dependency.up()
     valid.set(1)
-    logger.info({ setting, entries: list.length }, 'read the list from its file')
+    logger.info({ setting, file: path, entries: list.length }, 'list file was read')
   }
   const reject = (faults: readonly string[]): void => {
     dependency.down('the file is not valid: the last valid list stays in force')

@@ -45,8 +45,8 @@ export class ConnectionState {
   #since = performance.now()
 
   /**
-   * Records that a request has arrived. `request` is the request if its body may not have arrived completely, otherwise
-   * `null`.
+   * Records that the headers of a request have arrived. Pass the request if part of its body may still be outstanding,
+   * otherwise `null`.
    */
   begin(request: IncomingMessage | null): void {
     if (this.#inFlight === 0) this.#since = performance.now()

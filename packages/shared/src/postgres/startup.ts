@@ -54,7 +54,7 @@ export interface StartupOptions {
 
 export interface Startup {
   readonly session: Promise<Session>
-  /** Whether the server has accepted the user, so that a server process exists. */
+  /** Whether the server has accepted the user. From then on, the server has a process for this session. */
   readonly isAuthenticated: boolean
   /** Sends the driver's reply to a request for authentication. If there was no such request, the reply is dropped. */
   readonly reply: (message: Buffer) => void

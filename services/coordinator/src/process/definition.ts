@@ -266,8 +266,8 @@ function definitionOf(
  * Returns a copy of the definition with the values of its settings, so that its steps can run. `values` has the results
  * of the schemas in `settings`.
  *
- * @throws {TypeError} if a setting has a secret as a part of it, and if the process describes a target that cannot be
- * called. The message contains no secret.
+ * @throws {TypeError} in either of two cases: a setting has a secret nested in its value, or the process describes a
+ * target that cannot be called. The message contains no secret.
  */
 export function bindSettings<Definition extends ProcessDefinition>(
   definition: Definition,

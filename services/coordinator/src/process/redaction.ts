@@ -138,7 +138,7 @@ function patternsOf(value: string) {
 const anyNotation = (text: string): string =>
   text.replaceAll(/\\+|[^\\]/gu, (part) =>
     part.startsWith('\\')
-      ? // How many backslashes stand for one backslash depends on how often the text was encoded. A pattern with a choice
+      ? // Each encoding of the text may double its backslashes, so several may stand for one. A pattern with a choice
         // for each single backslash would take exponential time.
         String.raw`(?:\\|(?i:%5c|\\u005c)){${part.length},${part.length * 4}}`
       : `(?:${notationsOf(part).join('|')})`,

@@ -59,7 +59,7 @@ const read = async (name = 'OrderProcess') => {
 }
 
 describe('the summary of a process', () => {
-  it('the summary gets a 503 response before the first audit, and then has the counts of the latest audit', async () => {
+  it('the summary route responds 503 before the first audit, and afterwards with the counts of the latest audit', async () => {
     const early = await host.call(path)
     expect([early.status, early.headers.get('Retry-After')]).toEqual([503, '5'])
     expect(await early.json()).toMatchObject({ code: 'summary_not_ready' })

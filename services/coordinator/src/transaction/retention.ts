@@ -52,7 +52,8 @@ export interface PurgeablePage {
 export interface PurgeTurn {
   readonly kind: 'begun' | 'waiting'
   /**
-   * Milliseconds since the oldest of the last passes over these processes; `null` if one of the processes had no pass.
+   * Each process has a latest pass. This is the time in milliseconds since the earliest of them; `null` if a process
+   * has had no pass.
    */
   readonly lastPassMs: number | null
 }

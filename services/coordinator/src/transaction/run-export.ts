@@ -31,7 +31,7 @@ export interface ExportedRun {
 
 export interface ExportPage {
   readonly runs: readonly ExportedRun[]
-  /** The position of the last run; `null` if no run follows. */
+  /** The position of the last run of this page; `null` if there is no further page. */
   readonly next: EndPosition | null
 }
 

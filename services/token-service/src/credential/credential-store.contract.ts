@@ -337,7 +337,7 @@ export function credentialStoreContract(
       expect(await nearest()).toBe(START + 20_000)
     })
 
-    it('without a failover in between, an intent replaces the intent of another lease at once, even with a long deferral', async () => {
+    it('without a failover since an intent was stored, another lease can replace the intent at once, however long the deferral is', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const first = await held('ACC-1', 'a')
       await store.recordIntent(first.lease, 60_000)

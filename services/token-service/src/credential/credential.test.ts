@@ -68,7 +68,7 @@ describe('refreshDueAt', () => {
 })
 
 describe('limits of a grant', () => {
-  it('a refresh is due at 50 to 70 % of the idle limit if the access token is valid for longer', () => {
+  it('a refresh is due at 50 to 70 % of the idle limit if the access token is valid for longer than the idle limit', () => {
     for (const name of ['ACC-1', 'ACC-2', 'ACC-3']) {
       const dueAt = refreshDueAt({ ...token, name, expiresAt: 365 * DAY }, AHEAD)
       expect(dueAt).toBeGreaterThanOrEqual(50 * DAY)
