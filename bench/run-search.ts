@@ -46,6 +46,14 @@ const filters: readonly string[] = [
   `${all}?class=http_503`,
   `${all}?class=http_418`,
   `${all}?class=http_503&status=Failed&from=${monthAgo}`,
+  `${all}?version=50`,
+  `${ofProcess}?version=7`,
+  `${all}?version=rare`,
+  `${all}?version=none`,
+  `${all}?version=7&version=rare&status=Failed`,
+  `${all}?version=7&step=none`,
+  `${all}?version=50&order=updated`,
+  `${all}?version=rare&order=updated`,
   `${all}?realm=realm-7`,
   `${all}?realm=realm-7&status=Failed`,
   `${all}?realm=realm-7&order=updated`,
@@ -77,8 +85,8 @@ for (const filter of filters) {
 console.table(table)
 
 /**
- * Inserts runs of four processes over a year, with 1,000 realms. One run in ten has no realm, one in ten has tags, one
- * in fifty failed, and one in a hundred was cancelled.
+ * Inserts runs of four processes over a year, with 1,000 realms and with 50 versions, one after the other. One run in ten
+ * has no realm, one in ten has no version, one in ten has tags, one in fifty failed, and one in a hundred was cancelled.
  */
 async function fill(): Promise<void> {
   const client = new Client({ connectionString: system.databaseUrl })
@@ -88,21 +96,23 @@ async function fill(): Promise<void> {
       await client.query(
         `insert into "Order_Header" ("Process", "TransactionID", "Status", "StepName", "InitialData", "Realm",
           "Version", "Attempt", "InDoubt", "NextAttemptAt", "NextSweepAt", "LastError", "ErrorClass", "CreatedAt",
-          "UpdatedAt", "CompletedAt", "Tags", "EndedAs", "EndedClass", "EndedInDoubt")
+          "UpdatedAt", "CompletedAt", "Tags", "EndedAs", "EndedClass", "EndedInDoubt",
+          "DefinitionVersion")
         select process, 'run-' || n, status, case when ended is null then 'csv' else 'order' end,
           jsonb_build_object('Order', n, 'Customer', md5(n::text)), realm, 6, 1, doubt, null, now() + interval '1 day',
           case when class is not null then 'GET x responded with ' || class end, class, at,
           at + interval '20 s', at + interval '20 s', tags, ended,
           case when ended is not null then coalesce(class, '') end,
-          case when ended is not null then doubt end
+          case when ended is not null then doubt end, version
         from (select n, (array['OrderProcess', 'OrderProcess', 'Invoices', 'Payments', 'Reports'])[1 + n % 5] as process,
             case when n % 50 = 0 then 'Failed' when n % 100 = 1 then 'Cancelled' else 'Completed' end as status,
             case when n % 50 = 0 then 'Failed' when n % 100 = 1 then 'Cancelled' end as ended,
             case when n % 50 = 0 then (array['http_503', 'http_400', 'http_404', 'step_threw', 'timeout'])[1 + n / 50 % 5] end as class,
             n % 1000 = 0 as doubt,
             case when n % 10 <> 3 then 'realm-' || hashint8(n) % 500 end as realm,
+            case when n % 100000 = 7 then 'rare' when n % 10 <> 9 then (1 + n * 50 / $3::bigint)::text end as version,
             case when n % 10 = 4 then jsonb_build_object('batch', (n / 1000)::text, 'plan', 'gold') end as tags,
-            now() - interval '365 days' * (1 - n::float8 / $3) as at
+            now() - interval '365 days' * (1 - n::float8 / $3::bigint) as at
           from generate_series($1::bigint, $2::bigint) n) r`,
         [from, Math.min(ROWS, from + ROWS_PER_STATEMENT) - 1, ROWS],
       )

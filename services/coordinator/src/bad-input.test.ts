@@ -336,37 +336,71 @@ function canMount(): boolean {
 describe('changing a process that has active runs', () => {
   const act = (fixture: Fixture, action: string) =>
     fixture.call(`/processes/Changed/transactions/1/${action}`, { method: 'POST' })
-  const changed = (steps: Record<string, (step: Step) => unknown>) => [
-    defineProcess('Changed', { retry: { baseMs: 1 }, steps }),
+  const changed = (steps: Record<string, (step: Step) => unknown>, version?: number) => [
+    defineProcess('Changed', {
+      retry: { baseMs: 1 },
+      steps,
+      ...(version !== undefined && { version }),
+    }),
   ]
   const one = (step: Step) => step.complete()
+  const version = (step: Step) => step.complete(step.version)
 
   it('a run fails with step_unknown if its step was removed from the process, and can be resumed when the step exists again', async () => {
     const source = await backends.openSource({ sweepMs: 50 })
     const bus = await backends.openBus()
-    const twoSteps = changed({ one, two: () => Promise.reject(new Error('not yet')) })
+    const twoSteps = changed({ one, two: () => Promise.reject(new Error('not yet')) }, 1)
     const before = await start({ source, bus, processes: twoSteps })
     await before.queue('1')
     await until(async () => (await before.run('1')).StepName === 'two')
     await before[Symbol.asyncDispose]()
 
-    const without = await start({ source, bus, processes: changed({ one }) })
+    const without = await start({ source, bus, processes: changed({ one }, 2) })
     expect(await without.reached('1', 'Failed')).toMatchObject({
       StepName: 'two',
       ErrorClass: 'step_unknown',
-      LastError: expect.stringContaining('no step two'),
+      DefinitionVersion: '1',
+      LastError:
+        'the process has no step two (the run began with version 1, the process now has version 2): add a step of ' +
+        'this name and resume the run, or replay it, which starts a run with the steps that the process has now',
     })
     expect((await act(without, 'resume')).status).toBe(202)
     await without.reached('1', 'Failed')
     await without[Symbol.asyncDispose]()
 
-    const again = await start({ source, bus, processes: changed({ one, two: one }) })
+    const again = await start({ source, bus, processes: changed({ one, two: version }, 3) })
     expect((await act(again, 'resume')).status).toBe(202)
     const run = await again.reached('1', 'Completed')
-    expect(run.Items.map(({ StepName }) => StepName)).toEqual(['one', 'two'])
+    expect(run.Items).toMatchObject([{ StepName: 'one' }, { StepName: 'two', Data: '1' }])
     await again[Symbol.asyncDispose]()
     host = undefined
     await bus[Symbol.asyncDispose]()
     await source[Symbol.asyncDispose]()
+  })
+
+  it('a run whose steps were reordered executes the steps that it has not finished, each once', async () => {
+    await using source = await backends.openSource({ sweepMs: 50 })
+    await using bus = await backends.openBus()
+    const calls: string[] = []
+    const step = (name: string) => (given: Step) => {
+      calls.push(name)
+      given.complete(name)
+    }
+    const wait = (given: Step) => given.waitFor(10)
+    const before = await start({
+      source,
+      bus,
+      processes: changed({ one: step('one'), two: wait, three: step('three') }),
+    })
+    await before.queue('2')
+    await until(async () => (await before.run('2')).StepName === 'two')
+    await before[Symbol.asyncDispose]()
+
+    const steps = { two: step('two'), one: step('one again'), three: step('three') }
+    const after = await start({ source, bus, processes: changed(steps) })
+    await after.reached('2', 'Completed')
+    expect(calls).toEqual(['one', 'two', 'three'])
+    await after[Symbol.asyncDispose]()
+    host = undefined
   })
 })

@@ -20,7 +20,7 @@ import {
 } from '../test-support/fixture.ts'
 import { startFakeInternet } from '../test-support/fake-internet.ts'
 import { respondWith } from '../test-support/fake-target.ts'
-import { defineProcess, type ProcessDefinition } from './process/definition.ts'
+import { defineProcess, type ProcessDefinition, type ProcessOptions } from './process/definition.ts'
 import type { Step } from './process/step.ts'
 
 /**
@@ -67,7 +67,10 @@ export function coordinatorContract(
     /** A process whose first step is the given function and whose second step completes. */
     const trial = (
       first: (step: Step) => unknown,
-      options: { retry?: object; stepTimeoutSeconds?: number; requireInternet?: boolean } = {},
+      options: Pick<
+        ProcessOptions,
+        'retry' | 'stepTimeoutSeconds' | 'requireInternet' | 'deadlineSeconds'
+      > = {},
     ) => {
       processName = 'Trial'
       const second = (step: Step) => void step.complete()
@@ -422,6 +425,70 @@ export function coordinatorContract(
       const run = await host.reached(id, 'Completed')
       expect(run.Items[0]).toMatchObject({ Attempt: 1, Data: { attempt: 1 } })
       expect(run.Attempts).toHaveLength(2)
+    })
+
+    describe('the deadline of a run', () => {
+      const hasPassed = async (host: Fixture, id: string): Promise<void> => {
+        const { DeadlineAt } = (await host.run(id)) as { DeadlineAt?: string }
+        await until(() => Date.now() > Date.parse(DeadlineAt ?? ''))
+      }
+
+      it('a run that waits beyond its deadline fails as deadline_exceeded, and a resume gives it the whole time again', async () => {
+        let isReady = false
+        const waiting = (step: Step) => (isReady ? step.complete() : step.waitFor(3_600_000))
+        const host = await start({ processes: trial(waiting, { deadlineSeconds: 1 }) })
+        const id = fresh()
+        await host.queue(id)
+        expect(await host.reached(id, 'Failed')).toMatchObject({
+          ErrorClass: 'deadline_exceeded',
+          LastError: expect.stringContaining('the step called waitFor'),
+        })
+        isReady = true
+        expect((await act(host, id, 'resume')).status).toBe(202)
+        await host.reached(id, 'Completed')
+      })
+
+      it('a step in flight at the deadline ends and is not repeated: the run fails before the next step, where a resume continues it', async () => {
+        let calls = 0
+        const id = fresh()
+        const slow = async (step: Step) => {
+          calls += 1
+          await hasPassed(fixture as Fixture, id)
+          step.complete(calls)
+        }
+        const host = await start({ processes: trial(slow, { deadlineSeconds: 2 }) })
+        await host.queue(id)
+        const run = await host.reached(id, 'Failed')
+        expect(run).toMatchObject({ ErrorClass: 'deadline_exceeded', StepName: 'second' })
+        expect(run.Items).toMatchObject([{ StepName: 'first', Status: 'Completed', Data: 1 }])
+        await act(host, id, 'resume')
+        await host.reached(id, 'Completed')
+        expect(calls).toBe(1)
+      })
+
+      it('a run fails at its deadline also while its process waits for the internet or is paused', async () => {
+        await using internet = await startFakeInternet()
+        internet.isReachable = false
+        const host = await start({
+          processes: trial((step) => step.complete(), {
+            requireInternet: true,
+            deadlineSeconds: 0.3,
+          }),
+          env: { INTERNET_PROBES: internet.probe },
+          timing: { onlineIntervalMs: 30, offlineIntervalMs: 30, confirmMs: 10 },
+        })
+        const [offline, paused] = [fresh(), fresh()]
+        await host.queue(offline)
+        expect(await host.reached(offline, 'Failed')).toMatchObject({
+          ErrorClass: 'deadline_exceeded',
+          Attempts: [],
+        })
+        await host.call('/processes/Trial/pause', { method: 'POST' })
+        internet.isReachable = true
+        await host.queue(paused)
+        expect((await host.reached(paused, 'Failed')).ErrorClass).toBe('deadline_exceeded')
+        await host.call('/processes/Trial/resume', { method: 'POST' })
+      })
     })
 
     describe('a step that misbehaves', () => {

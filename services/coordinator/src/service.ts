@@ -34,6 +34,7 @@ import type { TransactionSource } from './transaction/transaction-source.ts'
 import { createAuditor } from './worker/auditor.ts'
 import { countDeadLetters } from './worker/count-dead-letters.ts'
 import { createConnectivity } from './worker/connectivity.ts'
+import { startDeadlines } from './worker/deadlines.ts'
 import { startDeadLetterIntake } from './worker/dead-letter-intake.ts'
 import { createDeadLetterOperations } from './worker/dead-letter-operations.ts'
 import { startLeaseRecovery } from './worker/lease-recovery.ts'
@@ -286,6 +287,16 @@ export async function startCoordinator(
       intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
       prefetch,
       onSweep: metrics.countSwept,
+    }),
+  )
+  stack.use(
+    startDeadlines({
+      source,
+      publisher,
+      log,
+      clock,
+      random,
+      intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
     }),
   )
   const auditor = createAuditor({

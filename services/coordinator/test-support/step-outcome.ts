@@ -39,6 +39,8 @@ const claim: Claim = {
     LastError: null,
     ErrorClass: null,
     InDoubt: false,
+    DefinitionVersion: null,
+    DeadlineAt: null,
     CreatedAt: '',
     UpdatedAt: '',
     CompletedAt: null,

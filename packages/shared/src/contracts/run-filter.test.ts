@@ -37,6 +37,7 @@ describe('the filter of runs', () => {
     ['status', []],
     ['step', ''],
     ['class', Array.from({ length: 21 }, String)],
+    ['version', 'a b'],
     ['realm', 'a b'],
     ['inDoubt', 'yes'],
     ['idPrefix', 'a\nb'],

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { DefinitionVersion } from './definition-version.ts'
 import { isTag } from './labels.ts'
 import { Realm } from './realm.ts'
 import { headerStatuses } from './transaction.ts'
@@ -52,6 +53,9 @@ export const RunFilter = z.strictObject({
   status: several(z.enum(headerStatuses)).optional(),
   step: several(Name).optional().meta({ description: 'the step that is due, or the last one' }),
   class: several(Name).optional().meta({ description: 'ErrorClass, such as http_503' }),
+  version: several(DefinitionVersion).optional().meta({
+    description: 'DefinitionVersion: the version of the process with which the run began',
+  }),
   realm: several(Realm).optional(),
   waitingFor: several(Name).optional().meta({ description: 'a credential, such as ACC-1' }),
   inDoubt: z

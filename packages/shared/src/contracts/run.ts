@@ -9,6 +9,13 @@ export const RunResponse = HeaderView.extend({
   InDoubt: z.boolean().meta({
     description: 'an earlier attempt of the due step may have done its work',
   }),
+  DefinitionVersion: z.string().nullable().meta({
+    description: 'the version that the process had when the run began; null if it had none',
+  }),
+  DeadlineAt: z.iso.datetime().nullable().meta({
+    description:
+      'when the run fails as deadline_exceeded unless it has ended; null without deadline',
+  }),
   Tags: z.record(z.string(), z.string()).nullable(),
   InputChanged: z.boolean().meta({
     description: 'this replay has other initial data than the run before it',

@@ -185,6 +185,14 @@ describe('a process definition that cannot run', () => {
   it.each([
     ['process P has no option concurrency', { concurrency: 4 }],
     ['process P has no option deadline', { deadline: '2 hours' }],
+    ['deadlineSeconds of P must be more than 0, at most 31622400', { deadlineSeconds: 0 }],
+    ['deadlineSeconds of P must be more than 0', { deadlineSeconds: '60' }],
+    ['deadlineSeconds of P must be more than 0', { deadlineSeconds: 31_622_401 }],
+    ['version of P must be a positive integer, or a text', { version: 0 }],
+    ['version of P must be a positive integer', { version: 1.5 }],
+    ['version of P must be a positive integer', { version: '' }],
+    ['version of P must be a positive integer', { version: '1 beta' }],
+    ['version of P must be a positive integer', { version: 'x'.repeat(33) }],
     ['retry of process P has no option tries', { retry: { tries: 3 } }],
     [
       'retry.maxAttempts of process P must be a whole number, 1 or more',
@@ -203,6 +211,15 @@ describe('a process definition that cannot run', () => {
   ])('a process definition is rejected with the reason: %s', (reason, options) => {
     expect(() => define('P', { ...options, steps })).toThrow(reason)
     expect(() => define('P', options).step('a', () => null)).toThrow(reason)
+  })
+
+  it('a version is stored as a text, so that an integer and the same digits are one version', () => {
+    const versionOf = (options: { version?: string | number }) =>
+      defineProcess('P', options).step('a', () => null).version
+    expect(versionOf({ version: 3 })).toBe('3')
+    expect(versionOf({ version: '3' })).toBe('3')
+    expect(versionOf({ version: '2026-11.1+b_2' })).toBe('2026-11.1+b_2')
+    expect(versionOf({})).toBeNull()
   })
 
   it.each([

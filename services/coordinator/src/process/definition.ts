@@ -1,5 +1,7 @@
+import { DefinitionVersion } from '@integration-host/shared/contracts/definition-version'
 import { StepName } from '@integration-host/shared/contracts/step-message'
 import type { z } from 'zod'
+import type { Run } from '../transaction/run.ts'
 import type { Claim, ProcessOutline } from '../transaction/transaction-source.ts'
 import type { Json } from './json-normalization.ts'
 import type { None, ProcessStart } from './process-chain.ts'
@@ -60,6 +62,17 @@ export interface ProcessOptions<
    * next step. `inline` is about twice as fast.
    */
   readonly dispatch?: 'message' | 'inline'
+  /**
+   * The version of this definition: a positive integer, or a text of at most 32 letters, digits, `.`, `_`, `+` and `-`
+   * such as `2026-11`. A run keeps the version with which it began, and a step reads it as `step.version`.
+   */
+  readonly version?: string | number
+  /**
+   * The time limit of a whole run in seconds, at most a year. A run that has not ended by then fails as
+   * `deadline_exceeded`. An attempt that is in flight at that time ends first, and its result is recorded. A replay or a
+   * resume has the whole time again.
+   */
+  readonly deadlineSeconds?: number
   /** How many days finished runs of the process are kept, instead of the settings `RETENTION_…_DAYS`; 0: for ever. */
   readonly retention?: ProcessRetention
   /**
@@ -88,6 +101,10 @@ export interface ProcessDefinition {
   /** The limits of the steps of the process that have no limits of their own. */
   readonly limits: StepLimits
   readonly dispatch: 'message' | 'inline'
+  /** The version that new runs get; `null` if the definition has none. */
+  readonly version: string | null
+  /** The time limit of a whole run in milliseconds; `null` if there is none. */
+  readonly deadlineMs: number | null
   readonly retention: ProcessRetention
   readonly files: RunFiles
   readonly stepNames: readonly [string, ...string[]]
@@ -126,6 +143,7 @@ export interface BoundSettings {
 const noFiles = (): readonly string[] => []
 const DEFAULT_STEP_SECONDS = 300
 const MAX_STEP_SECONDS = 1_500
+const MAX_DEADLINE_SECONDS = 366 * 86_400
 /** The maximum is needed because each step has its own queue. */
 const MAX_STEPS = 100
 const MEMBERS = new Set<string>([
@@ -136,6 +154,8 @@ const MEMBERS = new Set<string>([
   'retry',
   'stepTimeoutSeconds',
   'dispatch',
+  'version',
+  'deadlineSeconds',
   'retention',
   'files',
   'steps',
@@ -213,6 +233,7 @@ function definitionOf(
 ): ProcessDefinition {
   const { requireInternet = false, dispatch = 'message', retention = {}, files = noFiles } = options
   const { stepTimeoutSeconds = DEFAULT_STEP_SECONDS, input = null, settings = {} } = options
+  const { deadlineSeconds } = options
   const [first, ...others] = steps.map(([step]) => step)
   if (first === undefined) throw new TypeError(`process ${name} has no steps`)
   if (steps.length > MAX_STEPS)
@@ -222,6 +243,17 @@ function definitionOf(
   for (const [setting, schema] of Object.entries(settings)) requireSetting(name, setting, schema)
   if (!(stepTimeoutSeconds > 0 && stepTimeoutSeconds <= MAX_STEP_SECONDS))
     throw new TypeError(`stepTimeoutSeconds of ${name} must be more than 0, at most 1500`)
+  if (
+    deadlineSeconds !== undefined &&
+    !(
+      typeof deadlineSeconds === 'number' &&
+      deadlineSeconds > 0 &&
+      deadlineSeconds <= MAX_DEADLINE_SECONDS
+    )
+  )
+    throw new TypeError(
+      `deadlineSeconds of ${name} must be more than 0, at most ${MAX_DEADLINE_SECONDS}`,
+    )
   for (const [member, days] of Object.entries(retention))
     if (!(Number.isFinite(days) && days >= 0))
       throw new TypeError(`retention.${member} of ${name} must be a number of days, 0 or more`)
@@ -247,6 +279,8 @@ function definitionOf(
     name,
     requireInternet,
     dispatch,
+    version: versionOf(name, options.version),
+    deadlineMs: deadlineSeconds === undefined ? null : deadlineSeconds * 1_000,
     retention,
     // The functions that name a run's files read the settings of the process, which `bindSettings` sets.
     files: files as RunFiles,
@@ -293,6 +327,20 @@ export function bindSettings<Definition extends ProcessDefinition>(
   const hasValues = Object.keys(readable).length > 0
   const redaction = createRedaction([...secrets, ...authSecretsOf(targets)])
   return { ...definition, bound: { values: readable, hasValues, targets, redaction } }
+}
+
+/** Returns the version as it is stored. An integer and the same digits as a text are one version. */
+function versionOf(process: string, version: ProcessOptions['version']): string | null {
+  if (version === undefined) return null
+  const isValid =
+    typeof version === 'number'
+      ? Number.isSafeInteger(version) && version > 0
+      : DefinitionVersion.safeParse(version).success
+  if (!isValid)
+    throw new TypeError(
+      `version of ${process} must be a positive integer, or a text of at most 32 letters, digits, ., _, + and - that begins with a letter or digit`,
+    )
+  return String(version)
 }
 
 function requireStep(process: string, step: string, run: unknown): void {
@@ -373,8 +421,25 @@ export const isDefinition = (value: unknown): value is ProcessDefinition =>
 export const limitsOf = (definition: ProcessDefinition, step: string): StepLimits =>
   definition.stepLimits.get(step) ?? definition.limits
 
-/** Returns the name of a process and the names of its steps, which is all that a transaction source needs. */
-export const outlineOf = ({ name, stepNames: steps }: ProcessDefinition): ProcessOutline => ({
-  name,
-  steps,
+/** Returns the error of a run at a step that its process does not have, with what can be done. */
+export function stepUnknownError(
+  { StepName: step, DefinitionVersion: began }: Pick<Run, 'StepName' | 'DefinitionVersion'>,
+  { version }: Pick<ProcessDefinition, 'version'>,
+): string {
+  const versions = [
+    ...(began === null ? [] : [`the run began with version ${began}`]),
+    ...(version === null ? [] : [`the process now has version ${version}`]),
+  ].join(', ')
+  return (
+    `the process has no step ${step}${versions && ` (${versions})`}: add a step of this name and resume the run, ` +
+    'or replay it, which starts a run with the steps that the process has now'
+  )
+}
+
+/** Returns the part of a definition that a transaction source needs. */
+export const outlineOf = (definition: ProcessDefinition): ProcessOutline => ({
+  name: definition.name,
+  steps: definition.stepNames,
+  version: definition.version,
+  deadlineMs: definition.deadlineMs,
 })

@@ -143,6 +143,7 @@ export async function perform(
     transactionId: run.TransactionID,
     replayId: run.ReplayID,
     isReplay: run.ReplayID > 0,
+    version: run.DefinitionVersion,
     realm: run.Realm,
     attempt: run.Attempt,
     idempotencyKey: key,

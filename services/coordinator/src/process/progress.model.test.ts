@@ -295,7 +295,7 @@ class Model {
         if (run === undefined) return
         const latest = this.runs.findLast(({ id }) => id === run.id)
         const isAllowed = isResumable(run.status) && run === latest
-        await this.#expectDone(source.resume(name, run.id, run.replay, anAct), isAllowed)
+        await this.#expectDone(source.resume(this.#process, run.id, run.replay, anAct), isAllowed)
         if (isAllowed) this.#move(run, { status: 'Queued', attempt: 0, notBefore: this.#clock.now })
         break
       }

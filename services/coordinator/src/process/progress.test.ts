@@ -21,6 +21,8 @@ const run = (change: Partial<ClaimedRun> = {}): ClaimedRun => ({
   LastError: null,
   ErrorClass: null,
   InDoubt: false,
+  DefinitionVersion: null,
+  DeadlineAt: null,
   CreatedAt: '',
   UpdatedAt: '',
   CompletedAt: null,
@@ -61,6 +63,12 @@ describe('the transition of a run', () => {
       status: 'Completed',
       stepName: 'order',
     })
+  })
+
+  it('a run leaves out the finished steps that a changed definition has after the current step', () => {
+    const next = (finished: string[]) => advance(run(), completed, { ...options, finished })
+    expect(next(['report'])).toMatchObject({ status: 'Running', stepName: 'csv' })
+    expect(next(['report', 'csv'])).toMatchObject({ status: 'Completed', stepName: 'order' })
   })
 
   it('a run fails, instead of starting again, if its process no longer has the due step', () => {

@@ -109,6 +109,11 @@ export interface Transition {
 
 export interface TransitionOptions {
   readonly steps: readonly string[]
+  /**
+   * The finished steps of the run. They are left out, because a changed definition may have one of them after the
+   * current step. Default: none.
+   */
+  readonly finished?: readonly string[]
   readonly policy: RetryPolicy
   /** A random number in [0, 1), for the jitter of retries. */
   readonly random: number
@@ -134,13 +139,15 @@ export function advance(
   outcome: StepOutcome,
   options: TransitionOptions,
 ): Transition {
-  const { steps, policy, random, isInline = false } = options
+  const { steps, finished = [], policy, random, isInline = false } = options
   const { StepName: stepName, Attempt: attempt } = run
   const isInDoubt = outcome.kind !== 'completed' && outcome.isInDoubt === true
   const noError = { waitingFor: null, lastError: null, errorClass: null, isInDoubt }
   switch (outcome.kind) {
     case 'completed': {
-      const next = outcome.endsRun ? undefined : steps[steps.indexOf(stepName) + 1]
+      const next = outcome.endsRun
+        ? undefined
+        : steps.slice(steps.indexOf(stepName) + 1).find((step) => !finished.includes(step))
       const item = {
         status: 'Completed' as const,
         response: outcome.response,

@@ -91,6 +91,8 @@ export interface Step<
   readonly transactionId: string
   readonly replayId: number
   readonly isReplay: boolean
+  /** The `version` that the process had when this run began; `null` if it had none. */
+  readonly version: string | null
   readonly realm: string | null
   /** The number of this attempt of the step, from 1. */
   readonly attempt: number

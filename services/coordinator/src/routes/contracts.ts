@@ -95,6 +95,7 @@ export const RunsResponse = z
         ErrorClass: true,
         InDoubt: true,
         InputChanged: true,
+        DefinitionVersion: true,
         Version: true,
         CreatedAt: true,
         UpdatedAt: true,

@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { digestOf } from '@integration-host/shared/access/access-keys'
+import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
   type Backends,
@@ -8,6 +9,7 @@ import {
   openBackends,
   startFixture,
 } from '../../test-support/fixture.ts'
+import { defineProcess, outlineOf } from '../process/definition.ts'
 
 const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
 const keys = [
@@ -40,6 +42,50 @@ const act = async (action: string, body = {}) => {
   const init = { method: 'POST', headers, body: JSON.stringify(body) }
   return (await host.call(`/processes/OrderProcess/${action}`, init)).json()
 }
+
+describe('the versions of a process', () => {
+  it('a process shows its version, its deadline and the unfinished runs of each version, but to a key of one company no counts', async () => {
+    const process = (version: string) =>
+      defineProcess('Sale', { version, deadlineSeconds: 3_600 }).step('wait', (step) =>
+        step.waitFor(3_600_000),
+      )
+    await using own = await openBackends('embedded')
+    await using source = await own.openSource()
+    const outline = { ...outlineOf(process('2')), version: '1' }
+    const transactions = ['1', '2'].map((TransactionID) => ({ TransactionID, InitialData: 1 }))
+    await source.queue(outline, transactions)
+    await using other = await startFixture(own, {
+      env: { SERVICE_KEYS_FILE: join(backends.dataDir, 'keys.json') },
+      processes: [process('2')],
+      source,
+    })
+    const seenBy = async (id: string) =>
+      (await (await other.call('/processes/Sale', { headers: by(id) })).json()) as {
+        readonly Versions: { readonly Items: unknown } | null
+      }
+    await other.queue('3')
+    await until(async () => (await seenBy('console')).Versions !== null)
+    await eventually(async () =>
+      expect(await seenBy('console')).toMatchObject({
+        Version: '2',
+        DeadlineSeconds: 3_600,
+        Versions: {
+          At: expect.stringMatching(/Z$/),
+          Items: [
+            { Version: '2', Unfinished: 1 },
+            { Version: '1', Unfinished: 2 },
+          ],
+          IsLowerBound: false,
+        },
+      }),
+    )
+    expect(await seenBy('company-43')).toMatchObject({ Version: '2', Versions: null })
+    const found = await other.call('/processes/Sale/transactions?version=1&version=3')
+    const { items } = (await found.json()) as { items: { TransactionID: string }[] }
+    expect(items.map(({ TransactionID }) => TransactionID).toSorted()).toEqual(['1', '2'])
+    expect((await other.call('/transactions?version=a%20b')).status).toBe(400)
+  })
+})
 
 describe('a paused process', () => {
   it('a paused process shows when, by whom and why it was paused, but a key of one company sees only the time', async () => {

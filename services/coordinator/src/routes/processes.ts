@@ -10,6 +10,8 @@ import type { ProcessDefinition } from '../process/definition.ts'
 import type { Auditor } from '../worker/auditor.ts'
 import type { Operations } from '../worker/operations.ts'
 import type { Worker } from '../worker/worker.ts'
+import type { Audit } from '../transaction/audit.ts'
+import { versionsOf } from '../transaction/process-summary.ts'
 import type { Pauses } from '../transaction/pause.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { describeBody, readActOn } from './act.ts'
@@ -39,6 +41,12 @@ const ProcessView = z
     }),
     Dispatch: z.enum(['message', 'inline']),
     StepTimeoutSeconds: z.number(),
+    Version: z.string().nullable().meta({
+      description: 'the version with which runs begin now; null if the process has none',
+    }),
+    DeadlineSeconds: z.number().nullable().meta({
+      description: 'the time limit of a whole run; null if there is none',
+    }),
     BuiltIn: z.boolean().meta({
       description: 'part of the coordinator: clients cannot queue its transactions',
     }),
@@ -46,9 +54,20 @@ const ProcessView = z
   })
   .meta({ ref: 'Process' })
 
+const Versions = z.object({
+  At: z.iso.datetime().meta({ description: 'the time of the audit that has counted' }),
+  Items: z.array(z.object({ Version: z.string().nullable(), Unfinished: z.int().nonnegative() })),
+  IsLowerBound: z.boolean().meta({ description: 'there may be more runs than were counted' }),
+})
+
 const ProcessDetail = ProcessView.extend({
   Input: z.record(z.string(), z.unknown()).nullable().meta({
     description: 'the JSON Schema of `InitialData`; null if the process accepts any',
+  }),
+  Versions: Versions.nullable().meta({
+    description:
+      'the number of unfinished runs of each version, as of the latest audit; null before the first audit, and for a ' +
+      'key that is bound to realms',
   }),
 }).meta({ ref: 'ProcessDetail' })
 
@@ -68,6 +87,8 @@ export interface ProcessRouteDeps {
   readonly worker: Worker
   readonly auditor: Auditor
   readonly processes: ReadonlyMap<string, ProcessDefinition>
+  /** Returns the latest audit of this replica; `null` before the first one. */
+  readonly lastAudit: () => Audit | null
 }
 
 /**
@@ -80,6 +101,7 @@ export function processRoutes({
   worker,
   auditor,
   processes,
+  lastAudit,
 }: ProcessRouteDeps) {
   const tags = ['processes']
   const view = (definition: ProcessDefinition, pauses: Pauses, caller: Caller) => {
@@ -101,9 +123,16 @@ export function processRoutes({
       },
       Dispatch: definition.dispatch,
       StepTimeoutSeconds: definition.limits.timeoutMs / 1_000,
+      Version: definition.version,
+      DeadlineSeconds: definition.deadlineMs === null ? null : definition.deadlineMs / 1_000,
       BuiltIn: definition.runBuiltIn !== undefined,
       Consuming: worker.isConsuming(definition.name),
     }
+  }
+  const versions = ({ name, version }: ProcessDefinition, caller: Caller) => {
+    const audit = lastAudit()
+    // The counts concern all companies.
+    return audit === null || caller.isBoundToRealms ? null : versionsOf(audit, name, version)
   }
   const notLoaded = async (caller: Caller): Promise<z.output<typeof ProcessList>['not_loaded']> => {
     if (caller.isBoundToRealms) return [] // the counts concern all companies
@@ -153,7 +182,7 @@ export function processRoutes({
       describeRoute({
         operationId: 'getProcess',
         tags,
-        summary: 'One process, with the JSON Schema of its initial data',
+        summary: 'One process, with the JSON Schema of its initial data and its versions',
         responses: {
           200: jsonResponse('the process', ProcessDetail),
           ...problemResponses({ 400: 'an unknown query parameter', 404: 'no such process' }),
@@ -167,6 +196,7 @@ export function processRoutes({
         return c.json({
           ...view(definition, await source.paused(), caller),
           Input: inputSchemaOf(definition),
+          Versions: versions(definition, caller),
         })
       },
     )

@@ -411,6 +411,8 @@ describe('operations on a transaction', () => {
           Retry: { MaxAttempts: 10, BaseMs: 1_000, CapMs: 300_000 },
           Dispatch: 'message',
           StepTimeoutSeconds: 300,
+          Version: null,
+          DeadlineSeconds: null,
           Consuming: true,
         },
       ],

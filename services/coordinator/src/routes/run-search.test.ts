@@ -163,7 +163,7 @@ describe('the OpenAPI document of the run search', () => {
       const array = { status: 'array', step: 'array', class: 'array', realm: 'array', tag: 'array' }
       const text = { idPrefix: 'string', from: 'string', until: 'string', since: 'string' }
       const page = { order: 'string', limit: 'string', cursor: 'string' }
-      const rest = { waitingFor: 'array', inDoubt: 'boolean' }
+      const rest = { waitingFor: 'array', inDoubt: 'boolean', version: 'array' }
       expect(types).toMatchObject({ ...array, ...text, ...page, ...rest })
     }
   })

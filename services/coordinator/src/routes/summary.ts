@@ -24,7 +24,13 @@ const Summary = z
   .object({
     At: z.iso.datetime().meta({ description: 'the time of the audit that has counted' }),
     Process: z.string(),
-    Unfinished: z.array(Group.extend({ StepName: z.string(), WaitingFor: z.string().nullable() })),
+    Unfinished: z.array(
+      Group.extend({
+        StepName: z.string(),
+        WaitingFor: z.string().nullable(),
+        DefinitionVersion: z.string().nullable(),
+      }),
+    ),
     EndedBadly: z.array(Group).meta({
       description:
         'failed and cancelled; a null StepName: runs newer than those whose step was read, because there are many',

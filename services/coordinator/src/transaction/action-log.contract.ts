@@ -31,7 +31,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       await queue('66', '42')
       const startedAt = Date.now()
       await source.cancel(process.name, '66', 0, ada)
-      await source.resume(process.name, '66', null, { ...ada, reason: null })
+      await source.resume(process, '66', null, { ...ada, reason: null })
       await source.cancel(process.name, '66', null, anAct)
       await source.replay(process, '66', fromStart, anAct)
       const actions = await log()
@@ -132,7 +132,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
 
     it('an action that throws an error does not record an entry', async () => {
       await queue('66')
-      await expect(source.resume(process.name, '66', null, ada)).rejects.toMatchObject({
+      await expect(source.resume(process, '66', null, ada)).rejects.toMatchObject({
         code: 'transaction_not_resumable',
       })
       await expect(source.cancel(process.name, 'unknown', null, ada)).rejects.toMatchObject({
@@ -150,7 +150,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       await source.queue(other, [{ TransactionID: '1', InitialData: 1 }])
       for (const id of ['1', '2', '3']) await source.cancel(process.name, id, null, anAct)
       await source.cancel(other.name, '1', null, anAct)
-      await source.resume(process.name, '1', null, anAct)
+      await source.resume(process, '1', null, anAct)
       const shown = async (filter: object) =>
         (await log(filter)).map(
           (action) => `${action.Action} ${action.Process[1]}${action.TransactionID}`,
@@ -173,7 +173,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
       const on = (ifVersion: number): Act => ({ ...anAct, ifVersion })
       for (const attempt of [
         () => source.cancel(process.name, '66', null, on(1)),
-        () => source.resume(process.name, '66', 0, on(1)),
+        () => source.resume(process, '66', 0, on(1)),
         () => source.replay(process, '66', fromStart, on(1)),
       ])
         await expect(attempt()).rejects.toMatchObject({
@@ -181,7 +181,7 @@ export function actionLogContract(name: string, open: () => Promise<TransactionS
           members: { Version: 0 },
         })
       expect(await source.cancel(process.name, '66', null, on(0))).toMatchObject({ Version: 1 })
-      expect(await source.resume(process.name, '66', null, on(1))).toMatchObject({ Version: 2 })
+      expect(await source.resume(process, '66', null, on(1))).toMatchObject({ Version: 2 })
       await source.cancel(process.name, '66', null, on(2))
       expect(await source.replay(process, '66', fromStart, on(3))).toMatchObject({ ReplayID: 1 })
     })

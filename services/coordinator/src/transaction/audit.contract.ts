@@ -111,7 +111,7 @@ export function auditContract(name: string, open: () => Promise<TransactionSourc
 
     it('a failed run that is resumed counts as unfinished', async () => {
       await run(await queue('1'), failed)
-      await source.resume(process.name, '1', null, anAct)
+      await source.resume(process, '1', null, anAct)
       const { endedBadly, runsByStatus } = await audit()
       expect([endedBadly, runsByStatus]).toEqual([[], { Queued: 1 }])
     })

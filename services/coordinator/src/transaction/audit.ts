@@ -21,7 +21,7 @@ export interface RunGroup extends Pick<Run, 'Process' | 'Status' | 'ErrorClass' 
   readonly OldestCreatedAt: string
 }
 
-export interface UnfinishedGroup extends RunGroup {
+export interface UnfinishedGroup extends RunGroup, Pick<Run, 'DefinitionVersion'> {
   readonly StepName: string
   /** The number of these runs that a worker could claim now. */
   readonly due: number

@@ -152,7 +152,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
       await failedRun('1', 'r1')
       await erase(ofRealm('r1'))
       const erased = expect.objectContaining({ code: 'transaction_erased' })
-      await expect(source.resume(process.name, '1', null, anAct)).rejects.toEqual(erased)
+      await expect(source.resume(process, '1', null, anAct)).rejects.toEqual(erased)
       await expect(
         source.replay(process, '1', { fromStep: null, latest: null }, anAct),
       ).rejects.toEqual(erased)
@@ -212,7 +212,7 @@ export function erasureContract(name: string, open: () => Promise<TransactionSou
     it('an erasure does not erase a run that has changed since it was read, until the run is read again', async () => {
       await failedRun('1', 'r1')
       const { runs } = await source.erasable(ofRealm('r1'), { after: null, limit: 5 })
-      await source.resume(process.name, '1', null, anAct)
+      await source.resume(process, '1', null, anAct)
       expect(await source.erase(runs, ada)).toBe(0)
       await source.cancel(process.name, '1', null, anAct)
       expect(await source.erase(runs, ada)).toBe(0)

@@ -300,12 +300,12 @@ export function operatorActionsContract(
         async () => source.cancel(process.name, '66', null, anAct),
       ]) {
         await prepare()
-        await expect(source.resume(process.name, '66', 0, anAct)).rejects.toMatchObject({
+        await expect(source.resume(process, '66', 0, anAct)).rejects.toMatchObject({
           code: 'transaction_not_resumable',
           message: 'only the latest run can be resumed, which is run 1',
         })
       }
-      expect(await source.resume(process.name, '66', 1, anAct)).toMatchObject({ Status: 'Queued' })
+      expect(await source.resume(process, '66', 1, anAct)).toMatchObject({ Status: 'Queued' })
     })
 
     it('only one of a concurrent replay, resume and settlement makes a run active', async () => {
@@ -316,7 +316,7 @@ export function operatorActionsContract(
           await record(failedInDoubt, id)
           await Promise.allSettled([
             source.replay(process, id, fromStart, anAct),
-            source.resume(process.name, id, null, anAct),
+            source.resume(process, id, null, anAct),
             source.settle(process, id, null, notDone, anAct),
             source.replay(process, id, fromStart, anAct),
           ])
@@ -363,7 +363,7 @@ export function operatorActionsContract(
     it('a bulk operation changes a transaction only once, even if its run could be changed again', async () => {
       await queue()
       await record(failedInDoubt)
-      const resume = (act: Act) => source.resume(process.name, '66', null, act)
+      const resume = (act: Act) => source.resume(process, '66', null, act)
       await resume(inOperation('op-1'))
       await record(failedInDoubt)
       for (const replayId of [null, 0])
@@ -393,7 +393,7 @@ export function operatorActionsContract(
       await source.cancel(process.name, '66', null, anAct)
       const results = await Promise.allSettled(
         Array.from({ length: 10 }, () =>
-          source.resume(process.name, '66', null, inOperation('op-1', 0)),
+          source.resume(process, '66', null, inOperation('op-1', 0)),
         ),
       )
       expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)

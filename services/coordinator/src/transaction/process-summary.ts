@@ -1,10 +1,10 @@
-import type { Audit, RunGroup } from './audit.ts'
+import type { Audit, RunGroup, UnfinishedGroup } from './audit.ts'
 
 /** The counts of the latest audit for one process, without completed runs. */
 export interface ProcessSummary {
   readonly At: string
   readonly Process: string
-  readonly Unfinished: readonly Omit<RunGroup, 'Process'>[]
+  readonly Unfinished: readonly Omit<UnfinishedGroup, 'Process' | 'due' | 'oldestDueMs' | 'stuck'>[]
   /** Failed and cancelled runs. */
   readonly EndedBadly: readonly Omit<RunGroup, 'Process' | 'WaitingFor'>[]
   /** Whether there may be more runs than were counted. */
@@ -37,5 +37,36 @@ export function summaryOf(
       inexact.endedBadly ||
       open.length > MAX_GROUPS ||
       ended.length > MAX_GROUPS,
+  }
+}
+
+/** The unfinished runs of a process by the version with which they began, as of the latest audit. */
+export interface ProcessVersions {
+  readonly At: string
+  /** The version in force first, then the others in the order of their numbers of runs. */
+  readonly Items: readonly { readonly Version: string | null; readonly Unfinished: number }[]
+  /** Whether there may be more unfinished runs than were counted. */
+  readonly IsLowerBound: boolean
+}
+
+/** Counts the unfinished runs of each version. The version `inForce` is listed even if it has none. */
+export function versionsOf(
+  { at, unfinished, inexact }: Audit,
+  process: string,
+  inForce: string | null,
+): ProcessVersions {
+  const counts = new Map<string | null, number>([[inForce, 0]])
+  for (const { Process, DefinitionVersion, Count } of unfinished)
+    if (Process === process)
+      counts.set(DefinitionVersion, (counts.get(DefinitionVersion) ?? 0) + Count)
+  const isInForce = (version: string | null): number => Number(version === inForce)
+  return {
+    At: at,
+    Items: [...counts]
+      .map(([Version, Unfinished]) => ({ Version, Unfinished }))
+      .toSorted(
+        (a, b) => isInForce(b.Version) - isInForce(a.Version) || b.Unfinished - a.Unfinished,
+      ),
+    IsLowerBound: inexact.unfinished,
   }
 }

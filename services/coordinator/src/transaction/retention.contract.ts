@@ -124,7 +124,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       await sleep(2)
       const { runs } = await source.purgeable(nothing, FIRST_END, 10)
       expect(runs).toHaveLength(1)
-      await source.resume(process.name, '1', null, anAct)
+      await source.resume(process, '1', null, anAct)
       expect(await source.purge(nothing, runs)).toBe(0)
       expect((await get('1')).run.InitialData).toEqual({ secret: '1' })
     })
@@ -139,7 +139,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       await sleep(2)
       const { runs } = await source.purgeable(nothing, FIRST_END, 10)
       expect(runs).toHaveLength(4)
-      await source.resume(process.name, 'resumed', null, anAct)
+      await source.resume(process, 'resumed', null, anAct)
       expect(await source.filesLeft(process.name)).toBeNull()
       expect(await source.purge(nothing, runs)).toBe(3)
       expect(await source.filesLeft('OtherProcess')).toBeNull()
@@ -172,7 +172,7 @@ export function retentionContract(name: string, open: () => Promise<TransactionS
       await purgeAll(nothing)
       for (const act of [
         () => source.replay(process, '1', fromStart, anAct),
-        () => source.resume(process.name, '1', null, anAct),
+        () => source.resume(process, '1', null, anAct),
         () => source.cancel(process.name, '1', 0, anAct),
       ])
         await expect(act()).rejects.toMatchObject({ code: 'transaction_purged' })

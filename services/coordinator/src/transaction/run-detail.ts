@@ -70,6 +70,7 @@ export type RunSummary = Pick<
   | 'ErrorClass'
   | 'InDoubt'
   | 'InputChanged'
+  | 'DefinitionVersion'
   | 'Realm'
   | 'Version'
   | 'CreatedAt'

@@ -9,8 +9,8 @@ import type { Run } from './run.ts'
 import type { RunPosition, RunSearch } from './run-search.ts'
 import type { ProcessOutline, TransactionSource } from './transaction-source.ts'
 
-const orders: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'csv'] }
-const invoices: ProcessOutline = { name: 'Invoices', steps: ['order', 'csv'] }
+const orders: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'csv'], version: '1' }
+const invoices: ProcessOutline = { name: 'Invoices', steps: ['order', 'csv'], version: '2' }
 const done: StepOutcome = { kind: 'completed', response: null, data: null, endsRun: false }
 const failed: StepOutcome = { kind: 'failed', errorClass: 'http_400', error: 'no', response: null }
 const doubtful = { ...failed, errorClass: 'http_503', isInDoubt: true } as const
@@ -92,6 +92,10 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
         [{ class: ['http_503'] }, ['a5', 'a3']],
         [{ class: ['http_400', 'http_503'], status: ['Failed'] }, ['b2', 'a3', 'a2']],
         [{ class: ['none'] }, []],
+        [{ version: ['2'] }, ['b2', 'b1']],
+        [{ version: ['1'], status: ['Failed'] }, ['a3', 'a2']],
+        [{ version: ['1', '2'], realm: ['r1'] }, ['b1', 'a5', 'a2', 'a1']],
+        [{ version: ['3'] }, []],
         [{ realm: ['r1'] }, ['b1', 'a5', 'a2', 'a1']],
         [{ realm: ['r1', 'r3'], status: ['Failed'] }, ['b2', 'a2']],
         [{ waitingFor: ['ACC-r2'] }, ['a6']],
@@ -134,7 +138,7 @@ export function runSearchContract(name: string, open: () => Promise<TransactionS
     it('the order by change sorts finished runs by the time of their end, and unfinished runs by the time of their last change', async () => {
       await queueAll()
       await attempt(runs.get('a7') as Run, busy)
-      const resumed = await source.resume(orders.name, 'a2', null, anAct)
+      const resumed = await source.resume(orders, 'a2', null, anAct)
       expect((await find(null, { order: 'updated' })).slice(0, 3)).toEqual(['a2', 'a7', 'b2'])
       await attempt(resumed, failed)
       const filter: RunFilter = { status: ['Failed'] }

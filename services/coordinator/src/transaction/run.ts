@@ -27,6 +27,10 @@ export interface Run extends Readonly<HeaderView> {
    * next attempt.
    */
   readonly InDoubt: boolean
+  /** The version that the definition of the process had when the run began; `null` if it had none. */
+  readonly DefinitionVersion: string | null
+  /** The time at which the run fails unless it has ended; `null` if there is no deadline. */
+  readonly DeadlineAt: string | null
   /** The tags with which the transaction was queued; `null` if there are none. */
   readonly Tags: Readonly<Record<string, string>> | null
   /** Whether the initial data of this replay differs from that of the previous run. */

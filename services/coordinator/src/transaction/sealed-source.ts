@@ -198,6 +198,7 @@ export function createSealedSource(
       )
     },
     retry: async (...args) => readable(await source.retry(...args)),
+    failPastDeadline: async (limit) => (await source.failPastDeadline(limit)).map(readable),
     resume: async (...args) => readable(await source.resume(...args)),
     cancel: async (...args) => readable(await source.cancel(...args)),
   }

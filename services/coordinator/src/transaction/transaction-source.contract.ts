@@ -376,7 +376,7 @@ export function transactionSourceContract(
       it('a failed run that is in doubt stays in doubt after a resume, but its replay is not in doubt', async () => {
         const claimed = await claim(await queue('1'))
         await record(claimed, { ...failed, isInDoubt: true })
-        const resumed = await claim(await source.resume(process.name, '1', null, anAct))
+        const resumed = await claim(await source.resume(process, '1', null, anAct))
         expect(resumed.run.InDoubt).toBe(true)
         await record(resumed, { ...failed, isInDoubt: true })
         expect((await claim(await source.replay(process, '1', fromStart, anAct))).run.InDoubt).toBe(
@@ -392,7 +392,7 @@ export function transactionSourceContract(
           ['at rest', false],
         ] as const) {
           await source.cancel(process.name, id, null, anAct)
-          const resumed = await source.resume(process.name, id, null, anAct)
+          const resumed = await source.resume(process, id, null, anAct)
           expect((await claim(resumed)).run.InDoubt).toBe(isInDoubt)
         }
       })
@@ -525,7 +525,7 @@ export function transactionSourceContract(
       it('a resumed run continues at its failed step, and the attempts of that step are counted from the start again', async () => {
         const next = await record(await claim(await queue('1')), done)
         await record(await claim(next as Run), failed)
-        const resumed = await source.resume(process.name, '1', null, anAct)
+        const resumed = await source.resume(process, '1', null, anAct)
         expect(resumed).toMatchObject({
           ReplayID: 0,
           StepName: 'report',
@@ -542,7 +542,7 @@ export function transactionSourceContract(
           Status: 'Cancelled',
         })
         expect(await record(claimed, done)).toBeNull()
-        expect(await source.resume(process.name, '1', null, anAct)).toMatchObject({
+        expect(await source.resume(process, '1', null, anAct)).toMatchObject({
           StepName: 'order',
         })
       })
@@ -550,17 +550,20 @@ export function transactionSourceContract(
       it('an active run cannot be resumed, a finished run cannot be cancelled, and neither is possible for an unknown run', async () => {
         await finish(await queue('1'))
         await queue('2')
-        await expect(source.resume(process.name, '1', null, anAct)).rejects.toMatchObject({
+        await expect(source.resume(process, '1', null, anAct)).rejects.toMatchObject({
           code: 'transaction_not_resumable',
         })
-        await expect(source.resume(process.name, '2', null, anAct)).rejects.toMatchObject({
+        await expect(source.resume(process, '2', null, anAct)).rejects.toMatchObject({
           code: 'transaction_not_resumable',
         })
         await expect(source.cancel(process.name, '1', null, anAct)).rejects.toMatchObject({
           code: 'transaction_not_active',
         })
-        for (const action of ['resume', 'cancel'] as const)
-          await expect(source[action](process.name, '1', 7, anAct)).rejects.toMatchObject({
+        for (const change of [
+          () => source.resume(process, '1', 7, anAct),
+          () => source.cancel(process.name, '1', 7, anAct),
+        ])
+          await expect(change()).rejects.toMatchObject({
             code: 'transaction_not_found',
             message: `${process.name} has no transaction 1 with a run 7`,
           })

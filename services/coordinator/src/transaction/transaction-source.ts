@@ -62,7 +62,10 @@ export interface TransactionSource
   record(lease: Lease, transition: Transition): Promise<RunState | null>
   /** Extends leases; resolves with the leases that were lost. */
   renew(leases: readonly Lease[]): Promise<readonly Lease[]>
-  /** Returns at most `limit` overdue runs at these steps, and doubles the interval until each run is returned again. */
+  /**
+   * Returns at most `limit` overdue runs at these steps, and doubles the interval until each run is returned again. A
+   * run that another program has inserted without a step name gets the terms of its process here, unless it has them.
+   */
   due(steps: readonly StepRef[], limit: number): Promise<Run[]>
   /** Releases at most `limit` expired leases of lost workers, which makes their runs due again. */
   recoverExpiredLeases(limit: number): Promise<Run[]>
@@ -73,6 +76,11 @@ export interface TransactionSource
    * since `version`.
    */
   failRun(run: RunKey, version: number, errorClass: string, error: string): Promise<Run | null>
+  /**
+   * Fails at most `limit` active runs whose deadline has passed and returns them. A leased run is left as it is, even if
+   * its lease has expired: the outcome of its attempt is recorded, or its lease recovered, before the run fails.
+   */
+  failPastDeadline(limit: number): Promise<Run[]>
 
   /**
    * Starts the next run of a transaction with the same initial data, or with `initialData`. The run starts at
@@ -88,10 +96,17 @@ export interface TransactionSource
     act: Act,
   ): Promise<Run>
   /**
+   * Makes a failed or cancelled run due again. The run keeps its `DefinitionVersion`, and its deadline begins again.
+   *
    * @throws {IntegrationError} `transaction_not_found`, `version_moved`, or `transaction_not_resumable` if the run is
    * active or completed.
    */
-  resume(process: string, transactionId: string, replayId: number | null, act: Act): Promise<Run>
+  resume(
+    process: ProcessOutline,
+    transactionId: string,
+    replayId: number | null,
+    act: Act,
+  ): Promise<Run>
   /**
    * @throws {IntegrationError} `transaction_not_found`, `version_moved`, or `transaction_not_active` if the run is
    * over.
@@ -130,10 +145,18 @@ export interface TransactionSource
   watch(onDue: () => void): void
 }
 
-/** The name of a process and its steps in order, which is all that a source needs. */
-export interface ProcessOutline {
+/** The part of a process definition that a source needs. `steps` are in order. */
+export interface ProcessOutline extends RunTerms {
   readonly name: string
   readonly steps: readonly [string, ...string[]]
+}
+
+/** What a run gets from the definition of its process when the run begins. */
+export interface RunTerms {
+  /** The version of the definition; absent or `null` if it has none. */
+  readonly version?: string | null
+  /** Milliseconds in which the run must end, also after a resume; absent or `null` if there is no deadline. */
+  readonly deadlineMs?: number | null
 }
 
 export interface ReplayRequest {
@@ -191,7 +214,8 @@ export interface WebhookBacklog {
   readonly oldestMs: number
 }
 
-export interface StepRef {
+/** A step, with the terms for runs that another program has inserted and that begin there. */
+export interface StepRef extends RunTerms {
   readonly process: string
   readonly step: string
   /** A row with an empty `StepName` is at the first step. */
@@ -222,7 +246,10 @@ export interface Lease extends RunKey {
 }
 
 /** The members of a run that a transition can change. */
-export type RunState = Omit<ClaimedRun, 'InitialData' | 'Realm' | 'CreatedAt'>
+export type RunState = Omit<
+  ClaimedRun,
+  'InitialData' | 'Realm' | 'CreatedAt' | 'DefinitionVersion' | 'DeadlineAt'
+>
 
 export interface Claim {
   readonly lease: Lease

@@ -30,6 +30,7 @@ import {
   type Lease,
   type ProcessOutline,
   type ReplayRequest,
+  type RunTerms,
   type StepRef,
   SWEEP_CAP_MS,
 } from './transaction-source.ts'
@@ -75,6 +76,12 @@ export const isAtStep = (
   { process, step, isFirst }: StepRef,
 ): boolean => Process === process && (StepName === step || (isFirst && StepName === ''))
 
+/** The class and the text of a run whose deadline has passed. The text ends with the last error of the run. */
+export const DEADLINE_EXCEEDED = 'deadline_exceeded'
+export const PAST_DEADLINE =
+  'the run has not ended by its deadline; a resume gives it the whole time again'
+export const LAST_ERROR = '; its last error: '
+
 const iso = (at: number): string => new Date(at).toISOString()
 
 const due = (now: number) => ({
@@ -83,6 +90,13 @@ const due = (now: number) => ({
   ErrorClass: null,
   WaitingFor: null,
 })
+
+const deadline = ({ deadlineMs = null }: RunTerms, now: number) => ({
+  DeadlineAt: deadlineMs === null ? null : iso(now + deadlineMs),
+})
+
+const isPastDeadline = ({ DeadlineAt }: Run, now: number): boolean =>
+  DeadlineAt !== null && Date.parse(DeadlineAt) <= now
 
 const ended = (now: number) => ({ NextAttemptAt: null, WaitingFor: null, CompletedAt: iso(now) })
 
@@ -143,7 +157,9 @@ export const queued = (
     InitialData,
     Realm = null,
     Tags = null,
-  }: Pick<Run, 'InitialData'> & Partial<Pick<Run, 'Realm' | 'Tags'>>,
+    version = null,
+    deadlineMs = null,
+  }: Pick<Run, 'InitialData'> & Partial<Pick<Run, 'Realm' | 'Tags'>> & RunTerms,
   { now, sweepMs }: Times,
 ): StoredRun => ({
   header: {
@@ -156,6 +172,8 @@ export const queued = (
     Attempt: 0,
     ...due(now),
     InDoubt: false,
+    DefinitionVersion: version,
+    ...deadline({ deadlineMs }, now),
     CreatedAt: iso(now),
     UpdatedAt: iso(now),
     CompletedAt: null,
@@ -187,6 +205,7 @@ export function claimed(
   const { now, leaseMs } = times
   const isTakeover = header.Version === version + 1 && lease !== null
   if (isOver(header.Status) || isLeased(stored, now)) return { kind: 'stale' }
+  if (isPastDeadline(header, now)) return { kind: 'stale' }
   if (!isAtStep(header, { process: header.Process, step, isFirst })) return { kind: 'stale' }
   if (header.Version !== version && !isTakeover) return { kind: 'stale' }
   const delayMs = Date.parse(header.NextAttemptAt ?? '') - now
@@ -312,11 +331,25 @@ export function failed(
   )
 }
 
+/**
+ * Returns the run, failed because its deadline has passed. Returns `null` if there is no deadline or it has not passed,
+ * if the run is over, or if it is leased, because the outcome of the attempt must be recorded first.
+ */
+export function pastDeadline(stored: StoredRun, times: Times): StoredRun | null {
+  const { header, lease } = stored
+  if (isOver(header.Status) || lease !== null || !isPastDeadline(header, times.now)) return null
+  const before = header.LastError === null ? '' : `${LAST_ERROR}${header.LastError}`
+  const failure = { ErrorClass: DEADLINE_EXCEEDED, LastError: `${PAST_DEADLINE}${before}` }
+  return next(stored, { ...ended(times.now), ...failure, Status: 'Failed' }, times)
+}
+
 /** @throws {IntegrationError} `transaction_not_resumable` if the run is active or completed. */
-export function resumed(stored: StoredRun, times: Times): StoredRun {
+export function resumed(stored: StoredRun, terms: RunTerms, times: Times): StoredRun {
   requireData(stored.header)
   if (!isResumable(stored.header.Status)) throw notResumable()
-  return next(stored, { ...due(times.now), Status: 'Queued', Attempt: 0, CompletedAt: null }, times)
+  const { now } = times
+  const change = { ...due(now), ...deadline(terms, now), Attempt: 0, CompletedAt: null }
+  return next(stored, { ...change, Status: 'Queued' }, times)
 }
 
 /** @throws {IntegrationError} `transaction_not_active` if the run is over. */
@@ -386,7 +419,7 @@ export function settled(
   const changed =
     isOver(header.Status) && !isLatest
       ? { ...stored, header: { ...header, InDoubt: false, UpdatedAt: iso(times.now) } }
-      : continued(stored, settledState(header, process, settlement), times)
+      : continued(stored, process, settledState(header, process, settlement), times)
   const StepName = header.StepName || process.steps[0]
   const settledItem: Item = {
     StepName,
@@ -409,9 +442,10 @@ export function settled(
   }
 }
 
-/** Returns a settled run in its next state, in which it continues. */
+/** Returns a settled run in its next state, in which it continues. The deadline of a run that was over begins again. */
 function continued(
   stored: StoredRun,
+  terms: RunTerms,
   state: Pick<Run, 'Status' | 'StepName' | 'Attempt'>,
   times: Times,
 ): StoredRun {
@@ -422,6 +456,7 @@ function continued(
     InDoubt: false,
     CompletedAt: over ? iso(times.now) : null,
     ...(over && { NextAttemptAt: null }),
+    ...(isOver(stored.header.Status) && deadline(terms, times.now)),
   }
   return next(stored, change, times)
 }
@@ -468,7 +503,7 @@ export function withoutFiles(stored: StoredRun): StoredRun {
  */
 export function replayed(
   { header, items }: StoredRun,
-  { steps }: ProcessOutline,
+  { steps, ...terms }: ProcessOutline,
   { fromStep, initialData }: Pick<ReplayRequest, 'fromStep' | 'initialData'>,
   times: Times,
 ): StoredRun {
@@ -481,7 +516,7 @@ export function replayed(
     return { ...item, Status: 'Copied', Attempt: 0, IdempotencyKey: idempotencyKey(key, step) }
   })
   const InitialData = initialData === undefined ? header.InitialData : initialData
-  const run = queued(key, first, { ...header, InitialData }, times)
+  const run = queued(key, first, { ...header, ...terms, InitialData }, times)
   const InputChanged = initialData !== undefined && !hasInitialData(header, initialData)
   return { ...run, header: { ...run.header, InputChanged }, items: copies }
 }

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { WEBHOOK_PROCESS, WEBHOOK_STEP } from '@integration-host/shared/contracts/webhook'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { anAct } from '../../test-support/act.ts'
 import { advance, type StepOutcome } from '../process/progress.ts'
@@ -128,6 +129,10 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       await record(await queue('unsure'), doubtful)
       const unknown = await queue('unknown step')
       await source.failRun(unknown, unknown.Version, 'step_unknown', 'gone')
+      await source.queue({ ...process, deadlineMs: 1 }, [
+        { TransactionID: 'too late', InitialData: 1 },
+      ])
+      await eventually(async () => expect(await source.failPastDeadline(10)).toHaveLength(1))
       const taken = await queue('taken over')
       await claim(taken)
       await claim(await queue('recovered'))
@@ -137,6 +142,7 @@ export function webhooksContract(name: string, open: () => Promise<TransactionSo
       expect((await deliverAll()).toSorted()).toEqual([
         'recovered Running 2',
         'taken over Running 2',
+        'too late Failed 1',
         'unknown step Failed 1',
         'unsure Retrying 2',
       ])

@@ -9,6 +9,7 @@ const group = (Process: string, StepName: string): UnfinishedGroup => ({
   Status: 'Retrying',
   ErrorClass: null,
   WaitingFor: null,
+  DefinitionVersion: null,
   Count: 2,
   InDoubt: 0,
   OldestCreatedAt: '2026-11-20T00:00:00.000Z',

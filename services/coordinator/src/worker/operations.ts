@@ -169,9 +169,10 @@ export function createOperations(deps: OperationsDeps): Operations {
       return run
     },
     async resume(name, TransactionID, ReplayID, act) {
-      const { name: Process } = process(name)
+      const outline = outlineOf(process(name))
+      const { name: Process } = outline
       const run = await attempt({ kind: 'resume', act, Process, TransactionID, ReplayID }, () =>
-        source.resume(Process, TransactionID, ReplayID, act),
+        source.resume(outline, TransactionID, ReplayID, act),
       )
       publisher.publishSteps([run])
       return run

@@ -204,7 +204,7 @@ describe('the retention of finished runs', () => {
     nowMs += 366 * DAY_MS
     const purgeable: TransactionSource['purgeable'] = async (...query) => {
       const page = await source.purgeable(...query)
-      if (page.runs.length > 0) await source.resume('Order', '1', null, anAct)
+      if (page.runs.length > 0) await source.resume(outlineOf(order), '1', null, anAct)
       return page
     }
     await pass([order], { source: { ...source, purgeable } })

@@ -6,7 +6,7 @@ import {
   tracing,
 } from '@integration-host/shared/observability/telemetry'
 import { createCoolDowns } from '../process/cool-downs.ts'
-import { limitsOf, type ProcessDefinition } from '../process/definition.ts'
+import { limitsOf, type ProcessDefinition, stepUnknownError } from '../process/definition.ts'
 import type { Files } from '../process/files.ts'
 import type { HttpCall, StepCall } from '../process/http-call.ts'
 import { advance, type StepOutcome, type Transition } from '../process/progress.ts'
@@ -92,10 +92,11 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       return null
     }
     const { stepNames: steps } = definition
+    const finished = claim.items.map(({ StepName }) => StepName)
     const { retry: policy } = limitsOf(definition, run.StepName)
     const isInline = definition.dispatch === 'inline' && gate.isOpen(definition)
     const transition = {
-      ...advance(run, outcome, { steps, policy, random: random(), isInline }),
+      ...advance(run, outcome, { steps, finished, policy, random: random(), isInline }),
       ...(call !== undefined && { call }),
     }
     const recorded = await retryStore(() => source.record(lease, transition), deps.cutOff)
@@ -142,9 +143,11 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
   ): Promise<StepOutcome | null> {
     const { run } = claim
     const { InDoubt: isInDoubt } = run
+    // Without a lease, the run then fails as `deadline_exceeded`.
+    if (isPastDeadline(run)) return { kind: 'released', isInDoubt }
     const handler = definition.steps.get(run.StepName)
     if (handler === undefined)
-      return { ...failure('step_unknown', 'the process has no such step'), isInDoubt }
+      return { ...failure('step_unknown', stepUnknownError(run, definition)), isInDoubt }
     // An attempt counts even if its worker died before it recorded an outcome. Otherwise a step that crashes its worker
     // would crash one worker after another without end.
     const limits = limitsOf(definition, run.StepName)
@@ -253,6 +256,13 @@ function claimAfter(
     items: [...items, done],
   }
 }
+
+/**
+ * Whether the lease began after the deadline of the run. Both times come from the clock of the source. A claim fails after
+ * the deadline, but recording the previous step may have renewed the lease for this step.
+ */
+const isPastDeadline = ({ DeadlineAt, UpdatedAt }: Claim['run']): boolean =>
+  DeadlineAt !== null && Date.parse(UpdatedAt) >= Date.parse(DeadlineAt)
 
 const failure = (errorClass: string, error: string) =>
   ({ kind: 'failed', errorClass, error, response: null }) as const

@@ -58,7 +58,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       const runner = startOperationRunner({
         source,
         operations: {
-          resume: wrap((...of: Parameters<typeof source.resume>) => source.resume(...of)),
+          resume: wrap((_, id, replayId, act) => source.resume(process, id, replayId, act)),
           cancel: wrap((...of: Parameters<typeof source.cancel>) => source.cancel(...of)),
           retry: wrap((...of: Parameters<typeof source.retry>) => source.retry(...of)),
           replay: wrap((_, id, request, act) => source.replay(process, id, request, act)),

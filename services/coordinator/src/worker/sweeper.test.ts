@@ -23,6 +23,8 @@ const run = (n: number, StepName = 'first'): Run => ({
   LastError: null,
   ErrorClass: null,
   InDoubt: false,
+  DefinitionVersion: null,
+  DeadlineAt: null,
   CreatedAt: '',
   UpdatedAt: '',
   CompletedAt: null,

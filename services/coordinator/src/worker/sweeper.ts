@@ -10,7 +10,7 @@
 import { TransactionID } from '@integration-host/shared/contracts/transaction'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock, Timer } from '@integration-host/shared/process/clock'
-import { outlineOf, type ProcessDefinition } from '../process/definition.ts'
+import { outlineOf, type ProcessDefinition, stepUnknownError } from '../process/definition.ts'
 import type { Run } from '../transaction/run.ts'
 import type { StepRef, TransactionSource } from '../transaction/transaction-source.ts'
 import { startPolling } from './polling.ts'
@@ -45,12 +45,18 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
   /** Returns the steps whose queue is short, so that it is useful to publish their overdue runs again. */
   async function shortQueues(): Promise<StepRef[]> {
     const found: StepRef[] = []
-    for (const { name, stepNames } of processes.values()) {
+    for (const { name, stepNames, version, deadlineMs } of processes.values()) {
       if (!worker.isConsuming(name)) continue
       for (const step of stepNames) {
         const waiting = await queue.waiting(name, step)
         if (waiting !== null && waiting <= 2 * deps.prefetch)
-          found.push({ process: name, step, isFirst: step === stepNames[0] })
+          found.push({
+            process: name,
+            step,
+            isFirst: step === stepNames[0],
+            version,
+            deadlineMs,
+          })
       }
     }
     return found
@@ -90,11 +96,13 @@ export function startSweeper(deps: SweeperDeps): AsyncDisposable {
     const running = [...processes.values()].filter(({ name }) => worker.isConsuming(name))
     const consumed = new Map<string, boolean>()
     for (const run of await source.runsAtUnknownStep(running.map(outlineOf), BATCH)) {
+      const definition = processes.get(run.Process)
+      if (definition === undefined) continue
       const { Process, StepName, Version } = run
       const where = `${Process}.${StepName}`
       if (!consumed.has(where)) consumed.set(where, await isConsumed(Process, StepName))
       if (consumed.get(where) === true) continue
-      const error = `the process has no step ${StepName} any more; resume the run once it has it again`
+      const error = stepUnknownError(run, definition)
       const failed = await source.failRun(run, Version, 'step_unknown', error)
       if (failed === null) continue
       log.warn(

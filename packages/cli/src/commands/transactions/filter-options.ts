@@ -12,6 +12,7 @@ export const filterOptions = {
   status: several,
   class: several,
   step: several,
+  'definition-version': several,
   realm: several,
   'waiting-for': several,
   tag: several,
@@ -25,6 +26,8 @@ export const filterOptions = {
 export const FILTER_HELP = `  --status STATUS     ${headerStatuses.join(', ')}
   --class CLASS       the error class, such as http_503
   --step STEP         the step that is due, or the last one
+  --definition-version VERSION
+                      the version of the process with which the run began
   --realm REALM       the realm id of the company
   --waiting-for NAME  the credential that the run waits for: ACC-<realm>
   --tag NAME=VALUE    a tag; if repeated, a run needs all of the tags
@@ -34,12 +37,14 @@ export const FILTER_HELP = `  --status STATUS     ${headerStatuses.join(', ')}
                       ago, or 2026-01-31T08:00:00Z
   --from WHEN         queued at this time or later
   --until WHEN        queued before this time
-                      If --status, --class, --step, --realm or --waiting-for is repeated, a run needs one of the values.`
+                      If --status, --class, --step, --definition-version, --realm or --waiting-for is repeated, a run needs one of
+                      the values.`
 
 interface FilterValues {
   readonly status?: readonly string[] | undefined
   readonly class?: readonly string[] | undefined
   readonly step?: readonly string[] | undefined
+  readonly 'definition-version'?: readonly string[] | undefined
   readonly realm?: readonly string[] | undefined
   readonly 'waiting-for'?: readonly string[] | undefined
   readonly tag?: readonly string[] | undefined
@@ -63,6 +68,7 @@ export function filterOf(values: FilterValues, now: number): RunFilter {
     status: values.status?.flatMap((text) => text.split(',')).map(statusOf),
     class: values.class,
     step: values.step,
+    version: values['definition-version'],
     realm: values.realm,
     waitingFor: values['waiting-for'],
     // The API separates the name and the value of a tag with a colon.
@@ -78,7 +84,9 @@ export function filterOf(values: FilterValues, now: number): RunFilter {
   )
   if (filter.success) return filter.data
   const member = String(filter.error.issues[0]?.path[0])
-  const option = member.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
+  // `--version` prints the version of the installation.
+  const name = member === 'version' ? 'definitionVersion' : member
+  const option = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
   throw invalidOption(`--${option}`, filter.error)
 }
 

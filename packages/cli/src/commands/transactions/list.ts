@@ -140,6 +140,7 @@ const keyOf = ({ Process, TransactionID, ReplayID }: Header): string =>
 const COLUMNS = [
   'ID',
   'PROCESS',
+  'BEGAN WITH',
   'REPLAY',
   'STATUS',
   'STEP',
@@ -160,6 +161,7 @@ const colours: Readonly<Record<string, Colour>> = {
 const rowOf = (header: Header): string[] => [
   header.TransactionID,
   header.Process,
+  header.DefinitionVersion ?? '',
   String(header.ReplayID),
   header.Status,
   header.StepName,

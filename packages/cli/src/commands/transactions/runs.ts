@@ -16,6 +16,7 @@ const Page = z.object({
       ErrorClass: z.string().nullable(),
       InDoubt: z.boolean(),
       InputChanged: z.boolean(),
+      DefinitionVersion: z.string().nullish(),
       CreatedAt: z.string(),
       UpdatedAt: z.string(),
       CompletedAt: z.string().nullable(),
@@ -52,10 +53,21 @@ Examples:
   },
 }
 
-const COLUMNS = ['REPLAY', 'STATUS', 'STEP', 'CLASS', 'CREATED', 'UPDATED', 'COMPLETED', 'NOTE']
+const COLUMNS = [
+  'REPLAY',
+  'BEGAN WITH',
+  'STATUS',
+  'STEP',
+  'CLASS',
+  'CREATED',
+  'UPDATED',
+  'COMPLETED',
+  'NOTE',
+]
 
 const rowOf = (run: z.output<typeof Page>['items'][number]): string[] => [
   String(run.ReplayID),
+  run.DefinitionVersion ?? '',
   run.Status,
   run.StepName,
   run.ErrorClass ?? '',

@@ -143,8 +143,10 @@ describe('transactions show', () => {
     expect(out).not.toContain('Error')
   })
 
-  it('`transactions show` prints the tags, the lease owner, the previous initial data, an erasure, and the number of attempts', async () => {
+  it('`transactions show` prints the version, the deadline, the tags, the lease owner, the previous initial data, an erasure, and the number of attempts', async () => {
     members = {
+      DefinitionVersion: '2026-11',
+      DeadlineAt: AT,
       Tags: { order: 'A:7', shop: 'x' },
       InputChanged: true,
       LeaseOwner: 'worker-1',
@@ -153,6 +155,8 @@ describe('transactions show', () => {
       AttemptCount: 118,
     }
     const { out } = await show()
+    expect(out).toContain('Began with   version 2026-11 of the process\n')
+    expect(out).toContain(`Deadline     ${AT}\n`)
     expect(out).toContain('Tags         order=A:7, shop=x\n')
     expect(out).toContain('             differs from that of the previous run\n')
     expect(out).toContain(`Runs at      worker-1, lease until ${AT}\n`)

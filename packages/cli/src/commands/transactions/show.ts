@@ -26,6 +26,7 @@ const Run = TransactionView.extend({
   LeaseUntil: z.string().nullish(),
   Tags: z.record(z.string(), z.string()).nullish(),
   InputChanged: z.boolean().optional(),
+  DeadlineAt: z.string().nullish(),
   ErasedAt: z.string().nullish(),
   PurgedAt: z.string().nullish(),
   AttemptCount: z.int().optional(),
@@ -159,6 +160,10 @@ function headerLines(header: Run, isFull: boolean): string[] {
   return [
     ['Transaction', header.TransactionID],
     ['Process', header.Process],
+    [
+      'Began with',
+      header.DefinitionVersion && `version ${header.DefinitionVersion} of the process`,
+    ],
     ['Replay', String(header.ReplayID)],
     ['Version', String(header.Version)],
     ['Status', header.Status],
@@ -176,6 +181,7 @@ function headerLines(header: Run, isFull: boolean): string[] {
     ['In doubt', header.InDoubt ? 'an earlier attempt may have done the work of this step' : null],
     ['Waits for', header.WaitingFor ?? wait],
     ['Next attempt', header.NextAttemptAt],
+    ['Deadline', header.DeadlineAt],
     ['Error class', wait === null ? header.ErrorClass : null],
     ['Error', wait === null ? header.LastError : null],
     ['Created', header.CreatedAt],

@@ -116,7 +116,7 @@ describe('transactions list', () => {
 
   it('`transactions list` sends its filters to the coordinator', async () => {
     const args =
-      `--process OrderProcess --status failed,waiting --class http_503 --class http_429 --step csv --realm 77 ` +
+      `--process OrderProcess --status failed,waiting --class http_503 --class http_429 --step csv --definition-version 3 --realm 77 ` +
       `--waiting-for ACC-1 --tag order=A:7 --id-prefix inv- --in-doubt --since ${AT} --from ${AT} --until ${AT} ` +
       `--order updated --cursor 3`
     expect((await cli('list', ...args.split(' '))).code).toBe(0)
@@ -128,6 +128,7 @@ describe('transactions list', () => {
         ['step', 'csv'],
         ['class', 'http_503'],
         ['class', 'http_429'],
+        ['version', '3'],
         ['realm', '77'],
         ['waitingFor', 'ACC-1'],
         ['inDoubt', 'true'],

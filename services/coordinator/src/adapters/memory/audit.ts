@@ -1,9 +1,4 @@
-import {
-  type Audit,
-  auditOf,
-  type RunGroup,
-  type UnfinishedGroup,
-} from '../../transaction/audit.ts'
+import { type Audit, auditOf, type UnfinishedGroup } from '../../transaction/audit.ts'
 import type { Pauses } from '../../transaction/pause.ts'
 import { isOver } from '../../transaction/status.ts'
 import { STUCK_MS } from '../../transaction/transaction-source.ts'
@@ -26,8 +21,9 @@ export function auditRuns(
   const counts = {
     at: new Date(now).toISOString(),
     unfinished: groupsOf(runs.filter(isActive), now),
-    endedBadly: groupsOf(endedBadly, now).map(
-      ({ due: _due, oldestDueMs: _oldest, stuck: _stuck, ...group }): RunGroup => group,
+    endedBadly: groupsOf(endedBadly.map(withoutVersion), now).map(
+      ({ due: _due, oldestDueMs: _oldest, stuck: _stuck, DefinitionVersion: _version, ...group }) =>
+        group,
     ),
     completed: count(isCompleted),
     inexact: { unfinished: false, endedBadly: false, completed: false },
@@ -40,11 +36,19 @@ export function auditRuns(
   return auditOf(counts, { processes, paused })
 }
 
+/** Ended runs are counted across versions, as the PostgreSQL source counts them in an index without versions. */
+const withoutVersion = (stored: StoredRun): StoredRun => ({
+  ...stored,
+  header: { ...stored.header, DefinitionVersion: null },
+})
+
 function groupsOf(runs: readonly StoredRun[], now: number): UnfinishedGroup[] {
   const groups = new Map<string, UnfinishedGroup>()
   for (const run of runs) {
     const { Process, Status, StepName, ErrorClass, WaitingFor, InDoubt, CreatedAt } = run.header
-    const key = JSON.stringify([Process, Status, StepName, ErrorClass, WaitingFor])
+    const { DefinitionVersion } = run.header
+    const group = [Process, Status, StepName, ErrorClass, WaitingFor, DefinitionVersion]
+    const key = JSON.stringify(group)
     const known = groups.get(key)
     const dueMs = dueMsOf(run, now)
     groups.set(key, {
@@ -53,6 +57,7 @@ function groupsOf(runs: readonly StoredRun[], now: number): UnfinishedGroup[] {
       StepName,
       ErrorClass,
       WaitingFor,
+      DefinitionVersion,
       Count: (known?.Count ?? 0) + 1,
       InDoubt: (known?.InDoubt ?? 0) + Number(InDoubt),
       OldestCreatedAt:

@@ -34,6 +34,7 @@ export const runReader = (table: RunTable): RunReader => ({
         ErrorClass: header.ErrorClass,
         InDoubt: header.InDoubt,
         InputChanged: header.InputChanged,
+        DefinitionVersion: header.DefinitionVersion,
         Realm: header.Realm,
         Version: header.Version,
         CreatedAt: header.CreatedAt,

@@ -45,7 +45,16 @@ export function countUnfinished(
 const changedAt = ({ CompletedAt, UpdatedAt }: Run): string => CompletedAt ?? UpdatedAt
 
 function predicateOf({ process, filter, visible }: RunSearch): (run: Run) => boolean {
-  const { step, class: errorClass, realm, waitingFor, inDoubt, idPrefix = '', tag = [] } = filter
+  const {
+    step,
+    class: errorClass,
+    version,
+    realm,
+    waitingFor,
+    inDoubt,
+    idPrefix = '',
+    tag = [],
+  } = filter
   const statuses = possibleStatuses(filter)
   const tags = tag.map(tagOf)
   const from = filter.from === undefined ? -Infinity : Date.parse(filter.from)
@@ -58,6 +67,7 @@ function predicateOf({ process, filter, visible }: RunSearch): (run: Run) => boo
     statuses.has(run.Status) &&
     isOneOf(run.StepName, step) &&
     isOneOf(run.ErrorClass, errorClass) &&
+    isOneOf(run.DefinitionVersion, version) &&
     isOneOf(run.Realm, realm) &&
     isOneOf(run.WaitingFor, waitingFor) &&
     (inDoubt === undefined || run.InDoubt === inDoubt) &&

@@ -86,6 +86,8 @@ const LATER_MEMBERS: Partial<Run> = {
   InputChanged: false,
   ErasedAt: null,
   PurgedAt: null,
+  DefinitionVersion: null,
+  DeadlineAt: null,
 }
 const withAllMembers = (stored: StoredRun): StoredRun => ({
   ...stored,

@@ -14,6 +14,7 @@ import { erasureContract } from '../../transaction/erasure.contract.ts'
 import { runDetailContract } from '../../transaction/run-detail.contract.ts'
 import { retentionContract } from '../../transaction/retention.contract.ts'
 import { runSearchContract } from '../../transaction/run-search.contract.ts'
+import { runTermsContract } from '../../transaction/run-terms.contract.ts'
 import { runExportContract } from '../../transaction/run-export.contract.ts'
 import { payloadContract } from '../../transaction/payload.contract.ts'
 import { sealed } from '../../../test-support/payload-keys.ts'
@@ -79,6 +80,11 @@ webhooksContract('ITSourceMemory.json', async () =>
 targetCallsContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
+
+runTermsContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+
 runSearchContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )

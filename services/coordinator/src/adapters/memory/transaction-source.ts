@@ -160,7 +160,8 @@ export async function createMemoryTransactionSource(
             outcome: isRepeated(known.header, transaction) ? 'exists' : 'conflict',
             run: known.header,
           }
-        const run = transitions.queued(key, process.steps[0], { InitialData, Realm, Tags }, times())
+        const data = { ...process, InitialData, Realm, Tags }
+        const run = transitions.queued(key, process.steps[0], data, times())
         table.put(run) // so that a second transaction with the same id in this call is detected
         added.push(run)
         if (by !== undefined)
@@ -210,7 +211,8 @@ export async function createMemoryTransactionSource(
       const run = transitions.recorded(stored, lease, transition, times())
       if (run === null) return null
       // The other members must not replace those of the claim, whose payloads are decrypted.
-      const { InitialData: _data, Realm: _realm, CreatedAt: _at, ...state } = await commitRun(run)
+      const { InitialData: _data, Realm: _realm, CreatedAt: _at, ...moved } = await commitRun(run)
+      const { DefinitionVersion: _version, DeadlineAt: _deadline, ...state } = moved
       return state
     },
 
@@ -273,6 +275,14 @@ export async function createMemoryTransactionSource(
       return run === null ? null : commitRun(run)
     },
 
+    async failPastDeadline(limit) {
+      const failed = table
+        .active()
+        .map((stored) => transitions.pastDeadline(stored, times()))
+        .filter((stored) => stored !== null)
+      return commitRuns(failed.slice(0, limit))
+    },
+
     ...runReader(table),
 
     search: async (request) => searchRuns(table.all(), request),
@@ -288,9 +298,9 @@ export async function createMemoryTransactionSource(
       return commitAction('replay', transitions.replayed(latest, process, request, times()), act)
     },
     async resume(process, transactionId, replayId, act) {
-      const stored = findOrThrow(process, transactionId, replayId, act)
+      const stored = findOrThrow(process.name, transactionId, replayId, act)
       requireLatest(stored.header, latestReplayId(stored))
-      return commitAction('resume', transitions.resumed(stored, times()), act)
+      return commitAction('resume', transitions.resumed(stored, process, times()), act)
     },
     async cancel(process, transactionId, replayId, act) {
       const stored = findOrThrow(process, transactionId, replayId, act)

@@ -5,6 +5,7 @@
 import type postgres from 'postgres'
 import type { RunKey } from '../../transaction/run.ts'
 import { activeStatuses } from '../../transaction/status.ts'
+import type { RunTerms } from '../../transaction/transaction-source.ts'
 
 type Sql = postgres.Sql | postgres.TransactionSql
 type Alias = 'a' | 'd' | 'i' | 'l' | 'm' | 'p' | 't' | 'w' | 'held' | 'picked' | 'ended' | 'changed'
@@ -16,6 +17,14 @@ const ACTIVE = `h."Status" in (${activeStatuses.map((status) => `'${status}'`).j
  * same plan.
  */
 export const isActive = (sql: Sql) => sql.unsafe(ACTIVE)
+
+/** True for a run whose deadline has not passed. */
+export const isBeforeDeadline = (sql: Sql) =>
+  sql`(h."DeadlineAt" is null or h."DeadlineAt" > now())`
+
+/** The deadline of a run that begins or is resumed now. */
+export const deadlineFromNow = (sql: Sql, { deadlineMs = null }: RunTerms) =>
+  sql`now() + ${deadlineMs}::float8 * interval '1 ms'`
 
 /** True for a run without a live lease: the run has no lease, or its lease has expired. */
 export const isUnleased = (sql: Sql) => sql`(h."LeaseUntil" is null or h."LeaseUntil" <= now())`

@@ -28,6 +28,8 @@ export const runOf = (row: RunRow): Run => ({
   LastError: row.LastError,
   ErrorClass: row.ErrorClass,
   InDoubt: row.InDoubt,
+  DefinitionVersion: row.DefinitionVersion,
+  DeadlineAt: row.DeadlineAt,
   CreatedAt: row.CreatedAt,
   UpdatedAt: row.UpdatedAt,
   CompletedAt: row.CompletedAt,
@@ -48,6 +50,8 @@ export type ClaimedRow = Pick<
   | 'NextAttemptAt'
   | 'LastError'
   | 'ErrorClass'
+  | 'DefinitionVersion'
+  | 'DeadlineAt'
   | 'CreatedAt'
   | 'UpdatedAt'
 > & { readonly items: FinishedItem[] | null }
@@ -86,6 +90,8 @@ export function claimOf(
       WaitingFor: null,
       LastError: row.LastError,
       ErrorClass: row.ErrorClass,
+      DefinitionVersion: row.DefinitionVersion,
+      DeadlineAt: row.DeadlineAt,
       CreatedAt: row.CreatedAt,
       UpdatedAt: row.UpdatedAt,
       CompletedAt: null,

@@ -31,10 +31,11 @@ beforeAll(async () => {
   const off = { enable_seqscan: 'off', enable_hashjoin: 'off', enable_mergejoin: 'off', jit: 'off' }
   sql = postgres(database.url, { max: 1, connection: off })
   // Of every 20 runs of three processes, 18 are completed, one has failed and one waits. A thousand runs at a time have
-  // the same creation time. One run in a thousand has a rare step, realm, class and tag.
+  // the same creation time. One run in a thousand has a rare step, realm, class, version and tag.
   await sql`
     insert into "Order_Header" ("Process", "TransactionID", "InitialData", "Status", "StepName", "Realm",
-      "ErrorClass", "WaitingFor", "NextSweepAt", "CreatedAt", "UpdatedAt", "CompletedAt", "Tags")
+      "ErrorClass", "WaitingFor", "NextSweepAt", "CreatedAt", "UpdatedAt", "CompletedAt", "Tags",
+      "DefinitionVersion")
     select (array['A', 'B', 'Ä'])[1 + n % 3], 'run-' || n, '1',
       case n % 20 when 0 then 'Failed' when 1 then 'Waiting' else 'Completed' end,
       case when n % 1000 = 0 then 'rare' else 'last' end,
@@ -43,7 +44,8 @@ beforeAll(async () => {
       case when n % 20 = 1 then case when n % 1000 = 1 then 'ACC-rare' else 'ACC-1' end end,
       now() + interval '1 day', at, at + interval '1 s',
       case when n % 20 <> 1 then at + n % 50 * interval '1 minute' end,
-      jsonb_build_object('plan', case when n % 1000 = 0 then 'rare' else 'gold' end)
+      jsonb_build_object('plan', case when n % 1000 = 0 then 'rare' else 'gold' end),
+      case when n % 1000 < 2 then 'rare' when n % 9 > 0 then 'v1' end
     from (select n, now() - interval '20 days' + n / 1000 * interval '1 day' as at
       from generate_series(0, ${RUNS - 1}) n) r`
   await sql`vacuum analyze "Order_Header"`
@@ -117,6 +119,10 @@ describe('the search for runs in a large table', () => {
         { realm: ['realm-3'], status: ['Waiting'] },
         (n) => n % 7 === 3 && n % 20 === 1 && n % 1_000 !== 1,
       ],
+      [{ version: ['rare'] }, (n) => n % 1_000 < 2],
+      [{ version: ['v1'] }, (n) => n % 1_000 > 1 && n % 9 > 0],
+      [{ version: ['v1', 'rare'], step: ['rare'] }, isRare],
+      [{ version: ['v1'], status: ['Failed'] }, (n) => n % 20 === 0 && !isRare(n) && n % 9 > 0],
       [{ status: ['Failed'] }, (n) => n % 20 === 0],
       [{ status: ['Failed', 'Waiting'], step: ['rare'] }, isRare],
       [{ waitingFor: ['ACC-rare'] }, (n) => n % 1_000 === 1],
@@ -148,6 +154,11 @@ describe('the search for runs in a large table', () => {
       [{ realm: ['rare'] }, 'created', page],
       [{ realm: ['rare'] }, 'updated', 2 * page],
       [{ realm: ['none'] }, 'created', 0],
+      [{ version: ['rare'] }, 'created', page],
+      [{ version: ['rare'] }, 'updated', 2 * page],
+      [{ version: ['v1'] }, 'created', 3 * page],
+      [{ version: ['v1'], step: ['none'] }, 'created', 10_000 + page],
+      [{ version: ['none'] }, 'created', 0],
       [{ tag: ['plan:rare'] }, 'created', 2 * page],
       [{ tag: ['plan:rare'] }, 'updated', 2 * page],
       [{ waitingFor: ['ACC-rare'] }, 'created', 2 * page],

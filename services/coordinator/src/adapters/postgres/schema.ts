@@ -42,6 +42,7 @@ const HEADER_TIMES = [
   'CompletedAt',
   'ErasedAt',
   'PurgedAt',
+  'DeadlineAt',
 ]
 /** Allows the years 1 to 9999, because ISO 8601 cannot represent `infinity` or years BC. */
 const isCalendarTime = (column: string): string =>
@@ -105,6 +106,10 @@ export const orderHeader = pgTable(
      * still known and a late duplicate is not run again.
      */
     PurgedAt: time('PurgedAt'),
+    /** The version that the definition of the process had when the run began; null if it had none. */
+    DefinitionVersion: key('DefinitionVersion'),
+    /** The time at which the run fails unless it has ended; null if there is no deadline. */
+    DeadlineAt: time('DeadlineAt'),
   },
   (table) => [
     primaryKey({ columns: [table.Process, table.TransactionID, table.ReplayID] }),
@@ -148,6 +153,18 @@ export const orderHeader = pgTable(
     index('Order_Header_realm')
       .on(table.Realm, table.CreatedAt, table.Process, table.TransactionID, table.ReplayID)
       .where(sql`"Realm" is not null and "PurgedAt" is null`),
+    index('Order_Header_version')
+      .on(
+        table.Process,
+        table.DefinitionVersion,
+        table.CreatedAt,
+        table.TransactionID,
+        table.ReplayID,
+      )
+      .where(sql`"DefinitionVersion" is not null and "PurgedAt" is null`),
+    index('Order_Header_deadline')
+      .on(table.DeadlineAt)
+      .where(sql`"DeadlineAt" is not null and "CompletedAt" is null`),
     index('Order_Header_purged')
       .on(table.PurgedAt)
       .where(sql`"PurgedAt" is not null`),

@@ -16,6 +16,7 @@ import { operationsContract } from '../../transaction/bulk-operation.contract.ts
 import { operatorActionsContract } from '../../transaction/operator-actions.contract.ts'
 import { retentionContract } from '../../transaction/retention.contract.ts'
 import { runSearchContract } from '../../transaction/run-search.contract.ts'
+import { runTermsContract } from '../../transaction/run-terms.contract.ts'
 import { runExportContract } from '../../transaction/run-export.contract.ts'
 import { payloadContract } from '../../transaction/payload.contract.ts'
 import { sealed } from '../../../test-support/payload-keys.ts'
@@ -70,6 +71,7 @@ retentionContract('Postgres', open)
 webhooksContract('Postgres', open)
 targetCallsContract('Postgres', open)
 runSearchContract('Postgres', open)
+runTermsContract('Postgres', open)
 erasureContract('Postgres', open)
 payloadContract('Postgres', open)
 transactionSourceContract('Postgres with payload keys', async () => sealed(await open()))
@@ -257,6 +259,56 @@ describe('the tables of the PostgreSQL source', () => {
       owner: 'me',
     })
     expect(result).toMatchObject({ kind: 'claimed', claim: { run: { StepName: 'order' } } })
+    await source[Symbol.asyncDispose]()
+  })
+
+  it('a run that SQL inserts without version and deadline gets those of its process when a sweep finds it', async () => {
+    const source = await open()
+    await database.sql`
+      insert into "Order_Header" ("Process", "TransactionID", "InitialData", "DefinitionVersion", "DeadlineAt")
+      values ('OrderProcess', 'neither', '1', null, null),
+        ('OrderProcess', 'both', '1', 'mine', '2100-01-01T00:00:00Z')`
+    await source.queue(outline, [{ TransactionID: 'queued', InitialData: 1 }])
+    await database.sql`update "Order_Header" set "NextSweepAt" = now()`
+    const terms = { version: '2', deadlineMs: 3_600_000 }
+    const due = await source.due(
+      refs.map((ref) => ({ ...ref, ...terms })),
+      10,
+    )
+    const { neither, both, queued } = Object.fromEntries(due.map((run) => [run.TransactionID, run]))
+    expect(neither?.DefinitionVersion).toBe('2')
+    expect(Date.parse(neither?.DeadlineAt ?? '') - Date.now()).toBeGreaterThan(3_000_000)
+    expect(both).toMatchObject({
+      DefinitionVersion: 'mine',
+      DeadlineAt: '2100-01-01T00:00:00.000Z',
+    })
+    expect(queued).toMatchObject({ DefinitionVersion: null, DeadlineAt: null })
+    await source[Symbol.asyncDispose]()
+  })
+
+  it('the claim of a run with a version and a deadline writes to no index', async () => {
+    // In a database of its own, because PostgreSQL may count the updates of earlier tests only now.
+    await using own = await createDatabase()
+    const { source, ready } = connect(own.url)
+    await ready()
+    const terms = { ...outline, version: '1', deadlineMs: 3_600_000 }
+    await source.queue(terms, [{ TransactionID: '1', InitialData: 1 }])
+    const claimed = await source.claim({
+      Process: outline.name,
+      TransactionID: '1',
+      ReplayID: 0,
+      version: 0,
+      step: 'order',
+      isFirst: true,
+      owner: 'worker',
+    })
+    expect(claimed.kind).toBe('claimed')
+    await eventually(async () => {
+      const [updates] = await own.sql<{ all: number; inPlace: number }[]>`
+        select n_tup_upd::int as all, n_tup_hot_upd::int as "inPlace" from pg_stat_user_tables
+        where relname = 'Order_Header'`
+      expect(updates).toEqual({ all: 1, inPlace: 1 })
+    })
     await source[Symbol.asyncDispose]()
   })
 

@@ -40,6 +40,7 @@ import {
 import { enqueueRuns } from './statements/enqueue-runs.ts'
 import { erasableRuns, eraseRuns, realmsOf } from './statements/erase-runs.ts'
 import { exportEnd, exportPage } from './statements/export-runs.ts'
+import { failPastDeadline } from './statements/fail-past-deadline.ts'
 import { failRun } from './statements/fail-run.ts'
 import { getRun } from './statements/get-run.ts'
 import { listReplays } from './statements/list-replays.ts'
@@ -172,6 +173,7 @@ export function createPostgresTransactionSource(
     runsAtUnknownStep: (processes, limit) => run((sql) => runsAtUnknownStep(sql, processes, limit)),
     failRun: (key, version, errorClass, error) =>
       announcing((tx) => failRun(tx, key, version, errorClass, error)),
+    failPastDeadline: (limit) => announcing((tx) => failPastDeadline(tx, limit)),
     get: (process, transactionId, replayId, parts) =>
       run((sql) => getRun(sql, process, transactionId, replayId, parts)),
     runsOf: (process, transactionId, page) =>

@@ -64,7 +64,8 @@ function unfinishedGroups(tx: postgres.TransactionSql): Promise<UnfinishedGroup[
   const isDue = tx`("Status" in ('Queued', 'Running', 'Retrying')
     and coalesce("NextAttemptAt", now()) <= now() and ${isUnleased(tx)})`
   return tx<UnfinishedGroup[]>`
-    select "Process", "Status", "StepName", "ErrorClass", "WaitingFor", count(*)::int as "Count",
+    select "Process", "Status", "StepName", "ErrorClass", "WaitingFor", "DefinitionVersion",
+      count(*)::int as "Count",
       count(*) filter (where "InDoubt")::int as "InDoubt", min("CreatedAt") as "OldestCreatedAt",
       count(*) filter (where ${isDue})::int as due,
       coalesce(extract(epoch from now()
@@ -75,7 +76,7 @@ function unfinishedGroups(tx: postgres.TransactionSql): Promise<UnfinishedGroup[
     from (
       select * from "Order_Header" h where "CompletedAt" is null and ${isActive(tx)}
       limit ${MAX_UNFINISHED}) h
-    group by 1, 2, 3, 4, 5 order by count(*) desc limit ${MAX_UNFINISHED_GROUPS}`
+    group by 1, 2, 3, 4, 5, 6 order by count(*) desc limit ${MAX_UNFINISHED_GROUPS}`
 }
 
 /**

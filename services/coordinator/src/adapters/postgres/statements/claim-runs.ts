@@ -1,6 +1,6 @@
 import type postgres from 'postgres'
 import type { ClaimRequest, ClaimResult } from '../../../transaction/transaction-source.ts'
-import { areFew, isActive, isRunOf, isUnleased } from '../predicates.ts'
+import { areFew, isActive, isBeforeDeadline, isRunOf, isUnleased } from '../predicates.ts'
 import { type ClaimedRow, claimOf, type Numbered, type RunRow } from '../rows.ts'
 
 /**
@@ -36,6 +36,7 @@ export async function claimRuns(
         and ${isActive(sql)}
         and ${isUnleased(sql)}
         and coalesce(h."NextAttemptAt", now()) <= now()
+        and ${isBeforeDeadline(sql)}
       returning w.n, w."isFirst", h.*
     ), lost as (
       insert into "Order_Attempt"
@@ -46,7 +47,7 @@ export async function claimRuns(
       where m."InDoubt" and ${isRunOf(sql, 'm')} and h."LeaseUntil" is not null
     )
     select n, "Version", "Attempt", "InDoubt", "InitialData", "Realm", "NextAttemptAt", "LastError",
-      "ErrorClass", "CreatedAt", "UpdatedAt", case when not "isFirst" or "Version" > 1 then (
+      "ErrorClass", "DefinitionVersion", "DeadlineAt", "CreatedAt", "UpdatedAt", case when not "isFirst" or "Version" > 1 then (
       select json_agg(f) from (
         select "StepName", "ResponseStatus", "ResponseBody", "Data" from "Order_Item" i
         where (i."Process", i."TransactionID", i."ReplayID")
@@ -70,10 +71,16 @@ async function rejectionReasons(
   rejected: readonly (ClaimRequest & { readonly n: number })[],
 ): Promise<ReadonlyMap<number, ClaimResult>> {
   const rows = await sql<
-    (Numbered<RunRow> & { requestedVersion: number; step: string; delayMs: number | null })[]
+    (Numbered<RunRow> & {
+      requestedVersion: number
+      step: string
+      delayMs: number | null
+      isBeforeDeadline: boolean
+    })[]
   >`
     select w.n, w.version as "requestedVersion", w.step, h.*,
-      (extract(epoch from h."NextAttemptAt" - now()) * 1000)::float8 as "delayMs"
+      (extract(epoch from h."NextAttemptAt" - now()) * 1000)::float8 as "delayMs",
+      ${isBeforeDeadline(sql)} as "isBeforeDeadline"
     from jsonb_to_recordset(${JSON.stringify(rejected)}::text::jsonb)
       as w(n int, "Process" text, "TransactionID" text, "ReplayID" int, version int, step text)
       join "Order_Header" h using ("Process", "TransactionID", "ReplayID")`
@@ -83,6 +90,7 @@ async function rejectionReasons(
         row.Version === row.requestedVersion &&
         (row.StepName === row.step || row.StepName === '') &&
         row.LeaseUntil === null &&
+        row.isBeforeDeadline &&
         row.delayMs !== null &&
         (row.Status === 'Retrying' || row.Status === 'Queued' || row.Status === 'Running')
       return [

@@ -4,6 +4,7 @@ import type postgres from 'postgres'
 import type { Actor } from '../../../transaction/action.ts'
 import { isRepeated, type Run, storedTags } from '../../../transaction/run.ts'
 import type { ProcessOutline, QueueResult } from '../../../transaction/transaction-source.ts'
+import { deadlineFromNow } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
 /** How often the insertion is repeated if an existing id is deleted between the two statements. */
@@ -67,9 +68,9 @@ function insertRuns(
 ): Promise<RunRow[]> {
   const insertion = sql`
     insert into "Order_Header" ("Process", "TransactionID", "StepName", "InitialData", "Realm", "Tags",
-      "NextSweepAt")
+      "DefinitionVersion", "DeadlineAt", "NextSweepAt")
     select ${process.name}, t."TransactionID", ${process.steps[0]}, coalesce(t."InitialData", 'null'::jsonb),
-      t."Realm", t."Tags", now() + ${sweepMs} * interval '1 ms'
+      t."Realm", t."Tags", ${process.version ?? null}::text, ${deadlineFromNow(sql, process)}, now() + ${sweepMs} * interval '1 ms'
     from jsonb_to_recordset(${JSON.stringify(transactions.map(rowOf))}::text::jsonb)
       as t("TransactionID" text, "InitialData" jsonb, "Realm" text, "Tags" jsonb)
     order by t."TransactionID" -- two batches with the same ids must lock them in the same order

@@ -9,8 +9,8 @@ export const listReplays = (
   { before, limit }: RunsPage,
 ): Promise<RunSummary[]> =>
   sql<RunSummary[]>`
-    select "ReplayID", "Status", "StepName", "ErrorClass", "InDoubt", "InputChanged", "Realm", "Version", "CreatedAt",
-      "UpdatedAt", "CompletedAt", "PurgedAt"
+    select "ReplayID", "Status", "StepName", "ErrorClass", "InDoubt", "InputChanged", "DefinitionVersion",
+      "Realm", "Version", "CreatedAt", "UpdatedAt", "CompletedAt", "PurgedAt"
     from "Order_Header"
     where "Process" = ${process} and "TransactionID" = ${transactionId}
       and (${before ?? null}::int is null or "ReplayID" < ${before ?? null}::int)

@@ -10,7 +10,7 @@ import {
 import { idempotencyKey } from '../../../transaction/item.ts'
 import { hasInitialData, type Run } from '../../../transaction/run.ts'
 import type { ProcessOutline, ReplayRequest } from '../../../transaction/transaction-source.ts'
-import { isActive, isRun } from '../predicates.ts'
+import { deadlineFromNow, isActive, isRun } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
 import { lockRun, lockTransaction } from './lock-run.ts'
@@ -44,10 +44,10 @@ export async function replayRun(
   const [row] = await tx<RunRow[]>`
     with changed as (
       insert into "Order_Header" ("Process", "TransactionID", "ReplayID", "StepName", "InitialData",
-        "InputChanged", "Realm", "Tags", "NextSweepAt")
+        "InputChanged", "Realm", "Tags", "DefinitionVersion", "DeadlineAt", "NextSweepAt")
       select "Process", "TransactionID", ${replayId}, ${first},
         coalesce(${data}::text::jsonb, "InitialData"), ${isChanged}::boolean, "Realm", "Tags",
-        now() + ${sweepMs} * interval '1 ms'
+        ${process.version ?? null}::text, ${deadlineFromNow(tx, process)}, now() + ${sweepMs} * interval '1 ms'
       from "Order_Header" h where ${isRun(tx, latest)}
       returning *
     ), recorded as (${recordOnChanged(tx, 'replay', act)})

@@ -2,7 +2,8 @@ import type postgres from 'postgres'
 import type { Act } from '../../../transaction/action.ts'
 import { notResumable, requireData, requireLatest } from '../../../transaction/errors.ts'
 import type { Run } from '../../../transaction/run.ts'
-import { isRun } from '../predicates.ts'
+import { deadlineFromNow, isRun } from '../predicates.ts'
+import type { ProcessOutline } from '../../../transaction/transaction-source.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
 import { latestReplayId, lockRun, lockTransaction } from './lock-run.ts'
@@ -10,14 +11,14 @@ import { latestReplayId, lockRun, lockTransaction } from './lock-run.ts'
 /** Makes the latest run, which has failed or was cancelled, due again at the step at which it ended. */
 export async function resumeRun(
   tx: postgres.TransactionSql,
-  process: string,
+  process: ProcessOutline,
   transactionId: string,
   replayId: number | null,
   act: Act,
   { sweepMs }: { readonly sweepMs: number },
 ): Promise<Run> {
-  await lockTransaction(tx, process, transactionId)
-  const key = await lockRun(tx, process, transactionId, replayId, act)
+  await lockTransaction(tx, process.name, transactionId)
+  const key = await lockRun(tx, process.name, transactionId, replayId, act)
   requireLatest(key, await latestReplayId(tx, key, replayId))
   requireData(key)
   const [row] = await tx<RunRow[]>`
@@ -25,7 +26,7 @@ export async function resumeRun(
       "Status" = 'Queued', "Version" = h."Version" + 1, "Attempt" = 0, "NextAttemptAt" = now(),
       "NextSweepAt" = now() + ${sweepMs} * interval '1 ms', "SweepCount" = 0,
       "LastError" = null, "ErrorClass" = null, "WaitingFor" = null, "CompletedAt" = null,
-      "UpdatedAt" = now()
+      "DeadlineAt" = ${deadlineFromNow(tx, process)}, "UpdatedAt" = now()
     where ${isRun(tx, key)} and h."Status" in ('Failed', 'Cancelled')
     returning h.*),
     recorded as (${recordOnChanged(tx, 'resume', act)})

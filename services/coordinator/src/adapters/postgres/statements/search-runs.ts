@@ -59,7 +59,7 @@ type Source = (text: SearchText) => string | null | Promise<string | null>
 /** Returns the plans in the order in which they are tried. A plan merges the runs of its sources. */
 function plansOf(sql: postgres.Sql, search: RunSearch): readonly (readonly Source[])[] {
   const { process, filter, order, visible } = search
-  const { realm = [], tag = [], idPrefix, waitingFor = [] } = filter
+  const { version = [], realm = [], tag = [], idPrefix, waitingFor = [] } = filter
   const statuses = possibleStatuses(filter)
   const isInOrder = order === 'created'
   const isVisible = (name: string): boolean => isCovered(name, visible.processes)
@@ -100,6 +100,15 @@ function plansOf(sql: postgres.Sql, search: RunSearch): readonly (readonly Sourc
       ? text.scan(ranges, range, REALM_BY_CREATION, MAX_SCATTERED)
       : text.collect(ranges, range, MAX_SCATTERED)
   }
+  const ofVersion: Source = async (text) => {
+    const ranges = (await processes()).flatMap((range) =>
+      version.map((name) => ({ ...range, version: name })),
+    )
+    const range = 'h."Process" = k.process and h."DefinitionVersion" = k.version'
+    return isInOrder
+      ? text.scan(ranges, range, BY_CREATION, MAX_EXAMINED)
+      : text.collect(ranges, range, MAX_SCATTERED)
+  }
   const tagged: Source = (text) => {
     const ranges = tag.slice(0, 1).map(tagOf)
     const range = 't."Name" = k.name and t."Value" = k.value'
@@ -135,6 +144,7 @@ function plansOf(sql: postgres.Sql, search: RunSearch): readonly (readonly Sourc
     ...(statuses.has('Completed')
       ? []
       : [[ended, ...(hasUnfinished ? [unfinished(MAX_UNFINISHED)] : [])]]),
+    ...(version.length > 0 ? [[ofVersion]] : []),
     // No index is ordered by the time at which unfinished runs were changed, so all of them are sorted.
     isInOrder ? [newest] : [completed, unfinished(null)],
   ]

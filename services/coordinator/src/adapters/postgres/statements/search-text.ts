@@ -11,6 +11,7 @@ export interface Range {
   readonly ended?: string
   readonly class?: string
   readonly doubt?: boolean
+  readonly version?: string
   readonly realm?: string
   readonly waiting?: string
   readonly name?: string
@@ -46,8 +47,8 @@ export interface SearchText {
 export const ABANDONED = 'infinity'
 
 const HEADER = '"Order_Header" h'
-const RANGE = `k(process text, ended text, class text, doubt boolean, realm text, waiting text, name text,
-  value text, at timestamptz, more int, id text, replay int)`
+const RANGE = `k(process text, ended text, class text, doubt boolean, version text, realm text, waiting text,
+  name text, value text, at timestamptz, more int, id text, replay int)`
 const DESCENDING = 'at desc, "Process" desc, "TransactionID" desc, "ReplayID" desc'
 
 export function createSearchText(search: RunSearch): SearchText {
@@ -88,6 +89,7 @@ export function createSearchText(search: RunSearch): SearchText {
     return [
       ...(process === null ? [] : [`h."Process" = ${text(process)}`]),
       ...isOneOf('h."StepName"', filter.step),
+      ...isOneOf('h."DefinitionVersion"', filter.version),
       ...isOneOf('h."Realm"', filter.realm),
       ...isOneOf('h."WaitingFor"', filter.waitingFor),
       ...(idPrefix === undefined ? [] : [`starts_with(h."TransactionID", ${text(idPrefix)})`]),

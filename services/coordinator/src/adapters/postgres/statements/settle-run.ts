@@ -7,7 +7,7 @@ import type { Run } from '../../../transaction/run.ts'
 import { isOver } from '../../../transaction/status.ts'
 import type { ProcessOutline } from '../../../transaction/transaction-source.ts'
 import { settledState } from '../../../transaction/transitions.ts'
-import { isRun, isUnleased } from '../predicates.ts'
+import { deadlineFromNow, isRun, isUnleased } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
 import { latestReplayId, lockRun, lockTransaction } from './lock-run.ts'
@@ -37,7 +37,8 @@ export async function settleRun(
   const staysOver = isOver(before.Status) && !isLatest
   const change = staysOver
     ? tx``
-    : continued(tx, settledState(before, process, settlement), sweepMs)
+    : tx`${continued(tx, settledState(before, process, settlement), sweepMs)}
+        ${isOver(before.Status) ? tx`, "DeadlineAt" = ${deadlineFromNow(tx, process)}` : tx``}`
   const step = before.StepName || process.steps[0]
   const isDone = settlement.outcome === 'done'
   const data = isDone && settlement.data !== null ? JSON.stringify(settlement.data) : null

@@ -6,7 +6,8 @@ import { runOf, type RunRow } from '../rows.ts'
 
 /**
  * Returns at most `limit` overdue runs at these steps. For each of them, doubles the interval until it is returned
- * again.
+ * again. A row without a step name was inserted by another program, and gets the terms of its process here: a sweep
+ * writes to an index anyway, and a claim should not.
  */
 export async function takeDueRuns(
   sql: postgres.Sql,
@@ -14,6 +15,12 @@ export async function takeDueRuns(
   limit: number,
   { sweepMs }: { readonly sweepMs: number },
 ): Promise<Run[]> {
+  const given = JSON.stringify(steps)
+  /** Reads a value of the first step of the run's process. Used only for rows without a step name, so it is rarely run. */
+  const ofFirstStep = (value: 's.version' | 's."deadlineMs"') => sql`(
+    select ${sql.unsafe(value)} from jsonb_to_recordset(${given}::text::jsonb)
+      as s(process text, "isFirst" boolean, version text, "deadlineMs" float8)
+    where s.process = h."Process" and s."isFirst")`
   const rows = await sql<RunRow[]>`
     with picked as (
       select h."Process", h."TransactionID", h."ReplayID"
@@ -22,7 +29,7 @@ export async function takeDueRuns(
         and ${isActive(sql)}
         and ${isUnleased(sql)}
         and exists (
-          select from jsonb_to_recordset(${JSON.stringify(steps)}::text::jsonb)
+          select from jsonb_to_recordset(${given}::text::jsonb)
             as s(process text, step text, "isFirst" boolean)
           where s.process = h."Process"
             and (s.step = h."StepName" or (h."StepName" = '' and s."isFirst")))
@@ -31,6 +38,11 @@ export async function takeDueRuns(
     )
     update "Order_Header" h set
       "SweepCount" = h."SweepCount" + 1,
+      "DefinitionVersion" = case when h."StepName" = ''
+        then coalesce(h."DefinitionVersion", ${ofFirstStep('s.version')}) else h."DefinitionVersion" end,
+      "DeadlineAt" = case when h."StepName" = ''
+        then coalesce(h."DeadlineAt", now() + ${ofFirstStep('s."deadlineMs"')} * interval '1 ms')
+        else h."DeadlineAt" end,
       "NextSweepAt" = now() + least(${SWEEP_CAP_MS}, ${sweepMs} * power(2, least(h."SweepCount", 20)))
         * interval '1 ms'
     from picked

@@ -1,0 +1,42 @@
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Clock } from '@integration-host/shared/process/clock'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+import { startPolling } from './polling.ts'
+import type { TransitionPublisher } from './transition-publisher.ts'
+
+export interface DeadlinesDeps {
+  readonly source: Pick<TransactionSource, 'failPastDeadline'>
+  readonly publisher: Pick<TransitionPublisher, 'publishEvent'>
+  readonly log: Logger
+  readonly clock: Clock
+  readonly random: () => number
+  /** `LOCAL_PULL_SECONDS`, in milliseconds. */
+  readonly intervalMs: number
+}
+
+const BATCH = 500
+/** The maximum number of batches of runs that one poll fails. */
+const MAX_BATCHES = 10
+
+/**
+ * Fails the runs whose deadline has passed, of all processes: also while a process is paused, is not loaded here, or
+ * waits for the internet.
+ */
+export function startDeadlines(deps: DeadlinesDeps): AsyncDisposable {
+  const { source, publisher, log, clock, random, intervalMs } = deps
+
+  async function poll(): Promise<boolean> {
+    for (let batch = 0; batch < MAX_BATCHES; batch += 1) {
+      const failed = await source.failPastDeadline(BATCH)
+      for (const run of failed) {
+        const { Process: process, TransactionID: transactionId, ReplayID: replayId } = run
+        log.warn({ process, transactionId, replayId, step: run.StepName }, 'deadline of run passed')
+        publisher.publishEvent(run)
+      }
+      if (failed.length < BATCH) return true
+    }
+    return false
+  }
+
+  return startPolling({ task: 'deadlines', intervalMs, log, clock, random, poll })
+}
