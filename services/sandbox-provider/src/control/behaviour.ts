@@ -11,6 +11,10 @@ export const Behaviour = z.strictObject({
     description:
       'x_refresh_token_expires_in of a new refresh token value; counts down while the value stays the same',
   }),
+  grantSeconds: z.int().min(1).max(315_360_000).meta({
+    description:
+      'how long a grant lasts from the consent, however often it is refreshed: x_refresh_token_hard_expires_in',
+  }),
   rotation: z.enum(['always', 'daily', 'never']).meta({
     description: 'when a refresh returns a new refresh token; daily: 24 h after the last new one',
   }),

@@ -24,6 +24,7 @@ const intuit: Personality = {
     // Intuit's current sample responses show a lifetime of 101 days, but the text of Intuit's documentation says 100
     // days.
     refreshTokenSeconds: 101 * DAY_SECONDS,
+    grantSeconds: 5 * 365 * DAY_SECONDS,
     rotation: 'daily',
     // Intuit's documents disagree about the previous refresh token after a rotation. The newest document says that the
     // previous token becomes invalid at once. Older documents say that the previous token stays valid for 24 hours.
@@ -59,6 +60,7 @@ const strict: Personality = {
   behaviour: {
     accessTokenSeconds: 3_600,
     refreshTokenSeconds: 100 * DAY_SECONDS,
+    grantSeconds: 5 * 365 * DAY_SECONDS,
     rotation: 'always',
     graceSeconds: 0,
     revokeOnReuse: true, // RFC 9700 §4.14.2

@@ -137,7 +137,6 @@ interface AccessToken {
 export const MAX_GRANTS = 5_000
 const CODE_MS = 600_000
 const DAY_MS = 86_400_000
-const HARD_EXPIRY_MS = 5 * 365 * DAY_MS // from the consent, regardless of refreshes
 /**
  * The maximum number of superseded refresh tokens that are stored for a grant. Older refresh tokens are rejected as
  * unknown.
@@ -156,6 +155,7 @@ export function createGrants({
 
   function issue(grant: Grant, nonce: string | null): Issued {
     const { accessTokenSeconds, rotation, refreshTokenSeconds, ...behaviour } = settings()
+    const grantEndsAt = grant.grantedAt + behaviour.grantSeconds * 1_000
     const accessToken = `sandbox-access-${random()}`
     if (accessTokens.size >= sweepAccessTokensAt) {
       for (const [token, { expiresAt }] of accessTokens) {
@@ -165,10 +165,7 @@ export function createGrants({
     }
     accessTokens.set(accessToken, { grant, expiresAt: now() + accessTokenSeconds * 1_000 })
     const livesFrom = rotation === 'never' ? now() : grant.current.rotatedAt // G5: last use or rotation
-    grant.refreshExpiresAt = Math.min(
-      livesFrom + refreshTokenSeconds * 1_000,
-      grant.grantedAt + HARD_EXPIRY_MS,
-    )
+    grant.refreshExpiresAt = Math.min(livesFrom + refreshTokenSeconds * 1_000, grantEndsAt)
     return {
       realm: isCompanyNamed(grant.scope, behaviour) ? grant.realm : null,
       scope: grant.scope,
@@ -179,7 +176,7 @@ export function createGrants({
       accessTokenSeconds,
       refreshToken: grant.current.token,
       refreshTokenSeconds: Math.floor((grant.refreshExpiresAt - now()) / 1_000),
-      hardExpirySeconds: Math.floor((grant.grantedAt + HARD_EXPIRY_MS - now()) / 1_000),
+      hardExpirySeconds: Math.floor((grantEndsAt - now()) / 1_000),
     }
   }
 
