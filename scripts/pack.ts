@@ -7,9 +7,9 @@
  */
 import { spawnSync } from 'node:child_process'
 import { cpSync, globSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { basename, join, relative } from 'node:path'
+import { basename, join, normalize, relative } from 'node:path'
 import { hasNoDependencies, packageManifest, readWorkspaceManifests } from './package-manifest.ts'
-import { doorsOf, withRelativeImports } from './package-modules.ts'
+import { doorsOf, neededDeclarations, withRelativeImports } from './package-modules.ts'
 
 const root = join(import.meta.dirname, '..')
 const dist = join(root, 'dist')
@@ -38,13 +38,15 @@ const manifest = packageManifest(workspace, settings)
 
 rmSync(dist, { recursive: true, force: true })
 run(tsc, ['--project', 'tsconfig.package.json'], root)
-emitDeclarations(Object.values(workspace[0]?.exports ?? {}).map((source) => join(root, source)))
+const entryPoints = Object.values(workspace[0]?.exports ?? {})
+const declarationFaults = emitDeclarations(entryPoints.map((source) => join(root, source)))
 
 const doors = doorsOf(workspace)
 for (const name of globSync('**/*.{js,d.ts}', { cwd: folder })) {
   const file = join(folder, name)
   writeFileSync(file, withRelativeImports(name, readFileSync(file, 'utf8'), doors))
 }
+requireDeclarations(entryPoints, declarationFaults)
 for (const file of copied) cpSync(join(root, file), join(folder, file), { recursive: true })
 mkdirSync(join(folder, 'scripts'))
 for (const [from, to] of [
@@ -84,10 +86,11 @@ function isServed(name: string, source: string): boolean {
 }
 
 /**
- * Emits the declarations of the package's entry points and of the modules that these import; users need no others. tsc
- * emits declarations only for listed modules of workspace packages, so a first run of tsc determines the list.
+ * Emits the declarations of the package's entry points and of all modules that these import. tsc emits declarations only
+ * for listed modules of workspace packages, so a first run of tsc determines the list. Returns the faults that tsc
+ * reports, because some modules have no portable declaration.
  */
-function emitDeclarations(sources: readonly string[]): void {
+function emitDeclarations(sources: readonly string[]): string {
   const config = join(dist, 'tsconfig.types.json')
   const write = (files: readonly string[]): void =>
     writeFileSync(
@@ -102,8 +105,28 @@ function emitDeclarations(sources: readonly string[]): void {
   write(sources)
   const listed = run(tsc, ['--project', config, '--listFilesOnly'], root).split('\n')
   write(listed.filter((file) => file.startsWith(root) && !file.includes('/node_modules/')))
-  run(tsc, ['--project', config], root)
+  const { stdout } = spawnSync(tsc, ['--project', config], { cwd: root, encoding: 'utf8' })
   rmSync(config)
+  return stdout
+}
+
+/**
+ * Deletes the declarations that the types of the entry points do not need. If tsc has reported a fault in one that they
+ * need, the fault is printed and this program ends.
+ */
+function requireDeclarations(sources: readonly string[], faults: string): void {
+  const needed = neededDeclarations(
+    sources.map((source) => normalize(source).replace(/\.ts$/, '.d.ts')),
+    (file) => readFileSync(join(folder, file), 'utf8'),
+  )
+  for (const file of globSync('{services,packages,host}/**/*.d.ts', { cwd: folder }))
+    if (!needed.has(file)) rmSync(join(folder, file))
+  const ofNeeded = faults
+    .split('\n')
+    .filter((line) => needed.has(line.replace(/\.ts\(\d+,\d+\): error .*$/, '.d.ts')))
+  if (ofNeeded.length === 0) return
+  console.error(ofNeeded.join('\n'))
+  process.exit(1)
 }
 
 /** Runs a program and returns its standard output. If it fails, its output is printed and this program ends. */

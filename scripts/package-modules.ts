@@ -54,3 +54,21 @@ export const withRelativeImports = (file: string, text: string, doors: Doors): s
       const path = relative(dirname(file), doors(specifier)).replace(/\.ts$/, '.js')
       return `${before}${quote}${path.startsWith('.') ? path : `./${path}`}${quote}`
     })
+
+/**
+ * Returns the declaration files that the types of these declaration files need: the files themselves, and those that
+ * they import directly or indirectly. The imports must be relative already.
+ *
+ * @param read returns the text of a declaration file. It throws if there is no such file.
+ */
+export function neededDeclarations(
+  files: readonly string[],
+  read: (file: string) => string,
+): ReadonlySet<string> {
+  const needed = new Set(files)
+  for (const file of needed)
+    for (const [, , , specifier = ''] of read(file).matchAll(SPECIFIER))
+      if (specifier.startsWith('.'))
+        needed.add(join(dirname(file), specifier.replace(/\.js$/, '.d.ts')))
+  return needed
+}
