@@ -11,7 +11,8 @@
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
 
-const exclude = ['**/node_modules/**']
+// The tests of a new project run with `node --test`, in tests/flows/package.test.ts.
+const exclude = ['**/node_modules/**', 'host/template/**']
 
 const support = (file: string): string =>
   fileURLToPath(new URL(`tests/support/${file}`, import.meta.url))
@@ -22,6 +23,9 @@ export default defineConfig({
       '@integration-host/shared/http/service-app': support('openapi/checked-service-app.ts'),
       'integration-host/client': fileURLToPath(
         new URL('packages/client/src/client.ts', import.meta.url),
+      ),
+      'integration-host/testing': fileURLToPath(
+        new URL('host/src/testing/testing.ts', import.meta.url),
       ),
       // Outside of tests, the resolve hook of the coordinator does this for process files.
       'integration-host': fileURLToPath(

@@ -144,6 +144,7 @@ export function startRetention(deps: RetentionDeps): AsyncDisposable {
         const page = await source.purgeable(policy, position, MAX_SIZE)
         found = [...page.runs]
         position = page.next
+        if (found.length === 0 && position === null) return null
       }
       const count = await source.purge(policy, found.splice(0, size))
       deps.onPurged(policy.process, count)

@@ -1,0 +1,124 @@
+import { defineProcess, z } from 'integration-host'
+import { startTestHost } from 'integration-host/testing'
+import { describe, expect, it } from 'vitest'
+
+const Customer = z.object({ Customer: z.object({ Id: z.string() }) })
+
+const customers = defineProcess('Customers', { input: z.object({ name: z.string() }) })
+  .step('create', (step) =>
+    step.execute(
+      {
+        url: `/v3/company/${step.realm}/customer`,
+        method: 'POST',
+        body: { DisplayName: step.initialData.name },
+      },
+      { credential: `ACC-${step.realm}`, parse: (body) => Customer.parse(body).Customer.Id },
+    ),
+  )
+  .step('read', (step) =>
+    step.execute(
+      { url: `/v3/company/${step.realm}/customer/${step.previous.data}` },
+      { credential: `ACC-${step.realm}`, parse: (body) => z.json().parse(body) },
+    ),
+  )
+
+async function startWithCompany() {
+  const host = await startTestHost({ processes: customers })
+  const company = await host.company('42', { name: 'Rosewood' })
+  const run = (id: string) => host.run(customers, id, { name: 'Ada' }, { realm: '42' })
+  return { host, company, run, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() }
+}
+
+/** Returns the processor time since then, which does not depend on what else the machine does. */
+const cpuMs = (startedAt: NodeJS.CpuUsage): number => {
+  const { user, system } = process.cpuUsage(startedAt)
+  return (user + system) / 1_000
+}
+
+describe('a company of a test host', () => {
+  it('has books at the sandbox provider that the steps write and read', async () => {
+    await using test = await startWithCompany()
+    const run = await test.run('c-1')
+    run.toHaveStatus('Completed')
+    expect(run.data('read')).toMatchObject({ Customer: { DisplayName: 'Ada' } })
+    test.company.toHaveCalled('POST /customer', {
+      times: 1,
+      key: run.key('create'),
+      body: { DisplayName: 'Ada' },
+    })
+    test.company.toHaveCalled('GET /customer/:id', { times: 1 })
+    expect(run.view.Attempts[0]?.ResponseId).toMatch(/^1-/)
+  })
+
+  it('the gateway repeats a call that lost its connection after it took effect, and the entity is created once', async () => {
+    await using test = await startWithCompany()
+    await test.company.fault({ drop: 'after' })
+    const run = await test.run('c-1')
+    await test.host.advance('1 second')
+    run.toHaveStatus('Completed')
+    test.company.toHaveCalled('POST /customer', { times: 2 })
+    expect(run.data('create')).toBe(run.view.Items[1]?.ResponseBody?.match(/"Id":"(\d+)"/)?.[1])
+    expect(run.view.Attempts.map(({ Outcome }) => Outcome)).toEqual(['completed', 'completed'])
+  })
+
+  it('the gateway refreshes a token that the provider rejects', async () => {
+    await using test = await startWithCompany()
+    await test.company.expireToken()
+    const run = await test.run('c-1')
+    run.toHaveStatus('Completed')
+    expect(run.view.Attempts).toHaveLength(2)
+  })
+
+  it('a call that is limited by the provider is repeated after a minute', async () => {
+    await using test = await startWithCompany()
+    await test.company.fault({ status: 429 })
+    const run = await test.run('c-1')
+    expect([run.status, run.errorClass]).toEqual(['Retrying', 'http_429'])
+    await test.host.advance('59 seconds')
+    run.toHaveStatus('Retrying')
+    await test.host.advance('2 seconds')
+    run.toHaveStatus('Completed')
+    expect(run.view.Items[0]?.Attempt).toBe(1)
+  })
+
+  it('a run of a disconnected company waits, and continues when the company is connected again', async () => {
+    await using test = await startWithCompany()
+    await test.company.disconnect()
+    const run = await test.run('c-1')
+    run.toHaveStatus('Waiting')
+    await test.host.advance('3 days')
+    run.toHaveStatus('Waiting')
+    await test.company.reconnect()
+    expect(run.status).toBe('Completed')
+  })
+
+  it('a run of an unknown company fails, because no credential is stored', async () => {
+    await using host = await startTestHost({ processes: customers })
+    const run = await host.run(customers, 'c-1', { name: 'Ada' }, { realm: '43' })
+    expect([run.status, run.errorClass]).toEqual(['Failed', 'http_404'])
+  })
+
+  it('tests the notices before a grant ends in less than a second of real time', async () => {
+    const startedAt = process.cpuUsage()
+    await using host = await startTestHost({
+      processes: customers,
+      startsAt: '2026-11-20T08:00:00Z',
+    })
+    const company = await host.company('42', { grantEndsIn: '100 days' })
+    expect(company.notices).toEqual([])
+    await host.advance('11 days')
+    expect(company.notices.map(({ days }) => days)).toEqual([90])
+    // The notice comes with the daily refresh.
+    expect(company.notices[0]?.at.toISOString()).toMatch(/^2026-12-01T07/)
+    await host.advance('88 days')
+    expect(company.notices.map(({ days }) => days)).toEqual([90, 30, 7])
+    const run = await host.run(customers, 'c-1', { name: 'Ada' }, { realm: '42' })
+    run.toHaveStatus('Completed')
+    expect(cpuMs(startedAt)).toBeLessThan(1_000)
+  })
+
+  it('a fault that the sandbox does not know is rejected with the reason', async () => {
+    await using test = await startWithCompany()
+    await expect(test.company.fault({ status: 7 })).rejects.toThrow(/rejected POST .*status/)
+  })
+})

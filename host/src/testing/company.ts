@@ -1,0 +1,160 @@
+/** The companies of a test: their books at the sandbox provider, reached through the gateway. */
+import type { Fault } from '@integration-host/sandbox-provider/faults'
+import type { HttpCall } from '@integration-host/coordinator/http-call'
+import {
+  credentialMessageId,
+  CREDENTIALS_EXCHANGE,
+  credentialRoutingKey,
+} from '@integration-host/shared/contracts/credential-event'
+import { credentialName, Realm, realmOf } from '@integration-host/shared/contracts/realm'
+import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Repetition } from '@integration-host/shared/process/clock'
+import { createCustody, type ExpiryNotice } from './custody.ts'
+import { type Duration, milliseconds } from './duration.ts'
+import { type CallExpectation, requireCalls } from './expected-calls.ts'
+import { receivedCall, routeMatcher, type TargetCall } from './fake-target.ts'
+import { createGateway } from './gateway.ts'
+import { createSandbox } from './sandbox.ts'
+import type { VirtualClock } from './virtual-clock.ts'
+import type { WorkInFlight } from './work-in-flight.ts'
+
+/**
+ * A fault of the sandbox provider: the next `calls` calls of the accounting API (or of another `target`) get `status`,
+ * or the error `fault` of the provider, or lose their connection (`drop`).
+ */
+export type CompanyFault = Partial<
+  Pick<Fault, 'target' | 'calls' | 'status' | 'fault' | 'body' | 'headers' | 'drop'>
+>
+
+export interface CompanyOptions {
+  /** Default: `Company <realm>`. */
+  readonly name?: string
+  /** When the provider ends the grant although it is refreshed. Default: `1825 days`. */
+  readonly grantEndsIn?: Duration
+}
+
+/** A connected company. */
+export interface TestCompany {
+  readonly realm: string
+  /** The name of its credential, `ACC-<realm>`. */
+  readonly credential: string
+  /** The calls of the steps to the accounting API, oldest first, with paths below `/v3/company/<realm>`. */
+  readonly calls: readonly TargetCall[]
+  /** The notices that the company has to be connected again, 90, 30 and 7 days before its grant ends. */
+  readonly notices: readonly ExpiryNotice[]
+  /** Checks the calls of a route, such as `POST /invoice`. @throws {AssertionError} as `FakeTarget.toHaveCalled` does. */
+  toHaveCalled(route: string, expected?: CallExpectation): void
+  /** Makes the next calls fail. */
+  fault(fault: CompanyFault): Promise<void>
+  /** Makes the provider reject the current access token. */
+  expireToken(): Promise<void>
+  /** Ends the grant, as the owner of the company does at the provider, and makes the current access token invalid. */
+  disconnect(): Promise<void>
+  /** Connects the company again. Runs that wait for it continue. */
+  reconnect(): Promise<void>
+}
+
+export interface Companies extends AsyncDisposable {
+  /** Makes the calls of the steps to the gateway. */
+  readonly call: HttpCall
+  connect(realm: string, options: CompanyOptions): Promise<TestCompany>
+}
+
+export interface CompaniesDeps {
+  readonly clock: VirtualClock
+  readonly work: WorkInFlight
+  readonly bus: MessageBus
+  readonly logger: Logger
+  /** Runs what is due now. */
+  readonly settle: () => Promise<void>
+}
+
+/** The longest lifetime that token-service accepts, so that a test of many days needs few refreshes. */
+const ACCESS_TOKEN_SECONDS = 86_400
+
+export function createCompanies({ clock, work, bus, logger, settle }: CompaniesDeps): Companies {
+  const sandbox = createSandbox(logger, clock.now)
+  const calls = new Map<string, TargetCall[]>()
+  const custody = createCustody({
+    sandbox,
+    clock,
+    async publish(kind, event) {
+      if (kind === 'stored' || kind === 'refreshed')
+        gateway.evict(realmOf(event.Name), kind === 'stored')
+      await bus.publish({
+        exchange: CREDENTIALS_EXCHANGE,
+        routingKey: credentialRoutingKey(kind),
+        messageId: credentialMessageId(event, kind),
+        type: credentialRoutingKey(kind),
+        body: event,
+        mandatory: false,
+      })
+    },
+  })
+  const gateway = createGateway({
+    sandbox,
+    source: custody.source,
+    clock,
+    work,
+    onCall(realm, request) {
+      const call = receivedCall(request, `/v3/company/${realm}`, clock.now())
+      calls.set(realm, [...(calls.get(realm) ?? []), call])
+    },
+  })
+  let refreshes: Repetition | null = null
+
+  /** Stores a new grant of the company, and runs what waited for it. */
+  async function store(realm: string, name: string): Promise<void> {
+    await custody.connect(realm, name)
+    refreshes ??= clock.repeat(() => custody.refreshDue())
+    refreshes.soon()
+    await settle()
+  }
+
+  return {
+    call: gateway.call,
+    async connect(realm, options) {
+      if (!Realm.safeParse(realm).success) throw new TypeError(`${realm} is not a realm`)
+      const { name = `Company ${realm}`, grantEndsIn } = options
+      await sandbox.control('PUT', 'settings', {
+        accessTokenSeconds: ACCESS_TOKEN_SECONDS,
+        ...(grantEndsIn !== undefined && {
+          grantSeconds: Math.ceil(milliseconds(grantEndsIn) / 1_000),
+        }),
+      })
+      await store(realm, name)
+      const company: TestCompany = {
+        realm,
+        credential: credentialName(realm),
+        get calls() {
+          return calls.get(realm) ?? []
+        },
+        get notices() {
+          return custody.noticesOf(realm)
+        },
+        toHaveCalled: (route, expected = {}) =>
+          requireCalls(
+            {
+              url: `the company ${realm}`,
+              calls: company.calls,
+              route,
+              matches: routeMatcher(route),
+            },
+            expected,
+          ),
+        fault: (fault) => sandbox.control('POST', 'faults', { target: 'api', ...fault }),
+        expireToken: () => sandbox.control('POST', `realms/${realm}/expire`),
+        async disconnect() {
+          await sandbox.control('POST', `realms/${realm}/revoke`)
+          await sandbox.control('POST', `realms/${realm}/expire`)
+        },
+        reconnect: () => store(realm, name),
+      }
+      return company
+    },
+    async [Symbol.asyncDispose]() {
+      await refreshes?.[Symbol.asyncDispose]()
+    },
+  }
+}

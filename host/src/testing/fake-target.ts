@@ -1,0 +1,176 @@
+/** Services that the steps of a test call. Their responses, and failures of their connections, are those of HTTP. */
+import type { JsonInput } from '@integration-host/coordinator/api'
+import type { CallOutcome, CallRequest } from '@integration-host/coordinator/http-call'
+import { parseJson } from '@integration-host/shared/json'
+import { type CallExpectation, requireCalls } from './expected-calls.ts'
+import { type Duration, milliseconds } from './duration.ts'
+
+/** A call that a target has received. */
+export interface TargetCall {
+  readonly method: string
+  readonly path: string
+  readonly query: Readonly<Record<string, string>>
+  /** The names are in lower case. */
+  readonly headers: Readonly<Record<string, string>>
+  /** The parsed JSON, or the text if the body is not JSON; `null` if there is no body. */
+  readonly body: unknown
+  /** The `Idempotency-Key` of the call. */
+  readonly key: string | null
+  /** The time on the clock of the test host, in epoch ms. */
+  readonly at: number
+}
+
+export interface TargetResponse {
+  /** Default: 200. */
+  readonly status?: number
+  readonly headers?: Readonly<Record<string, string>>
+  /** Text is sent unchanged, any other value as JSON. */
+  readonly body?: JsonInput | undefined
+  /** The time until the response, on the clock of the test host. Default: the response is immediate. */
+  readonly after?: Duration
+}
+
+/**
+ * How a target replies: a response; `refuse` rejects the connection; `hang up` closes the connection after the request
+ * was received; `no response` keeps the connection open until the time limit of the call.
+ */
+export type TargetReply = TargetResponse | 'refuse' | 'hang up' | 'no response'
+
+/** One reply for all calls, replies in turn of which the last one repeats, or a function. */
+export type TargetReplies =
+  | TargetReply
+  | readonly [TargetReply, ...TargetReply[]]
+  | ((call: TargetCall) => TargetReply | Promise<TargetReply>)
+
+export interface FakeTarget {
+  readonly url: string
+  /** The received calls, oldest first. */
+  readonly calls: readonly TargetCall[]
+  /**
+   * Sets the replies to a route: a method and a path, such as `POST /orders` or `GET /orders/:id`, in which `:id`
+   * matches one segment. The route that was set last takes precedence. Without a route, a call gets a 404.
+   */
+  on(route: string, replies: TargetReplies): FakeTarget
+  /**
+   * Checks the calls of a route.
+   *
+   * @throws {AssertionError} if no call matches the expectation, or another number of calls than `times`. The message
+   * lists the received calls.
+   */
+  toHaveCalled(route: string, expected?: CallExpectation): void
+}
+
+/** What a target does with a call: the outcome for the caller, and the milliseconds until then; `null`: for ever. */
+export interface Replied {
+  readonly outcome: CallOutcome
+  readonly afterMs: number | null
+}
+
+export interface ServedTarget extends FakeTarget {
+  /** Whether the target serves this URL. */
+  serves(url: URL): boolean
+  serve(request: CallRequest): Promise<Replied>
+}
+
+export function createFakeTarget(address: string, now: () => number): ServedTarget {
+  const base = new URL(address)
+  const basePath = base.pathname.replace(/\/+$/, '')
+  const routes: { readonly matches: RouteMatcher; readonly next: NextReply }[] = []
+  const calls: TargetCall[] = []
+
+  const target: ServedTarget = {
+    url: base.origin + basePath,
+    calls,
+    on(route, replies) {
+      routes.unshift({ matches: routeMatcher(route), next: nextReply(replies) })
+      return target
+    },
+    toHaveCalled: (route, expected = {}) =>
+      requireCalls({ url: target.url, calls, route, matches: routeMatcher(route) }, expected),
+    serves: ({ origin, pathname }) =>
+      origin === base.origin && (pathname === basePath || pathname.startsWith(`${basePath}/`)),
+    async serve(request) {
+      const call = receivedCall(request, basePath, now())
+      const route = routes.find(({ matches }) => matches(call))
+      const reply = route === undefined ? noRoute(call) : await route.next(call)
+      if (reply !== 'refuse') calls.push(call)
+      return repliedOf(reply)
+    },
+  }
+  return target
+}
+
+/** Returns a call as its receiver sees it, with its path below `basePath`. */
+export const receivedCall = (
+  { method, url, headers, body }: CallRequest,
+  basePath: string,
+  at: number,
+): TargetCall => ({
+  method,
+  path: url.pathname.slice(basePath.length) || '/',
+  query: Object.fromEntries(url.searchParams),
+  headers,
+  body: isJson(headers) ? parseJson(body ?? '') : body,
+  key: headers['idempotency-key'] ?? null,
+  at,
+})
+
+const isJson = ({ 'content-type': type = '' }: CallRequest['headers']): boolean =>
+  /^application\/(?:[^;]+\+)?json\b/i.test(type)
+
+export type RouteMatcher = (call: Pick<TargetCall, 'method' | 'path'>) => boolean
+
+/** @throws {TypeError} if the route is not a method and a path. */
+export function routeMatcher(route: string): RouteMatcher {
+  const [, method, pathname] = /^([A-Z]+) (\/\S*)$/.exec(route) ?? []
+  if (method === undefined || pathname === undefined)
+    throw new TypeError(`${JSON.stringify(route)} is not a route, such as 'POST /orders'`)
+  const pattern = new URLPattern({ pathname })
+  return (call) => call.method === method && pattern.test({ pathname: call.path })
+}
+
+type NextReply = (call: TargetCall) => TargetReply | Promise<TargetReply>
+
+function nextReply(replies: TargetReplies): NextReply {
+  if (typeof replies === 'function') return replies
+  const [...left] = isList(replies) ? replies : [replies]
+  return () => (left.length > 1 ? left.shift() : left[0]) as TargetReply
+}
+
+const isList = (replies: TargetReplies): replies is readonly [TargetReply, ...TargetReply[]] =>
+  Array.isArray(replies)
+
+const noRoute = ({ method, path }: TargetCall): TargetResponse => ({
+  status: 404,
+  body: { error: `the fake target has no reply to ${method} ${path}` },
+})
+
+function repliedOf(reply: TargetReply): Replied {
+  switch (reply) {
+    case 'refuse':
+      return { outcome: { kind: 'failed', reason: 'ECONNREFUSED', isSent: false }, afterMs: 0 }
+    case 'hang up':
+      return { outcome: { kind: 'failed', reason: 'ECONNRESET', isSent: true }, afterMs: 0 }
+    case 'no response':
+      return { outcome: { kind: 'failed', reason: 'ETIMEDOUT', isSent: true }, afterMs: null }
+    default: {
+      const { status = 200, headers = {}, body, after = 0 } = reply
+      const isText = typeof body === 'string' || body === undefined
+      const sent = new Headers({
+        'content-type': isText ? 'text/plain; charset=utf-8' : 'application/json',
+        ...headers,
+      })
+      return {
+        outcome: {
+          kind: 'answered',
+          status,
+          headers: [...sent].flat(),
+          body: isText ? (body ?? '') : JSON.stringify(body),
+          retryAfter: sent.get('retry-after'),
+          responseId: sent.get('intuit_tid') ?? sent.get('x-request-id'),
+        },
+        afterMs: milliseconds(after),
+      }
+    }
+  }
+}

@@ -1,0 +1,111 @@
+import { defineProcess, z } from 'integration-host'
+import { type KillPoint, startTestHost } from 'integration-host/testing'
+import { describe, expect, it } from 'vitest'
+
+const MAIL = 'https://mail.test'
+
+/** Sends a message. `confirm` asks the mail service whether it was sent. */
+const notices = defineProcess('Notices', { input: z.object({ text: z.string() }) })
+  .step('prepare', (step) => step.complete(step.initialData.text))
+  .step(
+    'send',
+    (step) =>
+      step.execute({ url: `${MAIL}/messages`, method: 'POST', body: { text: step.previous.data } }),
+    {
+      async confirm(step) {
+        const sent = await step.find({ url: `${MAIL}/messages/${step.transactionId}` })
+        return sent === null ? 'not_done' : step.complete()
+      },
+    },
+  )
+
+/** Runs the process with a worker that dies at a point of a step. The mail service knows the messages that it received. */
+async function runWithDeath(point: KillPoint, step?: string) {
+  const host = await startTestHost({ processes: notices })
+  const mail = host.target(MAIL).on('POST /messages', { status: 202 })
+  mail.on('GET /messages/:id', () => ({
+    status: mail.calls.some(({ method }) => method === 'POST') ? 200 : 404,
+  }))
+  host.kill(point, step)
+  const run = await host.run(notices, 'n-1', { text: 'hello' })
+  return { host, mail, run, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() }
+}
+
+const methods = (calls: readonly { readonly method: string }[]): string[] =>
+  calls.map(({ method }) => method)
+
+describe('the death of a worker', () => {
+  it.each([
+    ['before request', ['GET', 'POST']],
+    ['after request', ['POST', 'GET']],
+    ['before commit', ['POST', 'GET']],
+  ] as const)(
+    '%s: after the lease has expired, confirm decides whether the step runs again',
+    async (point, expected) => {
+      await using test = await runWithDeath(point, 'send')
+      expect([test.run.status, test.run.step]).toEqual(['Running', 'send'])
+      await test.host.advance('29 seconds')
+      test.run.toHaveStatus('Running')
+      await test.host.advance('2 minutes')
+      test.run.toHaveStatus('Completed')
+      expect(methods(test.mail.calls)).toEqual(expected)
+      test.mail.toHaveCalled('POST /messages', { times: 1, key: test.run.key('send') })
+      expect(test.run.view.Attempts.map(({ StepName, Outcome }) => [StepName, Outcome])).toEqual([
+        ['prepare', 'completed'],
+        ['send', 'in_doubt'],
+        ['send', 'completed'],
+      ])
+    },
+  )
+
+  it('after commit: the next step starts although the message for it was not sent, and no step runs twice', async () => {
+    await using test = await runWithDeath('after commit', 'prepare')
+    await test.host.advance('2 minutes')
+    test.run.toHaveStatus('Completed')
+    expect(methods(test.mail.calls)).toEqual(['POST'])
+    expect(test.run.view.Attempts).toHaveLength(2)
+  })
+
+  it('a kill without the name of a step applies to the next step that reaches the point, and only once', async () => {
+    await using test = await runWithDeath('before commit')
+    expect(test.run.step).toBe('prepare')
+    await test.host.advance('2 minutes')
+    test.run.toHaveStatus('Completed')
+    expect(methods(test.mail.calls)).toEqual(['POST'])
+  })
+
+  it('a step that kills its worker in every attempt fails', async () => {
+    await using host = await startTestHost({ processes: notices })
+    host.target(MAIL).on('GET /messages/:id', { status: 404 })
+    host.kill('before request', 'send')
+    const run = await host.run(notices, 'n-1', { text: 'hello' })
+    for (let death = 1; death < 10; death += 1) {
+      host.kill('before request', 'send')
+      await host.advance('34 seconds')
+      run.toHaveStatus('Running')
+    }
+    await host.advance('2 minutes')
+    expect([run.status, run.errorClass]).toEqual(['Failed', 'attempts_used_up'])
+  })
+
+  it('the steps of an inline process are killed by their own names', async () => {
+    const inline = defineProcess('Inline', { dispatch: 'inline' })
+      .step('one', (step) => step.complete(1))
+      .step('two', (step) => step.execute({ url: `${MAIL}/messages`, method: 'POST' }))
+    await using host = await startTestHost({ processes: inline })
+    const mail = host.target(MAIL).on('POST /messages', { status: 202 })
+    host.kill('after request', 'two')
+    const run = await host.run(inline, 'i-1')
+    expect(run.step).toBe('two')
+    await host.advance('2 minutes')
+    run.toHaveStatus('Completed')
+    mail.toHaveCalled('POST /messages', { times: 2, key: run.key('two') })
+  })
+
+  it('rejects a point that does not exist, and lists the points', async () => {
+    await using host = await startTestHost({ processes: notices })
+    expect(() => host.kill('after lunch' as KillPoint)).toThrow(
+      'use before request, after request, before commit, after commit',
+    )
+  })
+})

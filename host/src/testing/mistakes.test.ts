@@ -1,0 +1,222 @@
+/** What a test that makes a mistake, or finds one, gets to read. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { defineProcess, secret, z } from 'integration-host'
+import { type Duration, startTestHost } from 'integration-host/testing'
+import { runProcess } from '@integration-host/shared/test-support/start-process'
+import { describe, expect, it } from 'vitest'
+
+const ERP = 'https://erp.test'
+
+const orders = defineProcess('Orders', {
+  input: z.object({ amount: z.number().positive() }),
+}).step('order', (step) =>
+  step.execute({ url: `${ERP}/orders`, method: 'POST', body: { amount: step.initialData.amount } }),
+)
+
+const exported = defineProcess('Export', {
+  settings: { url: z.url(), key: secret() },
+}).step('one', (step) => step.complete())
+
+const messageOf = (call: () => unknown): string => {
+  try {
+    call()
+  } catch (error) {
+    if (error instanceof Error) return error.message
+  }
+  return 'nothing was thrown'
+}
+
+describe('an expectation that is not met', () => {
+  async function startWithCalls() {
+    const host = await startTestHost({ processes: orders })
+    const erp = host.target(`${ERP}/`).on('POST /orders', { status: 201 })
+    const run = await host.run(orders, 'o-1', { amount: 66 })
+    return { host, erp, run, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() }
+  }
+
+  it('lists the calls of the route with their keys and bodies', async () => {
+    await using test = await startWithCalls()
+    expect(messageOf(() => test.erp.toHaveCalled('POST /orders', { times: 2 }))).toBe(
+      [
+        'expected 2 calls of POST /orders at https://erp.test, but there was 1',
+        'calls of POST /orders:',
+        '  1. POST /orders  key Orders/o-1/0/order  body {"amount":66}',
+      ].join('\n'),
+    )
+    expect(messageOf(() => test.erp.toHaveCalled('POST /orders', { body: { amount: 67 } }))).toBe(
+      [
+        'expected a call of POST /orders at https://erp.test with body {"amount":67}, but there were none',
+        'calls of POST /orders:',
+        '  1. POST /orders  key Orders/o-1/0/order  body {"amount":66}',
+      ].join('\n'),
+    )
+  })
+
+  it('lists the calls of other routes', async () => {
+    await using test = await startWithCalls()
+    expect(messageOf(() => test.erp.toHaveCalled('GET /orders/:id'))).toMatch(
+      /^expected a call of GET \/orders\/:id at .*, but there were none\nother calls:\n {2}1\. POST \/orders/,
+    )
+    expect(messageOf(() => test.host.target('https://b.test').toHaveCalled('GET /'))).toMatch(
+      /The target received no calls\.$/,
+    )
+  })
+
+  it('compares only the given members of a body, and every element of a list', async () => {
+    const lists = defineProcess('Lists').step('one', (step) =>
+      step.execute({
+        url: `${ERP}/lists`,
+        method: 'PUT',
+        body: { a: 1, list: [{ b: 1, c: 2 }, 3] },
+      }),
+    )
+    await using host = await startTestHost({ processes: lists })
+    const erp = host.target(ERP).on('PUT /lists', {})
+    await host.run(lists, 'l-1')
+    erp.toHaveCalled('PUT /lists', { body: { list: [{ b: 1 }, 3] } })
+    expect(() => erp.toHaveCalled('PUT /lists', { body: { list: [{ b: 1 }] } })).toThrow('none')
+    expect(() => erp.toHaveCalled('PUT /lists', { body: { d: undefined } })).toThrow('none')
+    expect(() => erp.toHaveCalled('PUT /lists', { times: 0 })).toThrow('there was 1')
+    erp.toHaveCalled('PUT /lists', { times: 0, key: 'another' })
+  })
+
+  it('is an AssertionError with the actual and the expected value, as test runners show them', async () => {
+    await using test = await startWithCalls()
+    expect(() => test.run.toHaveStatus('Failed')).toThrow(
+      expect.objectContaining({
+        name: 'AssertionError',
+        actual: 'Completed',
+        expected: 'Failed',
+        message: 'expected Orders o-1 to be Failed, but it is Completed at step order, attempt 1',
+      }),
+    )
+  })
+
+  it('names the last error of a run with another status', async () => {
+    await using host = await startTestHost({ processes: orders })
+    host.target(ERP).on('POST /orders', { status: 422 })
+    const run = await host.run(orders, 'o-1', { amount: 1 })
+    const why = 'Failed at step order, attempt 1: POST https://erp.test/orders responded with 422'
+    expect(() => run.toHaveStatus('Completed')).toThrow(why)
+    expect(() => run.data('order')).toThrow(`the step order of Orders o-1 is not completed: ${why}`)
+  })
+})
+
+describe('a mistake in a test', () => {
+  it('a call to an address without a target is reported with the step and what to do', async () => {
+    await using host = await startTestHost({ processes: orders })
+    await expect(host.run(orders, 'o-1', { amount: 1 })).rejects.toThrow(
+      "the step Orders.order called POST https://erp.test/orders, which has no target: create one with host.target('https://erp.test')",
+    )
+  })
+
+  it('a target without a reply to the route responds with 404', async () => {
+    await using host = await startTestHost({ processes: orders })
+    host.target(ERP).on('POST /others', {})
+    const run = await host.run(orders, 'o-1', { amount: 1 })
+    expect(run.errorClass).toBe('http_404')
+    expect(run.view.Items[0]?.ResponseBody).toContain('has no reply to POST /orders')
+  })
+
+  it('an unknown process is rejected with the names of the known ones', async () => {
+    await using host = await startTestHost({ processes: orders })
+    await expect(host.run('Ordres', 'o-1')).rejects.toThrow(
+      'the test host has no process Ordres: it has Orders',
+    )
+  })
+
+  it('initial data that the process does not accept is rejected with the paths', async () => {
+    await using host = await startTestHost({ processes: orders })
+    await expect(host.run(orders, 'o-1', { amount: -1 })).rejects.toThrow('InitialData.amount: ')
+    await expect(host.run(orders, '', { amount: 1 })).rejects.toThrow('TransactionID')
+    host.target(ERP).on('POST /orders', {})
+    await host.run(orders, 'o-1', { amount: 1 })
+    await expect(host.run(orders, 'o-1', { amount: 2 })).rejects.toThrow('the id exists')
+  })
+
+  it('missing, wrong and unknown settings are reported together, without values', async () => {
+    const start = startTestHost({
+      processes: exported,
+      settings: { Export: { url: 'not-a-url', kye: 'a-secret-value' } },
+    })
+    const { message } = (await start.catch((error: unknown) => error)) as Error
+    expect(message.split('\n')).toEqual([
+      'the test host cannot run these processes:',
+      expect.stringMatching(/^Export: EXPORT_URL/),
+      expect.stringMatching(/^Export: EXPORT_KEY/),
+    ])
+    expect(message).not.toMatch(/not-a-url|a-secret-value/)
+    const settings = { Export: { url: ERP, key: 'long-enough', kye: 'x' }, Exprot: { url: ERP } }
+    await expect(startTestHost({ processes: exported, settings })).rejects.toThrow(
+      'settings: the process Export declares no setting kye\nsettings: no process has the name Exprot',
+    )
+  })
+
+  it('a folder that does not exist, and a file that does not load, are reported with the reason', async () => {
+    await expect(startTestHost({ processes: './no-such-folder' })).rejects.toThrow(
+      /no-such-folder: the folder does not exist/,
+    )
+    const folder = await mkdtemp(join(tmpdir(), 'kit-'))
+    try {
+      await writeFile(join(folder, 'bad.ts'), "import './gone.ts'\nexport default 1\n")
+      await expect(startTestHost({ processes: folder })).rejects.toThrow(/bad\.ts:1: .*gone\.ts/)
+    } finally {
+      await rm(folder, { recursive: true })
+    }
+  })
+
+  it.each(['30 das', '-1 days', 'days', Number.NaN, -5, '1  day'])(
+    'the duration %j is rejected',
+    async (duration) => {
+      await using host = await startTestHost({ processes: orders })
+      await expect(host.advance(duration as Duration)).rejects.toThrow('is not a duration')
+    },
+  )
+
+  it.each(['POST orders', 'orders', 'post /orders', ''])(
+    'the route %j is rejected',
+    async (route) => {
+      await using host = await startTestHost({ processes: orders })
+      expect(() => host.target(ERP).on(route, {})).toThrow('is not a route')
+    },
+  )
+
+  it('a start time that is not a time is rejected', async () => {
+    await expect(startTestHost({ processes: orders, startsAt: 'yesterday' })).rejects.toThrow(
+      'startsAt: yesterday is not a time',
+    )
+  })
+
+  it('a step that waits for a timer of its own is reported with its name', async () => {
+    const released = Promise.withResolvers<void>()
+    const stuck = defineProcess('Stuck').step('one', async (step) => {
+      await released.promise
+      return step.complete()
+    })
+    const host = await startTestHost({ processes: stuck, realTimeLimitMs: 50 })
+    await expect(host.run(stuck, 's-1')).rejects.toThrow(
+      /^Stuck\.one did not end\. The clock of the test does not move timers of your own code/,
+    )
+    released.resolve()
+    await host[Symbol.asyncDispose]()
+  })
+})
+
+describe('a test host that is released', () => {
+  it('leaves no timer and no server behind, so that its OS process ends by itself', async () => {
+    const script = `
+      import { defineProcess } from '${new URL('../../../services/coordinator/src/process/api.ts', import.meta.url).href}'
+      import { startTestHost } from '${new URL('testing.ts', import.meta.url).href}'
+      const waits = defineProcess('Waits').step('one', (step) => step.execute({ url: 'https://a.test/' }))
+      const host = await startTestHost({ processes: waits })
+      host.target('https://a.test').on('GET /', 'no response')
+      await host.company('42')
+      const run = await host.run(waits, 'w-1')
+      await host[Symbol.asyncDispose]()
+      console.log(run.status, process.getActiveResourcesInfo().filter((name) => !/^(?:PipeWrap|FSReq)/.test(name)))`
+    const ended = await runProcess(['--input-type=module', '-e', script])
+    expect(ended).toMatchObject({ code: 0, stdout: 'Running []\n', stderr: '' })
+  })
+})

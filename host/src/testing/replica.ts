@@ -1,0 +1,193 @@
+/**
+ * A coordinator that can die. When it dies, it has no further effect on its store, its broker and its targets, as if its
+ * OS process had been killed: the broker delivers its unacknowledged messages again, and its leases expire.
+ */
+import { readEmbeddedConfig } from '@integration-host/coordinator/config'
+import type { HttpCall } from '@integration-host/coordinator/http-call'
+import type { ProcessDefinition } from '@integration-host/coordinator/process'
+import { type CoordinatorAdapters, startCoordinator } from '@integration-host/coordinator/service'
+import type { TransactionSource } from '@integration-host/coordinator/transaction-source'
+import { StepMessage } from '@integration-host/shared/contracts/step-message'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { parseJsonAs } from '@integration-host/shared/json'
+import type {
+  Consumer,
+  Delivery,
+  MessageBus,
+  Settlement,
+} from '@integration-host/shared/messaging/message-bus'
+import { createHealth } from '@integration-host/shared/observability/health'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Clock } from '@integration-host/shared/process/clock'
+import type { WorkInFlight } from './work-in-flight.ts'
+
+/**
+ * Where the worker of a step dies: before it sends a call; after the target has received the call and before its
+ * response arrives; after the step function has ended and before its outcome is committed; after the commit and before
+ * the next step is started.
+ */
+export const killPoints = [
+  'before request',
+  'after request',
+  'before commit',
+  'after commit',
+] as const
+export type KillPoint = (typeof killPoints)[number]
+
+export interface Replica extends AsyncDisposable {
+  readonly isDead: boolean
+  /** Sends a request to the HTTP interface. */
+  request(path: string, init?: RequestInit): Promise<Response>
+}
+
+/** The HTTP interface of the coordinator. */
+type App = Parameters<NonNullable<CoordinatorAdapters['serve']>>[0]
+
+export interface ReplicaDeps {
+  readonly source: TransactionSource
+  readonly bus: MessageBus
+  readonly call: HttpCall
+  readonly clock: Clock
+  readonly work: WorkInFlight
+  readonly processes: readonly ProcessDefinition[]
+  readonly dataDir: string
+  readonly logger: Logger
+  /** Whether the worker dies at this point of the current step. Called once at each point of each step. */
+  readonly diesAt: (point: KillPoint) => boolean
+  /** Called when a step has started or ended. */
+  readonly onActivity: () => void
+}
+
+const KEY = 'the-service-key-of-the-test-host-0123456789'
+export const GATEWAY_URL = 'http://gateway.test'
+
+export async function startReplica(deps: ReplicaDeps): Promise<Replica> {
+  const { bus, clock, work, diesAt, logger } = deps
+  const death = Promise.withResolvers<void>()
+  const consumers = new Set<Consumer>()
+  let isDead = false
+  const die = (): void => {
+    isDead = true
+    // The broker delivers the messages again only to consumers that still exist.
+    for (const consumer of consumers) void consumer.cancel()
+    death.resolve()
+  }
+
+  const replicaBus: MessageBus = {
+    ...bus,
+    publish: async (message) => {
+      if (!isDead) await bus.publish(message)
+    },
+    consume(queue, options, handle) {
+      const consumer = bus.consume(queue, options, (delivery) => {
+        const handled = (): Promise<Settlement> =>
+          Promise.race([handle(delivery), death.promise.then((): Settlement => 'requeue')])
+        const step = stepOf(delivery)
+        return step === null ? work.track(handled()) : work.trackStep(step, handled)
+      })
+      consumers.add(consumer)
+      return consumer
+    },
+  }
+
+  const call: HttpCall = async (request, limits) => {
+    if (isDead) return { kind: 'aborted', isSent: false }
+    if (diesAt('before request')) {
+      die()
+      return { kind: 'aborted', isSent: false }
+    }
+    const outcome = await deps.call(request, limits)
+    if (isDead || !diesAt('after request')) return outcome
+    die()
+    return { kind: 'aborted', isSent: true }
+  }
+
+  const { source } = deps
+  const tracked = trackedSource(source, work, () => isDead)
+  const replicaSource: TransactionSource = {
+    ...tracked,
+    async claim(message) {
+      if (isDead) return { kind: 'stale' }
+      const result = await tracked.claim(message)
+      if (result.kind === 'claimed') deps.onActivity()
+      return result
+    },
+    async record(lease, transition) {
+      if (isDead || diesAt('before commit')) {
+        die()
+        return null
+      }
+      const recorded = await tracked.record(lease, transition)
+      if (diesAt('after commit')) die()
+      deps.onActivity()
+      const step = work.currentStep()
+      if (step !== null && transition.continues === true) step.step = transition.stepName
+      return recorded
+    },
+    async renew(leases) {
+      return isDead ? [] : tracked.renew(leases)
+    },
+    [Symbol.asyncDispose]: async () => {},
+  }
+
+  let app: App | null = null
+  const service = await startCoordinator(
+    readEmbeddedConfig({ SERVICE_API_KEY: KEY, DATA_DIR: deps.dataDir, GATEWAY_URL }),
+    {
+      logger,
+      health: createHealth(logger),
+      source: replicaSource,
+      bus: replicaBus,
+      processes: deps.processes,
+      clock,
+      // The longest possible jitter, so that a test can compute when a step is attempted again.
+      random: () => 1 - Number.EPSILON,
+      call,
+      timing: { drainMs: 0 },
+      async serve(served) {
+        app = served
+        return { url: '', [Symbol.asyncDispose]: async () => {} }
+      },
+    },
+  )
+  return {
+    get isDead() {
+      return isDead
+    },
+    async request(path, init = {}) {
+      const headers = new Headers(init.headers)
+      headers.set('authorization', `Bearer ${KEY}`)
+      const request = new Request(`http://coordinator.test${path}`, { ...init, headers })
+      return (await app?.fetch(request, {})) ?? Response.error()
+    },
+    [Symbol.asyncDispose]: () => service[Symbol.asyncDispose](),
+  }
+}
+
+/** Returns the step that a message starts; `null` for any other message. */
+function stepOf({ type, content }: Delivery): { process: string; step: string } | null {
+  if (type !== 'step') return null
+  const message = parseJsonAs(StepMessage, content.toString('utf8'))
+  return message === null ? null : { process: message.Process, step: message.Step }
+}
+
+/** Returns the source with each call counted as work, and unavailable once the replica is dead. */
+function trackedSource(
+  source: TransactionSource,
+  work: WorkInFlight,
+  isDead: () => boolean,
+): TransactionSource {
+  const members = Object.entries(source).map(([name, member]: [string, unknown]) => {
+    if (typeof member !== 'function') return [name, member]
+    return [
+      name,
+      (...args: readonly unknown[]): unknown => {
+        if (isDead())
+          return Promise.reject(new IntegrationError('store_unavailable', 'the worker is dead'))
+        const result: unknown = Reflect.apply(member, source, args)
+        return result instanceof Promise ? work.track(result) : result
+      },
+    ]
+  })
+  return Object.fromEntries(members) as TransactionSource // each member has its type in the source
+}

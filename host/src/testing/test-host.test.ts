@@ -1,0 +1,222 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { defineProcess, secret, z } from 'integration-host'
+import { startTestHost } from 'integration-host/testing'
+import { describe, expect, it } from 'vitest'
+
+const ERP = 'https://erp.test'
+const SECRET = 'canary-erp-key-0123456789'
+
+/** Sends an order to the ERP system, and then a message to a customer. */
+const orders = defineProcess('Orders', {
+  input: z.object({ amount: z.number().positive() }),
+  settings: { erpUrl: z.url(), erpKey: secret() },
+  targets: ({ erpUrl, erpKey }) => ({ erp: { url: erpUrl, auth: { bearer: erpKey } } }),
+})
+  .step('order', (step) =>
+    step.execute(
+      { target: 'erp', path: '/orders', method: 'POST', body: { amount: step.initialData.amount } },
+      { parse: (body) => z.object({ id: z.string() }).parse(body).id },
+    ),
+  )
+  .step(
+    'message',
+    (step) =>
+      step.execute({ url: 'https://mail.test/messages', method: 'POST', body: step.previous.data }),
+    {
+      async confirm(step) {
+        const sent = await step.find({
+          url: 'https://mail.test/messages',
+          query: { key: step.idempotencyKey },
+        })
+        return sent === null ? 'not_done' : step.complete()
+      },
+    },
+  )
+
+async function startOrders() {
+  const host = await startTestHost({
+    processes: orders,
+    settings: { Orders: { erpUrl: ERP, erpKey: SECRET } },
+    startsAt: '2026-11-20T08:00:00Z',
+  })
+  const erp = host.target(ERP).on('POST /orders', { status: 201, body: { id: '7' } })
+  const mail = host.target('https://mail.test').on('POST /messages', { status: 202 })
+  return { host, erp, mail, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() }
+}
+
+const polls = defineProcess('Polls').step('poll', async (step) => {
+  const response = await step.fetch({ url: `${ERP}/reports/7` })
+  if (response.status === 202) step.waitFor(30 * 86_400_000)
+  return step.complete(response.status)
+})
+
+/** Returns the processor time since then, which does not depend on what else the machine does. */
+const cpuMs = (startedAt: NodeJS.CpuUsage): number => {
+  const { user, system } = process.cpuUsage(startedAt)
+  return (user + system) / 1_000
+}
+
+describe('a test host', () => {
+  it('runs a process to its end, and the targets receive its calls with their keys', async () => {
+    await using test = await startOrders()
+    const run = await test.host.run('Orders', 'o-1', { amount: 66 }, { tags: { channel: 'shop' } })
+    run.toHaveStatus('Completed')
+    expect(run.data('order')).toBe('7')
+    expect(run.view.Tags).toEqual({ channel: 'shop' })
+    expect(run.view.CreatedAt).toBe('2026-11-20T08:00:00.000Z')
+    test.erp.toHaveCalled('POST /orders', {
+      times: 1,
+      key: run.key('order'),
+      headers: { authorization: `Bearer ${SECRET}` },
+      body: { amount: 66 },
+    })
+    test.mail.toHaveCalled('POST /messages', { times: 1, key: run.key('message'), body: '7' })
+    expect(JSON.stringify(run.view)).not.toContain(SECRET)
+  })
+
+  it('tests ten retries of a step in less than a second of real time', async () => {
+    const startedAt = process.cpuUsage()
+    await using test = await startOrders()
+    test.erp.on('POST /orders', { status: 503 })
+    const run = await test.host.run('Orders', 'o-1', { amount: 1 })
+    run.toHaveStatus('Retrying')
+    await test.host.advance('1 hour')
+    run.toHaveStatus('Failed')
+    expect(run.errorClass).toBe('http_503')
+    test.erp.toHaveCalled('POST /orders', { times: 10, key: run.key('order') })
+    const waits = test.erp.calls
+      .slice(1)
+      .map(({ at }, index) => at - (test.erp.calls[index]?.at ?? 0))
+    expect(waits.map((ms) => Math.ceil(ms / 1_000))).toEqual([1, 2, 4, 8, 16, 32, 64, 128, 256])
+    expect(cpuMs(startedAt)).toBeLessThan(1_000)
+  })
+
+  it('tests waits of 90 days in less than a second of real time', async () => {
+    const startedAt = process.cpuUsage()
+    await using host = await startTestHost({ processes: [polls] })
+    const erp = host.target(ERP).on('GET /reports/:id', [{ status: 202 }, { status: 202 }, {}])
+    const run = await host.run(polls, 'r-1')
+    await host.advance('59 days')
+    run.toHaveStatus('Retrying')
+    erp.toHaveCalled('GET /reports/7', { times: 2 })
+    await host.advance('31 days')
+    run.toHaveStatus('Completed')
+    expect(cpuMs(startedAt)).toBeLessThan(1_000)
+  })
+
+  it('purges a completed run after 90 days, as an installation does by default', async () => {
+    await using host = await startTestHost({ processes: [polls] })
+    host.target(ERP).on('GET /reports/:id', { status: 200 })
+    const run = await host.run('Polls', 'r-1', { person: 'Ada' })
+    await host.advance('89 days')
+    expect(run.isPurged).toBe(false)
+    await host.advance('2 days')
+    expect(run.isPurged).toBe(true)
+    expect(JSON.stringify(run.view)).not.toContain('Ada')
+  })
+
+  it('ends a call without a response at its time limit, and confirm is called before the next attempt', async () => {
+    await using test = await startOrders()
+    test.mail
+      .on('POST /messages', ['no response', { status: 202 }])
+      .on('GET /messages', { status: 404 })
+    const run = await test.host.run('Orders', 'o-1', { amount: 1 })
+    run.toHaveStatus('Running')
+    await test.host.advance('59 seconds')
+    run.toHaveStatus('Running')
+    await test.host.advance('1 second')
+    expect([run.status, run.errorClass, run.isInDoubt]).toEqual(['Retrying', 'no_answer', true])
+    await test.host.advance('1 minute')
+    run.toHaveStatus('Completed')
+    expect(test.mail.calls.map(({ method }) => method)).toEqual(['POST', 'GET', 'POST'])
+  })
+
+  it('keeps the lease of a step whose target responds after an hour, and runs the step once', async () => {
+    const slow = defineProcess('Slow', { stepTimeoutSeconds: 1_500 }).step('one', (step) =>
+      step.execute({ url: `${ERP}/slow` }, { timeoutMs: 1_400_000 }),
+    )
+    await using host = await startTestHost({ processes: slow })
+    const erp = host.target(ERP).on('GET /slow', { after: '20 minutes', body: 'done' })
+    const run = await host.run(slow, 's-1')
+    await host.advance('1 hour')
+    expect(run.status).toBe('Completed')
+    erp.toHaveCalled('GET /slow', { times: 1 })
+  })
+
+  it('tries a rejected and a closed connection again', async () => {
+    await using test = await startOrders()
+    test.erp.on('POST /orders', ['refuse', 'hang up', { status: 201, body: { id: '8' } }])
+    const run = await test.host.run('Orders', 'o-1', { amount: 1 })
+    expect(run.errorClass).toBe('network')
+    await test.host.advance('2 seconds')
+    expect(run.errorClass).toBe('no_answer')
+    await test.host.advance('1 minute')
+    expect(run.data('order')).toBe('8')
+    test.erp.toHaveCalled('POST /orders', { times: 2 })
+  })
+
+  it('a step that was paused by Retry-After of its target continues after this time, without a counted attempt', async () => {
+    await using test = await startOrders()
+    const limited = { status: 429, headers: { 'retry-after': '600' } }
+    test.erp.on('POST /orders', [limited, { status: 201, body: { id: '7' } }])
+    const run = await test.host.run('Orders', 'o-1', { amount: 1 })
+    await test.host.advance('599 seconds')
+    run.toHaveStatus('Retrying')
+    await test.host.advance('2 seconds')
+    run.toHaveStatus('Completed')
+    expect(test.erp.calls).toHaveLength(2)
+  })
+
+  it('resumes, replays and cancels runs', async () => {
+    await using test = await startOrders()
+    test.erp.on('POST /orders', [{ status: 400 }, { status: 201, body: { id: '7' } }])
+    const run = await test.host.run('Orders', 'o-1', { amount: 1 })
+    run.toHaveStatus('Failed')
+    await run.resume()
+    run.toHaveStatus('Completed')
+    const replay = await run.replay({ fromStep: 'message' })
+    replay.toHaveStatus('Completed')
+    expect(replay.replayId).toBe(1)
+    expect(replay.key('message')).toBe('Orders/o-1/1/message')
+    test.erp.toHaveCalled('POST /orders', { times: 2, key: run.key('order') })
+    test.mail.toHaveCalled('POST /messages', { times: 1, key: replay.key('message') })
+    test.erp.on('POST /orders', { status: 503 })
+    const other = await test.host.run('Orders', 'o-2', { amount: 1 })
+    await other.cancel()
+    other.toHaveStatus('Cancelled')
+    await expect(run.resume()).rejects.toThrow('only a failed or cancelled run can be resumed')
+  })
+
+  it('the files of steps are in a folder that is removed with the host', async () => {
+    const files = defineProcess('Files').step('write', async (step) => {
+      await step.files.writeAtomic(join(step.settings.dataDir, 'a.csv'), 'a;b')
+      return step.complete()
+    })
+    let dataDir = ''
+    {
+      await using host = await startTestHost({ processes: files })
+      dataDir = host.dataDir
+      const run = await host.run(files, 'f-1')
+      run.toHaveStatus('Completed')
+      expect(await readFile(join(dataDir, 'a.csv'), 'utf8')).toBe('a;b')
+    }
+    await expect(readFile(join(dataDir, 'a.csv'))).rejects.toThrow('ENOENT')
+  })
+
+  it('loads the processes of a folder, with their settings', async () => {
+    const folder = join(import.meta.dirname, '../../../examples')
+    await using host = await startTestHost({
+      processes: folder,
+      settings: { ReportProcess: { erpUrl: ERP, erpKey: SECRET, pollSeconds: 600 } },
+    })
+    host
+      .target(ERP)
+      .on('POST /reports', { body: { id: '7' } })
+      .on('GET /reports/7', [{ status: 202 }, { body: { rows: 66 } }])
+    const run = await host.run('ReportProcess', 'r-1', { month: '2026-10' })
+    run.toHaveStatus('Retrying')
+    await host.advance('10 minutes')
+    expect(run.data('rows')).toBe(66)
+  })
+})

@@ -1,0 +1,254 @@
+/** A host for tests: the coordinator with a store in memory, fake targets, and a clock that the test moves. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { HttpCall } from '@integration-host/coordinator/http-call'
+import type { ProcessDefinition } from '@integration-host/coordinator/process'
+import { createMemoryTransactionSource } from '@integration-host/coordinator/memory-transaction-source'
+import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { createTargetCaller } from './call-targets.ts'
+import { type CompanyOptions, createCompanies, type TestCompany } from './company.ts'
+import { type Duration, milliseconds } from './duration.ts'
+import { createFakeTarget, type FakeTarget, type ServedTarget } from './fake-target.ts'
+import {
+  loadTestProcesses,
+  type ProcessSettingValues,
+  type TestProcess,
+} from './load-test-processes.ts'
+import { GATEWAY_URL, type KillPoint, killPoints, type Replica, startReplica } from './replica.ts'
+import { createTestRun, type RefreshedRun, type RunView, type TestRun } from './test-run.ts'
+import { createVirtualClock } from './virtual-clock.ts'
+import { createWorkInFlight } from './work-in-flight.ts'
+
+export interface TestHostOptions {
+  /** The processes to test: what `defineProcess` returns, or the path of a folder with process files. */
+  readonly processes: TestProcess | readonly TestProcess[]
+  /** The values of the settings that the processes declare, secrets included. The environment is not read. */
+  readonly settings?: ProcessSettingValues
+  /** The time at which the clock starts, such as `2026-11-20T08:00:00Z`. Default: the current time. */
+  readonly startsAt?: string
+  /**
+   * The milliseconds of real time that a step may take for its own work. A step that takes longer fails the test.
+   * Default: 5,000.
+   */
+  readonly realTimeLimitMs?: number
+}
+
+export interface RunOptions {
+  readonly realm?: string
+  readonly tags?: Readonly<Record<string, string>>
+}
+
+export interface TestHost extends AsyncDisposable {
+  /** The time on the clock of the host. */
+  readonly now: Date
+  /** The folder for the files of the steps; it is removed with the host. */
+  readonly dataDir: string
+  /** Creates a fake target for all calls to URLs that begin with `url`. */
+  target(url: string): FakeTarget
+  /**
+   * Connects a company at the sandbox provider. Steps reach its books with `credential: 'ACC-<realm>'`, through the
+   * rules of the gateway for tokens, repeated calls and cool-downs.
+   */
+  company(realm: string, options?: CompanyOptions): Promise<TestCompany>
+  /**
+   * Queues a transaction, and runs what is due now. A step that waits for its next attempt runs in a later `advance`.
+   *
+   * @throws {Error} the coordinator rejects the transaction, or a step calls an address that has no target.
+   */
+  run(
+    process: string | { readonly name: string },
+    id: string,
+    data?: unknown,
+    options?: RunOptions,
+  ): Promise<TestRun>
+  /**
+   * Moves the clock, and runs everything that becomes due on the way: retries, waits, time limits, recovery of lost
+   * workers and retention.
+   *
+   * @throws {Error} a step calls an address that has no target, or does not end.
+   */
+  advance(duration: Duration): Promise<void>
+  /**
+   * Kills the worker when a step next reaches this point; `step` limits this to the step of that name. Another worker
+   * starts at once. It continues the run when the lease of the dead worker has expired, within two minutes.
+   */
+  kill(point: KillPoint, step?: string): void
+}
+
+/** @throws {Error} a process or a setting is not usable. */
+export async function startTestHost(options: TestHostOptions): Promise<TestHost> {
+  const { settings = {}, startsAt, realTimeLimitMs = 5_000 } = options
+  const startTime = startsAt === undefined ? Date.now() : Date.parse(startsAt)
+  if (Number.isNaN(startTime)) throw new TypeError(`startsAt: ${startsAt} is not a time`)
+  const given = [options.processes].flat() as readonly TestProcess[]
+  const processes: readonly ProcessDefinition[] = await loadTestProcesses(given, settings)
+
+  await using stack = new AsyncDisposableStack()
+  const dataDir = await mkdtemp(join(tmpdir(), 'integration-host-test-'))
+  stack.defer(() => rm(dataDir, { recursive: true, force: true }))
+  const work = createWorkInFlight()
+  const clock = createVirtualClock({
+    startsAt: startTime,
+    track: (call) => void work.track(call),
+    settled,
+    isIdle: work.hasNoStep,
+  })
+  const logger = createLogger('test host', 'silent')
+  const source = stack.use(
+    await createMemoryTransactionSource(dataDir, { now: clock.now, openFile: openNoFile }),
+  )
+  const bus = stack.use(createInProcessBus(logger, clock))
+  const targets: ServedTarget[] = []
+  const runs = new Set<RefreshedRun>()
+  /** Errors of the test that a step has met. `run` and `advance` throw them. */
+  const problems = new Set<string>()
+  let armed: { readonly point: KillPoint; readonly step: string | undefined } | null = null
+
+  const companies = stack.use(
+    createCompanies({ clock, work, bus, logger, settle: () => runUntil(clock.now()) }),
+  )
+  const callTarget = createTargetCaller({
+    targetOf: (url) => targets.find((target) => target.serves(url)),
+    clock,
+    work,
+    onUnknownAddress(method, { origin, pathname }) {
+      const step = work.currentStep()
+      const who = step === null ? 'a step' : `the step ${step.process}.${step.step}`
+      problems.add(
+        `${who} called ${method} ${origin}${pathname}, which has no target: create one with host.target('${origin}')`,
+      )
+    },
+  })
+  const call: HttpCall = (sent, limits) =>
+    (sent.url.origin === GATEWAY_URL ? companies.call : callTarget)(sent, limits)
+  const startNextReplica = (): Promise<Replica> =>
+    startReplica({
+      source,
+      bus,
+      call,
+      clock,
+      work,
+      processes,
+      dataDir: join(dataDir),
+      logger,
+      onActivity: () => clock.onActivity(),
+      diesAt(point) {
+        const isReached =
+          armed?.point === point &&
+          (armed.step === undefined || armed.step === work.currentStep()?.step)
+        if (isReached) armed = null
+        return isReached
+      },
+    })
+  let replica = await startNextReplica()
+  stack.defer(() => replica[Symbol.asyncDispose]())
+  await settled()
+
+  /** Resolves when everything that is due now is done. A worker that has died meanwhile is replaced. */
+  async function settled(): Promise<void> {
+    await work.settled(realTimeLimitMs)
+    while (replica.isDead) {
+      const dead = replica
+      replica = await startNextReplica()
+      await dead[Symbol.asyncDispose]()
+      await work.settled(realTimeLimitMs)
+    }
+  }
+
+  async function request(path: string, body?: object): Promise<RunView> {
+    const init =
+      body === undefined
+        ? {}
+        : {
+            method: 'POST',
+            headers: { 'content-type': 'application/json' },
+            body: JSON.stringify(body),
+          }
+    const response = await work.track(replica.request(path, init))
+    if (response.ok) return (await response.json()) as RunView
+    const problem = (await response.json()) as {
+      title?: string
+      detail?: string
+      errors?: string[]
+    }
+    const { title, detail, errors = [] } = problem
+    throw new Error(
+      [detail ?? title ?? `the request failed with ${response.status}`, ...errors].join('\n'),
+    )
+  }
+
+  const pathOf = (process: string, id?: string): string =>
+    `/processes/${encodeURIComponent(process)}/transactions${id === undefined ? '' : `/${encodeURIComponent(id)}`}`
+
+  /** Runs what is due until a time, reads all runs again, and throws the errors of the test. */
+  async function runUntil(time: number): Promise<void> {
+    await clock.moveTo(time)
+    for (const run of runs) {
+      const path = `${pathOf(run.process, run.id)}?replay=${run.replayId}`
+      // A run that retention has deleted keeps the view from before.
+      run.view = await request(path).catch(() => run.view)
+    }
+    if (problems.size === 0) return
+    const message = [...problems].join('\n')
+    problems.clear()
+    throw new Error(message)
+  }
+
+  async function testRunOf({ Process, TransactionID, ReplayID }: RunView): Promise<TestRun> {
+    const path = `${pathOf(Process, TransactionID)}?replay=${ReplayID}`
+    const run = createTestRun(await request(path), { act })
+    runs.add(run)
+    await runUntil(clock.now())
+    return run
+  }
+
+  async function act(run: TestRun, action: string, body: object = {}): Promise<TestRun> {
+    const changed = await request(`${pathOf(run.process, run.id)}/${action}`, body)
+    if (changed.ReplayID !== run.replayId) return testRunOf(changed)
+    await runUntil(clock.now())
+    return run
+  }
+
+  const owned = stack.move()
+  return {
+    get now() {
+      return new Date(clock.now())
+    },
+    dataDir,
+    target(url) {
+      const target = createFakeTarget(url, clock.now)
+      targets.unshift(target)
+      return target
+    },
+    company: (realm, companyOptions = {}) => companies.connect(realm, companyOptions),
+    async run(process, id, data = null, { realm, tags } = {}) {
+      const name = typeof process === 'string' ? process : process.name
+      if (!processes.some((known) => known.name === name))
+        throw new Error(
+          `the test host has no process ${name}: it has ${processes.map((known) => known.name).join(', ')}`,
+        )
+      const transaction = { TransactionID: id, InitialData: data, Realm: realm, Tags: tags }
+      return testRunOf(await request(pathOf(name), transaction))
+    },
+    async advance(duration) {
+      await runUntil(clock.now() + milliseconds(duration))
+    },
+    kill(point, step) {
+      if (!killPoints.includes(point))
+        throw new TypeError(`${point} is not a point to kill at: use ${killPoints.join(', ')}`)
+      armed = { point, step }
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  }
+}
+
+/** Opens a journal that is not written, because no test continues after its OS process has ended. */
+const openNoFile = async () => ({
+  appendFile: async () => {},
+  datasync: async () => {},
+  sync: async () => {},
+  truncate: async () => {},
+  close: async () => {},
+})

@@ -1,0 +1,114 @@
+import { AssertionError } from 'node:assert'
+import type { Json } from '@integration-host/coordinator/api'
+import { idempotencyKey } from '@integration-host/coordinator/item'
+import type { RunDetailResponse } from '@integration-host/shared/contracts/run'
+
+/** A run as the HTTP interface of the coordinator shows it. */
+export type RunView = Readonly<RunDetailResponse>
+
+export type RunStatus = RunView['Status']
+
+/** A run of a transaction. Its members show the state after the last `run`, `advance` or action of the test host. */
+export interface TestRun {
+  readonly process: string
+  readonly id: string
+  readonly replayId: number
+  readonly status: RunStatus
+  /** The step that is due or in progress, or the last step of a run that has ended. */
+  readonly step: string
+  /** The number of counted attempts of this step. */
+  readonly attempt: number
+  /** The last error; `null` if there is none. */
+  readonly error: string | null
+  readonly errorClass: string | null
+  /** Whether an earlier attempt of the step may have done its work. */
+  readonly isInDoubt: boolean
+  /** Whether retention has removed the data of the run. */
+  readonly isPurged: boolean
+  /** Everything that the coordinator shows about the run: header, items and attempts. */
+  readonly view: RunView
+  /** Returns the data of a completed step. @throws {AssertionError} the step is not completed. */
+  data(step: string): Json
+  /** Returns the idempotency key that the calls of a step send. */
+  key(step: string): string
+  /** @throws {AssertionError} if the run has another status. The message has the last error of the run. */
+  toHaveStatus(status: RunStatus): void
+  /** Starts the next run of the transaction. */
+  replay(options?: { readonly fromStep?: string }): Promise<TestRun>
+  /** Continues a failed or cancelled run. */
+  resume(): Promise<void>
+  cancel(): Promise<void>
+}
+
+export interface RunActions {
+  readonly act: (
+    run: TestRun,
+    action: 'resume' | 'cancel' | 'replays',
+    body?: object,
+  ) => Promise<TestRun>
+}
+
+/** A run whose view the host replaces. */
+export interface RefreshedRun extends TestRun {
+  view: RunView
+}
+
+export function createTestRun(view: RunView, { act }: RunActions): RefreshedRun {
+  const run: RefreshedRun = {
+    view,
+    process: view.Process,
+    id: view.TransactionID,
+    replayId: view.ReplayID,
+    get status() {
+      return run.view.Status
+    },
+    get step() {
+      return run.view.StepName
+    },
+    get attempt() {
+      return run.view.Attempt
+    },
+    get error() {
+      return run.view.LastError
+    },
+    get errorClass() {
+      return run.view.ErrorClass
+    },
+    get isInDoubt() {
+      return run.view.InDoubt
+    },
+    get isPurged() {
+      return run.view.PurgedAt !== null
+    },
+    data(step) {
+      const item = run.view.Items.find(({ StepName }) => StepName === step)
+      if (item?.Status === 'Completed' || item?.Status === 'Copied') return item.Data
+      throw new AssertionError({
+        message: `the step ${step} of ${nameOf(run)} is not completed: ${stateOf(run)}`,
+      })
+    },
+    key: (step) => idempotencyKey(run.view, step),
+    toHaveStatus(status) {
+      if (run.status === status) return
+      throw new AssertionError({
+        message: `expected ${nameOf(run)} to be ${status}, but it is ${stateOf(run)}`,
+        actual: run.status,
+        expected: status,
+        operator: 'toHaveStatus',
+      })
+    },
+    replay: ({ fromStep } = {}) => act(run, 'replays', fromStep === undefined ? {} : { fromStep }),
+    resume: async () => void (await act(run, 'resume')),
+    cancel: async () => void (await act(run, 'cancel')),
+  }
+  return run
+}
+
+const nameOf = ({ process, id, replayId }: TestRun): string =>
+  `${process} ${id}${replayId === 0 ? '' : ` (replay ${replayId})`}`
+
+function stateOf({ status, step, attempt, error, view }: TestRun): string {
+  const due = view.NextAttemptAt === null ? '' : `, due at ${view.NextAttemptAt}`
+  const where = `${status} at step ${step}, attempt ${attempt}${due}`
+  return error === null ? where : `${where}: ${error}`
+}

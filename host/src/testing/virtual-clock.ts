@@ -1,0 +1,138 @@
+/**
+ * A clock that only the test moves. It stops at each time at which something is due, and waits until all work of that
+ * time is done.
+ *
+ * V1  What is due runs in the order of its time, and what is due at the same time in the order in which it was set.
+ * V2  A repeated task is called at its interval after each activity. While nothing happens, its interval doubles with
+ *     each call up to `IDLE_MS`, because a clock that moves by 90 days would otherwise stop for 500,000 polls that find
+ *     nothing. At the end of each move, a task is called once more if its interval has passed.
+ */
+import type { Clock, Repetition, Timer } from '@integration-host/shared/process/clock'
+
+export interface VirtualClock extends Clock {
+  /** Moves the clock to a time in epoch ms. Resolves when everything due until then is done. */
+  moveTo(time: number): Promise<void>
+  /** Reports that something has happened, so that repeated tasks are called at their intervals again. */
+  onActivity(): void
+}
+
+export interface VirtualClockOptions {
+  /** Epoch ms. */
+  readonly startsAt: number
+  /** Counts the calls of repeated tasks as work. */
+  readonly track: (work: Promise<void>) => void
+  /** Resolves when all work of the current time is done. */
+  readonly settled: () => Promise<void>
+  /** Whether nothing is in progress, so that the intervals of repeated tasks may grow. */
+  readonly isIdle: () => boolean
+}
+
+/** Something that is due at a time, in epoch ms. */
+interface Due {
+  at: number
+  readonly run: () => void
+}
+
+interface RepeatedTask extends Due {
+  calledAt: number
+  intervalMs: number
+  idleCalls: number
+}
+
+const IDLE_MS = 6 * 3_600_000
+
+export function createVirtualClock(options: VirtualClockOptions): VirtualClock {
+  const { track, settled, isIdle } = options
+  let time = options.startsAt
+  const timers = new Set<Due>()
+  const tasks = new Set<RepeatedTask>()
+
+  function nextUntil(limit: number): Due | null {
+    let next: Due | null = null
+    for (const due of [...timers, ...tasks])
+      if (due.at <= limit && (next === null || due.at < next.at)) next = due
+    return next
+  }
+
+  /** Makes the tasks due whose interval has passed although their idle interval has not. */
+  function endIdleIntervals(): void {
+    for (const task of tasks)
+      if (task.at !== Infinity && task.calledAt + task.intervalMs <= time) task.at = time
+  }
+
+  return {
+    now: () => time,
+    setTimeout(callback, ms): Timer {
+      const due: Due = {
+        at: time + Math.max(0, ms),
+        run() {
+          timers.delete(due)
+          callback()
+        },
+      }
+      timers.add(due)
+      return { unref() {}, [Symbol.dispose]: () => void timers.delete(due) }
+    },
+    repeat(task): Repetition {
+      let inFlight: Promise<void> | null = null
+      let isStopped = false
+      let isWantedSoon = false
+      const call = async (): Promise<void> => {
+        do {
+          isWantedSoon = false
+          repeated.calledAt = time
+          repeated.intervalMs = await task()
+        } while (isWantedSoon && !isStopped)
+        repeated.idleCalls = isIdle() ? repeated.idleCalls + 1 : 0
+        const idleMs = Math.min(IDLE_MS, repeated.intervalMs * 2 ** (repeated.idleCalls - 1))
+        repeated.at = time + Math.max(repeated.intervalMs, idleMs)
+        inFlight = null
+      }
+      const repeated: RepeatedTask = {
+        at: Infinity,
+        calledAt: time,
+        intervalMs: 0,
+        idleCalls: 0,
+        run() {
+          repeated.at = Infinity // until the call has ended
+          inFlight = call()
+          track(inFlight)
+        },
+      }
+      tasks.add(repeated)
+      repeated.run()
+      return {
+        soon() {
+          isWantedSoon = true
+          if (inFlight === null && !isStopped) repeated.run()
+        },
+        async [Symbol.asyncDispose]() {
+          isStopped = true
+          tasks.delete(repeated)
+          await inFlight
+        },
+      }
+    },
+    onActivity() {
+      for (const task of tasks) {
+        task.idleCalls = 0
+        task.at = Math.min(task.at, Math.max(time, task.calledAt + task.intervalMs))
+      }
+    },
+    async moveTo(target) {
+      await settled()
+      for (;;) {
+        let next = nextUntil(target)
+        if (next === null) {
+          time = Math.max(time, target)
+          endIdleIntervals()
+          next = nextUntil(target)
+        }
+        if (next === null) return
+        time = Math.max(time, next.at)
+        next.run()
+        await settled()
+      }
+    },
+  }
+}

@@ -1,0 +1,113 @@
+/** Knows when everything that can happen at the current time of the virtual clock has happened. */
+import { AsyncLocalStorage } from 'node:async_hooks'
+
+/** The step whose message is being handled. */
+export interface StepInProgress {
+  readonly process: string
+  step: string
+}
+
+export interface WorkInFlight {
+  /** Counts a promise as work until it settles. Returns the promise. */
+  track<Result>(work: Promise<Result>): Promise<Result>
+  /** Runs `handle` as the work of a step, which `currentStep` then returns. */
+  trackStep<Result>(step: StepInProgress, handle: () => Promise<Result>): Promise<Result>
+  readonly currentStep: () => StepInProgress | null
+  /** Whether no step is in progress. */
+  readonly hasNoStep: () => boolean
+  /**
+   * Marks the current step as waiting for the virtual clock while `wait` is pending, so that it does not count as work.
+   */
+  waitForClock<Result>(wait: Promise<Result>): Promise<Result>
+  /**
+   * Resolves when only the virtual clock can cause further work.
+   *
+   * @throws {Error} names the steps that are still in progress after `limitMs` of real time.
+   */
+  settled(limitMs: number): Promise<void>
+}
+
+/** How many turns of the event loop must pass without work, because the message bus delivers in a later turn. */
+const QUIET_TURNS = 2
+
+export function createWorkInFlight(): WorkInFlight {
+  const storage = new AsyncLocalStorage<StepInProgress>()
+  const steps = new Set<StepInProgress>()
+  /** The steps that wait for the clock, with the number of their waits. */
+  const waiting = new Map<StepInProgress, number>()
+  let count = 0
+  /** How much work was ever started. Short work can begin and end between two turns. */
+  let started = 0
+  let changed = Promise.withResolvers<void>()
+  const notify = (): void => {
+    changed.resolve()
+    changed = Promise.withResolvers()
+  }
+
+  async function track<Result>(work: Promise<Result>): Promise<Result> {
+    count += 1
+    started += 1
+    try {
+      return await work
+    } finally {
+      count -= 1
+      notify()
+    }
+  }
+
+  const isBusy = (): boolean => count > waiting.size
+
+  return {
+    track,
+    trackStep(step, handle) {
+      steps.add(step)
+      return track(storage.run(step, handle).finally(() => steps.delete(step)))
+    },
+    currentStep: () => storage.getStore() ?? null,
+    hasNoStep: () => steps.size === 0,
+    async waitForClock(wait) {
+      const step = storage.getStore()
+      if (step === undefined) return wait
+      waiting.set(step, (waiting.get(step) ?? 0) + 1)
+      notify()
+      try {
+        return await wait
+      } finally {
+        const others = (waiting.get(step) ?? 1) - 1
+        if (others === 0) waiting.delete(step)
+        else waiting.set(step, others)
+      }
+    },
+    async settled(limitMs) {
+      const deadline = performance.now() + limitMs
+      for (let quietTurns = 0; quietTurns < QUIET_TURNS;) {
+        if (isBusy()) {
+          quietTurns = 0
+          await changeBefore(deadline)
+        } else {
+          const startedBefore = started
+          await new Promise<void>((resolve) => setImmediate(resolve))
+          quietTurns = started === startedBefore ? quietTurns + 1 : 0
+        }
+      }
+    },
+  }
+
+  /** @throws {Error} if nothing changes until the deadline. */
+  async function changeBefore(deadline: number): Promise<void> {
+    const late = Promise.withResolvers<'late'>()
+    const timer = setTimeout(() => late.resolve('late'), deadline - performance.now())
+    const first = await Promise.race([changed.promise, late.promise])
+    clearTimeout(timer)
+    if (first === 'late') throw new Error(stillInProgress())
+  }
+
+  function stillInProgress(): string {
+    const names = [...steps]
+      .filter((step) => !waiting.has(step))
+      .map(({ process, step }) => `${process}.${step}`)
+    return names.length === 0
+      ? 'the test host has work that does not end'
+      : `${names.join(', ')} did not end. The clock of the test does not move timers of your own code, such as setTimeout: use step.waitFor, or a target with the reply 'no response'`
+  }
+}
