@@ -1,0 +1,13 @@
+import { readFile } from 'node:fs/promises'
+import { expect, it } from 'vitest'
+
+const read = (path: string): Promise<string> => readFile(new URL(path, import.meta.url), 'utf8')
+
+it.each([
+  ['processes', 'invoice-process.ts'],
+  ['processes', 'report-process.ts'],
+  ['testing', 'invoice-process.test.ts'],
+])('docs/%s.md shows the file %s as it is', async (page, file) => {
+  const blocks = (await read(`../docs/${page}.md`)).split('```ts\n')
+  expect(blocks.map((block) => block.split('\n```')[0])).toContain((await read(file)).trimEnd())
+})
