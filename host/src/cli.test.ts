@@ -37,6 +37,7 @@ describe('integration-host init', () => {
       'compose.yaml',
       'package.json',
       'processes',
+      'processes/invoice.test.ts',
       'processes/invoice.ts',
       'tsconfig.json',
     ])

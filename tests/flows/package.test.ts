@@ -86,12 +86,14 @@ describe('the installed package', () => {
       .map(({ parentPath, name }) => join(parentPath, name).slice(installed().length + 1))
     const own = files.filter((file) => !file.startsWith('node_modules/'))
     expect(
-      own.filter(
-        (file) =>
-          /(?:\.test\.|\.contract\.|test-support|\.map$|\.tsx?$)/.test(file) &&
-          !file.endsWith('.d.ts'),
-      ),
-    ).toEqual(['host/template/processes/invoice.ts'])
+      own
+        .filter(
+          (file) =>
+            /(?:\.test\.|\.contract\.|test-support|\.map$|\.tsx?$)/.test(file) &&
+            !file.endsWith('.d.ts'),
+        )
+        .toSorted(),
+    ).toEqual(['host/template/processes/invoice.test.ts', 'host/template/processes/invoice.ts'])
     for (const file of own.filter((one) => /\.(?:js|d\.ts|json)$/.test(one))) {
       const text = await readFile(installed(file), 'utf8')
       expect(text.includes(root), file).toBe(false)
@@ -172,6 +174,14 @@ describe('the installed package', () => {
     expect([code, stdout]).toEqual([expect.any(Number), expect.stringContaining('wrong.ts')])
     expect(code).not.toBe(0)
     await rm(join(project, 'processes/wrong.ts'))
+  })
+
+  it('`npm test` of a new project runs its process with integration-host/testing of the package', async ({
+    skip,
+  }) => {
+    if (unreachable !== null) skip(unreachable)
+    const tested = await run('npm', ['test', '--silent'])
+    expect(tested).toMatchObject({ code: 0, stdout: expect.stringMatching(/^\S+ pass 3$/m) })
   })
 
   it('`integration-host dev` of the package completes a run of the process of a new project', async ({

@@ -31,8 +31,8 @@ const RENAMED = [
 export const init: Command = {
   summary: 'make a project with a process of your own',
   usage: 'FOLDER',
-  help: `Makes a project in a new or empty folder: a process that creates an invoice in a company's books, the settings for the type check,
-and a compose file that runs the image with your processes.
+  help: `Makes a project in a new or empty folder: a process that creates an invoice in a company's books, its test, the settings for the
+type check, and a compose file that runs the image with your processes.
 
 Examples:
   integration-host init my-processes`,
@@ -60,7 +60,7 @@ Examples:
       '',
       `  npx integration-host transactions queue sale-1 --realm ${COMPANY.realm} --data '{"customer": "Ada", "amount": 66}'`,
       '',
-      'processes/invoice.ts is the process that runs; README.md describes the project.',
+      'processes/invoice.ts is the process that runs, and `npm test` tests it; README.md describes the project.',
     )
     return 0
   },
@@ -89,7 +89,12 @@ const packageJson = (folder: string) => ({
       .replace(/^[._-]+/, '') || 'processes',
   private: true,
   type: 'module',
-  scripts: { dev: 'integration-host dev', start: 'integration-host start', check: 'tsc' },
+  scripts: {
+    dev: 'integration-host dev',
+    start: 'integration-host start',
+    test: 'node --test',
+    check: 'tsc',
+  },
   engines: { node: installation.engines.node },
   dependencies: { 'integration-host': sourceOf(folder) },
   devDependencies: pick(installation.devDependencies, ['@types/node', 'typescript']),
