@@ -171,6 +171,11 @@ describe('loading the processes of a folder', () => {
         2,
         'not a function',
       ],
+      'limit.ts': [
+        `${define}export default defineProcess('A', { targets: { erp: { url: 'http://erp', concurrent: 0 } }, steps: { a() {} } })`,
+        2,
+        'process A: target erp: concurrent must be a whole number from 1 to 1000',
+      ],
       'nothing.ts': [
         `${define}export const a = defineProcess('A', { steps: { a() {} } })`,
         null,
