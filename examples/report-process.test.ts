@@ -4,7 +4,7 @@ import reportProcess from './report-process.ts'
 
 const erpKey = 'canary-erp-key-0123456789'
 
-it('the report process waits until the report is ready, and its key occurs only in its calls', async () => {
+it('the report process waits until the report is ready, and the ERP key occurs only in calls to the ERP', async () => {
   await using host = await startTestHost({
     processes: reportProcess,
     settings: { ReportProcess: { erpUrl: 'https://erp.test', erpKey, pollSeconds: 600 } },

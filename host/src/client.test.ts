@@ -133,7 +133,7 @@ describe('the client', () => {
       (error: unknown) => (error instanceof ProblemError ? error.problem : error),
     )
 
-  it('queues a transaction once, however often it is sent, and resolves with its results when it is completed', async () => {
+  it('the client queues a transaction only once if it sends it twice, and completed() returns the run with its results', async () => {
     const process = connect().client.process<{ customer: string }>(PROCESS)
     const options = { realm: COMPANY.realm, tags: { channel: 'shop' }, reason: 'by hand' }
     const queued = await process.queue('q1', { customer: 'Ada' }, options)
@@ -146,7 +146,7 @@ describe('the client', () => {
     ])
   })
 
-  it('reads runs only when they may have ended, from one stream of events for all of them', async () => {
+  it('completed() reads a run again only if it may have ended, and one event stream serves all runs of a client', async () => {
     const { client, streams, reads } = connect()
     const process = client.process(PROCESS)
     await setProcess('pause')
@@ -162,7 +162,7 @@ describe('the client', () => {
     expect(streams()[0]?.signal?.aborted).toBe(true)
   })
 
-  it('continues a stream that breaks after its last event, and reads only the run that ended meanwhile', async () => {
+  it('the client continues a broken event stream after the last received event, and reads only the run that ended meanwhile', async () => {
     await using relay = await startRelay(host.coordinator, 80)
     const reopened = Promise.withResolvers<void>()
     const released = Promise.withResolvers<void>()
@@ -194,7 +194,7 @@ describe('the client', () => {
     expect(streams()).toHaveLength(2)
   })
 
-  it('reads the run if the key may not read the events of all companies, and requests the stream once', async () => {
+  it('completed() polls the run if the key may not read the events of all companies, and requests the event stream only once', async () => {
     const { client, streams, reads } = connect({ key: COMPANY_KEY })
     const process = client.process(PROCESS)
     await setProcess('pause')
@@ -206,7 +206,7 @@ describe('the client', () => {
     expect(streams()).toMatchObject([{ status: 403 }])
   })
 
-  it('waits until the coordinator is available again', async () => {
+  it('completed() waits while the coordinator is unavailable', async () => {
     await using relay = await startRelay(host.coordinator, 80)
     const { client, sent } = connect({ coordinator: relay.url })
     await connect().client.process(PROCESS).queue('u1', { customer: 'Ada' })
@@ -217,7 +217,7 @@ describe('the client', () => {
     expect(await ended).toMatchObject({ Status: 'Completed' })
   })
 
-  it('stops waiting and closes the stream when the signal is aborted', async () => {
+  it('completed() stops waiting and closes the event stream when its signal is aborted', async () => {
     const { client, streams } = connect()
     await setProcess('pause')
     await client.process(PROCESS).queue('a1', { customer: 'Ada' })
@@ -230,7 +230,7 @@ describe('the client', () => {
     await setProcess('resume')
   })
 
-  it('replays, resumes and cancels a run', async () => {
+  it('the client replays, resumes and cancels a run', async () => {
     const process = connect().client.process<{ customer: string }>(PROCESS)
     await process.queue('x1', { customer: 'nobody' })
     const run = process.run('x1')
@@ -246,7 +246,7 @@ describe('the client', () => {
     expect(await problemOf(run.cancel())).toMatchObject({ code: 'transaction_not_active' })
   })
 
-  it('rejects with the problem of the service, or with one of its own', async () => {
+  it('a call of the client rejects with the problem from the response, or with its own problem if the response has none', async () => {
     const { client } = connect()
     const process = client.process(PROCESS)
     await process.queue('p1', { customer: 'Ada' })
@@ -267,7 +267,7 @@ describe('the client', () => {
     for (const [call, problem] of problems) expect(await problemOf(call())).toMatchObject(problem)
   })
 
-  it('sends a read and a queued transaction three times without a response, and an action once', async () => {
+  it('if no response arrives, the client sends a read or a new transaction three times, but an action on a run only once', async () => {
     await using relay = await startRelay(host.coordinator, 80)
     relay.away()
     const { client, sent } = connect({ coordinator: relay.url })
@@ -284,7 +284,7 @@ describe('the client', () => {
     }
   })
 
-  describe('for a company', () => {
+  describe('the client of a company', () => {
     const invoice = (name: string): RequestInit => ({
       method: 'POST',
       headers: { 'Content-Type': 'application/json', Accept: 'application/json' },
@@ -306,7 +306,7 @@ describe('the client', () => {
       }
     }
 
-    it('calls the accounting API, and returns its responses whatever their status', async () => {
+    it('the client of a company calls the accounting API, and returns each response whatever its status', async () => {
       const company = connect().client.company(COMPANY.realm)
       const read = await company.fetch(`/companyinfo/${COMPANY.realm}`, {
         headers: { Accept: 'application/json' },
@@ -346,7 +346,7 @@ describe('the client', () => {
       expect(sent).toHaveLength(4)
     })
 
-    it('rejects with the problem of the gateway, and never leaves the company', async () => {
+    it('the client of a company rejects with the problem of the gateway, and sends no path that leads to another company', async () => {
       const { client, sent } = connect()
       const unknown = client.company('9999')
       expect(await problemOf(unknown.fetch('/companyinfo/9999'))).toMatchObject({
@@ -359,7 +359,7 @@ describe('the client', () => {
     })
   })
 
-  it('createClient() rejects a key and addresses that fetch would repeat in its errors', () => {
+  it('createClient() rejects an invalid key or address with an error that does not contain the value', () => {
     const messageOf = (options: Partial<ClientOptions>): string => {
       try {
         connect(options)
@@ -382,7 +382,7 @@ describe('the client', () => {
     expect(() => connect().client.process('..').run('1')).toThrow('must not be')
   })
 
-  it('every request is an operation of the OpenAPI document, and the types have the members of its schemas', async () => {
+  it('the OpenAPI document has every request of the client, and its schemas have the same members as the types of the client', async () => {
     const response = await fetch(`${host.coordinator}/openapi.json`)
     const { paths, components } = (await response.json()) as {
       paths: Record<string, Record<string, unknown>>

@@ -135,7 +135,7 @@ describe('GET /callback', () => {
     expect((await tokenServiceClient(system).credential(realm)).Version).toBe(1)
   })
 
-  it('token-service sends few made-up codes to the provider, and keeps the audit entries of other callers', async () => {
+  it('token-service limits how many made-up codes it sends to the provider, and keeps the audit entries of other callers', async () => {
     const realm = '4620816365004'
     expect((await connectCompany(system, realm)).status).toBe(302)
     const flood = Array.from({ length: 150 }, (_, index) => callBackWithMadeUpCode(`${index}`))

@@ -204,7 +204,7 @@ describe('credentials adopt', () => {
     )
   })
 
-  it('`credentials adopt` repeats only the lines that were unavailable', async () => {
+  it('`credentials adopt` sends only those lines again whose outcome was `unavailable`', async () => {
     const tries = new Map<string, number>()
     resultOf = ({ Realm }) => {
       tries.set(Realm, (tries.get(Realm) ?? 0) + 1)

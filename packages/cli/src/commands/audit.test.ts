@@ -150,7 +150,7 @@ describe('audit verify', () => {
     })
   })
 
-  it('`audit verify` accepts a response without the entry of its head if the next response contains this entry', async () => {
+  it('`audit verify` accepts a page whose head names an entry that was not written yet, if the next page contains the entry', async () => {
     log = whole.slice(0, 10)
     head = entry(11)
     between = (call) => {
@@ -208,7 +208,7 @@ describe('audit verify', () => {
     })
   })
 
-  it('`audit verify` reports that the newest entries are missing if the head still names the newest missing entry', async () => {
+  it('`audit verify` reports missing entries if the head of the log names an entry that is newer than every entry in the log', async () => {
     log = whole.slice(0, 2_400)
     head = last
     const { code, err } = await verify()

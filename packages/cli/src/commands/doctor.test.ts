@@ -94,8 +94,8 @@ describe('doctor', () => {
 
     it.each([
       ['with client id and secret', {}],
-      ['without them', { CLIENT_ID: '', CLIENT_SECRET: '' }],
-    ])('doctor reports a token endpoint that fails as a problem, %s', async (_, env) => {
+      ['without client id and secret', { CLIENT_ID: '', CLIENT_SECRET: '' }],
+    ])('doctor %s reports a failing token endpoint as a problem', async (_, env) => {
       tokenResponse = { status: 500, body: 'canary-1' }
       const { code, json, out } = await doctor(['--json'], { env })
       expect(out).not.toMatch(/a-secret|canary/)
@@ -212,7 +212,7 @@ describe('doctor', () => {
     )
   })
 
-  it('for an embedded host, doctor proposes no setting of a backend, and lists what it has not checked last', async () => {
+  it('for an embedded host, doctor proposes no settings of backends, and lists the skipped checks at the end', async () => {
     const dataDir = await mkdtemp(join(tmpdir(), 'doctor-'))
     try {
       await mkdir(join(dataDir, 'secrets'))
@@ -310,7 +310,7 @@ describe('doctor', () => {
       expect(routes().filter((route) => route === PROCESSES)).toHaveLength(1)
     })
 
-    it('doctor checks integrity and runs at the same time', async () => {
+    it('doctor requests /integrity and /transactions of the coordinator at the same time', async () => {
       const requested = { integrity: Promise.withResolvers(), runs: Promise.withResolvers() }
       await start({
         'GET /integrity': async () => {
@@ -329,7 +329,7 @@ describe('doctor', () => {
         expect(json).toContainEqual(expect.objectContaining({ Check, Verdict: 'ok' }))
     })
 
-    it('doctor checks the credentials even if reading the audit log takes more than half of the time', async () => {
+    it('doctor checks the credentials even if reading the audit log takes more than half of the time limit', async () => {
       await start({ 'GET /audit': unresponsive })
       const { json } = await examine('token-service', '--timeout', '2')
       expect(json).toContainEqual(expect.objectContaining({ Check: 'companies', Verdict: 'ok' }))

@@ -42,7 +42,7 @@ describe('the check of companies', () => {
     ])
   })
 
-  it('doctor warns of companies whose grant ends soon, with the day', () => {
+  it('doctor warns of companies whose grant ends soon, and names the day on which each grant ends', () => {
     const expiring = credential('1', { State: 'expiring', HardExpiry: '2026-12-01T00:00:00.000Z' })
     expect(checked(expiring)).toEqual([
       'warning expiring: the grants of 1 of 1 end soon: ACC-1 (2026-12-01)',

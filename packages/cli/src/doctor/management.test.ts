@@ -86,7 +86,7 @@ describe('checks of RabbitMQ by the management API', () => {
     ])
   })
 
-  it('doctor reports missing queues, and queues of steps that belong to no business process', async () => {
+  it('doctor reports missing queues, and queues whose step belongs to no business process', async () => {
     queues = queues.filter(({ name }) => name !== STEPS)
     const forgotten = { arguments: {}, policy: null, effective_policy_definition: [], messages: 3 }
     queues.push({ name: `${PREFIX}steps.Old.one`, ...forgotten })

@@ -59,7 +59,7 @@ describe('the tags of a credential', () => {
     expect(accepts(Tags, { [name]: 'x' })).toBe(false)
   })
 
-  it('a tag named __proto__ is left out', () => {
+  it('parsing tags drops a tag named __proto__', () => {
     const parsed = Tags.parse(JSON.parse('{"__proto__": "x", "a": "b"}'))
     expect(Object.entries(parsed)).toStrictEqual([['a', 'b']])
     expect(Object.getPrototypeOf(parsed)).toBe(Object.prototype)

@@ -26,11 +26,14 @@ describe('the filter of runs', () => {
     [`2026-01-01T00:00:00.${'9'.repeat(300)}Z`, '2026-01-01T00:00:00.999999Z'],
     ['2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z'],
     ['0001-01-01T00:00:00Z', '0001-01-01T00:00:00Z'],
-  ])('the time %s becomes %s: in UTC, as PostgreSQL reads it', (time, inUtc) => {
-    const filter = RunFilter.parse({ from: time, until: time, since: time })
-    expect(filter).toEqual({ from: inUtc, until: inUtc, since: inUtc })
-    expect(RunFilter.parse(filter)).toEqual(filter)
-  })
+  ])(
+    'the filter converts the time %s to %s, which is in UTC and has at most six digits after the decimal point',
+    (time, inUtc) => {
+      const filter = RunFilter.parse({ from: time, until: time, since: time })
+      expect(filter).toEqual({ from: inUtc, until: inUtc, since: inUtc })
+      expect(RunFilter.parse(filter)).toEqual(filter)
+    },
+  )
 
   it.each([
     ['status', 'Gone'],

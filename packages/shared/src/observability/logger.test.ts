@@ -22,8 +22,8 @@ it('the logger writes JSON lines if standard output is not a terminal', async ()
 
 it.each([
   ['with colours', { TERM: 'xterm' }, true],
-  ['without colours if NO_COLOR is set', { TERM: 'xterm', NO_COLOR: '1' }, false],
-])('the logger writes readable lines to a terminal, %s', async (_how, more, isColoured) => {
+  ['without colours (if NO_COLOR is set)', { TERM: 'xterm', NO_COLOR: '1' }, false],
+])('the logger writes readable lines %s to a terminal', async (_how, more, isColoured) => {
   // script(1) runs a command whose standard output is a pseudo-terminal.
   const quoted = command.map((part) => `'${part.replaceAll("'", String.raw`'\''`)}'`).join(' ')
   const { stdout } = await runProcess(['-qec', quoted, '/dev/null'], {

@@ -185,7 +185,7 @@ export function credentialStoreContract(
       expect(await store.renew(lease, 60_000)).toBe(false)
     })
 
-    it('the credential store commits the next token pair with the previous refresh token, and clears lease, intent and fault', async () => {
+    it('the commit of a token pair also stores the previous refresh token, and clears lease, intent and fault', async () => {
       await store.put(grantOf('ACC-1', 'one'), START, auditContextOf('granted'))
       const first = await held('ACC-1')
       expect(await store.settle(first.lease, settlement(), auditContextOf('faulted'))).toBe(

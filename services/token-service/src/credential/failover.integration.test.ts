@@ -106,7 +106,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     }
   }
 
-  it('if no write waits for replicas and no process keeps the pairs, a failover locks out every company just refreshed', async () => {
+  it('a failover locks out every just refreshed company if no write waits for replicas and no process keeps the token pairs', async () => {
     const { store, authorizations } = await open(0)
     const service = cleanup.use(
       await startTestService({
@@ -195,7 +195,7 @@ describe('a failover to a replica that lacks the newest writes', () => {
     ['one warning', 0, 1],
     ['no warning', 1, 0],
   ])(
-    'the log has %s about possibly lost rotations with REDIS_REPLICAS=%i, however often the process reconnects',
+    'token-service logs %s about possibly lost rotations with REDIS_REPLICAS=%i, however often it reconnects to Redis',
     async (_, replicas, count) => {
       const warnings: string[] = []
       const warn = (_data: object, message = '') => warnings.push(message)

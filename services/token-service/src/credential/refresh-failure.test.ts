@@ -263,7 +263,7 @@ describe('the class of a rejected refresh token', () => {
     }
   })
 
-  it('during an outage of the provider, a reported disconnect does not end the grant earlier', () => {
+  it('a reported disconnect does not make a provisional fault final before the rejected token has been sent again', () => {
     const rejected = settlementOf(healthy, failureOf('invalid_grant'), context)
     const reported = settlementOf(
       { ...healthy, fault: rejected.fault },

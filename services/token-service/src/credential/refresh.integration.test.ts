@@ -112,7 +112,7 @@ describe('single flight (I1)', () => {
     expect(refreshes()).toHaveLength(1)
   })
 
-  it('concurrent refresh requests with the same version cause one refresh, and a later request with it causes none', async () => {
+  it('concurrent refresh requests with the same version cause one refresh, and a later request with this version causes none', async () => {
     const service = await start()
     await service.connect('1')
     const refresh = () => service.ask(`/credentials/${NAME}/refresh`, json({ Version: 1 }))

@@ -170,7 +170,7 @@ describe('transactions list', () => {
     for (const line of out.split('\n')) expect(line.length).toBeLessThanOrEqual(80)
   })
 
-  describe('with --watch', () => {
+  describe('transactions list --watch', () => {
     const stopped = new CommandFailed(130, 'Stopped by SIGINT.')
 
     /**

@@ -79,7 +79,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     expect(health.report().status).toBe('ready')
   })
 
-  it('the RabbitMQ bus declares the topology and consumes again after the connection was cut', async () => {
+  it('after its connection was cut, the RabbitMQ bus reconnects, and continues to publish and consume', async () => {
     const line = await startRelay(url, 5672)
     const bus = await open(line.url)
     await bus.ready(AbortSignal.timeout(60_000))
@@ -111,7 +111,7 @@ describe('the RabbitMQ bus on an unreliable connection', () => {
     await bus[Symbol.asyncDispose]()
   })
 
-  it('if the broker rejects or ends a consumer with onRejected, only the consumer is cancelled', async () => {
+  it('if the broker rejects or cancels a consumer that has onRejected, the RabbitMQ bus keeps its connection', async () => {
     await using bus = await open()
     await bus.declare(topology)
     const connection = await connect(url)

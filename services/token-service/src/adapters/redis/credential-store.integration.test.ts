@@ -91,7 +91,7 @@ describe('an intent in Redis that was stored before a failover', () => {
     expect(await intent()).not.toBe(before)
   })
 
-  it('a second failover starts the deferral of an intent again', async () => {
+  it('the deferral of an intent starts again after a second failover', async () => {
     const { record, failOver, redis } = await intentOfAnother()
     await failOver()
     await redis.hset('credentials:server', 'ChangedAt', '1')
@@ -124,7 +124,7 @@ describe('an intent in Redis that was stored before a failover', () => {
     expect(await record()).toEqual({ kind: 'recorded' })
   })
 
-  it('the intent of another lease is replaced if an earlier release stored the intent without a run id', async () => {
+  it('the intent of another lease is replaced if an earlier version of token-service stored the intent without a server run id', async () => {
     const { record, failOver, redis, intent } = await intentOfAnother()
     await failOver()
     await redis.hset('ACC-1', 'Intent', (await intent()).replace(':earlierserver', ''))
