@@ -1,3 +1,4 @@
+import { openPaths } from '@integration-host/shared/test-support/open-paths'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startSystem, type ServiceName, type System } from '../support/system.ts'
 
@@ -9,17 +10,7 @@ interface OpenApi {
  * The paths that need no key: documentation, health, metrics, and the page that is shown at the end of an
  * authorization.
  */
-const OPEN = new Set([
-  '/',
-  '/favicon.ico',
-  '/health/live',
-  '/health/ready',
-  '/metrics',
-  '/openapi.json',
-  '/docs',
-  '/docs/reference.js',
-  '/connected',
-])
+const OPEN = new Set([...openPaths, '/docs/reference.js', '/connected'])
 const OPEN_FOR_BROWSERS = new Set([
   'GET /callback',
   'GET /authorize',

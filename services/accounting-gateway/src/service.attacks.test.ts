@@ -5,6 +5,7 @@
 import { PerformanceObserver } from 'node:perf_hooks'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { openPaths } from '@integration-host/shared/test-support/open-paths'
 import { raw } from '@integration-host/shared/test-support/raw-http'
 import { AUTH } from '../test-support/callers.ts'
 import {
@@ -268,15 +269,6 @@ describe('authorization of callers', () => {
   ]
   const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']
   const companyPaths = REALMS.map((realm) => `/v3/company/${realm}/x`)
-  const openPaths = [
-    '/',
-    '/favicon.ico',
-    '/health/live',
-    '/health/ready',
-    '/metrics',
-    '/openapi.json',
-    '/docs',
-  ]
 
   it.each(keys)(
     'the gateway serves only public resources to a request with %s',

@@ -3,7 +3,12 @@ import { until } from '@integration-host/shared/test-support/eventually'
 import { startProcess } from '@integration-host/shared/test-support/start-process'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { chargeProcess } from '../test-support/charge-process.ts'
-import { type Backends, openBackends, serviceKey, startFixture } from '../test-support/fixture.ts'
+import {
+  type Backends,
+  environmentOf,
+  openBackends,
+  startFixture,
+} from '../test-support/fixture.ts'
 import { respondWith, startTarget } from '../test-support/fake-target.ts'
 
 const main = fileURLToPath(new URL('../test-support/charge-main.ts', import.meta.url))
@@ -18,17 +23,7 @@ describe('a call whose outcome is unknown', () => {
 
   const startCharging = () =>
     startProcess([main], {
-      env: {
-        PORT: '0',
-        LOG_LEVEL: 'error',
-        SERVICE_API_KEY: serviceKey,
-        DATABASE_URL: backends.database?.url,
-        AMQP_URL: process.env['TEST_AMQP_URL'],
-        AMQP_PREFIX: backends.prefix,
-        DATA_DIR: backends.dataDir,
-        LEASE_MS: String(LEASE_MS),
-        LOCAL_PULL_SECONDS: '0.2',
-      },
+      env: { ...environmentOf(backends), LOG_LEVEL: 'error', LEASE_MS: String(LEASE_MS) },
     })
 
   it.each([

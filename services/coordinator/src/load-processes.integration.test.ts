@@ -9,7 +9,7 @@ import {
   type StartedProcess,
 } from '@integration-host/shared/test-support/start-process'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { type Backends, openBackends, serviceKey } from '../test-support/fixture.ts'
+import { type Backends, environmentOf, openBackends, serviceKey } from '../test-support/fixture.ts'
 
 const main = fileURLToPath(new URL('./main.ts', import.meta.url))
 
@@ -27,19 +27,7 @@ describe('a coordinator whose PROCESSES names a folder', () => {
 
   const put = (file: string, text: string): Promise<void> => writeFile(join(folder, file), text)
   const start = (env: Readonly<Record<string, string>> = {}): StartedProcess =>
-    startProcess([main], {
-      env: {
-        PORT: '0',
-        SERVICE_API_KEY: serviceKey,
-        DATABASE_URL: backends.database?.url,
-        AMQP_URL: process.env['TEST_AMQP_URL'],
-        AMQP_PREFIX: backends.prefix,
-        DATA_DIR: backends.dataDir,
-        LOCAL_PULL_SECONDS: '0.2',
-        PROCESSES: folder,
-        ...env,
-      },
-    })
+    startProcess([main], { env: { ...environmentOf(backends), PROCESSES: folder, ...env } })
   const good = `import { defineProcess } from 'integration-host'
     export default defineProcess('Good', { steps: { one: (step) => step.complete(step.initialData) } })`
 

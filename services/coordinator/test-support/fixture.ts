@@ -94,6 +94,17 @@ export async function openBackends(
   }
 }
 
+/** Returns the environment variables with which a coordinator that runs as an OS process uses the real backends. */
+export const environmentOf = ({ database, prefix, dataDir }: Backends) => ({
+  PORT: '0',
+  SERVICE_API_KEY: serviceKey,
+  DATABASE_URL: database?.url,
+  AMQP_URL: amqpUrl(),
+  AMQP_PREFIX: prefix,
+  DATA_DIR: dataDir,
+  LOCAL_PULL_SECONDS: '0.2',
+})
+
 async function removeTopology(
   prefix: string,
   steps: Readonly<Record<string, readonly string[]>>,

@@ -12,6 +12,7 @@ import { StepAbort } from '../src/process/step-abort.ts'
 import type { AnyStep } from '../src/process/step.ts'
 import { createTargetLimiter } from '../src/process/target-limiter.ts'
 import type { Claim } from '../src/transaction/transaction-source.ts'
+import { claimedRun } from './claimed-run.ts'
 
 const claim: Claim = {
   lease: {
@@ -24,27 +25,15 @@ const claim: Claim = {
     attempt: 4,
     startedAt: '',
   },
-  run: {
-    Process: 'P',
+  run: claimedRun({
     TransactionID: 'a/b',
     ReplayID: 2,
-    Status: 'Running',
     StepName: 'second',
     InitialData: { n: 1 },
     Realm: '42',
     Version: 3,
     Attempt: 4,
-    NextAttemptAt: null,
-    WaitingFor: null,
-    LastError: null,
-    ErrorClass: null,
-    InDoubt: false,
-    DefinitionVersion: null,
-    DeadlineAt: null,
-    CreatedAt: '',
-    UpdatedAt: '',
-    CompletedAt: null,
-  },
+  }),
   items: [{ StepName: 'first', ResponseStatus: 200, ResponseBody: '{"x":1}', Data: { x: 1 } }],
 }
 export const answered = (

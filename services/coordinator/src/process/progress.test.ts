@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { claimedRun } from '../../test-support/claimed-run.ts'
 import type { ClaimedRun } from '../transaction/run.ts'
 import { isOver } from '../transaction/status.ts'
 import { advance, type StepOutcome } from './progress.ts'
@@ -6,28 +7,8 @@ import { defaultRetryPolicy } from './retry-policy.ts'
 
 const steps = ['order', 'report', 'csv']
 const options = { steps, policy: defaultRetryPolicy, random: 0.5 }
-const run = (change: Partial<ClaimedRun> = {}): ClaimedRun => ({
-  Process: 'OrderProcess',
-  TransactionID: '66',
-  ReplayID: 0,
-  Status: 'Running',
-  StepName: 'order',
-  InitialData: '66',
-  Realm: null,
-  Version: 1,
-  Attempt: 1,
-  NextAttemptAt: null,
-  WaitingFor: null,
-  LastError: null,
-  ErrorClass: null,
-  InDoubt: false,
-  DefinitionVersion: null,
-  DeadlineAt: null,
-  CreatedAt: '',
-  UpdatedAt: '',
-  CompletedAt: null,
-  ...change,
-})
+const run = (change: Partial<ClaimedRun> = {}): ClaimedRun =>
+  claimedRun({ StepName: 'order', ...change })
 const completed: StepOutcome = { kind: 'completed', response: null, data: null, endsRun: false }
 const retry: StepOutcome = {
   kind: 'retry',

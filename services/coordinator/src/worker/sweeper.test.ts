@@ -2,6 +2,7 @@ import { createLogger } from '@integration-host/shared/observability/logger'
 import { systemClock } from '@integration-host/shared/process/clock'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { describe, expect, it } from 'vitest'
+import { claimedRun } from '../../test-support/claimed-run.ts'
 import { defineProcess } from '../process/definition.ts'
 import type { Run } from '../transaction/run.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
@@ -9,25 +10,7 @@ import { startSweeper } from './sweeper.ts'
 
 const process = defineProcess('P', { steps: { first: () => {}, second: () => {} } })
 const run = (n: number, StepName = 'first'): Run => ({
-  Process: 'P',
-  TransactionID: String(n),
-  ReplayID: 0,
-  Status: 'Queued',
-  StepName,
-  InitialData: n,
-  Realm: null,
-  Version: 0,
-  Attempt: 0,
-  NextAttemptAt: null,
-  WaitingFor: null,
-  LastError: null,
-  ErrorClass: null,
-  InDoubt: false,
-  DefinitionVersion: null,
-  DeadlineAt: null,
-  CreatedAt: '',
-  UpdatedAt: '',
-  CompletedAt: null,
+  ...claimedRun({ TransactionID: String(n), Status: 'Queued', StepName, Version: 0, Attempt: 0 }),
   Tags: null,
   InputChanged: false,
   ErasedAt: null,
