@@ -75,11 +75,15 @@ describe('the doctor command while work is not completed', () => {
     expect(await doctor('coordinator')).toEqual({ code: 0, results: [] })
   })
 
-  it('doctor reports runs that wait for a credential, with the name of the credential', async () => {
-    for (const id of ['w1', 'w2'])
+  it('doctor reports runs that wait for a credential, with the name of the credential, but no runs that wait for a slot', async () => {
+    for (const [id, name] of [
+      ['w1', 'ACC-77'],
+      ['w2', 'ACC-77'],
+      ['w3', 'concurrency'],
+    ] as const)
       await insert(id, {
         Status: 'Waiting',
-        WaitingFor: 'ACC-77',
+        WaitingFor: name,
         NextAttemptAt: new Date(Date.now() + 3_600_000).toISOString(),
         NextSweepAt: new Date(Date.now() + 3_600_000).toISOString(),
       })
@@ -94,7 +98,7 @@ describe('the doctor command while work is not completed', () => {
         },
       ],
     })
-    await sql`delete from "Order_Header" where "WaitingFor" = 'ACC-77'`
+    await sql`delete from "Order_Header" where "Status" = 'Waiting'`
   })
 
   it('doctor reports a problem if a run has failed in doubt, however long ago', async () => {

@@ -1,5 +1,6 @@
 import { headerStatuses } from '@integration-host/shared/contracts/transaction'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
+import { WAITS_FOR_SLOT } from './process/concurrency.ts'
 import type { ProcessDefinition } from './process/definition.ts'
 import { type KeyRing, watchDecryptionFailures } from '@integration-host/shared/secrets/envelope'
 import type { CutReason } from './routes/event-streams.ts'
@@ -57,6 +58,11 @@ export function createCoordinatorMetrics(
     'coordinator_runs_in_doubt',
     'Runs of which an attempt may have done its work, by state: unfinished or ended',
     ['state'],
+  )
+  const waitingRuns = metrics.gauge(
+    'coordinator_waiting_runs',
+    'Unfinished runs that wait: for a credential, or for a slot because their process has a limit (concurrency)',
+    ['for'],
   )
   const due = metrics.gauge('coordinator_due_runs', 'Runs that a worker could claim now, by step', [
     'process',
@@ -172,6 +178,20 @@ export function createCoordinatorMetrics(
         transactions.set({ status }, audit.runsByStatus[status] ?? 0)
       const inDoubtOf = (groups: readonly RunGroup[]): number =>
         groups.reduce((total, { InDoubt }) => total + InDoubt, 0)
+      const waitingFor = (isMeant: (name: string | null) => boolean): number =>
+        audit.unfinished.reduce(
+          (total, { Status, WaitingFor, Count }) =>
+            Status === 'Waiting' && isMeant(WaitingFor) ? total + Count : total,
+          0,
+        )
+      waitingRuns.set(
+        { for: 'credential' },
+        waitingFor((name) => name !== WAITS_FOR_SLOT),
+      )
+      waitingRuns.set(
+        { for: 'concurrency' },
+        waitingFor((name) => name === WAITS_FOR_SLOT),
+      )
       inDoubt.set({ state: 'unfinished' }, inDoubtOf(audit.unfinished))
       inDoubt.set({ state: 'ended' }, inDoubtOf(audit.endedBadly))
       for (const { name: process, stepNames } of processes.values())

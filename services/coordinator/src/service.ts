@@ -45,6 +45,7 @@ import { startOperationRunner } from './worker/run-operations.ts'
 import { createStepsInFlight } from './worker/steps-in-flight.ts'
 import { createRemoveFilesOfRuns } from './worker/run-files.ts'
 import { startRetention } from './worker/retention.ts'
+import { type SlotKeeper, startSlotKeeper } from './worker/slot-keeper.ts'
 import { createStoreRetry } from './worker/store-retry.ts'
 import { startResealing } from './worker/resealing.ts'
 import { startSweeper } from './worker/sweeper.ts'
@@ -143,12 +144,14 @@ export async function startCoordinator(
     }),
   )
   let webhooks: WebhookStarter | null = null
+  let slots: SlotKeeper | null = null
   const publisher = createTransitionPublisher({
     queue,
     feed,
     publishEvent(event) {
       events.publishEvent(event)
       webhooks?.onTransition(event)
+      slots?.onTransition(event)
     },
     log,
     firstStep: (name) => processes.get(name)?.stepNames[0],
@@ -170,6 +173,18 @@ export async function startCoordinator(
         onBacklog: metrics.setWebhookBacklog,
       }),
     )
+  slots = stack.use(
+    startSlotKeeper({
+      source,
+      publisher,
+      processes,
+      log,
+      clock,
+      random,
+      intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
+      onRecovered: metrics.countRecovered,
+    }),
+  )
   const connectivity = createConnectivity({ probes: probesOf(config).map(createProbe), ...timing })
   const processSettings = { demoApiUrl: config.DEMO_API_URL, dataDir: config.DATA_DIR }
   const removeFiles = createRemoveFilesOfRuns(

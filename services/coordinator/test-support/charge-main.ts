@@ -1,4 +1,7 @@
-/** Runs a coordinator with the charge process. A test starts this program and kills it during a call. */
+/**
+ * Runs a coordinator with the charge process, which has a limit if `CONCURRENCY` is set. A test starts this program and
+ * kills it during a call.
+ */
 import { createHealth } from '@integration-host/shared/observability/health'
 import { runService } from '@integration-host/shared/process/lifecycle'
 import { createLogger } from '@integration-host/shared/observability/logger'
@@ -12,6 +15,7 @@ import { chargeProcess } from './charge-process.ts'
 await runService('coordinator', async () => {
   const config = readConfig(process.env)
   if (config.TRANSACTION_SOURCE === 'memory') throw new Error('this program needs PostgreSQL')
+  const leaseMs = Number(process.env['LEASE_MS'])
   const logger = createLogger('coordinator', config.LOG_LEVEL)
   const health = createHealth(logger)
   const source = createPostgresTransactionSource(
@@ -20,7 +24,7 @@ await runService('coordinator', async () => {
       dependency: health.dependency('postgres'),
       logger,
     }),
-    { leaseMs: Number(process.env['LEASE_MS']) },
+    { leaseMs },
   )
   const bus = connectRabbitMq(config.AMQP_URL, {
     name: `coordinator (${process.pid})`,
@@ -28,5 +32,9 @@ await runService('coordinator', async () => {
     logger,
     prefix: config.AMQP_PREFIX,
   })
-  return startCoordinator(config, { logger, health, source, bus, processes: [chargeProcess] })
+  const limit = Number(process.env['CONCURRENCY'] ?? 0)
+  const concurrency = limit === 0 ? null : { limit, keyOf: null }
+  const processes = [{ ...chargeProcess, concurrency }]
+  const timing = { renewMs: leaseMs / 3 }
+  return startCoordinator(config, { logger, health, source, bus, processes, timing })
 })

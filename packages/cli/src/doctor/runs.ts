@@ -110,8 +110,10 @@ const checkFailed = (failed: Found): CheckResult[] =>
         ),
       ]
 
-const checkWaiting = (waiting: Found): CheckResult[] =>
-  waiting.runs.length === 0
+/** A run that waits for a slot of its process is no problem. */
+const checkWaiting = ({ runs, hasMore }: Found): CheckResult[] => {
+  const waiting = { runs: runs.filter(({ WaitingFor }) => WaitingFor !== 'concurrency'), hasMore }
+  return waiting.runs.length === 0
     ? []
     : [
         problem(
@@ -120,6 +122,7 @@ const checkWaiting = (waiting: Found): CheckResult[] =>
           `integration-host credentials show ${waiting.runs[0]?.WaitingFor ?? ''} (docs/runbook.md#runswaiting)`,
         ),
       ]
+}
 
 function checkInDoubt({ runs, hasMore }: Found): CheckResult[] {
   const failed = { runs: runs.filter(({ Status }) => Status === 'Failed'), hasMore }

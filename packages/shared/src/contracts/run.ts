@@ -5,7 +5,9 @@ import { AnyJson, AttemptView, HeaderView, ItemView } from './transaction.ts'
 
 export const RunResponse = HeaderView.extend({
   ErrorClass: z.string().nullable(),
-  WaitingFor: z.string().nullable(),
+  WaitingFor: z.string().nullable().meta({
+    description: 'a credential, or `concurrency` for a slot of the process',
+  }),
   InDoubt: z.boolean().meta({
     description: 'an earlier attempt of the due step may have done its work',
   }),
@@ -17,6 +19,9 @@ export const RunResponse = HeaderView.extend({
       'when the run fails as deadline_exceeded unless it has ended; null without deadline',
   }),
   Tags: z.record(z.string(), z.string()).nullable(),
+  ConcurrencyKey: z.string().nullable().meta({
+    description: 'the key for which the limit of the process holds',
+  }),
   InputChanged: z.boolean().meta({
     description: 'this replay has other initial data than the run before it',
   }),

@@ -183,7 +183,7 @@ describe('a process definition that cannot run', () => {
   })
 
   it.each([
-    ['process P has no option concurrency', { concurrency: 4 }],
+    ['process P has no option priority', { priority: 4 }],
     ['process P has no option deadline', { deadline: '2 hours' }],
     ['deadlineSeconds of P must be more than 0, at most 31622400', { deadlineSeconds: 0 }],
     ['deadlineSeconds of P must be more than 0', { deadlineSeconds: '60' }],
@@ -207,6 +207,17 @@ describe('a process definition that cannot run', () => {
       { settings: { dataDir: z.string() } },
     ],
     ['stepTimeoutSeconds of P', { stepTimeoutSeconds: 0 }],
+    ...[0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, '5', null].map(
+      (concurrency): [string, object] => [
+        'concurrency of P must be a whole number, 1 or more',
+        { concurrency },
+      ],
+    ),
+    [
+      'concurrencyKey of P must be a function of the input',
+      { concurrency: 1, concurrencyKey: 'customer' },
+    ],
+    ['concurrencyKey of P has no effect without concurrency', { concurrencyKey: () => 'a' }],
     ['retention.failedDays of P', { retention: { failedDays: -1 } }],
   ])('a process definition is rejected with the reason: %s', (reason, options) => {
     expect(() => define('P', { ...options, steps })).toThrow(reason)
@@ -238,6 +249,26 @@ describe('a process definition that cannot run', () => {
     )
     expect(() => process.step('b', () => null)).toThrow('all steps together may take 1500 seconds')
     expect(process.step('b', () => null, { timeoutMs: 700_000 }).stepNames).toHaveLength(2)
+  })
+})
+
+describe('the concurrency of a process', () => {
+  it('a process has no limit by default, a limit of its own, or a limit for each key of its typed input', () => {
+    const step = () => null
+    expect(defineProcess('P').step('a', step).concurrency).toBeNull()
+    const limited = defineProcess('P', { concurrency: 3 }).step('a', step)
+    expect(limited.concurrency).toEqual({ limit: 3, keyOf: null })
+    const byKey = defineProcess('P', {
+      input: z.object({ customer: z.string() }),
+      concurrency: 1,
+      concurrencyKey: (input) => {
+        expectTypeOf(input).toEqualTypeOf<{ customer: string }>()
+        return input.customer
+      },
+    }).step('a', step)
+    expect(byKey.concurrency?.keyOf?.({ customer: 'Ada' } as never)).toBe('Ada')
+    // @ts-expect-error a key is a text
+    void (() => defineProcess('P', { concurrency: 1, concurrencyKey: () => 7 }))
   })
 })
 

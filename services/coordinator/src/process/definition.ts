@@ -3,6 +3,7 @@ import { StepName } from '@integration-host/shared/contracts/step-message'
 import type { z } from 'zod'
 import type { Run } from '../transaction/run.ts'
 import type { Claim, ProcessOutline } from '../transaction/transaction-source.ts'
+import { type Concurrency, concurrencyOf } from './concurrency.ts'
 import type { Json } from './json-normalization.ts'
 import type { None, ProcessStart } from './process-chain.ts'
 import type { StepOutcome } from './progress.ts'
@@ -73,6 +74,17 @@ export interface ProcessOptions<
    * resume has the whole time again.
    */
   readonly deadlineSeconds?: number
+  /**
+   * The maximum number of runs in progress over all replicas: a whole number, 1 or more. A run is in progress from the
+   * claim of a step until it waits, is to be retried later, or ends. Runs beyond the limit wait with
+   * `WaitingFor: 'concurrency'`, and the run that has been due longest continues first. Default: no limit.
+   */
+  readonly concurrency?: number
+  /**
+   * Returns a key for the initial data, a text of 1 to 255 characters. `concurrency` then limits the runs of each key,
+   * for example the runs of one customer. The key is computed once for each run, and is stored in plain text.
+   */
+  readonly concurrencyKey?: (input: z.output<Input>) => string
   /** How many days finished runs of the process are kept, instead of the settings `RETENTION_…_DAYS`; 0: for ever. */
   readonly retention?: ProcessRetention
   /**
@@ -105,6 +117,8 @@ export interface ProcessDefinition {
   readonly version: string | null
   /** The time limit of a whole run in milliseconds; `null` if there is none. */
   readonly deadlineMs: number | null
+  /** `null` if the number of runs in progress is not limited. */
+  readonly concurrency: Concurrency | null
   readonly retention: ProcessRetention
   readonly files: RunFiles
   readonly stepNames: readonly [string, ...string[]]
@@ -156,6 +170,8 @@ const MEMBERS = new Set<string>([
   'dispatch',
   'version',
   'deadlineSeconds',
+  'concurrency',
+  'concurrencyKey',
   'retention',
   'files',
   'steps',
@@ -281,6 +297,7 @@ function definitionOf(
     dispatch,
     version: versionOf(name, options.version),
     deadlineMs: deadlineSeconds === undefined ? null : deadlineSeconds * 1_000,
+    concurrency: concurrencyOf(name, options),
     retention,
     // The functions that name a run's files read the settings of the process, which `bindSettings` sets.
     files: files as RunFiles,

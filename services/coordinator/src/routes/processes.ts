@@ -40,6 +40,11 @@ const ProcessView = z
       CapMs: z.number().meta({ description: 'the longest pause' }),
     }),
     Dispatch: z.enum(['message', 'inline']),
+    Concurrency: z
+      .int()
+      .nullable()
+      .meta({ description: 'the maximum number of runs in progress; null: no limit' }),
+    ConcurrencyByKey: z.boolean().meta({ description: 'the limit is for each concurrency key' }),
     StepTimeoutSeconds: z.number(),
     Version: z.string().nullable().meta({
       description: 'the version with which runs begin now; null if the process has none',
@@ -122,6 +127,8 @@ export function processRoutes({
         CapMs: definition.limits.retry.capMs,
       },
       Dispatch: definition.dispatch,
+      Concurrency: definition.concurrency?.limit ?? null,
+      ConcurrencyByKey: (definition.concurrency?.keyOf ?? null) !== null,
       StepTimeoutSeconds: definition.limits.timeoutMs / 1_000,
       Version: definition.version,
       DeadlineSeconds: definition.deadlineMs === null ? null : definition.deadlineMs / 1_000,

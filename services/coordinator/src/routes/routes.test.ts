@@ -410,6 +410,8 @@ describe('operations on a transaction', () => {
           Reason: null,
           Retry: { MaxAttempts: 10, BaseMs: 1_000, CapMs: 300_000 },
           Dispatch: 'message',
+          Concurrency: null,
+          ConcurrencyByKey: false,
           StepTimeoutSeconds: 300,
           Version: null,
           DeadlineSeconds: null,

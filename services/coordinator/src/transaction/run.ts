@@ -20,7 +20,7 @@ export interface RunKey {
 export interface Run extends Readonly<HeaderView> {
   /** A stable class of `LastError`, such as `http_404` or `step_threw`. */
   readonly ErrorClass: string | null
-  /** The credential that a `Waiting` run waits for. */
+  /** What a `Waiting` run waits for: the name of a credential, or `concurrency` for a slot. */
   readonly WaitingFor: string | null
   /**
    * Whether an earlier attempt of the due step may have done its work. If so, `confirm` is called before the
@@ -33,6 +33,8 @@ export interface Run extends Readonly<HeaderView> {
   readonly DeadlineAt: string | null
   /** The tags with which the transaction was queued; `null` if there are none. */
   readonly Tags: Readonly<Record<string, string>> | null
+  /** The key for which the limit of its process holds; `null` if the process has no `concurrencyKey`. */
+  readonly ConcurrencyKey: string | null
   /** Whether the initial data of this replay differs from that of the previous run. */
   readonly InputChanged: boolean
   /** The time at which an erasure blanked the data of the run. */
@@ -42,7 +44,7 @@ export interface Run extends Readonly<HeaderView> {
 }
 
 /** The members that are only needed for display and search. A claim does not read these members. */
-type Annotations = 'Tags' | 'InputChanged' | 'ErasedAt' | 'PurgedAt'
+type Annotations = 'ConcurrencyKey' | 'Tags' | 'InputChanged' | 'ErasedAt' | 'PurgedAt'
 /** A run as a worker needs it. */
 export type ClaimedRun = Omit<Run, Annotations>
 

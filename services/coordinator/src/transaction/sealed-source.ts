@@ -35,6 +35,7 @@ type PassedThrough =
   | 'audit'
   | 'countUnfinished'
   | 'exportEnd'
+  | 'grantSlots'
   | 'recordRejected'
   | 'renew'
   | 'runsOf'
@@ -112,9 +113,15 @@ export function createSealedSource(
     },
     async claim(request) {
       const result = await source.claim(request)
-      return result.kind === 'claimed'
-        ? { kind: 'claimed', claim: openClaim(result.claim) }
-        : result
+      if (result.kind === 'claimed') return { kind: 'claimed', claim: openClaim(result.claim) }
+      if (result.kind !== 'unkeyed') return result
+      const sealedAt = place(request, 'InitialData')
+      return (
+        unlessUnreadable(() => ({
+          ...result,
+          initialData: payloads.openJson(result.initialData, sealedAt),
+        })) ?? { ...result, isUnreadable: true }
+      )
     },
     record(lease, transition) {
       const { item } = transition

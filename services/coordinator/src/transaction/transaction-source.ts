@@ -1,4 +1,5 @@
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
+import type { Json } from '../process/json-normalization.ts'
 import type { Transition } from '../process/progress.ts'
 import type { OperationStore } from './bulk-operation.ts'
 import type { DeadLetterStore } from './dead-letter.ts'
@@ -14,6 +15,7 @@ import type { OperatorActions } from './operator-actions.ts'
 import type { Retention } from './retention.ts'
 import type { RunSearchSource } from './run-search.ts'
 import type { RunExports } from './run-export.ts'
+import type { SlotRequest, Slots } from './slots.ts'
 import type { TargetCalls } from './target-calls.ts'
 
 /**
@@ -42,6 +44,7 @@ export interface TransactionSource
     RunExports,
     RunReader,
     RunSearchSource,
+    Slots,
     TargetCalls,
     AsyncDisposable {
   /**
@@ -50,7 +53,7 @@ export interface TransactionSource
    */
   queue(
     process: ProcessOutline,
-    transactions: readonly QueueTransaction[],
+    transactions: readonly NewTransaction[],
     by?: Actor,
   ): Promise<QueueResult[]>
   /** Acquires the lease of the run if the message matches the current state of the run. */
@@ -145,6 +148,11 @@ export interface TransactionSource
   watch(onDue: () => void): void
 }
 
+/** A transaction with the concurrency key of its run, if its process has `concurrencyKey`. */
+export interface NewTransaction extends QueueTransaction {
+  readonly ConcurrencyKey?: string
+}
+
 /** The part of a process definition that a source needs. `steps` are in order. */
 export interface ProcessOutline extends RunTerms {
   readonly name: string
@@ -166,6 +174,8 @@ export interface ReplayRequest {
   readonly latest: number | null
   /** The initial data of the new run. If absent, the initial data of the previous run is used. */
   readonly initialData?: QueueTransaction['InitialData'] | undefined
+  /** The concurrency key of `initialData`. If absent, the first claim of the new run requests its key. */
+  readonly concurrencyKey?: string | null
 }
 
 /** The members of a run that a webhook may contain. */
@@ -233,6 +243,8 @@ export interface ClaimRequest extends RunKey {
   readonly isFirst: boolean
   readonly version: number
   readonly owner: string
+  /** Set if the process has a limit of the runs in progress. The claim then succeeds only with a slot. */
+  readonly slot?: SlotRequest
 }
 
 /** The right to record the next outcome of a run, at the version that the claim returned. */
@@ -267,7 +279,19 @@ export type ClaimResult =
   | { readonly kind: 'early'; readonly delayMs: number; readonly version: number }
   /** Another worker has the run, or the message belongs to an earlier version of the run. */
   | { readonly kind: 'stale' }
+  /** No slot is free. The run is now `Waiting`, and gets a message when it has a slot. */
+  | { readonly kind: 'no_slot'; readonly run: RunState }
+  /** The concurrency key of the run is not stored. The claim must be repeated with the key of this initial data. */
+  | UnkeyedRun
   | { readonly kind: 'unknown' }
+
+export interface UnkeyedRun {
+  readonly kind: 'unkeyed'
+  readonly initialData: Json
+  readonly version: number
+  /** Whether the initial data cannot be decrypted. */
+  readonly isUnreadable?: true
+}
 
 /** How long a lease lasts without renewal, and how often a worker renews its leases. */
 export const LEASE_MS = 30_000

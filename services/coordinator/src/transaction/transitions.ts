@@ -49,6 +49,8 @@ export interface StoredRun {
     readonly until: number
     readonly startedAt: string
   } | null
+  /** Set while the run has a slot of its process, or waits for one. */
+  readonly slot?: { readonly key: string; readonly isHeld: boolean }
   /** Set in a purged run while its files may remain. */
   readonly filesLeft?: true
   /** The time at which the sweeper publishes the run again, epoch ms. */
@@ -104,24 +106,29 @@ const ended = (now: number) => ({ NextAttemptAt: null, WaitingFor: null, Complet
  * Returns the next version of a run, without a lease. If the lease ended without a recorded outcome, the step
  * is in doubt.
  */
-const next = (
+export const next = (
   stored: StoredRun,
   change: Partial<Run>,
   { now, sweepMs }: Times,
   sweepInMs = sweepMs,
-): StoredRun => ({
-  ...stored,
-  header: {
+): StoredRun => {
+  const { slot, ...rest } = stored
+  const header = {
     ...stored.header,
     ...change,
     Version: stored.header.Version + 1,
     InDoubt: change.InDoubt ?? (stored.header.InDoubt || stored.lease !== null),
     UpdatedAt: iso(now),
-  },
-  lease: null,
-  nextSweepAt: now + sweepInMs,
-  sweepCount: 0,
-})
+  }
+  return {
+    ...rest,
+    header,
+    lease: null,
+    nextSweepAt: now + sweepInMs,
+    sweepCount: 0,
+    ...(slot?.isHeld === true && header.Status === 'Running' && { slot }),
+  }
+}
 
 const requestOf = (
   call: StepCall | undefined,
@@ -157,9 +164,10 @@ export const queued = (
     InitialData,
     Realm = null,
     Tags = null,
+    ConcurrencyKey = null,
     version = null,
     deadlineMs = null,
-  }: Pick<Run, 'InitialData'> & Partial<Pick<Run, 'Realm' | 'Tags'>> & RunTerms,
+  }: Pick<Run, 'InitialData'> & Partial<Pick<Run, 'Realm' | 'Tags' | 'ConcurrencyKey'>> & RunTerms,
   { now, sweepMs }: Times,
 ): StoredRun => ({
   header: {
@@ -178,6 +186,7 @@ export const queued = (
     UpdatedAt: iso(now),
     CompletedAt: null,
     Tags,
+    ConcurrencyKey,
     InputChanged: false,
     ErasedAt: null,
     PurgedAt: null,
@@ -361,7 +370,14 @@ export function cancelled(stored: StoredRun, times: Times): StoredRun {
 /** Returns an ended run without its data. The version does not change, because erasing is not a transition. */
 export const erased = (stored: StoredRun, now: number): StoredRun => ({
   ...stored,
-  header: { ...stored.header, InitialData: null, Tags: null, LastError: null, ErasedAt: iso(now) },
+  header: {
+    ...stored.header,
+    InitialData: null,
+    Tags: null,
+    ConcurrencyKey: null,
+    LastError: null,
+    ErasedAt: iso(now),
+  },
   items: stored.items.map((item) => ({ ...item, ResponseBody: null, Data: null, Error: null })),
   attempts: stored.attempts.map((attempt) => ({ ...attempt, Error: null, Request: null })),
 })
@@ -482,6 +498,7 @@ export const purged = (stored: StoredRun, now: number): StoredRun => ({
     ...stored.header,
     InitialData: null,
     Tags: null,
+    ConcurrencyKey: null,
     LastError: null,
     PurgedAt: iso(now),
   },
@@ -504,7 +521,11 @@ export function withoutFiles(stored: StoredRun): StoredRun {
 export function replayed(
   { header, items }: StoredRun,
   { steps, ...terms }: ProcessOutline,
-  { fromStep, initialData }: Pick<ReplayRequest, 'fromStep' | 'initialData'>,
+  {
+    fromStep,
+    initialData,
+    concurrencyKey: ConcurrencyKey = null,
+  }: Pick<ReplayRequest, 'fromStep' | 'initialData' | 'concurrencyKey'>,
   times: Times,
 ): StoredRun {
   if (initialData === undefined || fromStep !== null) requireData(header)
@@ -516,7 +537,7 @@ export function replayed(
     return { ...item, Status: 'Copied', Attempt: 0, IdempotencyKey: idempotencyKey(key, step) }
   })
   const InitialData = initialData === undefined ? header.InitialData : initialData
-  const run = queued(key, first, { ...header, ...terms, InitialData }, times)
+  const run = queued(key, first, { ...header, ...terms, InitialData, ConcurrencyKey }, times)
   const InputChanged = initialData !== undefined && !hasInitialData(header, initialData)
   return { ...run, header: { ...run.header, InputChanged }, items: copies }
 }

@@ -1,15 +1,24 @@
 import type { Logger } from '@integration-host/shared/observability/logger'
+import { acceptedKey } from '../process/concurrency.ts'
 import type { ProcessDefinition } from '../process/definition.ts'
-import type { Claim, TransactionSource } from '../transaction/transaction-source.ts'
+import { WHOLE_PROCESS } from '../transaction/slots.ts'
+import type {
+  Claim,
+  ClaimRequest,
+  TransactionSource,
+  UnkeyedRun,
+} from '../transaction/transaction-source.ts'
 import type { Gate } from './gate.ts'
 import type { StepDelivery, StepQueue } from './step-queue.ts'
 import { ABORTED, type StoreRetry } from './store-retry.ts'
+import type { TransitionPublisher } from './transition-publisher.ts'
 
 export interface DeliveryDeps {
-  readonly source: Pick<TransactionSource, 'claim'>
+  readonly source: Pick<TransactionSource, 'claim' | 'failRun'>
   readonly queue: Pick<StepQueue, 'publish' | 'deadLetter'>
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly gate: Pick<Gate, 'isOpen' | 'rampUp'>
+  readonly publisher: Pick<TransitionPublisher, 'publishEvent'>
   readonly retryStore: StoreRetry
   readonly shutdown: AbortSignal
   readonly log: Logger
@@ -25,7 +34,7 @@ export interface DeliveryDeps {
  * run.
  */
 export function createDeliveryHandler(deps: DeliveryDeps) {
-  const { source, queue, processes, gate, log, owner } = deps
+  const { source, queue, processes, gate, publisher, log, owner } = deps
 
   async function handle(
     process: string,
@@ -43,8 +52,8 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
     if (!gate.isOpen(definition)) return publishAgain(delivery)
 
     const isFirst = step === definition.stepNames[0]
-    const claim = () => source.claim({ ...due, isFirst, owner })
-    const result = await deps.retryStore(claim, deps.shutdown)
+    const request = { ...due, isFirst, owner, ...slotOf(definition, null) }
+    const result = await claimOf(definition, request)
     if (result === ABORTED) return publishAgain(delivery)
     switch (result.kind) {
       case 'unknown':
@@ -55,10 +64,37 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
       case 'early':
         await queue.publish({ ...due, version: result.version }, result.delayMs).catch(() => {})
         return 'ack'
+      case 'no_slot':
+        publisher.publishEvent(result.run)
+        return 'ack'
       case 'claimed':
         await deps.runClaimed(definition, result.claim)
         return 'ack'
+      case 'unkeyed': // the run has failed
+        return 'ack'
     }
+  }
+
+  /**
+   * Claims a run. If another program has inserted its row, its concurrency key is not stored: the claim is then repeated
+   * with its key, or the run fails because its initial data has no key.
+   */
+  async function claimOf(definition: ProcessDefinition, request: ClaimRequest) {
+    const claim = (wanted: ClaimRequest) =>
+      deps.retryStore(() => source.claim(wanted), deps.shutdown)
+    const result = await claim(request)
+    if (result === ABORTED || result.kind !== 'unkeyed') return result
+    const accepted = keyOrFailure(result, definition)
+    if ('key' in accepted) return claim({ ...request, ...slotOf(definition, accepted.key) })
+    const { errorClass, error } = accepted
+    const fail = () => source.failRun(request, result.version, errorClass, error)
+    const failed = await deps.retryStore(fail, deps.shutdown)
+    if (failed === ABORTED) return ABORTED
+    if (failed !== null) {
+      log.warn({ process: definition.name, errorClass }, 'failed a run without a concurrency key')
+      publisher.publishEvent(failed)
+    }
+    return result
   }
 
   /** Publishes the step message again as a new message, so that it is delivered later. */
@@ -97,4 +133,31 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
   }
 
   return handle
+}
+
+/** Returns what a claim must know of the limit of the process. `key` is `null` if the key of the run is stored. */
+const slotOf = (
+  { concurrency }: ProcessDefinition,
+  key: string | null,
+): Pick<ClaimRequest, 'slot'> =>
+  concurrency === null
+    ? {}
+    : { slot: { limit: concurrency.limit, key: concurrency.keyOf === null ? WHOLE_PROCESS : key } }
+
+/** Returns the concurrency key of the run, or the reason why the run has none. */
+function keyOrFailure(
+  { initialData, isUnreadable }: UnkeyedRun,
+  definition: ProcessDefinition,
+): { readonly key: string | null } | { readonly errorClass: string; readonly error: string } {
+  if (isUnreadable === true)
+    return {
+      errorClass: 'payload_unreadable',
+      error: 'the initial data cannot be decrypted; correct PAYLOAD_KEYS, then resume',
+    }
+  const accepted = acceptedKey(definition, initialData)
+  if ('key' in accepted) return accepted
+  return {
+    errorClass: 'input_invalid',
+    error: `the initial data is not valid: ${accepted.problems.join('; ')}`,
+  }
 }

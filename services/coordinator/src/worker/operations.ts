@@ -1,11 +1,12 @@
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
 import { outlineOf, type ProcessDefinition } from '../process/definition.ts'
-import { checkedInput } from '../process/input-check.ts'
+import { acceptedKey } from '../process/concurrency.ts'
 import type { Act, Actor, RejectedAction } from '../transaction/action.ts'
 import type { Settlement } from '../transaction/operator-actions.ts'
 import type { Run } from '../transaction/run.ts'
 import type {
+  NewTransaction,
   QueueResult,
   ReplayRequest,
   TransactionSource,
@@ -73,14 +74,19 @@ export interface OperationsDeps {
 
 const WAKE_BATCH = 200
 
-const problemsOf = ({ input }: ProcessDefinition, initialData: unknown): readonly string[] => {
-  const checked = checkedInput(input, initialData)
-  return 'problems' in checked ? checked.problems : []
-}
-
 /** Returns the error for initial data that does not match the `input` of its process. */
 export const inputInvalid = (errors: readonly string[]): IntegrationError =>
   new IntegrationError('input_invalid', errors.join('; '), { members: { errors } })
+
+/** Returns the transaction with the concurrency key of its run, or the problems of its initial data. */
+function checkedTransaction(
+  definition: ProcessDefinition,
+  transaction: QueueTransaction,
+): NewTransaction | { readonly errors: readonly string[] } {
+  const accepted = acceptedKey(definition, transaction.InitialData)
+  if ('problems' in accepted) return { errors: accepted.problems }
+  return accepted.key === null ? transaction : { ...transaction, ConcurrencyKey: accepted.key }
+}
 
 export function createOperations(deps: OperationsDeps): Operations {
   const { source, processes, publisher, stepsInFlight, worker } = deps
@@ -135,35 +141,41 @@ export function createOperations(deps: OperationsDeps): Operations {
     async queue(name, transactions, by) {
       const definition = process(name)
       requireClientData(definition)
-      const checks =
-        definition.input === null
-          ? []
-          : transactions.map(({ InitialData }) => problemsOf(definition, InitialData))
-      const valid = transactions.filter((_, index) => (checks[index]?.length ?? 0) === 0)
+      const { input, concurrency } = definition
+      const isChecked = input !== null || (concurrency?.keyOf ?? null) !== null
+      const checks = isChecked
+        ? transactions.map((transaction) => checkedTransaction(definition, transaction))
+        : []
+      const valid = isChecked
+        ? checks.flatMap((check) => ('errors' in check ? [] : [check]))
+        : transactions
       const results = await source.queue(outlineOf(definition), valid, by)
       publisher.publishSteps(
         results.flatMap((result) => (result.outcome === 'queued' ? [result.run] : [])),
       )
       if (valid.length === transactions.length) return results
       const stored = results.values()
-      return checks.map((errors): QueueOutcome => {
-        const result = errors.length > 0 ? undefined : stored.next().value
-        return result ?? { outcome: 'invalid', errors }
+      return checks.map((check): QueueOutcome => {
+        if ('errors' in check) return { outcome: 'invalid', errors: check.errors }
+        return stored.next().value as QueueResult // the source returns one result for each transaction
       })
     },
     async replay(name, TransactionID, request, act) {
       const definition = process(name)
       const { fromStep, latest: ReplayID, initialData } = request
+      let concurrencyKey: string | null = null
       if (initialData !== undefined) {
         requireClientData(definition)
-        const errors = problemsOf(definition, initialData)
-        if (errors.length > 0) throw inputInvalid(errors)
+        const accepted = acceptedKey(definition, initialData)
+        if ('problems' in accepted) throw inputInvalid(accepted.problems)
+        concurrencyKey = accepted.key
       }
       if (fromStep !== null && !definition.steps.has(fromStep))
         throw new IntegrationError('step_not_found', 'fromStep is not a step of the process')
       const run = await attempt(
         { kind: 'replay', act, Process: name, TransactionID, ReplayID },
-        () => source.replay(outlineOf(definition), TransactionID, request, act),
+        () =>
+          source.replay(outlineOf(definition), TransactionID, { ...request, concurrencyKey }, act),
       )
       publisher.publishSteps([run])
       return run

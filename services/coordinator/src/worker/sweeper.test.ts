@@ -12,6 +12,7 @@ const process = defineProcess('P', { steps: { first: () => {}, second: () => {} 
 const run = (n: number, StepName = 'first'): Run => ({
   ...claimedRun({ TransactionID: String(n), Status: 'Queued', StepName, Version: 0, Attempt: 0 }),
   Tags: null,
+  ConcurrencyKey: null,
   InputChanged: false,
   ErasedAt: null,
   PurgedAt: null,

@@ -66,6 +66,7 @@ export function createWorker(deps: WorkerDeps): Worker {
   const handle = createDeliveryHandler({
     source,
     queue,
+    publisher: deps.publisher,
     processes,
     gate,
     retryStore,

@@ -166,6 +166,11 @@ describe('loading the processes of a folder', () => {
       'name.ts': [`${define}export default defineProcess('no good', { steps: {} })`, 2, 'no good'],
       'steps.ts': [`${define}export default defineProcess('A', { steps: {} })`, 2, 'has no steps'],
       'chain.ts': [`${define}export default defineProcess('A')`, null, 'process A has no steps'],
+      'concurrency.ts': [
+        `${define}export default defineProcess('A', { concurrency: 0 }).step('a', () => null)`,
+        2,
+        'concurrency of A must be a whole number, 1 or more',
+      ],
       'function.ts': [
         `${define}export default defineProcess('A', { steps: { a: 1 } })`,
         2,

@@ -16,6 +16,16 @@ export interface RunTable {
   /** Returns the unfinished runs. */
   active(): StoredRun[]
   all(): StoredRun[]
+  /** Returns the runs that have a slot of this process and key, or wait for one. */
+  inSlots(process: string, key: string): StoredRun[]
+  /** Returns the groups that have such runs. */
+  slotGroups(): SlotGroup[]
+}
+
+/** The runs of a process for which one limit holds. */
+export interface SlotGroup {
+  readonly process: string
+  readonly key: string
 }
 
 export function createRunTable(): RunTable {
@@ -27,6 +37,8 @@ export function createRunTable(): RunTable {
    * accumulate.
    */
   const active = new Set<string>()
+  /** For each group, the keys of the runs that have a slot or wait for one. */
+  const slots = new Map<string, { readonly group: SlotGroup; readonly runs: Set<string> }>()
 
   const replayIds = (process: string, transactionId: string): readonly number[] =>
     replays.get(transactionKey(process, transactionId)) ?? []
@@ -35,10 +47,28 @@ export function createRunTable(): RunTable {
     return runs.get(keyText({ Process, TransactionID, ReplayID }))
   }
 
+  const leaveSlot = (key: string): void => {
+    const stored = runs.get(key)
+    if (stored?.slot === undefined) return
+    const group = groupKey(stored.header.Process, stored.slot.key)
+    const members = slots.get(group)?.runs
+    members?.delete(key)
+    if (members?.size === 0) slots.delete(group)
+  }
+  const enterSlot = (key: string, { header, slot }: StoredRun): void => {
+    if (slot === undefined) return
+    const group = { process: header.Process, key: slot.key }
+    const known = slots.get(groupKey(group.process, group.key)) ?? { group, runs: new Set() }
+    slots.set(groupKey(group.process, group.key), known)
+    known.runs.add(key)
+  }
+
   return {
     put(stored) {
       const { Process, TransactionID, ReplayID, Status } = stored.header
       const key = keyText(stored.header)
+      leaveSlot(key)
+      enterSlot(key, stored)
       if (!runs.has(key))
         replays.set(transactionKey(Process, TransactionID), [
           ...replayIds(Process, TransactionID),
@@ -50,6 +80,7 @@ export function createRunTable(): RunTable {
     },
     remove({ header }) {
       const { Process, TransactionID, ReplayID } = header
+      leaveSlot(keyText(header))
       runs.delete(keyText(header))
       active.delete(keyText(header))
       const others = replayIds(Process, TransactionID).filter((id) => id !== ReplayID)
@@ -72,8 +103,15 @@ export function createRunTable(): RunTable {
     },
     active: () => [...active].map((key) => runs.get(key)).filter((stored) => stored !== undefined),
     all: () => [...runs.values()],
+    inSlots: (process, key) =>
+      [...(slots.get(groupKey(process, key))?.runs ?? [])]
+        .map((run) => runs.get(run))
+        .filter((stored) => stored !== undefined),
+    slotGroups: () => [...slots.values()].map(({ group }) => group),
   }
 }
+
+const groupKey = (process: string, key: string): string => JSON.stringify([process, key])
 
 const transactionKey = (process: string, transactionId: string): string =>
   JSON.stringify([process, transactionId])

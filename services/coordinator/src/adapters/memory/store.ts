@@ -83,6 +83,7 @@ const StateSchema = z.object({
 /** The members that runs lack in the files of an earlier version. */
 const LATER_MEMBERS: Partial<Run> = {
   Tags: null,
+  ConcurrencyKey: null,
   InputChanged: false,
   ErasedAt: null,
   PurgedAt: null,

@@ -24,6 +24,7 @@ import {
 } from '../../transaction/transaction-source.contract.ts'
 import { operationsContract } from '../../transaction/bulk-operation.contract.ts'
 import { operatorActionsContract } from '../../transaction/operator-actions.contract.ts'
+import { slotsContract } from '../../transaction/slots.contract.ts'
 import { targetCallsContract } from '../../transaction/target-calls.contract.ts'
 import { webhooksContract } from '../../transaction/webhooks.contract.ts'
 import { createMemoryTransactionSource } from './transaction-source.ts'
@@ -40,6 +41,14 @@ afterEach(async () => {
 
 transactionSourceContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+
+slotsContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+
+slotsContract('an encrypting source', async () =>
+  sealed(await createMemoryTransactionSource(await newFolder(), contractTimes)),
 )
 
 actionLogContract('ITSourceMemory.json', async () =>

@@ -24,14 +24,19 @@ import { isFinished } from '../../transaction/item.ts'
 import { pausedBy } from '../../transaction/pause.ts'
 import { isRepeated, type Run, runKey, storedTags } from '../../transaction/run.ts'
 import {
+  type ClaimRequest,
+  type ClaimResult,
   LEASE_MS,
   type Lease,
   type NewWebhook,
   type QueueResult,
   SWEEP_MS,
   type TransactionSource,
+  type UnkeyedRun,
   type WebhooksOf,
 } from '../../transaction/transaction-source.ts'
+import { parked, withSlot } from '../../transaction/slot-transitions.ts'
+import { isWaitingForSlot } from '../../transaction/slots.ts'
 import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun, Times } from '../../transaction/transitions.ts'
 import { auditRuns } from './audit.ts'
@@ -44,6 +49,7 @@ import { runReader } from './run-reader.ts'
 import { createMemoryRetention } from './retention.ts'
 import { countUnfinished, searchRuns, storedProcesses } from './search-runs.ts'
 import { createMemoryPayloads } from './payloads.ts'
+import { createMemorySlots, mayHaveSlot, slotKeyOf } from './slots.ts'
 import { type Entry, openMemoryStore } from './store.ts'
 import { createMemoryTargetCalls } from './target-calls.ts'
 import { type StoredWebhook, webhookRunKey } from './webhook-queue.ts'
@@ -134,6 +140,35 @@ export async function createMemoryTransactionSource(
         ...webhook,
       }))
 
+  /** Returns whether the run may be claimed; `key` is `null` if its process has no limit. */
+  const slotOf = (
+    stored: StoredRun,
+    { slot }: ClaimRequest,
+  ):
+    | { readonly kind: 'available'; readonly key: string | null }
+    | { readonly kind: 'taken'; readonly key: string }
+    | UnkeyedRun => {
+    if (slot === undefined) return { kind: 'available', key: null }
+    const { InitialData: initialData, Version: version } = stored.header
+    const key = slotKeyOf(stored.header, slot)
+    if (key === null) return { kind: 'unkeyed', initialData, version }
+    return { kind: mayHaveSlot(table, stored, key, slot.limit) ? 'available' : 'taken', key }
+  }
+  async function park(
+    stored: StoredRun,
+    { key }: { readonly key: string },
+    { step }: ClaimRequest,
+  ): Promise<ClaimResult> {
+    // Lease recovery must first record the attempt of the lost worker.
+    if (stored.lease !== null) return { kind: 'stale' }
+    const run = parked(stored, { key, step }, times())
+    if (isWaitingForSlot(stored.header)) {
+      table.put(run)
+      return { kind: 'stale' }
+    }
+    return { kind: 'no_slot', run: await commitRun(run) }
+  }
+
   /** Returns a dead letter with the realm of its transaction and at most `contentBytes` of its content. */
   const shown = (letter: StoredDeadLetter, contentBytes: number): DeadLetter => {
     const { Process, TransactionID } = letter
@@ -152,6 +187,7 @@ export async function createMemoryTransactionSource(
       const actions = new Map<StoredRun, Action>()
       const results = transactions.map((transaction): QueueResult => {
         const { TransactionID, InitialData, Realm = null, Reason: reason = null } = transaction
+        const { ConcurrencyKey = null } = transaction
         const Tags = storedTags(transaction)
         const key = { Process: process.name, TransactionID, ReplayID: 0 }
         const known = table.get(key)
@@ -160,7 +196,7 @@ export async function createMemoryTransactionSource(
             outcome: isRepeated(known.header, transaction) ? 'exists' : 'conflict',
             run: known.header,
           }
-        const data = { ...process, InitialData, Realm, Tags }
+        const data = { ...process, InitialData, Realm, Tags, ConcurrencyKey }
         const run = transitions.queued(key, process.steps[0], data, times())
         table.put(run) // so that a second transaction with the same id in this call is detected
         added.push(run)
@@ -186,8 +222,12 @@ export async function createMemoryTransactionSource(
       if (stored === undefined) return { kind: 'unknown' }
       const result = transitions.claimed(stored, request, times())
       if (result.kind !== 'claimed') return result
-      const { header: run, items, lease } = result.stored
-      await commitRun(result.stored)
+      const slot = slotOf(stored, request)
+      if (slot.kind !== 'available')
+        return slot.kind === 'taken' ? park(stored, slot, request) : slot
+      const claimed = slot.key === null ? result.stored : withSlot(result.stored, slot.key)
+      const { header: run, items, lease } = claimed
+      await commitRun(claimed)
       return {
         kind: 'claimed',
         claim: {
@@ -325,6 +365,7 @@ export async function createMemoryTransactionSource(
           .map((stored) => transitions.woken(stored, times())),
       ),
 
+    ...createMemorySlots(table, commitRuns, times),
     ...createMemoryErasures(store, { now, leaseMs }),
     ...createMemoryOperations(store, { now, leaseMs }),
     ...createMemoryPayloads(store, now),

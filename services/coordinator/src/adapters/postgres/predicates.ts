@@ -8,7 +8,23 @@ import { activeStatuses } from '../../transaction/status.ts'
 import type { RunTerms } from '../../transaction/transaction-source.ts'
 
 type Sql = postgres.Sql | postgres.TransactionSql
-type Alias = 'a' | 'd' | 'i' | 'l' | 'm' | 'p' | 't' | 'w' | 'held' | 'picked' | 'ended' | 'changed'
+type Alias =
+  | 'a'
+  | 'd'
+  | 'f'
+  | 'g'
+  | 'r'
+  | 's'
+  | 'i'
+  | 'l'
+  | 'm'
+  | 'p'
+  | 't'
+  | 'w'
+  | 'held'
+  | 'picked'
+  | 'ended'
+  | 'changed'
 
 const ACTIVE = `h."Status" in (${activeStatuses.map((status) => `'${status}'`).join(', ')})`
 
@@ -28,6 +44,18 @@ export const deadlineFromNow = (sql: Sql, { deadlineMs = null }: RunTerms) =>
 
 /** True for a run without a live lease: the run has no lease, or its lease has expired. */
 export const isUnleased = (sql: Sql) => sql`(h."LeaseUntil" is null or h."LeaseUntil" <= now())`
+
+/**
+ * True for a run that the request `w` may claim. A request may claim the version that it names, or the next version if
+ * that version is the claim of a lost worker.
+ */
+export const isClaimable = (sql: Sql) => sql`${isRunOf(sql, 'w')}
+  and (h."Version" = w.version or (h."Version" = w.version + 1 and h."LeaseUntil" <= now()))
+  and (h."StepName" = w.step or (h."StepName" = '' and w."isFirst"))
+  and ${isActive(sql)}
+  and ${isUnleased(sql)}
+  and coalesce(h."NextAttemptAt", now()) <= now()
+  and ${isBeforeDeadline(sql)}`
 
 /** True for the row of this run. */
 export const isRun = (sql: Sql, key: RunKey) =>

@@ -34,6 +34,7 @@ export const runOf = (row: RunRow): Run => ({
   UpdatedAt: row.UpdatedAt,
   CompletedAt: row.CompletedAt,
   Tags: row.Tags,
+  ConcurrencyKey: row.ConcurrencyKey,
   InputChanged: row.InputChanged,
   ErasedAt: row.ErasedAt,
   PurgedAt: row.PurgedAt,

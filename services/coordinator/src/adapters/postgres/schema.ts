@@ -91,6 +91,8 @@ export const orderHeader = pgTable(
     Tags: jsonb('Tags').$type<Readonly<Record<string, string>>>(),
     /** Whether this replay has other initial data than the run before it. */
     InputChanged: boolean('InputChanged').notNull().default(false),
+    /** The key for which the limit of the process holds. Set when the run is queued, or else by its first claim. */
+    ConcurrencyKey: text('ConcurrencyKey'),
     /**
      * Status, class and doubt of a run that has failed or was cancelled; null for every other run. They may be indexed,
      * because a trigger updates them only when a run ends, is resumed or is settled, whereas every claim changes
@@ -242,6 +244,36 @@ export const orderWebhook = pgTable(
     At: time('At').notNull().defaultNow(),
   },
   (table) => [index('Order_Webhook_order').on(table.Receiver, table.OrderedBy, table.ID)],
+)
+
+/**
+ * The runs of processes with a limit (`concurrency`) that have a slot, or wait for one. A row with `Held` counts only
+ * while its run is `Running`, so a transition that ends a run or makes it wait gives the slot back without a statement
+ * of its own. All statements on a group of rows hold the advisory lock of its process and key.
+ */
+export const orderSlot = pgTable(
+  'Order_Slot',
+  {
+    Process: key('Process').notNull(),
+    TransactionID: key('TransactionID').notNull(),
+    ReplayID: integer('ReplayID').notNull(),
+    /** Empty if the limit is for the whole process. */
+    Key: key('Key').notNull(),
+    Held: boolean('Held').notNull(),
+    /** The time at which the waiting run became due. The slots are given in this order. */
+    DueAt: time('DueAt').notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.Process, table.TransactionID, table.ReplayID] }),
+    index('Order_Slot_order').on(
+      table.Process,
+      table.Key,
+      table.Held,
+      table.DueAt,
+      table.TransactionID,
+      table.ReplayID,
+    ),
+  ],
 )
 
 export const orderProcess = pgTable('Order_Process', {

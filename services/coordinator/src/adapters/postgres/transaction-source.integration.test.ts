@@ -25,6 +25,7 @@ import {
   transactionSourceContract,
 } from '../../transaction/transaction-source.contract.ts'
 import type { TransactionSource } from '../../transaction/transaction-source.ts'
+import { slotsContract } from '../../transaction/slots.contract.ts'
 import { webhooksContract } from '../../transaction/webhooks.contract.ts'
 import { targetCallsContract } from '../../transaction/target-calls.contract.ts'
 import { connectPostgres } from './connection.ts'
@@ -54,12 +55,14 @@ async function open(): Promise<TransactionSource> {
   await ready()
   await database.sql`
     truncate "Order_Header", "Order_Item", "Order_Attempt", "Order_Process", "Order_Action",
-      "Order_Webhook", "Order_DeadLetter", "Order_Operation", "Order_Tag", "Order_Target"`
+      "Order_Webhook", "Order_DeadLetter", "Order_Operation", "Order_Tag", "Order_Target", "Order_Slot"`
   await database.sql`delete from "Order_Installation" where "Name" <> 'KeepsByDefault'`
   return source
 }
 
 transactionSourceContract('Postgres', open)
+
+slotsContract('Postgres', open)
 actionLogContract('Postgres', open)
 auditContract('Postgres', open)
 deadLetterContract('Postgres', open)

@@ -12,6 +12,7 @@ import type { Transition } from '../../process/progress.ts'
 import { MAX_CONTENT_BYTES, type NewDeadLetter } from '../../transaction/dead-letter.ts'
 import { EXPORT_LAG_MS } from '../../transaction/run-export.ts'
 import type { ClaimedRun, Run } from '../../transaction/run.ts'
+import type { SlotRequest } from '../../transaction/slots.ts'
 import {
   type ClaimRequest,
   type ClaimResult,
@@ -29,6 +30,7 @@ import { listActions, recordRejected } from './statements/actions.ts'
 import { auditTables } from './statements/audit.ts'
 import { cancelRun } from './statements/cancel-run.ts'
 import { claimRuns } from './statements/claim-runs.ts'
+import { claimWithSlots } from './statements/claim-with-slots.ts'
 import {
   addDeadLetters,
   countDeadLetters,
@@ -87,6 +89,7 @@ import {
 import { runsAtUnknownStep } from './statements/runs-at-unknown-step.ts'
 import { searchRuns } from './statements/search-runs.ts'
 import { settleRun } from './statements/settle-run.ts'
+import { grantSlots } from './statements/slots.ts'
 import { takeDueRuns } from './statements/take-due-runs.ts'
 import { coolDownTarget, releaseCalls, reserveCall } from './statements/target-calls.ts'
 import { wakeRuns } from './statements/wake-runs.ts'
@@ -134,6 +137,16 @@ export function createPostgresTransactionSource(
       })
     }),
   )
+  const claimLimited = batched<ClaimRequest & { readonly slot: SlotRequest }, ClaimResult>(
+    (requests) =>
+      run((sql) =>
+        sql.begin(async (tx) => {
+          const results = await claimWithSlots(tx, requests, times)
+          await addWebhooks(tx, webhooksWithRealm(inDoubtOf(results)))
+          return results
+        }),
+      ),
+  )
   const record = batched<{ lease: Lease; transition: Transition }, RunState | null>((outcomes) =>
     run((sql) => recordOutcomes(sql, outcomes, { ...times, webhooksOf })),
   )
@@ -165,12 +178,17 @@ export function createPostgresTransactionSource(
       }
       return results
     },
-    claim,
+    // Claims of processes without a limit execute one statement and take no lock.
+    claim: (request) =>
+      request.slot === undefined
+        ? claim(request)
+        : claimLimited({ ...request, slot: request.slot }),
     record: (lease, transition) => record({ lease, transition }),
     renew: (leases) => run((sql) => renewLeases(sql, leases, times)),
     due: (steps, limit) => run((sql) => takeDueRuns(sql, steps, limit, times)),
     recoverExpiredLeases: (limit) => announcing((tx) => recoverExpiredLeases(tx, limit, times)),
     runsAtUnknownStep: (processes, limit) => run((sql) => runsAtUnknownStep(sql, processes, limit)),
+    grantSlots: (limits, released) => run((sql) => grantSlots(sql, limits, released, times)),
     failRun: (key, version, errorClass, error) =>
       announcing((tx) => failRun(tx, key, version, errorClass, error)),
     failPastDeadline: (limit) => announcing((tx) => failPastDeadline(tx, limit)),

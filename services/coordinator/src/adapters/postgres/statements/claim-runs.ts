@@ -1,6 +1,6 @@
 import type postgres from 'postgres'
 import type { ClaimRequest, ClaimResult } from '../../../transaction/transaction-source.ts'
-import { areFew, isActive, isBeforeDeadline, isRunOf, isUnleased } from '../predicates.ts'
+import { areFew, isBeforeDeadline, isClaimable, isRunOf } from '../predicates.ts'
 import { type ClaimedRow, claimOf, type Numbered, type RunRow } from '../rows.ts'
 
 /**
@@ -30,13 +30,7 @@ export async function claimRuns(
           version int, owner text)
         where ${areFew(sql)}
         order by "Process", "TransactionID", "ReplayID") w
-      where ${isRunOf(sql, 'w')}
-        and (h."Version" = w.version or (h."Version" = w.version + 1 and h."LeaseUntil" <= now()))
-        and (h."StepName" = w.step or (h."StepName" = '' and w."isFirst"))
-        and ${isActive(sql)}
-        and ${isUnleased(sql)}
-        and coalesce(h."NextAttemptAt", now()) <= now()
-        and ${isBeforeDeadline(sql)}
+      where ${isClaimable(sql)}
       returning w.n, w."isFirst", h.*
     ), lost as (
       insert into "Order_Attempt"
@@ -66,7 +60,7 @@ export async function claimRuns(
 }
 
 /** Reads why claims were rejected, from the current state of the rows. */
-async function rejectionReasons(
+export async function rejectionReasons(
   sql: postgres.Sql | postgres.TransactionSql,
   rejected: readonly (ClaimRequest & { readonly n: number })[],
 ): Promise<ReadonlyMap<number, ClaimResult>> {

@@ -1,9 +1,12 @@
-import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { IntegrationError } from '@integration-host/shared/errors'
 import type postgres from 'postgres'
 import type { Actor } from '../../../transaction/action.ts'
 import { isRepeated, type Run, storedTags } from '../../../transaction/run.ts'
-import type { ProcessOutline, QueueResult } from '../../../transaction/transaction-source.ts'
+import type {
+  NewTransaction,
+  ProcessOutline,
+  QueueResult,
+} from '../../../transaction/transaction-source.ts'
 import { deadlineFromNow } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
@@ -20,7 +23,7 @@ const MAX_TRIES = 3
 export async function enqueueRuns(
   sql: postgres.Sql,
   process: ProcessOutline,
-  transactions: readonly QueueTransaction[],
+  transactions: readonly NewTransaction[],
   times: { readonly sweepMs: number },
   by?: Actor,
 ): Promise<QueueResult[]> {
@@ -62,17 +65,19 @@ const neitherInsertedNorFound = () =>
 function insertRuns(
   sql: postgres.Sql,
   process: ProcessOutline,
-  transactions: readonly QueueTransaction[],
+  transactions: readonly NewTransaction[],
   { sweepMs }: { readonly sweepMs: number },
   by: Actor | undefined,
 ): Promise<RunRow[]> {
+  // Without keys, the statement does not name their column, because most processes have none.
+  const isKeyed = transactions.some(({ ConcurrencyKey }) => ConcurrencyKey !== undefined)
   const insertion = sql`
     insert into "Order_Header" ("Process", "TransactionID", "StepName", "InitialData", "Realm", "Tags",
-      "DefinitionVersion", "DeadlineAt", "NextSweepAt")
+      "DefinitionVersion", "DeadlineAt", "NextSweepAt"${isKeyed ? sql`, "ConcurrencyKey"` : sql``})
     select ${process.name}, t."TransactionID", ${process.steps[0]}, coalesce(t."InitialData", 'null'::jsonb),
-      t."Realm", t."Tags", ${process.version ?? null}::text, ${deadlineFromNow(sql, process)}, now() + ${sweepMs} * interval '1 ms'
+      t."Realm", t."Tags", ${process.version ?? null}::text, ${deadlineFromNow(sql, process)}, now() + ${sweepMs} * interval '1 ms'${isKeyed ? sql`, t."ConcurrencyKey"` : sql``}
     from jsonb_to_recordset(${JSON.stringify(transactions.map(rowOf))}::text::jsonb)
-      as t("TransactionID" text, "InitialData" jsonb, "Realm" text, "Tags" jsonb)
+      as t("TransactionID" text, "InitialData" jsonb, "Realm" text, "Tags" jsonb${isKeyed ? sql`, "ConcurrencyKey" text` : sql``})
     order by t."TransactionID" -- two batches with the same ids must lock them in the same order
     on conflict do nothing
     returning *`
@@ -85,16 +90,22 @@ function insertRuns(
         select * from changed`
 }
 
-const rowOf = (transaction: QueueTransaction) => {
-  const { TransactionID, InitialData, Realm } = transaction
-  return { TransactionID, InitialData, Realm, Tags: storedTags(transaction) ?? undefined }
+const rowOf = (transaction: NewTransaction) => {
+  const { TransactionID, InitialData, Realm, ConcurrencyKey } = transaction
+  return {
+    TransactionID,
+    InitialData,
+    Realm,
+    ConcurrencyKey,
+    Tags: storedTags(transaction) ?? undefined,
+  }
 }
 
 /**
  * The reasons are looked up in one JSON object, because a join would compare each reason with each row. OFFSET makes
  * PostgreSQL parse the object once instead of once per row.
  */
-const recordQueued = (sql: postgres.Sql, by: Actor, transactions: readonly QueueTransaction[]) => {
+const recordQueued = (sql: postgres.Sql, by: Actor, transactions: readonly NewTransaction[]) => {
   const reasons = Object.fromEntries(
     transactions
       .flatMap(({ TransactionID, Reason }) =>

@@ -101,9 +101,11 @@ export async function eraseRuns(
           and h."ErasedAt" is null and h."PurgedAt" is null) h
     ), changed as (
       update "Order_Header" h set "InitialData" = 'null', "Tags" = null, "LastError" = null,
-        "ErasedAt" = now()
+        "ConcurrencyKey" = null, "ErasedAt" = now()
       from ended where ${isRunOf(tx, 'ended')}
       returning h."Process", h."TransactionID", h."ReplayID", h."Realm"
+    ), slots as (
+      delete from "Order_Slot" h using changed where ${isRunOf(tx, 'changed')}
     ), items as (
       update "Order_Item" h set "ResponseBody" = null, "Data" = null, "Error" = null
       from changed where ${isRunOf(tx, 'changed')}

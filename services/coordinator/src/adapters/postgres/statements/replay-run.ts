@@ -23,7 +23,7 @@ export async function replayRun(
   tx: postgres.TransactionSql,
   process: ProcessOutline,
   transactionId: string,
-  { fromStep, latest: expected, initialData }: ReplayRequest,
+  { fromStep, latest: expected, initialData, concurrencyKey = null }: ReplayRequest,
   act: Act,
   { sweepMs }: { readonly sweepMs: number },
 ): Promise<Run> {
@@ -44,10 +44,11 @@ export async function replayRun(
   const [row] = await tx<RunRow[]>`
     with changed as (
       insert into "Order_Header" ("Process", "TransactionID", "ReplayID", "StepName", "InitialData",
-        "InputChanged", "Realm", "Tags", "DefinitionVersion", "DeadlineAt", "NextSweepAt")
+        "InputChanged", "Realm", "Tags", "DefinitionVersion", "DeadlineAt", "ConcurrencyKey", "NextSweepAt")
       select "Process", "TransactionID", ${replayId}, ${first},
         coalesce(${data}::text::jsonb, "InitialData"), ${isChanged}::boolean, "Realm", "Tags",
-        ${process.version ?? null}::text, ${deadlineFromNow(tx, process)}, now() + ${sweepMs} * interval '1 ms'
+        ${process.version ?? null}::text, ${deadlineFromNow(tx, process)}, ${concurrencyKey}::text,
+        now() + ${sweepMs} * interval '1 ms'
       from "Order_Header" h where ${isRun(tx, latest)}
       returning *
     ), recorded as (${recordOnChanged(tx, 'replay', act)})

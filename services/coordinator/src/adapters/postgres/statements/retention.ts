@@ -165,6 +165,8 @@ export async function purgeRuns(
         from "Order_Header" h
         where ${isRunOf(sql, 'w')} and h."PurgedAt" is null and ${mayGo(sql, policy)}
         for update skip locked) h
+    ), slots as (
+      delete from "Order_Slot" h using held where ${isRunOf(sql, 'held')}
     ), items as (
       delete from "Order_Item" h using held where ${isRunOf(sql, 'held')}
     ), attempts as (
@@ -172,7 +174,7 @@ export async function purgeRuns(
     ), ${deleteTags(sql, 'held')},
     changed as (
       update "Order_Header" h set "InitialData" = 'null', "Tags" = null, "LastError" = null,
-        "PurgedAt" = now()
+        "ConcurrencyKey" = null, "PurgedAt" = now()
       from held where ${isRunOf(sql, 'held')}
       returning h."Process", h."TransactionID", h."ReplayID"
     ), left_behind as (

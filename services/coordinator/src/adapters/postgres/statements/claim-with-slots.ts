@@ -1,0 +1,47 @@
+import type postgres from 'postgres'
+import type { SlotRequest } from '../../../transaction/slots.ts'
+import type { ClaimRequest, ClaimResult } from '../../../transaction/transaction-source.ts'
+import { claimRuns, rejectionReasons } from './claim-runs.ts'
+import { assignSlots, type LimitedClaim, lockSlotsOfClaims, parkRuns } from './slots.ts'
+
+/**
+ * Claims runs of processes with a limit of the runs in progress. The runs with a slot are claimed by the statement that
+ * claims all other runs; the others then wait for a slot.
+ */
+export async function claimWithSlots(
+  tx: postgres.TransactionSql,
+  requests: readonly (ClaimRequest & { readonly slot: SlotRequest })[],
+  times: { readonly leaseMs: number },
+): Promise<ClaimResult[]> {
+  const wanted = requests.map(({ slot, ...request }, n): LimitedClaim => ({
+    ...request,
+    ...slot,
+    n,
+  }))
+  const results = new Map<number, ClaimResult>()
+  const withKey: LimitedClaim[] = []
+  for (const { n, key, InitialData: initialData, Version: version } of await lockSlotsOfClaims(
+    tx,
+    wanted,
+  )) {
+    if (key === null) results.set(n, { kind: 'unkeyed', initialData, version })
+    else withKey.push({ ...(wanted[n] as LimitedClaim), key })
+  }
+  const assigned = withKey.length === 0 ? [] : await assignSlots(tx, withKey)
+  const isAssigned = (test: (slot: (typeof assigned)[number]) => boolean) => {
+    const chosen = new Set(assigned.filter(test).map(({ n }) => n))
+    return withKey.filter(({ n }) => chosen.has(n))
+  }
+  const toClaim = isAssigned(({ hasSlot }) => hasSlot)
+  const claimed = toClaim.length === 0 ? [] : await claimRuns(tx, toClaim, times)
+  for (const [index, { n }] of toClaim.entries())
+    results.set(n, claimed[index] ?? { kind: 'unknown' })
+  // A run of a lost worker is left to lease recovery, which records the attempt of that worker.
+  const toPark = isAssigned(({ hasSlot, isLeased }) => !hasSlot && !isLeased)
+  const parked = toPark.length === 0 ? [] : await parkRuns(tx, toPark)
+  for (const { n, isNew, ...run } of parked)
+    results.set(n, isNew ? { kind: 'no_slot', run } : { kind: 'stale' })
+  const rejected = wanted.filter(({ n }) => !results.has(n))
+  const reasons = rejected.length === 0 ? results : await rejectionReasons(tx, rejected)
+  return wanted.map(({ n }) => results.get(n) ?? reasons.get(n) ?? { kind: 'unknown' })
+}

@@ -1,0 +1,287 @@
+/**
+ * The statements on `"Order_Slot"`. Each of them runs in a database transaction that has first locked the slots of its
+ * processes and keys. The lock is a statement of its own, so that the next statement sees what was committed while the
+ * lock was waited for. Locks of rows are taken after it.
+ */
+import type postgres from 'postgres'
+import { WAITS_FOR_SLOT } from '../../../process/concurrency.ts'
+import type { Json } from '../../../process/json-normalization.ts'
+import type { RunKey } from '../../../transaction/run.ts'
+import {
+  type Grants,
+  MAX_GRANTS,
+  type ProcessLimit,
+  SLOT_RECHECK_MS,
+} from '../../../transaction/slots.ts'
+import type { ClaimRequest, RunState } from '../../../transaction/transaction-source.ts'
+import { areFew, isClaimable, isRunOf } from '../predicates.ts'
+
+type Tx = postgres.TransactionSql
+
+/** A claim of a run whose process has a limit. `key` is `null` if it should be the key that is stored with the run. */
+export interface LimitedClaim extends ClaimRequest {
+  readonly n: number
+  readonly limit: number
+  readonly key: string | null
+}
+
+export interface LockedClaim {
+  readonly n: number
+  /** `null` if the key of the run is not known. Then `InitialData` is set. */
+  readonly key: string | null
+  readonly InitialData: Json
+  readonly Version: number
+}
+
+const slotLock = (tx: Tx, process: postgres.Fragment, key: postgres.Fragment) =>
+  tx`hashtextextended(json_build_array('Order_Slot', ${process}, ${key})::text, 0)`
+
+const claims = (tx: Tx, wanted: readonly LimitedClaim[]) => tx`
+  select * from json_to_recordset(${JSON.stringify(wanted)}::text::json) as w(
+    n int, "Process" text, "TransactionID" text, "ReplayID" int, step text, "isFirst" boolean,
+    version int, key text, "limit" bigint)
+  where ${areFew(tx)}`
+
+const isSameRun = (tx: Tx, alias: 's', other: 'h' | 'r') => {
+  const [one, two] = [tx(alias), tx(other)]
+  return tx`${one}."Process" = ${two}."Process" and ${one}."TransactionID" = ${two}."TransactionID"
+    and ${one}."ReplayID" = ${two}."ReplayID"`
+}
+/** True for a run in progress: a row of `"Order_Slot"` with `Held` counts only while this is true. */
+const isInProgress = (tx: Tx, alias: 's') =>
+  tx`exists (select from "Order_Header" h where ${isRunOf(tx, alias)} and h."Status" = 'Running')`
+const isParked = (tx: Tx) => tx`h."Status" = 'Waiting' and h."WaitingFor" = ${WAITS_FOR_SLOT}`
+/** The number of free slots of the group `g`. */
+const freeSlots = (tx: Tx) => tx`greatest(0, g."limit" - (
+  select count(*) from "Order_Slot" s
+  where s."Process" = g."Process" and s."Key" = g.key and s."Held" and ${isInProgress(tx, 's')}))`
+/** The first `most` rows of the group that wait, in the order in which they get slots. */
+const front = (tx: Tx, group: 'f' | 'g', most: postgres.Fragment) => tx`
+  select * from "Order_Slot" s
+  where s."Process" = ${tx(group)}."Process" and s."Key" = ${tx(group)}.key and not s."Held"
+  order by s."DueAt", s."TransactionID", s."ReplayID" limit ${most}`
+/** The columns of a {@link RunState}. */
+const state = (tx: Tx) => tx`
+  h."Process", h."TransactionID", h."ReplayID", h."Status", h."StepName", h."Version", h."Attempt",
+  h."InDoubt", h."NextAttemptAt", h."WaitingFor", h."LastError", h."ErrorClass", h."UpdatedAt",
+  h."CompletedAt"`
+
+/** Locks the slots of the runs that the requests may claim, and returns these requests with the keys of their runs. */
+export async function lockSlotsOfClaims(
+  tx: Tx,
+  wanted: readonly LimitedClaim[],
+): Promise<LockedClaim[]> {
+  return tx<LockedClaim[]>`
+    select n, key, "InitialData", "Version",
+      case when key is not null then pg_advisory_xact_lock(lock) end
+    from (
+      select w.n, k.key, h."Version", case when k.key is null then h."InitialData" end as "InitialData",
+        ${slotLock(tx, tx`w."Process"`, tx`k.key`)} as lock
+      from (${claims(tx, wanted)}) w join "Order_Header" h on ${isClaimable(tx)}
+        cross join lateral (
+          select case when w.key = '' then '' else coalesce(h."ConcurrencyKey", w.key) end as key) k
+      order by lock) locked -- all transactions take the locks in the same order`
+}
+
+/**
+ * Decides which of the runs may be claimed, because they have a slot or get one now, and stores the others as waiting.
+ * A run gets a slot only if it would still be free after all runs that have waited longer. `isLeased` is true for a run
+ * of a lost worker.
+ */
+export async function assignSlots(
+  tx: Tx,
+  wanted: readonly LimitedClaim[],
+): Promise<{ n: number; hasSlot: boolean; isLeased: boolean }[]> {
+  return tx<{ n: number; hasSlot: boolean; isLeased: boolean }[]>`
+    with claimable as (
+      select distinct on (h."Process", h."TransactionID", h."ReplayID") w.n, w.key, w."limit",
+        h."Process", h."TransactionID", h."ReplayID", coalesce(h."NextAttemptAt", now()) as due,
+        h."LeaseUntil" is not null as "isLeased",
+        coalesce(s."Held" and s."Key" = w.key and h."Status" = 'Running', false) as holds
+      from (${claims(tx, wanted)}) w join "Order_Header" h on ${isClaimable(tx)}
+        left join "Order_Slot" s on ${isSameRun(tx, 's', 'h')}
+      order by h."Process", h."TransactionID", h."ReplayID", w.n
+    ), keyed as (
+      update "Order_Header" h set "ConcurrencyKey" = r.key from claimable r
+      where ${isRunOf(tx, 'r')} and r.key <> '' and h."ConcurrencyKey" is null
+    ), g as (
+      select "Process", key, max("limit") as "limit" from claimable group by 1, 2
+    ), gone as (
+      delete from "Order_Slot" s using g
+      where s."Process" = g."Process" and s."Key" = g.key and s."Held" and not ${isInProgress(tx, 's')}
+        and not exists (select from claimable r where ${isSameRun(tx, 's', 'r')})
+    ), f as (
+      select g.*, ${freeSlots(tx)} as free from g
+    ), candidates as (
+      select n, "Process", key, due, "TransactionID", "ReplayID" from claimable where not holds
+      union all
+      select null, s."Process", s."Key", s."DueAt", s."TransactionID", s."ReplayID"
+      from f cross join lateral (${front(tx, 'f', tx`f.free`)}) s
+        join "Order_Header" h on ${isRunOf(tx, 's')} and ${isParked(tx)}
+      where not exists (select from claimable r where ${isSameRun(tx, 's', 'r')})
+    ), ranked as (
+      select n, row_number() over (
+        partition by "Process", key order by due, "TransactionID", "ReplayID") as rank
+      from candidates
+    ), decided as (
+      select r.*, r.holds or coalesce(ranked.rank <= f.free, false) as "hasSlot"
+      from claimable r join f on f."Process" = r."Process" and f.key = r.key
+        left join ranked on ranked.n = r.n
+    ), stored as (
+      insert into "Order_Slot" as s ("Process", "TransactionID", "ReplayID", "Key", "Held", "DueAt")
+      select "Process", "TransactionID", "ReplayID", key, "hasSlot", due
+      from decided where "hasSlot" or not "isLeased"
+      on conflict ("Process", "TransactionID", "ReplayID") do update set
+        "Key" = excluded."Key", "Held" = excluded."Held", "DueAt" = excluded."DueAt"
+        where s."Key" <> excluded."Key" or s."Held" <> excluded."Held"
+          or (not s."Held" and s."DueAt" <> excluded."DueAt")
+    )
+    select n, "hasSlot", "isLeased" from decided`
+}
+
+/**
+ * Makes runs wait for a slot. A run that waits already is only swept later; for it, `isNew` is false.
+ */
+export async function parkRuns(
+  tx: Tx,
+  wanted: readonly LimitedClaim[],
+): Promise<(RunState & { readonly n: number; readonly isNew: boolean })[]> {
+  return tx<(RunState & { readonly n: number; readonly isNew: boolean })[]>`
+    update "Order_Header" h set
+      "Version" = h."Version" + case when ${isParked(tx)} then 0 else 1 end,
+      "UpdatedAt" = case when ${isParked(tx)} then h."UpdatedAt" else now() end,
+      "Status" = 'Waiting', "WaitingFor" = ${WAITS_FOR_SLOT}, "StepName" = w.step,
+      "NextSweepAt" = now() + ${SLOT_RECHECK_MS} * interval '1 ms', "SweepCount" = 0
+    from (${claims(tx, wanted)} order by "Process", "TransactionID", "ReplayID") w
+    where ${isClaimable(tx)} and h."LeaseUntil" is null
+    returning w.n, h."Version" > w.version as "isNew", ${state(tx)}`
+}
+
+/** How many rows of runs that do not wait any more are removed from the front of a group beside the granted ones. */
+const MAX_REMOVED = 100
+/** The maximum number of groups whose slots one call gives. */
+const MAX_GROUPS = 100
+
+/** Gives free slots to the runs that have waited longest for them. */
+export async function grantSlots(
+  sql: postgres.Sql,
+  limits: readonly ProcessLimit[],
+  released: readonly RunKey[] | null,
+  { sweepMs }: { readonly sweepMs: number },
+): Promise<Grants> {
+  const groups = released === null ? await groupsToGrant(sql, limits) : null
+  if (groups?.length === 0) return { runs: [], hasMore: false }
+  return sql.begin(async (tx) => {
+    const locked = await lockGroups(tx, groups, released ?? [])
+    if (locked.length === 0) return { runs: [], hasMore: false }
+    const limited = locked.flatMap((group) => {
+      const known = limits.find(({ process }) => process === group.Process)
+      return known === undefined ? [] : [{ ...group, limit: known.limit ?? NO_LIMIT }]
+    })
+    const { runs, removed } = await grant(tx, limited, sweepMs)
+    const isFull = runs.length === MAX_GRANTS || groups?.length === MAX_GROUPS
+    return { runs, hasMore: isFull || removed > 0 }
+  })
+}
+
+const NO_LIMIT = 2_147_483_647
+
+interface Group {
+  readonly Process: string
+  readonly Key: string
+}
+
+/** Returns groups with a free slot that a run waits for, and groups with rows of runs that are not in progress. */
+async function groupsToGrant(
+  sql: postgres.Sql,
+  limits: readonly ProcessLimit[],
+): Promise<readonly Group[]> {
+  const tx = sql as unknown as Tx // only the type of the fragments differs
+  const rows = limits.map(({ process, limit }) => ({ process, limit: limit ?? NO_LIMIT }))
+  return sql<Group[]>`
+    with g as (
+      select s."Process", s."Key" as key, l."limit", bool_or(not s."Held") as waits,
+        bool_or(s."Held" and not ${isInProgress(tx, 's')}) as gone
+      from json_to_recordset(${JSON.stringify(rows)}::text::json) as l(process text, "limit" bigint)
+        join "Order_Slot" s on s."Process" = l.process
+      group by 1, 2, 3)
+    select "Process", key as "Key" from g
+    where gone or (waits and ${freeSlots(tx)} > 0) limit ${MAX_GROUPS}`
+}
+
+/** Locks the slots of the groups, or of the groups to which the released runs belong, and returns these groups. */
+function lockGroups(
+  tx: Tx,
+  groups: readonly Group[] | null,
+  released: readonly RunKey[],
+): Promise<readonly Group[]> {
+  const chosen =
+    groups === null
+      ? // The row of a released run may be removed already, so its key comes from the run too.
+        tx`
+          with r as (
+            select * from json_to_recordset(${JSON.stringify(released)}::text::json)
+              as r("Process" text, "TransactionID" text, "ReplayID" int)
+          )
+          select s."Process", s."Key" from r join "Order_Slot" s on ${isSameRun(tx, 's', 'r')}
+          union
+          select h."Process", coalesce(h."ConcurrencyKey", '')
+          from r join "Order_Header" h on ${isRunOf(tx, 'r')}`
+      : tx`select * from json_to_recordset(${JSON.stringify(groups)}::text::json)
+          as s("Process" text, "Key" text)`
+  return tx<Group[]>`
+    select "Process", "Key", pg_advisory_xact_lock(lock) from (
+      select s.*, ${slotLock(tx, tx`s."Process"`, tx`s."Key"`)} as lock from (${chosen}) s
+      order by lock) locked`
+}
+
+/**
+ * Removes the rows of runs that are not in progress, and gives the free slots to the first waiting runs. A row at the
+ * front whose run does not wait any more is removed instead; `removed` is the number of such rows.
+ */
+async function grant(
+  tx: Tx,
+  groups: readonly (Group & { readonly limit: number })[],
+  sweepMs: number,
+): Promise<{ readonly runs: RunState[]; readonly removed: number }> {
+  const rows = await tx<(RunState & { readonly removed: number })[]>`
+    with g as (
+      select s."Process", s."Key" as key, s."limit"
+      from json_to_recordset(${JSON.stringify(groups)}::text::json)
+        as s("Process" text, "Key" text, "limit" bigint)
+    ), gone as (
+      delete from "Order_Slot" s using g
+      where s."Process" = g."Process" and s."Key" = g.key and s."Held" and not ${isInProgress(tx, 's')}
+    ), f as (
+      select g.*, ${freeSlots(tx)} as free from g
+    ), first as (
+      select s.*, f.free, exists (select from "Order_Header" h
+        where ${isRunOf(tx, 's')} and ${isParked(tx)}) as waits
+      from f cross join lateral (
+        ${front(tx, 'f', tx`least(f.free + ${MAX_REMOVED}::int, ${MAX_GRANTS}::int)`)}) s
+      where f.free > 0
+    ), chosen as (
+      select * from (
+        select *, row_number() over (
+          partition by "Process", "Key" order by "DueAt", "TransactionID", "ReplayID") as rank
+        from first where waits) ranked
+      where rank <= free limit ${MAX_GRANTS}
+    ), removed as (
+      delete from "Order_Slot" s using first r where not r.waits and ${isSameRun(tx, 's', 'r')}
+      returning 1
+    ), granted as (
+      update "Order_Slot" s set "Held" = true from chosen r where ${isSameRun(tx, 's', 'r')}
+    ), moved as (
+      update "Order_Header" h set "Status" = 'Running', "Version" = h."Version" + 1,
+        "WaitingFor" = null, "NextSweepAt" = now() + ${sweepMs} * interval '1 ms',
+        "SweepCount" = 0, "UpdatedAt" = now()
+      from (select * from chosen order by "Process", "TransactionID", "ReplayID") r
+      where ${isRunOf(tx, 'r')} and ${isParked(tx)}
+      returning ${state(tx)}
+    )
+    select moved.*, count.removed
+    from (select count(*)::int as removed from removed) count left join moved on true`
+  const removed = rows[0]?.removed ?? 0
+  const runs = rows.filter(({ Process }) => Process !== null)
+  return { runs: runs.map(({ removed: _removed, ...run }) => run), removed }
+}

@@ -1,0 +1,203 @@
+/** Coordinators with a limit of the runs in progress, on one database and one broker. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { until } from '@integration-host/shared/test-support/eventually'
+import { startProcess } from '@integration-host/shared/test-support/start-process'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { chargeProcess } from '../test-support/charge-process.ts'
+import { respondWith, startTarget } from '../test-support/fake-target.ts'
+import {
+  type Backends,
+  type Fixture,
+  openBackends,
+  serviceKey,
+  startFixture,
+} from '../test-support/fixture.ts'
+import { defineProcess, z } from './process/api.ts'
+
+const KEYS = ['ada', 'bob', 'eve']
+
+/** Counts the steps that run at the same time, for each key. The coordinators of a test share it. */
+function createObserver() {
+  const running = new Map<string, number>()
+  const most = new Map<string, number>()
+  return {
+    most,
+    async observe(key: string): Promise<void> {
+      const now = (running.get(key) ?? 0) + 1
+      running.set(key, now)
+      most.set(key, Math.max(most.get(key) ?? 0, now))
+      await sleep(5)
+      running.set(key, (running.get(key) ?? 0) - 1)
+    },
+  }
+}
+type Observer = ReturnType<typeof createObserver>
+
+/** The runs that have called `waitFor`. */
+const waited = new Set<string>()
+
+const Input = z.object({ customer: z.string() })
+const limited = (observer: Observer, concurrency: number, isByKey: boolean) =>
+  defineProcess('Limited', {
+    input: Input,
+    concurrency,
+    ...(isByKey && { concurrencyKey: ({ customer }: z.output<typeof Input>) => customer }),
+  })
+    .step('one', async (step) => {
+      await observer.observe(isByKey ? step.initialData.customer : '')
+      return step.complete()
+    })
+    .step('two', async (step) => {
+      await observer.observe(isByKey ? step.initialData.customer : '')
+      // Some runs give their slot back for a while.
+      const { transactionId } = step
+      if (/[05]$/.test(transactionId) && !waited.has(transactionId)) {
+        waited.add(transactionId)
+        return step.waitFor(20)
+      }
+      return step.complete()
+    })
+
+describe('a process with concurrency on two coordinators', () => {
+  let backends: Backends
+  beforeAll(async () => {
+    backends = await openBackends('real', {
+      Limited: ['one', 'two'],
+      Charge: ['charge', 'receipt'],
+    })
+  })
+  afterAll(() => backends[Symbol.asyncDispose]())
+
+  const sql = () => {
+    if (backends.database === null) throw new Error('no database')
+    return backends.database.sql
+  }
+  const queueAll = async (host: Fixture, ids: readonly string[]): Promise<void> => {
+    const lines = ids.map((TransactionID, n) => ({
+      TransactionID,
+      InitialData: { customer: KEYS[n % KEYS.length] },
+    }))
+    const response = await host.call('/processes/Limited/transactions/bulk', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify(lines),
+    })
+    expect(await response.json()).toMatchObject({ queued: ids.length })
+  }
+  const unfinished = async (): Promise<number> => {
+    const [row] = await sql()<[{ count: number }]>`
+      select count(*)::int from "Order_Header" where "Status" <> 'Completed'`
+    return row.count
+  }
+  const slots = async (): Promise<number> => {
+    const [row] = await sql()<[{ count: number }]>`select count(*)::int from "Order_Slot"`
+    return row.count
+  }
+
+  it.each([
+    ['a message per step', 'message', true],
+    ['inline steps', 'inline', true],
+    ['a limit of the whole process', 'message', false],
+  ] as const)(
+    'never runs more steps at the same time than the limit, and completes all runs, with %s',
+    async (name, dispatch, isByKey) => {
+      const observer = createObserver()
+      const limit = 2
+      const options = {
+        processes: [limited(observer, limit, isByKey)],
+        dispatch,
+        // No poll helps, so each slot is given by the transition that gives it back.
+        env: { LOCAL_PULL_SECONDS: '60', REMOTE_PULL_SECONDS: '60' },
+      }
+      await using first = await startFixture(backends, options)
+      await using second = await startFixture(backends, options)
+      const ids = Array.from({ length: 60 }, (_, n) => `${name} ${n}`)
+      await Promise.all([queueAll(first, ids.slice(0, 30)), queueAll(second, ids.slice(30))])
+      await until(async () => (await unfinished()) === 0, { seconds: 60, everyMs: 100 })
+      const expected = (isByKey ? KEYS : ['']).map((key): [string, number] => [key, limit])
+      expect(new Map(observer.most)).toEqual(new Map(expected))
+      const [attempts] = await sql()<[{ completed: number; all: number }]>`
+      select count(*) filter (where "Outcome" = 'completed')::int as completed, count(*)::int as all
+      from "Order_Attempt" where "TransactionID" = any(${ids})`
+      expect(attempts).toEqual({ completed: ids.length * 2, all: ids.length * 2 })
+      await until(async () => (await slots()) === 0)
+    },
+  )
+
+  it('runs that another program inserted get their key when they are first claimed, and fail if they have none', async () => {
+    const observer = createObserver()
+    const options = { processes: [limited(observer, 1, true)] }
+    await using stack = new AsyncDisposableStack()
+    stack.use(await startFixture(backends, options))
+    const second = stack.use(await startFixture(backends, options))
+    const ids = Array.from({ length: 10 }, (_, n) => `inserted ${n}`)
+    await sql()`
+      insert into "Order_Header" ("Process", "TransactionID", "InitialData")
+      select 'Limited', id, '{"customer": "ada"}'::jsonb from unnest(${ids}::text[]) as id
+      union all values ('Limited', 'no customer', '{}'::jsonb), ('Limited', 'no key', '{"customer": ""}')`
+    for (const id of ids) await second.reached(id, 'Completed')
+    expect(observer.most.get('ada')).toBe(1)
+    for (const [id, error] of [
+      ['no customer', /InitialData\.customer/],
+      ['no key', /concurrencyKey/],
+    ] as const)
+      expect(await second.reached(id, 'Failed')).toMatchObject({
+        ErrorClass: 'input_invalid',
+        LastError: expect.stringMatching(error),
+        Attempts: [],
+      })
+  })
+
+  it('the slot of a killed coordinator is usable again when its lease has expired', async () => {
+    await using target = await startTarget()
+    target.on('/charges', (request, response) =>
+      // The first call never ends, because its coordinator is killed.
+      target.callsTo('/charges').length === 1
+        ? undefined
+        : respondWith(201, '{"charge":"C-1"}')(request, response),
+    )
+    target.on('/charges/by-key', respondWith(404))
+    const times = { leaseMs: 3_000, sweepMs: 100 }
+    const [one, two] = [crypto.randomUUID(), crypto.randomUUID()]
+    const killed = startProcess(
+      [fileURLToPath(new URL('../test-support/charge-main.ts', import.meta.url))],
+      {
+        env: {
+          PORT: '0',
+          LOG_LEVEL: 'error',
+          SERVICE_API_KEY: serviceKey,
+          DATABASE_URL: backends.database?.url,
+          AMQP_URL: process.env['TEST_AMQP_URL'],
+          AMQP_PREFIX: backends.prefix,
+          DATA_DIR: backends.dataDir,
+          LEASE_MS: String(times.leaseMs),
+          LOCAL_PULL_SECONDS: '0.2',
+          CONCURRENCY: '1',
+        },
+      },
+    )
+    try {
+      await sql()`insert into "Order_Header" ("Process", "TransactionID", "InitialData")
+        values ('Charge', ${one}, ${JSON.stringify(target.url)}::text::jsonb)`
+      await until(() => target.callsTo('/charges').length === 1)
+      await using host = await startFixture(backends, {
+        processes: [{ ...chargeProcess, concurrency: { limit: 1, keyOf: null } }],
+        times,
+        // The lease recovery of the remote pull would come too late.
+        env: { REMOTE_PULL_SECONDS: '60' },
+      })
+      await host.queue(two, target.url)
+      expect(await host.reached(two, 'Waiting')).toMatchObject({ WaitingFor: 'concurrency' })
+      expect(target.callsTo('/charges')).toHaveLength(1)
+      await killed.stop('SIGKILL')
+      await host.reached(one, 'Completed')
+      await host.reached(two, 'Completed')
+      const keys = target.callsTo('/charges').map(({ headers }) => headers['idempotency-key'])
+      const charge = (id: string) => `Charge/${id}/0/charge`
+      expect(keys).toEqual([charge(one), charge(one), charge(two)])
+    } finally {
+      await killed.stop('SIGKILL')
+    }
+  })
+})

@@ -1,0 +1,76 @@
+/** The limit of the runs of a process that are in progress at the same time, and the key for which the limit holds. */
+import type { z } from 'zod'
+import { checkedInput } from './input-check.ts'
+import { isPreservedAsJson } from './json-normalization.ts'
+
+export interface Concurrency {
+  /** The maximum number of runs in progress: of the process, or of each key if there is `keyOf`. */
+  readonly limit: number
+  /** The function of the process that returns the key for its input; `null` if the limit is for the whole process. */
+  readonly keyOf: ((input: never) => unknown) | null
+}
+
+/** `WaitingFor` of a run that waits until the number of runs in progress is below the limit of its process. */
+export const WAITS_FOR_SLOT = 'concurrency'
+
+const MAX_KEY_LENGTH = 255
+
+/** @throws {TypeError} if the members of the definition cannot limit anything. */
+export function concurrencyOf(
+  name: string,
+  {
+    concurrency,
+    concurrencyKey,
+  }: { readonly concurrency?: unknown; readonly concurrencyKey?: unknown },
+): Concurrency | null {
+  if (concurrencyKey !== undefined && typeof concurrencyKey !== 'function')
+    throw new TypeError(`concurrencyKey of ${name} must be a function of the input`)
+  if (concurrency === undefined) {
+    if (concurrencyKey === undefined) return null
+    throw new TypeError(`concurrencyKey of ${name} has no effect without concurrency`)
+  }
+  if (!(Number.isSafeInteger(concurrency) && (concurrency as number) >= 1))
+    throw new TypeError(`concurrency of ${name} must be a whole number, 1 or more`)
+  return {
+    limit: concurrency as number,
+    keyOf: (concurrencyKey as Concurrency['keyOf'] | undefined) ?? null,
+  }
+}
+
+/** The members of a process definition that say which initial data the process accepts. */
+export interface Acceptance {
+  readonly input: z.ZodType | null
+  readonly concurrency: Concurrency | null
+}
+
+/**
+ * Checks initial data, and returns the concurrency key of a run with this data; `null` if the process has no
+ * `concurrencyKey`. The problems contain neither values nor messages of the function, because both may be business data.
+ */
+export function acceptedKey(
+  { input: schema, concurrency }: Acceptance,
+  data: unknown,
+): { readonly key: string | null } | { readonly problems: readonly [string, ...string[]] } {
+  const checked = checkedInput(schema, data)
+  if ('problems' in checked) return checked
+  const keyOf = concurrency?.keyOf ?? null
+  if (keyOf === null) return { key: null }
+  let key: unknown
+  try {
+    key = keyOf(checked.input as never)
+  } catch (error) {
+    const why = error instanceof Error ? error.name : 'not an error'
+    return { problems: [`concurrencyKey: the function of the process threw ${why}`] }
+  }
+  if (typeof key !== 'string' || key === '' || key.length > MAX_KEY_LENGTH)
+    return {
+      problems: [
+        `concurrencyKey: the function of the process must return a text of 1 to ${MAX_KEY_LENGTH} characters`,
+      ],
+    }
+  if (!isPreservedAsJson(key))
+    return {
+      problems: ['concurrencyKey: the key must not contain U+0000 or half a surrogate pair'],
+    }
+  return { key }
+}

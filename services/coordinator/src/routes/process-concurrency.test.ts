@@ -1,0 +1,145 @@
+import { until } from '@integration-host/shared/test-support/eventually'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import {
+  type Backends,
+  type Fixture,
+  openBackends,
+  startFixture,
+} from '../../test-support/fixture.ts'
+import { defineProcess } from '../process/definition.ts'
+
+/** The runs of this process stay in their step until the gate of their customer is opened. */
+const gates = new Map<string, PromiseWithResolvers<void>>()
+const gateOf = (customer: string): PromiseWithResolvers<void> => {
+  const gate = gates.get(customer) ?? Promise.withResolvers<void>()
+  gates.set(customer, gate)
+  return gate
+}
+const sale = defineProcess('Sale', {
+  input: z.object({ customer: z.string().default('nobody'), gate: z.string().optional() }),
+  concurrency: 1,
+  concurrencyKey: ({ customer }) => {
+    if (customer === 'throws') throw new RangeError(`no such customer: ${customer}`)
+    return customer === 'a number' ? (7 as unknown as string) : customer
+  },
+}).step('only', async (step) => {
+  await gateOf(step.initialData.gate ?? '').promise
+  return step.complete()
+})
+const free = defineProcess('Free').step('only', (step) => step.complete())
+const narrow = defineProcess('Narrow', { concurrency: 5 }).step('only', (step) => step.complete())
+
+let backends: Backends
+let host: Fixture
+beforeAll(async () => {
+  backends = await openBackends('embedded')
+  // Without a poll, each slot is given by the transition that gives it back.
+  const env = { LOCAL_PULL_SECONDS: '60' }
+  host = await startFixture(backends, { processes: [sale, free, narrow], env })
+  gateOf('').resolve()
+})
+afterAll(async () => {
+  for (const { resolve } of gates.values()) resolve()
+  await host[Symbol.asyncDispose]()
+  await backends[Symbol.asyncDispose]()
+})
+
+const post = (path: string, body: unknown) =>
+  host.call(`/processes/Sale/transactions${path}`, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json' },
+    body: JSON.stringify(body),
+  })
+
+describe('a process with concurrency and concurrencyKey', () => {
+  it('a run waits while another run of its key is in progress, and runs of other keys do not wait', async () => {
+    await host.queue('a1', { customer: 'ada', gate: 'ada' })
+    await host.reached('a1', 'Running')
+    await host.queue('a2', { customer: 'ada' })
+    const waiting = await host.reached('a2', 'Waiting')
+    expect(waiting).toMatchObject({
+      WaitingFor: 'concurrency',
+      ConcurrencyKey: 'ada',
+      Attempt: 0,
+      Attempts: [],
+    })
+    await host.queue('b1', { customer: 'bob' })
+    await host.reached('b1', 'Completed')
+    const found = await host.call('/processes/Sale/transactions?waitingFor=concurrency')
+    expect(await found.json()).toMatchObject({ items: [{ TransactionID: 'a2' }] })
+    await until(async () =>
+      (await (await fetch(`${host.url}/metrics`)).text()).includes(
+        'coordinator_waiting_runs{for="concurrency",service="coordinator"} 1',
+      ),
+    )
+    gateOf('ada').resolve()
+    await host.reached('a1', 'Completed')
+    expect((await host.reached('a2', 'Completed')).Attempts).toHaveLength(1)
+  })
+
+  it('a cancelled run gives its slot to the next run at once', async () => {
+    await host.queue('c1', { customer: 'cora', gate: 'never' })
+    await host.reached('c1', 'Running')
+    await host.queue('c2', { customer: 'cora' })
+    await host.reached('c2', 'Waiting')
+    expect((await post('/c1/cancel', {})).status).toBe(200)
+    await host.reached('c2', 'Completed')
+  })
+
+  it('the function of the key gets the data that the input schema returns', async () => {
+    await host.queue('d1', {})
+    expect(await host.reached('d1', 'Completed')).toMatchObject({
+      InitialData: {},
+      ConcurrencyKey: 'nobody',
+    })
+  })
+
+  it.each([
+    ['throws', 'throws', /threw RangeError$/],
+    ['returns a number', 'a number', /must return a text/],
+    ['returns an empty text', '', /must return a text/],
+    ['returns a text that is too long', 'x'.repeat(256), /must return a text/],
+  ])(
+    'a transaction for which the function %s is rejected and not stored',
+    async (_, customer, error) => {
+      const rejected = {
+        code: 'input_invalid',
+        errors: [expect.stringMatching(error)],
+      }
+      const response = await host.queue('bad', { customer })
+      expect(response.status).toBe(400)
+      expect(await response.json()).toMatchObject(rejected)
+      expect((await host.call('/processes/Sale/transactions/bad')).status).toBe(404)
+
+      const id = crypto.randomUUID()
+      const lines = [
+        { TransactionID: 'bad', InitialData: { customer } },
+        { TransactionID: id, InitialData: { customer: 'bob' } },
+      ]
+      expect(await (await post('/bulk', lines)).json()).toMatchObject({
+        results: [{ outcome: 'invalid', ...rejected }, { outcome: 'queued' }],
+      })
+      await host.reached(id, 'Completed')
+      const replay = await post(`/${id}/replays`, { InitialData: { customer } })
+      expect(replay.status).toBe(400)
+      expect(await replay.json()).toMatchObject(rejected)
+    },
+  )
+
+  it('a replay with other data has the key of its data, and a replay with the same data keeps its key', async () => {
+    await host.queue('r1', { customer: 'ada' })
+    await host.reached('r1', 'Completed')
+    expect((await post('/r1/replays', { InitialData: { customer: 'bob' } })).status).toBe(202)
+    expect(await host.reached('r1', 'Completed', 1)).toMatchObject({ ConcurrencyKey: 'bob' })
+    expect((await post('/r1/replays', {})).status).toBe(202)
+    expect(await host.reached('r1', 'Completed', 2)).toMatchObject({ ConcurrencyKey: 'bob' })
+  })
+
+  it('GET /processes/{process} shows the limit', async () => {
+    const limitOf = async (name: string) => (await host.call(`/processes/${name}`)).json()
+    expect(await limitOf('Sale')).toMatchObject({ Concurrency: 1, ConcurrencyByKey: true })
+    expect(await limitOf('Narrow')).toMatchObject({ Concurrency: 5, ConcurrencyByKey: false })
+    expect(await limitOf('Free')).toMatchObject({ Concurrency: null, ConcurrencyByKey: false })
+  })
+})

@@ -1,0 +1,97 @@
+/**
+ * Gives the slots of processes with a limit of the runs in progress (`transaction/slots.ts`) to the runs that wait for
+ * them, and publishes the messages of these runs.
+ *
+ * A slot is given as soon as a transition of this replica has given it back. The poll finds the slots that this misses:
+ * those of a lost coordinator, and those that a changed limit adds.
+ */
+import { batched } from '@integration-host/shared/batching/batched'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Clock } from '@integration-host/shared/process/clock'
+import type { ProcessDefinition } from '../process/definition.ts'
+import { type RunKey, runKey } from '../transaction/run.ts'
+import { isWaitingForSlot, type ProcessLimit } from '../transaction/slots.ts'
+import type { RunState, TransactionSource } from '../transaction/transaction-source.ts'
+import { startPolling } from './polling.ts'
+import type { TransitionPublisher } from './transition-publisher.ts'
+
+export interface SlotKeeper extends AsyncDisposable {
+  /** Must be called after each transition of a run that this replica has committed. */
+  onTransition(run: Pick<RunState, keyof RunKey | 'Status' | 'WaitingFor'>): void
+}
+
+export interface SlotKeeperDeps {
+  readonly source: Pick<TransactionSource, 'grantSlots' | 'recoverExpiredLeases'>
+  readonly publisher: Pick<TransitionPublisher, 'publishStep'>
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
+  readonly log: Logger
+  readonly clock: Clock
+  readonly random: () => number
+  /** `LOCAL_PULL_SECONDS`, in milliseconds. */
+  readonly intervalMs: number
+  /** Called with the number of runs whose leases were recovered. */
+  readonly onRecovered: (count: number) => void
+}
+
+/** The maximum number of calls with which one poll gives slots. The next poll continues. */
+const MAX_CALLS = 20
+const RECOVERED = 500
+
+export function startSlotKeeper(deps: SlotKeeperDeps): SlotKeeper {
+  const { source, publisher, processes, log, clock, random, intervalMs } = deps
+  const isLimited = (process: string): boolean =>
+    (processes.get(process)?.concurrency ?? null) !== null
+  const limits = (): ProcessLimit[] =>
+    [...processes.values()].map(({ name, concurrency }) => ({
+      process: name,
+      limit: concurrency?.limit ?? null,
+    }))
+
+  /** Gives slots until there is none to give. Resolves with false if there may be more. */
+  async function grant(released: readonly RunKey[] | null): Promise<boolean> {
+    for (let call = 0; call < MAX_CALLS; call += 1) {
+      const { runs, hasMore } = await source.grantSlots(limits(), released)
+      await Promise.all(runs.map((run) => publisher.publishStep(run)))
+      if (!hasMore) return true
+    }
+    return false
+  }
+
+  async function poll(): Promise<boolean> {
+    // A lost coordinator keeps the slots of its runs until their leases are recovered.
+    if ([...processes.keys()].some(isLimited)) {
+      const recovered = await source.recoverExpiredLeases(RECOVERED)
+      if (recovered.length > 0) {
+        log.warn({ count: recovered.length }, 'recovered expired leases of a lost coordinator')
+        deps.onRecovered(recovered.length)
+        await Promise.all(recovered.map((run) => publisher.publishStep(run)))
+      }
+    }
+    return grant(null)
+  }
+
+  const pass = batched<RunKey, void>(
+    async (released) => {
+      await grant(released)
+      return []
+    },
+    { retries: false },
+  )
+  const inFlight = new Set<Promise<void>>()
+  const polling = startPolling({ task: 'slots', intervalMs, log, clock, random, poll })
+  return {
+    onTransition(run) {
+      if (run.Status === 'Running' || !isLimited(run.Process) || isWaitingForSlot(run)) return
+      const passing = pass(runKey(run))
+        .catch((error: unknown) => {
+          log.debug({ err: error }, 'slots could not be given; the next poll gives them')
+        })
+        .finally(() => inFlight.delete(passing))
+      inFlight.add(passing)
+    },
+    async [Symbol.asyncDispose]() {
+      await polling[Symbol.asyncDispose]()
+      await Promise.allSettled(inFlight)
+    },
+  }
+}
