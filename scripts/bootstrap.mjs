@@ -270,9 +270,9 @@ function run(program, args, options) {
     }
     /** @type {NodeJS.Signals[]} */
     const signals = ['SIGINT', 'SIGTERM', 'SIGHUP']
-    // The listeners are registered before the spawn. On a busy machine the child may run before `spawn` returns. A
-    // signal in between would end this process and leave the child running. Node calls the listeners only after `child`
-    // is assigned.
+    // The listeners are registered before the spawn. On a busy machine the child may run before `spawn` returns.
+    // Without the listeners, a signal at that time would end this process and leave the child running. Node calls the
+    // listeners only after `child` is assigned.
     for (const signal of signals) process.on(signal, forward)
     const orphanWatch = watchForOrphaning(() => forward('SIGTERM'))
     const stopWatching = () => {

@@ -41,8 +41,8 @@ export const keyFileFlaw = (path: string): Promise<string | null> =>
 
 /**
  * Returns the key of each holder. A key that does not exist is created, and its entry replaces the entry with the same
- * id in the key file. The digest is listed before the key is stored. So if `init` is killed in between, the next start
- * creates the key again. An existing key whose entry was removed from the file stays revoked.
+ * id in the key file. The digest is listed before the key is stored. So if `init` is killed between these two writes,
+ * the next start creates the key again. An existing key whose entry was removed from the file stays revoked.
  *
  * @param fileOf the path of the file in which the key of a holder is stored
  * @param store writes a key to its file

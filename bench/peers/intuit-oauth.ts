@@ -20,8 +20,8 @@ servePeer((settings, redis) => {
 
   async function refresh(name: string, refreshToken = '') {
     const tokenResponse = await client.refreshUsingToken(refreshToken)
-    // The token is read from the response and not with `getToken()`. All companies share the client, so the response
-    // for another company may have arrived in between.
+    // The token is read from the response and not with `getToken()`. All companies share the client, so `getToken()`
+    // may return the token of another company whose response arrived later.
     const token = { ...(tokenResponse.getJson() as Token), createdAt: Date.now() }
     await redis.set(`intuit-oauth:${name}`, JSON.stringify(token))
     return token

@@ -80,7 +80,7 @@ describe('integration-host dev', () => {
     await started.waitForOutput(/Invoice sale-1 {2}Completed/)
     expect(started.output()).toMatch(/Invoice sale-1 {2}customer {2}\w+ {2}200 {2}\d+ ms\n/)
     expect(started.output()).toMatch(/Invoice sale-1 {2}invoice {2}\w+ {2}200 {2}\d+ ms\n/)
-    // A company cannot have two customers of one name.
+    // A company cannot have two customers with the same name.
     const second = await cli(
       ['transactions', 'queue', 'sale-2', '--realm', REALM, '--data', SALE],
       env,
@@ -127,7 +127,7 @@ describe('integration-host dev', () => {
     await writeFile(file, `${counter(3)}\nconst = 4\n`)
     await started.waitForOutput(/process is not loaded.*counter\.ts.*line=4/)
     expect(await resultOf('broken')).toBe(2)
-    // One line names the file. The health of the coordinator has the same reason, and is not printed as well.
+    // Only one line names the file: the health report of the coordinator has the same reason, but is not printed.
     expect(started.output().match(/counter\.ts/g)).toHaveLength(1)
   })
 

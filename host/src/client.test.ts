@@ -119,7 +119,7 @@ describe('the client', () => {
       reads: () => sent.filter((one) => one.method === 'GET' && !isStream(one)),
     }
   }
-  /** Pauses the process, so that its runs stay where they are, or resumes it. */
+  /** Pauses the process, so that no step of its runs starts; or resumes the process. */
   async function setProcess(action: 'pause' | 'resume'): Promise<void> {
     const response = await fetch(`${host.coordinator}/processes/${PROCESS}/${action}`, {
       method: 'POST',

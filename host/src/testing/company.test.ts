@@ -29,14 +29,14 @@ async function startWithCompany() {
   return { host, company, run, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() }
 }
 
-/** Returns the processor time since then, which does not depend on what else the machine does. */
+/** Returns the processor time that this process has used since `startedAt`. Other processes of the machine do not affect it. */
 const cpuMs = (startedAt: NodeJS.CpuUsage): number => {
   const { user, system } = process.cpuUsage(startedAt)
   return (user + system) / 1_000
 }
 
 describe('a company of a test host', () => {
-  it('has books at the sandbox provider that the steps write and read', async () => {
+  it('a company of a test host has books at the sandbox provider, which the steps write and read', async () => {
     await using test = await startWithCompany()
     const run = await test.run('c-1')
     run.toHaveStatus('Completed')
@@ -50,7 +50,7 @@ describe('a company of a test host', () => {
     expect(run.view.Attempts[0]?.ResponseId).toMatch(/^1-/)
   })
 
-  it('the gateway repeats a call that lost its connection after it took effect, and the entity is created once', async () => {
+  it('if the connection of a call is lost after the call took effect, the gateway repeats it, and the entity is created once', async () => {
     await using test = await startWithCompany()
     await test.company.fault({ drop: 'after' })
     const run = await test.run('c-1')
@@ -98,7 +98,7 @@ describe('a company of a test host', () => {
     expect([run.status, run.errorClass]).toEqual(['Failed', 'http_404'])
   })
 
-  it('tests the notices before a grant ends in less than a second of real time', async () => {
+  it('a test of the notices before the end of a grant takes less than a second of processor time', async () => {
     const startedAt = process.cpuUsage()
     await using host = await startTestHost({
       processes: customers,

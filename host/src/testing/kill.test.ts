@@ -40,7 +40,7 @@ describe('the death of a worker', () => {
     ['after request', ['POST', 'GET']],
     ['before commit', ['POST', 'GET']],
   ] as const)(
-    '%s: after the lease has expired, confirm decides whether the step runs again',
+    'if the worker dies at the point "%s", confirm decides after the end of the lease whether the step runs again',
     async (point, expected) => {
       await using test = await runWithDeath(point, 'send')
       expect([test.run.status, test.run.step]).toEqual(['Running', 'send'])
@@ -58,7 +58,7 @@ describe('the death of a worker', () => {
     },
   )
 
-  it('after commit: the next step starts although the message for it was not sent, and no step runs twice', async () => {
+  it('if the worker dies at the point "after commit", the next step starts without its message, and no step runs twice', async () => {
     await using test = await runWithDeath('after commit', 'prepare')
     await test.host.advance('2 minutes')
     test.run.toHaveStatus('Completed')
@@ -102,7 +102,7 @@ describe('the death of a worker', () => {
     mail.toHaveCalled('POST /messages', { times: 2, key: run.key('two') })
   })
 
-  it('rejects a point that does not exist, and lists the points', async () => {
+  it('kill() rejects a point that does not exist, and lists the existing points', async () => {
     await using host = await startTestHost({ processes: notices })
     expect(() => host.kill('after lunch' as KillPoint)).toThrow(
       'use before request, after request, before commit, after commit',

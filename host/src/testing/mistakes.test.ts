@@ -1,4 +1,4 @@
-/** What a test that makes a mistake, or finds one, gets to read. */
+/** The errors of a test host: for an expectation that is not met, and for a mistake in the test itself. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -36,7 +36,7 @@ describe('an expectation that is not met', () => {
     return { host, erp, run, [Symbol.asyncDispose]: () => host[Symbol.asyncDispose]() }
   }
 
-  it('lists the calls of the route with their keys and bodies', async () => {
+  it('the error of toHaveCalled() lists the calls of the route with their keys and bodies', async () => {
     await using test = await startWithCalls()
     expect(messageOf(() => test.erp.toHaveCalled('POST /orders', { times: 2 }))).toBe(
       [
@@ -54,7 +54,7 @@ describe('an expectation that is not met', () => {
     )
   })
 
-  it('lists the calls of other routes', async () => {
+  it('the error of toHaveCalled() lists the calls of other routes if the route had no call', async () => {
     await using test = await startWithCalls()
     expect(messageOf(() => test.erp.toHaveCalled('GET /orders/:id'))).toMatch(
       /^expected a call of GET \/orders\/:id at .*, but there were none\nother calls:\n {2}1\. POST \/orders/,
@@ -64,7 +64,7 @@ describe('an expectation that is not met', () => {
     )
   })
 
-  it('compares only the given members of a body, and every element of a list', async () => {
+  it('toHaveCalled() compares only the given members of a body, and every element of a list', async () => {
     const lists = defineProcess('Lists').step('one', (step) =>
       step.execute({
         url: `${ERP}/lists`,
@@ -82,7 +82,7 @@ describe('an expectation that is not met', () => {
     erp.toHaveCalled('PUT /lists', { times: 0, key: 'another' })
   })
 
-  it('is an AssertionError with the actual and the expected value, as test runners show them', async () => {
+  it('the error of toHaveStatus() is an AssertionError with the actual and the expected status, which test runners show', async () => {
     await using test = await startWithCalls()
     expect(() => test.run.toHaveStatus('Failed')).toThrow(
       expect.objectContaining({
@@ -94,7 +94,7 @@ describe('an expectation that is not met', () => {
     )
   })
 
-  it('names the last error of a run with another status', async () => {
+  it('the error of toHaveStatus() contains the last error of the run', async () => {
     await using host = await startTestHost({ processes: orders })
     host.target(ERP).on('POST /orders', { status: 422 })
     const run = await host.run(orders, 'o-1', { amount: 1 })
@@ -205,7 +205,7 @@ describe('a mistake in a test', () => {
 })
 
 describe('a test host that is released', () => {
-  it('leaves no timer and no server behind, so that its OS process ends by itself', async () => {
+  it('a released test host leaves no timer and no server behind, so that its OS process can end', async () => {
     const script = `
       import { defineProcess } from '${new URL('../../../services/coordinator/src/process/api.ts', import.meta.url).href}'
       import { startTestHost } from '${new URL('testing.ts', import.meta.url).href}'

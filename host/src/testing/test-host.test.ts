@@ -51,14 +51,14 @@ const polls = defineProcess('Polls').step('poll', async (step) => {
   return step.complete(response.status)
 })
 
-/** Returns the processor time since then, which does not depend on what else the machine does. */
+/** Returns the processor time that this process has used since `startedAt`. Other processes of the machine do not affect it. */
 const cpuMs = (startedAt: NodeJS.CpuUsage): number => {
   const { user, system } = process.cpuUsage(startedAt)
   return (user + system) / 1_000
 }
 
 describe('a test host', () => {
-  it('runs a process to its end, and the targets receive its calls with their keys', async () => {
+  it('a test host runs a process to its end, and the targets receive each call with its idempotency key', async () => {
     await using test = await startOrders()
     const run = await test.host.run('Orders', 'o-1', { amount: 66 }, { tags: { channel: 'shop' } })
     run.toHaveStatus('Completed')
@@ -75,7 +75,7 @@ describe('a test host', () => {
     expect(JSON.stringify(run.view)).not.toContain(SECRET)
   })
 
-  it('tests ten retries of a step in less than a second of real time', async () => {
+  it('a test of ten retries of a step takes less than a second of processor time', async () => {
     const startedAt = process.cpuUsage()
     await using test = await startOrders()
     test.erp.on('POST /orders', { status: 503 })
@@ -92,7 +92,7 @@ describe('a test host', () => {
     expect(cpuMs(startedAt)).toBeLessThan(1_000)
   })
 
-  it('tests waits of 90 days in less than a second of real time', async () => {
+  it('a test of waits of 90 days takes less than a second of processor time', async () => {
     const startedAt = process.cpuUsage()
     await using host = await startTestHost({ processes: [polls] })
     const erp = host.target(ERP).on('GET /reports/:id', [{ status: 202 }, { status: 202 }, {}])
@@ -105,7 +105,7 @@ describe('a test host', () => {
     expect(cpuMs(startedAt)).toBeLessThan(1_000)
   })
 
-  it('purges a completed run after 90 days, as an installation does by default', async () => {
+  it('a test host purges a completed run after 90 days, as an installation does by default', async () => {
     await using host = await startTestHost({ processes: [polls] })
     host.target(ERP).on('GET /reports/:id', { status: 200 })
     const run = await host.run('Polls', 'r-1', { person: 'Ada' })
@@ -116,7 +116,7 @@ describe('a test host', () => {
     expect(JSON.stringify(run.view)).not.toContain('Ada')
   })
 
-  it('ends a call without a response at its time limit, and confirm is called before the next attempt', async () => {
+  it('a call without a response ends at its time limit, and confirm is called before the next attempt', async () => {
     await using test = await startOrders()
     test.mail
       .on('POST /messages', ['no response', { status: 202 }])
@@ -132,7 +132,7 @@ describe('a test host', () => {
     expect(test.mail.calls.map(({ method }) => method)).toEqual(['POST', 'GET', 'POST'])
   })
 
-  it('keeps the lease of a step whose target responds after an hour, and runs the step once', async () => {
+  it('a step whose target responds after twenty minutes keeps its lease, and runs only once', async () => {
     const slow = defineProcess('Slow', { stepTimeoutSeconds: 1_500 }).step('one', (step) =>
       step.execute({ url: `${ERP}/slow` }, { timeoutMs: 1_400_000 }),
     )
@@ -144,7 +144,7 @@ describe('a test host', () => {
     erp.toHaveCalled('GET /slow', { times: 1 })
   })
 
-  it('tries a rejected and a closed connection again', async () => {
+  it('a step is retried after a refused connection and after a closed connection', async () => {
     await using test = await startOrders()
     test.erp.on('POST /orders', ['refuse', 'hang up', { status: 201, body: { id: '8' } }])
     const run = await test.host.run('Orders', 'o-1', { amount: 1 })
@@ -156,7 +156,7 @@ describe('a test host', () => {
     test.erp.toHaveCalled('POST /orders', { times: 2 })
   })
 
-  it('a step that was paused by Retry-After of its target continues after this time, without a counted attempt', async () => {
+  it('a step continues after the Retry-After of its target, and the rejected attempt is not counted', async () => {
     await using test = await startOrders()
     const limited = { status: 429, headers: { 'retry-after': '600' } }
     test.erp.on('POST /orders', [limited, { status: 201, body: { id: '7' } }])
@@ -168,7 +168,7 @@ describe('a test host', () => {
     expect(test.erp.calls).toHaveLength(2)
   })
 
-  it('resumes, replays and cancels runs', async () => {
+  it('a test host resumes, replays and cancels runs', async () => {
     await using test = await startOrders()
     test.erp.on('POST /orders', [{ status: 400 }, { status: 201, body: { id: '7' } }])
     const run = await test.host.run('Orders', 'o-1', { amount: 1 })
@@ -204,7 +204,7 @@ describe('a test host', () => {
     await expect(readFile(join(dataDir, 'a.csv'))).rejects.toThrow('ENOENT')
   })
 
-  it('loads the processes of a folder, with their settings', async () => {
+  it('a test host loads the processes of a folder, with their settings', async () => {
     const folder = join(import.meta.dirname, '../../../examples')
     await using host = await startTestHost({
       processes: folder,

@@ -64,7 +64,7 @@ export interface TestHost extends AsyncDisposable {
     options?: RunOptions,
   ): Promise<TestRun>
   /**
-   * Moves the clock, and runs everything that becomes due on the way: retries, waits, time limits, recovery of lost
+   * Moves the clock, and runs everything that becomes due in that time: retries, waits, time limits, recovery of lost
    * workers and retention.
    *
    * @throws {Error} a step calls an address that has no target, or does not end.
@@ -187,7 +187,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
     await clock.moveTo(time)
     for (const run of runs) {
       const path = `${pathOf(run.process, run.id)}?replay=${run.replayId}`
-      // A run that retention has deleted keeps the view from before.
+      // A run that retention has deleted keeps the last view that was read.
       run.view = await request(path).catch(() => run.view)
     }
     if (problems.size === 0) return

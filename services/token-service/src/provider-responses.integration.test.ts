@@ -34,7 +34,10 @@ interface Row {
   readonly answer: Scripted
   /** The number of requests that a refresh or a code exchange sends, including retries after an unusable response. */
   readonly calls: { readonly refresh: number; readonly exchange: number }
-  /** The expected fault of the credential: its class, and the part of its message after the name. */
+  /**
+   * The expected fault of the credential: its class, and the part of its message that follows the name of the
+   * credential.
+   */
   readonly fault: { readonly code: string; readonly body: string | RegExp }
   /** Whether only a new authorization ends the fault. */
   readonly isTerminal?: boolean

@@ -118,8 +118,8 @@ Examples:
     const abortedAfter = (ms: number): AbortSignal =>
       AbortSignal.any([terminal.signal, AbortSignal.timeout(ms)])
     const signal = abortedAfter(timeoutMs)
-    // A request whose response another check needs may take only half of the time. If it times out, the other half is
-    // left for the check.
+    // A request whose response another check needs may take only half of the time limit. If it times out, the other
+    // half is left for the check.
     const halfway = abortedAfter(timeoutMs / 2)
     const isEmbedded = isEmbeddedHost(terminal.env)
     /** The check of a backend. An embedded host has files and an OS process in place of the backends. */

@@ -128,7 +128,7 @@ export function credentialStoreContract(
       expect(busy).toMatchObject({ kind: 'busy' })
       expect(busy.kind === 'busy' && busy.retryAfterMs > 50_000).toBe(true)
       expect(await claim({ ...first, id: 'adopted-two' })).toMatchObject({ kind: 'busy' })
-      // If the process that claimed has died, another process can claim after a while.
+      // A claim expires, so that another process can claim the company after the death of the first process.
       expect(await claim(other, 0)).toEqual({ kind: 'claimed', wasClaimedBefore: true })
       await store.endAdoption('ACC-1', first) // is not the owner any more
       expect(await claim(first)).toMatchObject({ kind: 'busy' })

@@ -36,9 +36,9 @@
  *     accept it.
  * I10 A provider may respond with `invalid_grant` in an outage, and a rejected token remains valid if the rejection
  *     was wrong. So the first fault is provisional: the same token is sent again after the delays of the provider
- *     profile, a few times within about a day, and only then is the fault final. A failure in between that is
- *     unrelated to the grant leaves the provisional fault in place. If a browser has reported that the company
- *     disconnected the application, the fault is `disconnected`, and access tokens are no longer issued.
+ *     profile, a few times within about a day, and only then is the fault final. If one of these requests fails for a
+ *     reason that is unrelated to the grant, the provisional fault stays in place. If a browser has reported that the
+ *     company disconnected the application, the fault is `disconnected`, and access tokens are no longer issued.
  */
 import type { Fault } from '@integration-host/shared/contracts/credential'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'

@@ -36,8 +36,8 @@ const SCAN_MS = 20
  */
 const MAX_CHUNK = 2_000
 /**
- * The cost of comparing a label if the entry is only a name, because the label must then be read from the record. For
- * an entry of the set `labels`, which contains the label, the cost is 1.
+ * The cost of comparing the label of an entry that is only a name: the label must be read from the record. An entry of
+ * the set `labels` contains the label, so its cost is 1.
  */
 const LABEL_LOOKUP_COST = 4
 

@@ -29,9 +29,10 @@ end
 
 /**
  * Stores the intent with the run id of the server. So a later call on another server detects the failover, even if the
- * calling process has just started or the clocks of the servers differ. If this server stored the intent, but another
- * server was the primary in between, the time of the intent is before `changedAt`, and both times are from the clock of
- * this server. An intent without a run id, which an earlier release has stored, counts as stored after the failover.
+ * calling process has just started or the clocks of the servers differ. This server may have stored the intent, and may
+ * have become the primary again after another server was the primary. In that case the time of the intent is before
+ * `changedAt`, and both times are from the clock of this server. An intent without a run id, which an earlier release
+ * has stored, counts as stored after the failover.
  */
 const recordIntent = define(
   ['credential', 'lease', 'server'],

@@ -20,8 +20,8 @@ if a.lastLabels and (redis.call('HGET', K.credential, 'Labels') or '') ~= a.last
 /**
  * `CommitFence` is the fence of the lease whose commit stored the version. If no replica acknowledged a commit, the
  * caller repeats it, and must recognize its own pair in the store. `Fence` cannot show this, because another process
- * may have acquired and released the lease in between. A caller that mistook its own pair for a newer pair would drop
- * the only copy that survives a failover.
+ * may have acquired and released the lease between the commit and its repetition. A caller that mistook its own pair
+ * for a newer pair would drop the only copy that survives a failover.
  */
 const commit = define(
   ['credential', 'lease', 'due', 'faulted', 'outbox', 'expiry', 'index'],

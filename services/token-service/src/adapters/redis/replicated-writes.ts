@@ -5,7 +5,8 @@
  *
  * - The writes use a second connection, because WAIT blocks its connection until the replicas respond.
  * - One WAIT covers many writes: the writes that arrive while a WAIT is in flight form the next batch.
- * - A write and its WAIT must reach the same server, so a batch fails if the connection was lost in between.
+ * - A write and its WAIT must reach the same server, so a batch fails if the connection was lost between the write and
+ *   the WAIT.
  * - WAIT covers only writes of its own connection. If a repeated commit wrote nothing, WAIT would not cover it. So each
  *   script that runs on this connection executes a write command on every path that reports success.
  * - If too few replicas acknowledge, the server may be a primary that was cut off. Both connections are then opened
