@@ -15,7 +15,9 @@ export const WAITS_FOR_SLOT = 'concurrency'
 
 const MAX_KEY_LENGTH = 255
 
-/** @throws {TypeError} if the members of the definition cannot limit anything. */
+/**
+ * @throws {TypeError} if `concurrency` or `concurrencyKey` is not valid, or if `concurrencyKey` would have no effect.
+ */
 export function concurrencyOf(
   name: string,
   {
@@ -45,7 +47,8 @@ export interface Acceptance {
 
 /**
  * Checks initial data, and returns the concurrency key of a run with this data; `null` if the process has no
- * `concurrencyKey`. The problems contain neither values nor messages of the function, because both may be business data.
+ * `concurrencyKey`. The problems contain neither values nor messages of the function, because both may be business
+ * data.
  */
 export function acceptedKey(
   { input: schema, concurrency }: Acceptance,

@@ -1,8 +1,8 @@
 /**
  * Credentials whose calls must wait after a call with the same credential got a 429. Each worker keeps this state only
  * in its own memory. The gateway enforces the cool-down of the realm for all replicas: the first call of each replica
- * gets a 429 too, so each replica starts its own cool-down. Targets of processes have cool-downs too; that of a target
- * with limits is also stored for the other replicas.
+ * gets a 429 too, so each replica starts its own cool-down. Targets of processes have cool-downs too. The cool-down of
+ * a target with limits is also stored, so that it holds for the other replicas.
  */
 export interface CoolDowns {
   /**

@@ -35,8 +35,8 @@ export interface ProcessOptions<
 > {
   /**
    * The schema of the initial data. A request to queue a transaction whose data does not match is rejected. If another
-   * program has inserted the row, the run fails as `input_invalid` at its first step. Steps get the data that the
-   * schema returns.
+   * program inserts the transaction directly into the database, the data is checked only when the run starts. If it
+   * does not match then, the run fails as `input_invalid`. Steps get the data that the schema returns.
    */
   readonly input?: Input
   /**
@@ -70,8 +70,8 @@ export interface ProcessOptions<
   readonly version?: string | number
   /**
    * The time limit of a whole run in seconds, at most a year. A run that has not ended by then fails as
-   * `deadline_exceeded`. An attempt that is in flight at that time ends first, and its result is recorded. A replay or a
-   * resume has the whole time again.
+   * `deadline_exceeded`. An attempt that is in flight at that time ends first, and its result is recorded. A replay or
+   * a resume has the whole time again.
    */
   readonly deadlineSeconds?: number
   /**
@@ -85,7 +85,10 @@ export interface ProcessOptions<
    * for example the runs of one customer. The key is computed once for each run, and is stored in plain text.
    */
   readonly concurrencyKey?: (input: z.output<Input>) => string
-  /** How many days finished runs of the process are kept, instead of the settings `RETENTION_…_DAYS`; 0: for ever. */
+  /**
+   * For how many days finished runs of the process are kept; 0 means for ever. Overrides the settings
+   * `RETENTION_…_DAYS`.
+   */
   readonly retention?: ProcessRetention
   /**
    * Returns the paths of the files that the steps of a run may have written into `settings.dataDir`. These files are
@@ -346,7 +349,7 @@ export function bindSettings<Definition extends ProcessDefinition>(
   return { ...definition, bound: { values: readable, hasValues, targets, redaction } }
 }
 
-/** Returns the version as it is stored. An integer and the same digits as a text are one version. */
+/** Returns the version as it is stored. An integer and the same digits as a text are the same version. */
 function versionOf(process: string, version: ProcessOptions['version']): string | null {
   if (version === undefined) return null
   const isValid =
@@ -365,7 +368,7 @@ function requireStep(process: string, step: string, run: unknown): void {
   if (typeof run !== 'function') throw new TypeError(`step ${step} of ${process} is not a function`)
 }
 
-/** @throws {TypeError} for an unknown member, which would have no effect. */
+/** @throws {TypeError} for an unknown member, because it would have no effect. */
 function requireMembers(options: object, known: ReadonlySet<string>, what: string): void {
   const unknown = Object.keys(options).find((member) => !known.has(member))
   if (unknown !== undefined) throw new TypeError(`${what} has no option ${unknown}`)
@@ -426,7 +429,9 @@ const isPlainObject = (value: object): boolean =>
 const isSchema = (value: unknown): value is z.ZodType =>
   typeof value === 'object' && value !== null && '_zod' in value && 'safeParse' in value
 
-/** Marks definitions. A registered symbol, because the definition may be made by another copy of this module. */
+/**
+ * Marks definitions. The symbol is registered globally, because another copy of this module may have made a definition.
+ */
 const DEFINITION = Symbol.for('integration-host.process-definition')
 const MARK = { [DEFINITION]: true }
 
@@ -438,7 +443,7 @@ export const isDefinition = (value: unknown): value is ProcessDefinition =>
 export const limitsOf = (definition: ProcessDefinition, step: string): StepLimits =>
   definition.stepLimits.get(step) ?? definition.limits
 
-/** Returns the error of a run at a step that its process does not have, with what can be done. */
+/** Returns the error of a run at a step that its process does not have. The error names the remedy. */
 export function stepUnknownError(
   { StepName: step, DefinitionVersion: began }: Pick<Run, 'StepName' | 'DefinitionVersion'>,
   { version }: Pick<ProcessDefinition, 'version'>,

@@ -1,4 +1,6 @@
-/** Calls a step function with its `step` argument, and derives the outcome from what it does (O1 to O3 in run-step.ts). */
+/**
+ * Calls a step function with its `step` argument, and derives the outcome from what it does (O1 to O3 in run-step.ts).
+ */
 import { headerValue } from '@integration-host/shared/http/client/header-list'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { type FinishedItem, idempotencyKey } from '../transaction/item.ts'

@@ -97,7 +97,7 @@ describe('a step that calls a target with limits', () => {
     ['fetch', fetching, false],
     ['find', finding, true],
   ] as const)(
-    '%s ends the attempt without counting it if the target is at its limits',
+    '%s() ends the attempt if the target is at its limits, and the attempt is not counted',
     async (_, run, isInDoubt) => {
       const { source, limiter } = startSource()
       await source.reserveCall(occupied)

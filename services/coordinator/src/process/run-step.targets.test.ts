@@ -73,7 +73,7 @@ describe('a call to a target of the process', () => {
     { path: '@evil.example/orders' },
     { path: '.evil.example' },
     { path: 'https://evil.example' },
-  ])('stays below the URL of its target: $path', async ({ path, isSent = false }) => {
+  ])('a call stays below the URL of its target: $path', async ({ path, isSent = false }) => {
     const { outcome, calls } = await outcomeOf(sendTo({ path }), [answered(200)], {
       definition: define(),
     })
@@ -162,7 +162,7 @@ describe('the secret of a target', () => {
     ['a header', { headers: { 'x-key': `key=${plainKey}` } }],
     ['the body', { body: { deep: [{ key: plainKey }] } }],
     ['the body as text', { body: `key=${plainKey}` }],
-  ])('is refused in %s of a request, which is not sent', async (_, request) => {
+  ])('a request that contains the secret in %s is not sent', async (_, request) => {
     for (const target of ['erp', 'open']) {
       const { outcome, calls } = await outcomeOf(sendTo({ target, ...request }), [answered(200)], {
         definition,
@@ -197,7 +197,7 @@ describe('the secret of a target', () => {
   it.each([
     ['fail', (step: Step) => step.fail(`no ${key}`)],
     ['an error', () => Promise.reject(new Error(`no ${key}`, { cause: new Error(key) }))],
-  ])('is redacted in the reason of a failure: %s', async (_, run) => {
+  ])('the secret is redacted in the reason of a failure: %s', async (_, run) => {
     const { outcome } = await outcomeOf(run, [], { definition: odd })
     expect(outcome).toMatchObject({ error: expect.stringContaining('no [secret]') })
   })
@@ -347,7 +347,7 @@ describe('the input of a process', () => {
     expect(outcome).toMatchObject({ kind: 'completed', data: { amount: 66, note: 'none' } })
   })
 
-  it('a run whose initial data does not match the schema fails before its step runs, and the error has the paths of the invalid values', async () => {
+  it('a run with initial data that does not match the schema fails before its first step, with the paths of the invalid values', async () => {
     const { outcome } = await outcomeOf(() => Promise.reject(new Error('has run')), [], {
       definition,
       initialData: { amount: 'much', note: 7 },

@@ -62,8 +62,8 @@ export async function sendCall(
       'realm_missing',
       'the step calls with the credential of the realm, but the run has no Realm: queue a transaction with "Realm" (command line: --realm)',
     )
-  // The key that queued the run was checked for the realm of the run. The credential may come from the initial data,
-  // for which the key was not checked.
+  // The service key that queued the run was allowed to use the realm of the run. The credential may come from the
+  // initial data, and nothing has checked whether the key may use that credential.
   if (credential !== undefined && run.Realm !== null && credential !== credentialName(run.Realm))
     return failed(
       'realm_foreign',
@@ -76,7 +76,7 @@ export async function sendCall(
   if (exposed !== null)
     return failed(
       'secret_in_request',
-      // Without the path, which may contain the secret in an encoding.
+      // The text does not have the path, because the path may contain the secret in an encoding.
       `${method} ${url.origin} was not sent: it contains ${exposed} outside the auth of a target`,
     )
   const limits = target?.limits ?? null
@@ -142,7 +142,7 @@ export async function sendCall(
   if (limitedTarget === null || limits === null) return send()
 
   const now = deps.now()
-  // The half of the time that the step has left stays for the call.
+  // The wait takes at most half of the time that the step has left. The other half is for the call.
   const waitUntil = now + Math.min(MAX_WAIT_MS, (deps.endsAt - now) / 2)
   const admission = await deps.limiter.admit({
     target: limitedTarget,
@@ -161,7 +161,8 @@ export async function sendCall(
       return { end: { kind: 'released' } }
     case 'admitted':
       try {
-        // While this call waited, another call of the step may have ended it, and another step may have got a 429.
+        // While this call waited, another call of the same step may have ended the step, and another step may have got
+        // a 429.
         return isEnded() ? notSent : (ownCoolDown() ?? (await send()))
       } finally {
         await admission.end()

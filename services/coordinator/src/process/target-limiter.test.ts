@@ -74,7 +74,7 @@ describe('the limit of calls per second', () => {
     }
   })
 
-  it('a call whose time is farther away than it may wait is deferred until then, and reserves nothing', async () => {
+  it('a call that would have to wait too long is deferred until its time, and reserves nothing', async () => {
     const { admit, admitted } = start()
     await admit({ intervalMs: 2_000 })
     expect(await admit({ intervalMs: 2_000 }, { waitMs: 1_999 })).toEqual({
@@ -97,7 +97,7 @@ describe('the limit of calls per second', () => {
     expect(requests).toHaveLength(2)
   })
 
-  it('a call whose time has passed while the process was blocked reserves another time instead of being sent late', async () => {
+  it('if the time of a call passes while the process is blocked, the call reserves another time instead of being sent late', async () => {
     const { admit, admitted } = start()
     const limits = { intervalMs: 200 }
     for (let n = 0; n < 4; n += 1) void admit(limits)
@@ -106,7 +106,7 @@ describe('the limit of calls per second', () => {
     // Time passes, but no timer fires until the process continues.
     vi.setSystemTime(now() + 700)
     await vi.advanceTimersByTimeAsync(590)
-    // Without the check, all three waiting calls would have been sent by now.
+    // If late calls were not checked, all three waiting calls would have been sent by now.
     expect(admitted.length).toBeLessThan(4)
     await vi.advanceTimersByTimeAsync(2_000)
     expect(admitted).toHaveLength(4)
@@ -116,14 +116,14 @@ describe('the limit of calls per second', () => {
 })
 
 describe('the limit of calls in flight', () => {
-  it('a call waits until another call has ended, and is admitted at once then', async () => {
+  it('a call waits until another call has ended, and is then admitted at once', async () => {
     const { admit, admitted } = start()
     const limits = { concurrent: 2 }
     for (let n = 0; n < 3; n += 1) void admit(limits)
     await vi.advanceTimersByTimeAsync(950)
     expect(admitted).toHaveLength(2)
     void admitted[0]?.end()
-    // Less than the interval at which a waiting call polls.
+    // This time is shorter than the interval at which a waiting call polls.
     await vi.advanceTimersByTimeAsync(20)
     expect(admitted).toHaveLength(3)
   })
@@ -203,7 +203,7 @@ describe('a call that waits for its target', () => {
     ['its time', { intervalMs: 3_000, concurrent: 5 }, 1],
     ['a slot', { intervalMs: 0, concurrent: 1 }, 1],
   ])(
-    'releases what it holds when its step is aborted while it waits for %s',
+    'if a step is aborted while its call waits for %s, everything that the call has reserved is released',
     async (_, limits, held) => {
       const { admit, source } = start()
       await admit(limits)
@@ -253,7 +253,7 @@ describe('a call that waits for its target', () => {
     expect(await admit({ concurrent: 1 })).toMatchObject({ kind: 'admitted' })
   })
 
-  it('other targets are not delayed, and neither is the target of the same name of another process', async () => {
+  it('a busy target delays neither other targets nor the target of the same name in another process', async () => {
     const { admit, admitted } = start()
     const limits = { concurrent: 1, intervalMs: 60_000 }
     await admit(limits)

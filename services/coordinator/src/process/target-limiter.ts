@@ -145,7 +145,7 @@ export function createTargetLimiter({ source, clock }: TargetLimiterDeps): Targe
   async function reserve(line: Line, call: LimitedCall): Promise<Reservation> {
     const { target, limits, timeoutMs, waitUntil, abort } = call
     const key = keyOf(target)
-    // `timeoutMs` may be an option of the call, which is not checked.
+    // The value of `timeoutMs` may come from an option of the call, and such an option is not checked.
     const holdMs = (timeoutMs > 0 ? Math.min(timeoutMs, MAX_HOLD_MS) : 0) + SLOT_GRACE_MS
     while (!abort.areNewCallsBlocked) {
       const delayMs = deferrals.delayOf(key)
@@ -188,7 +188,8 @@ export function createTargetLimiter({ source, clock }: TargetLimiterDeps): Targe
           await end()
           return { kind: 'aborted' }
         }
-        // After this process was blocked, the calls of several reserved times would be sent at once.
+        // The call is late if this process was blocked. If late calls were sent, several calls would be sent at the
+        // same time.
         if (now() - sendAt <= MAX_LATE_MS) return { kind: 'admitted', end }
         await end()
       }
@@ -209,9 +210,9 @@ const keyOf = ({ Process, Target }: TargetKey): string => `${Process}/${Target}`
 export const SLOT_GRACE_MS = 15_000
 /** The time limit of a step, which ends its calls. */
 const MAX_HOLD_MS = 1_500_000
-// Another replica may have released a slot.
+// A call that waits for a slot polls at this interval, because another replica may have released a slot.
 const POLL_MS = 100
-// The wait of a step that found no free slot before it is tried again. It can be short, because the step has waited
+// How long a step that found no free slot waits before it is tried again. It can be short, because the step has waited
 // inside its attempt before.
 const FULL_DELAY_MS = 1_000
 const MAX_LATE_MS = 100

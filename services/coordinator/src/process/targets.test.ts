@@ -14,7 +14,7 @@ describe('the limits of a target', () => {
       { perSecond: 1_000, concurrent: 1_000 },
       { intervalMs: 1, concurrent: 1_000 },
     ],
-  ])('%j is accepted', (members, limits) => {
+  ])('a target accepts the limits %j', (members, limits) => {
     expect(bind(members)?.limits).toEqual(limits)
   })
 
@@ -23,7 +23,7 @@ describe('the limits of a target', () => {
     ['perSecond', 'a number from 1/86400 to 1000', [...wrong, 1_001, 1 / 86_401]],
     ['concurrent', 'a whole number from 1 to 1000', [...wrong, 1_001, 1.5]],
     ['timeoutMs', 'more than 0, at most 1500000', [...wrong, 1_500_001]],
-  ])('%s must be %s', (member, rule, values) => {
+  ])('the member %s of a target must be %s', (member, rule, values) => {
     for (const value of values)
       expect(() => bind({ [member]: value }), `${member}: ${String(value)}`).toThrow(
         `target erp: ${member} must be ${rule}`,

@@ -48,8 +48,8 @@ export function createRecentPayloads(maxLength = MAX_LENGTH): RecentPayloads {
 }
 
 /**
- * Compares the parts of a place to which the envelope is bound. `ReplayID` is not one of them, because a replay may read
- * the payloads of an earlier run.
+ * Compares the parts of a place to which the envelope is bound. `ReplayID` is not one of them, because a replay may
+ * read the payloads of an earlier run.
  */
 const isSamePlace = (one: PayloadPlace, other: PayloadPlace): boolean =>
   one.Process === other.Process &&
@@ -57,7 +57,10 @@ const isSamePlace = (one: PayloadPlace, other: PayloadPlace): boolean =>
   one.column === other.column &&
   one.step === other.step
 
-/** The authentication tag at the end of an envelope. It differs between envelopes, and is quicker to hash than the envelope. */
+/**
+ * The authentication tag at the end of an envelope. It differs between envelopes, and is quicker to hash than the
+ * envelope.
+ */
 const tagOf = (sealed: string): string => sealed.slice(-TAG_LENGTH)
 
 const TAG_LENGTH = 22

@@ -15,7 +15,9 @@ const of = (version: string | null, deadlineMs: number | null = null): ProcessOu
   deadlineMs,
 })
 const HOUR_MS = 3_600_000
-/** Longer than the statements of a test before the deadline take on a machine under load. */
+/**
+ * This deadline is longer than the statements that a test executes before the deadline take on a machine under load.
+ */
 const SOON_MS = 1_000
 
 const done: StepOutcome = { kind: 'completed', response: null, data: { a: 1 }, endsRun: false }
@@ -107,7 +109,7 @@ export function runTermsContract(name: string, open: () => Promise<TransactionSo
       ])
     })
 
-    it('a run fails as deadline_exceeded when its deadline has passed, whatever it waits for, and keeps its last error and its doubt', async () => {
+    it('a run fails as deadline_exceeded after its deadline, whatever it waits for, and keeps its last error and its doubt', async () => {
       const soon = of(null, SOON_MS)
       await queue('queued', soon)
       await record(await claim(await queue('retried', soon)), busy)
@@ -158,7 +160,7 @@ export function runTermsContract(name: string, open: () => Promise<TransactionSo
       expect(await request(run)).toEqual({ kind: 'stale' })
     })
 
-    it('a step in flight at the deadline is not cut off: its result is recorded, and the run fails before its next step or completes', async () => {
+    it('the result of a step in flight at the deadline is recorded, and the run then completes or fails before its next step', async () => {
       const soon = of(null, SOON_MS)
       const first = await claim(await queue('first step', soon))
       const before = await record(await claim(await queue('last step', soon)), done)
@@ -188,7 +190,7 @@ export function runTermsContract(name: string, open: () => Promise<TransactionSo
       expect((await stored('1')).attempts).toMatchObject([{ Outcome: 'in_doubt' }])
     })
 
-    it('a resumed or settled run has the whole time of the definition in force again, and a change of an active run leaves its deadline', async () => {
+    it('a resumed or settled run gets the whole time of the current definition, and a change of an active run keeps its deadline', async () => {
       const run = await queue('1', of('1', SOON_MS))
       await record(await claim(run), { ...failed, isInDoubt: true })
       const resumed = await source.resume(of('2', HOUR_MS), '1', null, anAct)

@@ -11,7 +11,10 @@ export const withSlot = (stored: StoredRun, key: string): StoredRun => ({
   slot: { key, isHeld: true },
 })
 
-/** Returns the run waiting for a slot of this key. If it waits already, only its sweep is postponed. */
+/**
+ * Returns the run in the state in which it waits for a slot of this key. If it already waits, only its sweep is
+ * postponed.
+ */
 export const parked = (
   stored: StoredRun,
   { key, step }: { readonly key: string; readonly step: string },

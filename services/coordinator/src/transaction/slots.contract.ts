@@ -23,9 +23,9 @@ const later: StepOutcome = { kind: 'later', delayMs: 0 }
 const failed: StepOutcome = { kind: 'failed', errorClass: 'no', error: 'no', response: null }
 const faulted: StepOutcome = { kind: 'waiting', credential: 'ACC-1', error: 'faulted' }
 
-/** The tests of limits of the runs in progress; both the memory and the PostgreSQL source must pass them. */
+/** The tests of limits on the number of runs in progress; both the memory and the PostgreSQL source must pass them. */
 export function slotsContract(name: string, open: () => Promise<TransactionSource>): void {
-  describe(`${name} with a limit of the runs in progress`, () => {
+  describe(`${name} with a limit on the number of runs in progress`, () => {
     let source: TransactionSource
     beforeEach(async () => {
       source = await open()
@@ -88,7 +88,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
     }
     const stateOf = async (id: string) => (await source.get(process.name, id, null))?.run
 
-    it('a run that finds no free slot waits for concurrency, and this is not an attempt', async () => {
+    it('a run that finds no free slot waits for concurrency, and no attempt is counted', async () => {
       const [a, b] = (await queueAll('a', 'b')) as [Run, Run]
       await claimed(a)
       const waiting = { Status: 'Waiting', WaitingFor: 'concurrency', Attempt: 0, ErrorClass: null }
@@ -175,7 +175,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(order).toEqual(['b', 'c', 'd'])
     })
 
-    it('a run that is due longest takes a free slot although others wait', async () => {
+    it('the run that has been due longest gets a free slot although other runs wait', async () => {
       const [a, b, c] = (await queueAll('a', 'b', 'c')) as [Run, Run, Run]
       const claimOfB = await claimed(b)
       await parked(c)
@@ -236,7 +236,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       await source.cancel(process.name, 'a', null, anAct)
       expect(await grantedTo([a])).toEqual(['c'])
       expect(await stateOf('b')).toMatchObject({ Status: 'Cancelled' })
-      // A resumed run waits its turn again.
+      // A resumed run waits for its turn again.
       const resumed = await source.resume(process, 'a', null, anAct)
       await parked(resumed)
     })
@@ -267,7 +267,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await grantedTo(null)).toEqual([])
     })
 
-    it('slots that no call has given are found without knowing who gave them back', async () => {
+    it('free slots are found even if it is not known which runs gave them back', async () => {
       const runs = await queueAll('a', 'b', 'c', 'd')
       const [a, b, c, d] = runs as [Run, Run, Run, Run]
       const claimOfA = await claimed(a)
@@ -278,12 +278,12 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       })
       expect(await grantedTo(null)).toEqual(['b'])
       expect(await grantedTo(null)).toEqual([])
-      // A raised limit has further slots, and a process without a limit has slots for all.
+      // A raised limit has further slots, and a process without a limit has slots for all runs.
       expect(await grantedTo(null, 2)).toEqual(['c'])
       expect(await grantedTo(null, null)).toEqual(['d'])
     })
 
-    it('a lowered limit interrupts no run, and no run starts until the number is below it', async () => {
+    it('a lowered limit interrupts no run, and no run starts until fewer runs than the limit are in progress', async () => {
       const two: SlotRequest = { limit: 2, key: WHOLE_PROCESS }
       const [a, b, c] = (await queueAll('a', 'b', 'c')) as [Run, Run, Run]
       const claimOfA = await claimed(a, two)
@@ -296,7 +296,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await grantedTo([endedB])).toEqual(['c'])
     })
 
-    it('claims at the same time never get more slots than the limit', async () => {
+    it('concurrent claims never get more slots than the limit', async () => {
       const limit = 3
       const ids = Array.from({ length: 40 }, (_, n) => `r${n}`)
       const runs = await Promise.all(ids.map((id) => queue(id)))

@@ -1,5 +1,5 @@
 /**
- * The slots of processes with a limit of the runs in progress (`concurrency`).
+ * The slots of processes that limit the number of runs in progress (`concurrency`).
  *
  * L1  A run of such a process is claimed only if it has a slot. It has its slot from the claim on for as long as its
  *     status is `Running`, also between two steps. It has none while it waits, before it is retried, and after its end.

@@ -43,7 +43,7 @@ export function targetCallsContract(name: string, open: () => Promise<Transactio
       expect(minutes.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 20 }, (_, n) => n))
     })
 
-    it('a call that would have to wait longer than it can reserves nothing', async () => {
+    it('a call reserves nothing if it would have to wait too long', async () => {
       const limits = { intervalMs: 60_000 }
       expect(await reserve(limits)).toEqual({ kind: 'reserved', waitMs: 0 })
       for (let n = 0; n < 2; n += 1) {
@@ -54,7 +54,7 @@ export function targetCallsContract(name: string, open: () => Promise<Transactio
       }
     })
 
-    it('the distance to the next call is that of the caller, so versions with different limits can run together', async () => {
+    it('the time until the next call depends on the limit of the caller, so versions with different limits can run together', async () => {
       const wait = { maxWaitMs: 3_600_000 }
       await reserve({ intervalMs: 60_000 }, wait)
       const second = waitOf(await reserve({ intervalMs: 600_000 }, wait))

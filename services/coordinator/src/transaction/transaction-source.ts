@@ -80,8 +80,8 @@ export interface TransactionSource
    */
   failRun(run: RunKey, version: number, errorClass: string, error: string): Promise<Run | null>
   /**
-   * Fails at most `limit` active runs whose deadline has passed and returns them. A leased run is left as it is, even if
-   * its lease has expired: the outcome of its attempt is recorded, or its lease recovered, before the run fails.
+   * Fails at most `limit` active runs whose deadline has passed and returns them. A leased run is left as it is, even
+   * if its lease has expired: the outcome of its attempt is recorded, or its lease recovered, before the run fails.
    */
   failPastDeadline(limit: number): Promise<Run[]>
 
@@ -243,7 +243,7 @@ export interface ClaimRequest extends RunKey {
   readonly isFirst: boolean
   readonly version: number
   readonly owner: string
-  /** Set if the process has a limit of the runs in progress. The claim then succeeds only with a slot. */
+  /** Set if the process limits the number of runs in progress. The claim then succeeds only with a slot. */
   readonly slot?: SlotRequest
 }
 

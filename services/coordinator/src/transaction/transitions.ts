@@ -341,8 +341,8 @@ export function failed(
 }
 
 /**
- * Returns the run, failed because its deadline has passed. Returns `null` if there is no deadline or it has not passed,
- * if the run is over, or if it is leased, because the outcome of the attempt must be recorded first.
+ * Returns the run in the state in which it has failed at its deadline. Returns `null` if no deadline has passed or if
+ * the run is over. Also returns `null` for a leased run, because the outcome of its attempt must be recorded first.
  */
 export function pastDeadline(stored: StoredRun, times: Times): StoredRun | null {
   const { header, lease } = stored

@@ -36,7 +36,9 @@ export function auditRuns(
   return auditOf(counts, { processes, paused })
 }
 
-/** Ended runs are counted across versions, as the PostgreSQL source counts them in an index without versions. */
+/**
+ * Ended runs are counted across versions, because the PostgreSQL source counts them in an index that has no versions.
+ */
 const withoutVersion = (stored: StoredRun): StoredRun => ({
   ...stored,
   header: { ...stored.header, DefinitionVersion: null },

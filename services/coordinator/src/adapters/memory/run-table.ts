@@ -18,11 +18,11 @@ export interface RunTable {
   all(): StoredRun[]
   /** Returns the runs that have a slot of this process and key, or wait for one. */
   inSlots(process: string, key: string): StoredRun[]
-  /** Returns the groups that have such runs. */
+  /** Returns the groups with runs that have a slot or wait for one. */
   slotGroups(): SlotGroup[]
 }
 
-/** The runs of a process for which one limit holds. */
+/** A group: the runs of a process that share one limit. */
 export interface SlotGroup {
   readonly process: string
   readonly key: string

@@ -1,4 +1,4 @@
-/** Gives the slots of processes with a limit of the runs in progress. */
+/** Gives runs the slots of processes that limit the number of runs in progress. */
 import type { Run, RunKey } from '../../transaction/run.ts'
 import { granted } from '../../transaction/slot-transitions.ts'
 import {

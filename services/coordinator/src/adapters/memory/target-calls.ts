@@ -1,8 +1,8 @@
 import type { TargetCalls, TargetKey } from '../../transaction/target-calls.ts'
 
 /**
- * Counts the calls to targets with limits. The counts are not stored: only one process uses the memory source, and none
- * of its calls outlives it.
+ * Counts the calls to targets with limits. The counts are not stored: only one OS process uses the memory source, and
+ * its calls end when it ends.
  *
  * @param now - returns epoch ms
  */

@@ -22,8 +22,8 @@ import {
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: 'string' })
 
 /**
- * The type of the columns by which statements look rows up. They are compared byte by byte, because comparing with a
- * linguistic collation costs ten times as much.
+ * The type of the columns by which statements look rows up. The values of these columns are compared byte by byte,
+ * because a comparison with a linguistic collation costs ten times as much.
  */
 const key = customType<{ data: string }>({ dataType: () => 'text collate "C"' })
 
@@ -248,8 +248,8 @@ export const orderWebhook = pgTable(
 
 /**
  * The runs of processes with a limit (`concurrency`) that have a slot, or wait for one. A row with `Held` counts only
- * while its run is `Running`, so a transition that ends a run or makes it wait gives the slot back without a statement
- * of its own. All statements on a group of rows hold the advisory lock of its process and key.
+ * while its run is `Running`, so a transition that ends a run or makes it wait gives the slot back without an
+ * additional statement. All statements on a group of rows hold the advisory lock of its process and key.
  */
 export const orderSlot = pgTable(
   'Order_Slot',

@@ -290,7 +290,7 @@ describe('the tables of the PostgreSQL source', () => {
   })
 
   it('the claim of a run with a version and a deadline writes to no index', async () => {
-    // In a database of its own, because PostgreSQL may count the updates of earlier tests only now.
+    // The test uses a separate database, because PostgreSQL may count the updates of earlier tests with a delay.
     await using own = await createDatabase()
     const { source, ready } = connect(own.url)
     await ready()

@@ -5,8 +5,8 @@ import { claimRuns, rejectionReasons } from './claim-runs.ts'
 import { assignSlots, type LimitedClaim, lockSlotsOfClaims, parkRuns } from './slots.ts'
 
 /**
- * Claims runs of processes with a limit of the runs in progress. The runs with a slot are claimed by the statement that
- * claims all other runs; the others then wait for a slot.
+ * Claims runs of processes that limit the number of runs in progress. Runs with a slot are claimed by the same
+ * statement as the runs of processes without a limit. Runs without a slot become `Waiting`.
  */
 export async function claimWithSlots(
   tx: postgres.TransactionSql,

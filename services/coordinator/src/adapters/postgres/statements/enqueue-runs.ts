@@ -69,7 +69,8 @@ function insertRuns(
   { sweepMs }: { readonly sweepMs: number },
   by: Actor | undefined,
 ): Promise<RunRow[]> {
-  // Without keys, the statement does not name their column, because most processes have none.
+  // If no run has a concurrency key, the statement does not contain the column of the keys, because most processes have
+  // no keys.
   const isKeyed = transactions.some(({ ConcurrencyKey }) => ConcurrencyKey !== undefined)
   const insertion = sql`
     insert into "Order_Header" ("Process", "TransactionID", "StepName", "InitialData", "Realm", "Tags",

@@ -4,7 +4,7 @@ import { DEADLINE_EXCEEDED, LAST_ERROR, PAST_DEADLINE } from '../../../transacti
 import { isActive, isRunOf } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
-/** Fails at most `limit` active runs without a lease whose deadline has passed. */
+/** Fails at most `limit` active runs that have no lease and whose deadline has passed. */
 export async function failPastDeadline(
   sql: postgres.TransactionSql,
   limit: number,

@@ -7,7 +7,7 @@ import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
 import { lockRun } from './lock-run.ts'
 
-/** Makes a run that waits for its next attempt or for a credential due at once. */
+/** Makes a waiting run due at once. The run may wait for its next attempt or for a credential. */
 export async function retryRun(
   tx: postgres.TransactionSql,
   process: string,

@@ -1,7 +1,7 @@
 /**
  * The statements on `"Order_Slot"`. Each of them runs in a database transaction that has first locked the slots of its
- * processes and keys. The lock is a statement of its own, so that the next statement sees what was committed while the
- * lock was waited for. Locks of rows are taken after it.
+ * processes and keys. A separate statement acquires this lock, so that the next statement sees what was committed
+ * during the wait for the lock. Rows are locked only after that.
  */
 import type postgres from 'postgres'
 import { WAITS_FOR_SLOT } from '../../../process/concurrency.ts'
@@ -85,8 +85,8 @@ export async function lockSlotsOfClaims(
 
 /**
  * Decides which of the runs may be claimed, because they have a slot or get one now, and stores the others as waiting.
- * A run gets a slot only if it would still be free after all runs that have waited longer. `isLeased` is true for a run
- * of a lost worker.
+ * A run gets a slot only if a slot would still be free after all runs that have waited longer have got one. `isLeased`
+ * is true for a run of a lost worker.
  */
 export async function assignSlots(
   tx: Tx,
@@ -139,9 +139,7 @@ export async function assignSlots(
     select n, "hasSlot", "isLeased" from decided`
 }
 
-/**
- * Makes runs wait for a slot. A run that waits already is only swept later; for it, `isNew` is false.
- */
+/** Makes runs wait for a slot. If a run already waits, only its next sweep is postponed, and `isNew` is false. */
 export async function parkRuns(
   tx: Tx,
   wanted: readonly LimitedClaim[],
@@ -157,7 +155,10 @@ export async function parkRuns(
     returning w.n, h."Version" > w.version as "isNew", ${state(tx)}`
 }
 
-/** How many rows of runs that do not wait any more are removed from the front of a group beside the granted ones. */
+/**
+ * The rows at the front of a group may belong to runs that no longer wait. Besides the rows that get a slot, one call
+ * checks and removes at most this many rows.
+ */
 const MAX_REMOVED = 100
 /** The maximum number of groups whose slots one call gives. */
 const MAX_GROUPS = 100
@@ -191,7 +192,10 @@ interface Group {
   readonly Key: string
 }
 
-/** Returns groups with a free slot that a run waits for, and groups with rows of runs that are not in progress. */
+/**
+ * Returns the groups in which a run waits although a slot is free, and the groups that have slots of runs that are not
+ * in progress.
+ */
 async function groupsToGrant(
   sql: postgres.Sql,
   limits: readonly ProcessLimit[],

@@ -6,8 +6,8 @@ import { runOf, type RunRow } from '../rows.ts'
 
 /**
  * Returns at most `limit` overdue runs at these steps. For each of them, doubles the interval until it is returned
- * again. A row without a step name was inserted by another program, and gets the terms of its process here: a sweep
- * writes to an index anyway, and a claim should not.
+ * again. A row without a step name was inserted by another program. It gets the version and the deadline of its process
+ * here: a sweep writes to an index anyway, but a claim should not.
  */
 export async function takeDueRuns(
   sql: postgres.Sql,
@@ -16,7 +16,9 @@ export async function takeDueRuns(
   { sweepMs }: { readonly sweepMs: number },
 ): Promise<Run[]> {
   const given = JSON.stringify(steps)
-  /** Reads a value of the first step of the run's process. Used only for rows without a step name, so it is rarely run. */
+  /**
+   * Reads a value of the first step of the run's process. Used only for rows without a step name, so it is rarely run.
+   */
   const ofFirstStep = (value: 's.version' | 's."deadlineMs"') => sql`(
     select ${sql.unsafe(value)} from jsonb_to_recordset(${given}::text::jsonb)
       as s(process text, "isFirst" boolean, version text, "deadlineMs" float8)

@@ -1,9 +1,9 @@
 /**
  * The statements that count the calls to targets with limits. A target has one row, and each statement changes one row:
- * if two replicas reserve at the same time, the second waits for the first and then sees its change, so the sum over all
- * replicas stays within the limits.
+ * if two replicas reserve at the same time, the second waits for the first and then sees its change, so the sum over
+ * all replicas stays within the limits.
  *
- * `clock_timestamp()` instead of `now()`, because a statement may have waited for its row.
+ * The statements use `clock_timestamp()` instead of `now()`, because a statement may have waited for its row.
  */
 import type postgres from 'postgres'
 import type { CallRequest, CallReservation, TargetKey } from '../../../transaction/target-calls.ts'

@@ -3,7 +3,7 @@ import type { Run } from '../../../transaction/run.ts'
 import { isRunOf } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
-/** Makes at most `limit` runs that wait for this credential due again. */
+/** Makes runs due again that wait for this credential, at most `limit` of them. */
 export async function wakeRuns(
   sql: postgres.Sql,
   credential: string,
