@@ -5,11 +5,11 @@ import { startHttpServer } from '../support/fakes/http-server.ts'
 import { startSystem } from '../support/system.ts'
 
 const PROCESSES = fileURLToPath(new URL('../support/faults/processes', import.meta.url))
-/** Of the target in limited-process.ts. */
+/** The time limit of a call to the target in limited-process.ts. */
 const CALL_LIMIT_MS = 1_000
 
 it(
-  'the slot of a coordinator that was killed during a call becomes free, but not before the time limit of the call has passed',
+  'the slot of a killed coordinator becomes free after the time limit of its call, but not before',
   { timeout: 120_000 },
   async () => {
     const arrivals: { readonly path: string; readonly at: number }[] = []

@@ -127,7 +127,7 @@ it.each(serviceNames)(
 describe.each(['demo-api', 'sandbox-provider'] as const)(
   'idle connections to %s, which has no service key',
   (name) => {
-    it('a service without a service key serves a health probe while 4,096 connections are idle, and closes them after five seconds', async () => {
+    it('a service without a service key serves a health probe while 4,096 connections are idle, and closes them after 5 s', async () => {
       const connections = await hold(name, LIMIT, PROBE)
       await expectServed(name)
       await eventually(() => expect(openOnes(connections)).toEqual([]))

@@ -284,8 +284,8 @@ describe('the search for leaked secrets in a running system', () => {
   }
 
   /**
-   * Starts the target of LeakyProcess. The target sends the header that authenticates a call back to the coordinator, in
-   * several encodings. It sends a password back in plain text too.
+   * Starts the target of LeakyProcess. The target sends the header that authenticates a call back to the coordinator,
+   * in several encodings. It sends a password back in plain text too.
    */
   async function startLeakyTarget(): Promise<string> {
     const server = await startHttpServer((request, response) => {

@@ -1,4 +1,4 @@
-/** Coordinators with a limit of the runs in progress, on one database and one broker. */
+/** Coordinators that limit the number of runs in progress, on one database and one broker. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { until } from '@integration-host/shared/test-support/eventually'
@@ -100,14 +100,15 @@ describe('a process with concurrency on two coordinators', () => {
     ['inline steps', 'inline', true],
     ['a limit of the whole process', 'message', false],
   ] as const)(
-    'never runs more steps at the same time than the limit, and completes all runs, with %s',
+    'with %s, no more steps run at the same time than the limit allows, and all runs complete',
     async (name, dispatch, isByKey) => {
       const observer = createObserver()
       const limit = 2
       const options = {
         processes: [limited(observer, limit, isByKey)],
         dispatch,
-        // No poll helps, so each slot is given by the transition that gives it back.
+        // No poll happens during the test, so each slot is given to the next run after the transition that gives it
+        // back.
         env: { LOCAL_PULL_SECONDS: '60', REMOTE_PULL_SECONDS: '60' },
       }
       await using first = await startFixture(backends, options)
@@ -184,7 +185,8 @@ describe('a process with concurrency on two coordinators', () => {
       await using host = await startFixture(backends, {
         processes: [{ ...chargeProcess, concurrency: { limit: 1, keyOf: null } }],
         times,
-        // The lease recovery of the remote pull would come too late.
+        // The interval of the lease recovery is too long for this test. So the run must be claimed again by its
+        // redelivered message.
         env: { REMOTE_PULL_SECONDS: '60' },
       })
       await host.queue(two, target.url)

@@ -448,7 +448,7 @@ export function coordinatorContract(
         await host.reached(id, 'Completed')
       })
 
-      it('a step in flight at the deadline ends and is not repeated: the run fails before the next step, where a resume continues it', async () => {
+      it('a step in flight at the deadline ends and is not repeated: the run fails before the next step, and resumes there', async () => {
         let calls = 0
         const id = fresh()
         const slow = async (step: Step) => {
@@ -466,7 +466,7 @@ export function coordinatorContract(
         expect(calls).toBe(1)
       })
 
-      it('a run fails at its deadline also while its process waits for the internet or is paused', async () => {
+      it('a run fails at its deadline even while its process waits for the internet or is paused', async () => {
         await using internet = await startFakeInternet()
         internet.isReachable = false
         const host = await start({

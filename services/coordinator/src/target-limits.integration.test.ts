@@ -75,7 +75,7 @@ const respondSlowly = async (response: ServerResponse): Promise<void> => {
 const senders = (): Set<string> => new Set(arrivals.map(({ from }) => from))
 
 describe('two coordinators that call a target with limits', () => {
-  it('together send no more calls per second than perSecond allows', async () => {
+  it('two coordinators together send no more calls per second than perSecond allows', async () => {
     const perSecond = 20
     await start('a', { perSecond })
     await start('b', { perSecond })
@@ -91,7 +91,7 @@ describe('two coordinators that call a target with limits', () => {
     expect(most).toBeGreaterThanOrEqual(perSecond / 4)
   })
 
-  it('together have no more calls in flight than concurrent allows, and none of them counts a failed attempt', async () => {
+  it('two coordinators together have no more calls in flight than concurrent allows, and count no failed attempt', async () => {
     respond = respondSlowly
     await start('a', { concurrent: 3 })
     await start('b', { concurrent: 3 })
@@ -115,7 +115,7 @@ describe('two coordinators that call a target with limits', () => {
     expect(most('higher')).toBeLessThanOrEqual(3)
   })
 
-  it('neither calls the target in the cool-down after a 429 that one of them got', async () => {
+  it('neither of two coordinators calls the target in the cool-down after one of them got a 429', async () => {
     let rejectedAt: number | null = null
     respond = (response) => {
       if (rejectedAt === null) {

@@ -54,7 +54,7 @@ export const TRACEPARENT = `00-${TRACE_ID}-00f067aa0ba902b7-01`
 
 const anyProcess = defineProcess('P', { steps: { first: () => null, second: () => null } })
 
-/** Its time stands still, but its timers expire. */
+/** The time of this clock stands still, but its timers expire. */
 export const stoppedClock: Clock = { ...systemClock, now: () => 0 }
 
 /** Runs a step whose calls get these outcomes in order; returns the outcome of the step and its calls. */

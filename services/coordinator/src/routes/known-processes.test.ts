@@ -27,14 +27,14 @@ async function problemFor(
 const unknown = new IntegrationError('process_not_found', 'no process Invoce is loaded')
 
 describe('the response to a request for an unknown process', () => {
-  it('names the loaded processes', async () => {
+  it('the response to a request for an unknown process names the loaded processes', async () => {
     expect(await problemFor(unknown, ['Invoice', 'Report'], ['*'])).toMatchObject({
       code: 'process_not_found',
       detail: 'no process Invoce is loaded; loaded: Invoice, Report',
     })
   })
 
-  it('does not name a process that the key may not use', async () => {
+  it('the response to a request for an unknown process does not name a process that the key may not use', async () => {
     const { detail } = await problemFor(unknown, ['Invoice', 'Payroll'], ['Inv*'])
     expect(detail).toBe('no process Invoce is loaded; loaded: Invoice')
     const none = await problemFor(unknown, ['Payroll'], ['Inv*'])
@@ -43,13 +43,13 @@ describe('the response to a request for an unknown process', () => {
     )
   })
 
-  it('names at most ten processes', async () => {
+  it('the response to a request for an unknown process names at most ten processes', async () => {
     const names = Array.from({ length: 13 }, (_, index) => `P${index}`)
     const { detail } = await problemFor(unknown, names, ['*'])
     expect(detail).toMatch(/loaded: P0, .*, P9 and 3 more$/)
   })
 
-  it('does not change other errors', async () => {
+  it('responses with other errors are not changed', async () => {
     const other = new IntegrationError('step_not_found', 'no such step')
     expect(await problemFor(other, ['Invoice'], ['*'])).toMatchObject({
       code: 'step_not_found',

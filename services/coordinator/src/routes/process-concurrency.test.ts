@@ -100,32 +100,29 @@ describe('a process with concurrency and concurrencyKey', () => {
     ['returns a number', 'a number', /must return a text/],
     ['returns an empty text', '', /must return a text/],
     ['returns a text that is too long', 'x'.repeat(256), /must return a text/],
-  ])(
-    'a transaction for which the function %s is rejected and not stored',
-    async (_, customer, error) => {
-      const rejected = {
-        code: 'input_invalid',
-        errors: [expect.stringMatching(error)],
-      }
-      const response = await host.queue('bad', { customer })
-      expect(response.status).toBe(400)
-      expect(await response.json()).toMatchObject(rejected)
-      expect((await host.call('/processes/Sale/transactions/bad')).status).toBe(404)
+  ])('a transaction is rejected and not stored if the function %s', async (_, customer, error) => {
+    const rejected = {
+      code: 'input_invalid',
+      errors: [expect.stringMatching(error)],
+    }
+    const response = await host.queue('bad', { customer })
+    expect(response.status).toBe(400)
+    expect(await response.json()).toMatchObject(rejected)
+    expect((await host.call('/processes/Sale/transactions/bad')).status).toBe(404)
 
-      const id = crypto.randomUUID()
-      const lines = [
-        { TransactionID: 'bad', InitialData: { customer } },
-        { TransactionID: id, InitialData: { customer: 'bob' } },
-      ]
-      expect(await (await post('/bulk', lines)).json()).toMatchObject({
-        results: [{ outcome: 'invalid', ...rejected }, { outcome: 'queued' }],
-      })
-      await host.reached(id, 'Completed')
-      const replay = await post(`/${id}/replays`, { InitialData: { customer } })
-      expect(replay.status).toBe(400)
-      expect(await replay.json()).toMatchObject(rejected)
-    },
-  )
+    const id = crypto.randomUUID()
+    const lines = [
+      { TransactionID: 'bad', InitialData: { customer } },
+      { TransactionID: id, InitialData: { customer: 'bob' } },
+    ]
+    expect(await (await post('/bulk', lines)).json()).toMatchObject({
+      results: [{ outcome: 'invalid', ...rejected }, { outcome: 'queued' }],
+    })
+    await host.reached(id, 'Completed')
+    const replay = await post(`/${id}/replays`, { InitialData: { customer } })
+    expect(replay.status).toBe(400)
+    expect(await replay.json()).toMatchObject(rejected)
+  })
 
   it('a replay with other data has the key of its data, and a replay with the same data keeps its key', async () => {
     await host.queue('r1', { customer: 'ada' })

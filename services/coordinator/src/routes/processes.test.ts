@@ -44,7 +44,7 @@ const act = async (action: string, body = {}) => {
 }
 
 describe('the versions of a process', () => {
-  it('a process shows its version, its deadline and the unfinished runs of each version, but to a key of one company no counts', async () => {
+  it('a process shows its version, its deadline and the unfinished runs of each version; a key of one company sees no counts', async () => {
     const process = (version: string) =>
       defineProcess('Sale', { version, deadlineSeconds: 3_600 }).step('wait', (step) =>
         step.waitFor(3_600_000),

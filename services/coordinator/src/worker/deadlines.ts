@@ -19,7 +19,7 @@ const BATCH = 500
 const MAX_BATCHES = 10
 
 /**
- * Fails the runs whose deadline has passed, of all processes: also while a process is paused, is not loaded here, or
+ * Fails the runs of all processes whose deadline has passed, even if the process is paused, is not loaded here, or
  * waits for the internet.
  */
 export function startDeadlines(deps: DeadlinesDeps): AsyncDisposable {
@@ -30,7 +30,10 @@ export function startDeadlines(deps: DeadlinesDeps): AsyncDisposable {
       const failed = await source.failPastDeadline(BATCH)
       for (const run of failed) {
         const { Process: process, TransactionID: transactionId, ReplayID: replayId } = run
-        log.warn({ process, transactionId, replayId, step: run.StepName }, 'deadline of run passed')
+        log.warn(
+          { process, transactionId, replayId, step: run.StepName },
+          'failed a run because its deadline has passed',
+        )
         publisher.publishEvent(run)
       }
       if (failed.length < BATCH) return true

@@ -30,7 +30,7 @@ export interface DeliveryDeps {
 }
 
 /**
- * Builds the handler of deliveries, which claims the run that a message refers to and runs the due step of that
+ * Builds the handler of deliveries. The handler claims the run to which a message refers, and runs the due step of this
  * run.
  */
 export function createDeliveryHandler(deps: DeliveryDeps) {
@@ -76,8 +76,8 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
   }
 
   /**
-   * Claims a run. If another program has inserted its row, its concurrency key is not stored: the claim is then repeated
-   * with its key, or the run fails because its initial data has no key.
+   * Claims a run. If another program has inserted its row, its concurrency key is not stored: the claim is then
+   * repeated with its key, or the run fails because its initial data has no key.
    */
   async function claimOf(definition: ProcessDefinition, request: ClaimRequest) {
     const claim = (wanted: ClaimRequest) =>
@@ -91,7 +91,10 @@ export function createDeliveryHandler(deps: DeliveryDeps) {
     const failed = await deps.retryStore(fail, deps.shutdown)
     if (failed === ABORTED) return ABORTED
     if (failed !== null) {
-      log.warn({ process: definition.name, errorClass }, 'failed a run without a concurrency key')
+      log.warn(
+        { process: definition.name, errorClass },
+        'failed a run because it has no concurrency key',
+      )
       publisher.publishEvent(failed)
     }
     return result

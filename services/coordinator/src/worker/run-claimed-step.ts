@@ -258,8 +258,8 @@ function claimAfter(
 }
 
 /**
- * Whether the lease began after the deadline of the run. Both times come from the clock of the source. A claim fails after
- * the deadline, but recording the previous step may have renewed the lease for this step.
+ * Whether the lease began after the deadline of the run. Both times come from the clock of the source. A claim fails
+ * after the deadline, but recording the previous step may have renewed the lease for this step.
  */
 const isPastDeadline = ({ DeadlineAt, UpdatedAt }: Claim['run']): boolean =>
   DeadlineAt !== null && Date.parse(UpdatedAt) >= Date.parse(DeadlineAt)

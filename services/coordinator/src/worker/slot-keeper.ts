@@ -1,9 +1,8 @@
 /**
- * Gives the slots of processes with a limit of the runs in progress (`transaction/slots.ts`) to the runs that wait for
- * them, and publishes the messages of these runs.
+ * Gives free slots (`transaction/slots.ts`) to the runs that wait for them, and publishes the messages of these runs.
  *
- * A slot is given as soon as a transition of this replica has given it back. The poll finds the slots that this misses:
- * those of a lost coordinator, and those that a changed limit adds.
+ * A slot is given as soon as a transition of this replica has given it back. Other slots become free without such a
+ * transition: those of a lost coordinator, and those that a changed limit adds. A poll finds them.
  */
 import { batched } from '@integration-host/shared/batching/batched'
 import type { Logger } from '@integration-host/shared/observability/logger'
