@@ -159,6 +159,7 @@ describe('the search for runs in a large table', () => {
       [{ version: ['v1'] }, 'created', 3 * page],
       [{ version: ['v1'], step: ['none'] }, 'created', 10_000 + page],
       [{ version: ['none'] }, 'created', 0],
+      [{ version: ['v1'], status: ['Failed'], class: ['rare'] }, 'created', 4 * page],
       [{ tag: ['plan:rare'] }, 'created', 2 * page],
       [{ tag: ['plan:rare'] }, 'updated', 2 * page],
       [{ waitingFor: ['ACC-rare'] }, 'created', 2 * page],

@@ -135,16 +135,17 @@ function plansOf(sql: postgres.Sql, search: RunSearch): readonly (readonly Sourc
 
   const isUnfinishedOnly = ![...statuses].some(isOver)
   const hasUnfinished = [...statuses].some((status) => !isOver(status))
+  const byVersion = version.length > 0 ? [[ofVersion]] : []
+  const byEnd = statuses.has('Completed')
+    ? []
+    : [[ended, ...(hasUnfinished ? [unfinished(MAX_UNFINISHED)] : [])]]
   return [
     ...(statuses.size === 0 ? [[]] : []),
     ...(idPrefix === undefined ? [] : [[prefix]]),
     ...(waitingFor.length === 0 ? [] : [[waiting]]),
     ...(isUnfinishedOnly ? [[unfinished(MAX_UNFINISHED)]] : []),
     ...(tag.length > 0 ? [[tagged]] : realm.length > 0 ? [[ofRealm]] : []),
-    ...(statuses.has('Completed')
-      ? []
-      : [[ended, ...(hasUnfinished ? [unfinished(MAX_UNFINISHED)] : [])]]),
-    ...(version.length > 0 ? [[ofVersion]] : []),
+    ...(filter.class === undefined ? [...byVersion, ...byEnd] : [...byEnd, ...byVersion]),
     // No index is ordered by the time at which unfinished runs were changed, so all of them are sorted.
     isInOrder ? [newest] : [completed, unfinished(null)],
   ]
