@@ -105,6 +105,19 @@ describe('a test host', () => {
     expect(cpuMs(startedAt)).toBeLessThan(1_000)
   })
 
+  it('a test host fails a run at its deadline, and a resume gives the run the whole time again', async () => {
+    const twoDays = { ...polls, deadlineMs: 2 * 86_400_000 }
+    await using host = await startTestHost({ processes: [twoDays] })
+    host.target(ERP).on('GET /reports/:id', [{ status: 202 }, {}])
+    const run = await host.run('Polls', 'r-1')
+    await host.advance('47 hours')
+    run.toHaveStatus('Retrying')
+    await host.advance('61 minutes')
+    expect([run.status, run.errorClass]).toEqual(['Failed', 'deadline_exceeded'])
+    await run.resume()
+    run.toHaveStatus('Completed')
+  })
+
   it('a test host purges a completed run after 90 days, as an installation does by default', async () => {
     await using host = await startTestHost({ processes: [polls] })
     host.target(ERP).on('GET /reports/:id', { status: 200 })
