@@ -140,6 +140,7 @@ export async function startReplica(deps: ReplicaDeps): Promise<Replica> {
       bus: replicaBus,
       processes: deps.processes,
       clock,
+      waitForClock: (wait) => work.waitForClock(wait),
       // The longest possible jitter, so that a test can compute when a step is attempted again.
       random: () => 1 - Number.EPSILON,
       call,

@@ -74,6 +74,7 @@ export interface CoordinatorAdapters {
   readonly watchProcesses?: WatchProcesses
   /** Used for durations only, because the transaction source has its own clock. Default: the clock of the machine. */
   readonly clock?: Clock
+  readonly waitForClock?: WorkerDeps['waitForClock']
   /** Returns a random number in [0, 1), for the jitter of delays. */
   readonly random?: () => number
   /** Makes the HTTP calls of the steps. Default: over connections that the coordinator opens. */
@@ -214,6 +215,7 @@ export async function startCoordinator(
       owner,
       prefetch,
       clock,
+      waitForClock: adapters.waitForClock,
       random,
       count: metrics.countStep,
       ...timing,

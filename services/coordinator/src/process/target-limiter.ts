@@ -48,7 +48,12 @@ export interface TargetLimiterDeps {
   readonly source: TargetCalls
   /** Used for durations only. */
   readonly clock: Pick<Clock, 'now' | 'setTimeout'>
+  /** Gets each wait of a call for the clock, and returns it. Default: returns it without doing anything. */
+  readonly waitForClock?: WaitForClock | undefined
 }
+
+/** Observes a wait for the clock. A test that moves the clock itself must know that the step is not busy meanwhile. */
+export type WaitForClock = <Result>(wait: Promise<Result>) => Promise<Result>
 
 /** The calls of this worker to one target. */
 interface Line {
@@ -65,7 +70,11 @@ type Reservation =
   | { readonly kind: 'reserved'; readonly waitMs: number; readonly slot: string }
   | Exclude<Admission, { readonly kind: 'admitted' }>
 
-export function createTargetLimiter({ source, clock }: TargetLimiterDeps): TargetLimiter {
+export function createTargetLimiter({
+  source,
+  clock,
+  waitForClock = (wait) => wait,
+}: TargetLimiterDeps): TargetLimiter {
   const { now } = clock
   const lines = new Map<string, Line>()
   /** The steps that were deferred because the next call to their target was too far away. */
@@ -105,17 +114,19 @@ export function createTargetLimiter({ source, clock }: TargetLimiterDeps): Targe
     abort: StepAbort,
     onStart: (end: () => void) => void = () => {},
   ): Promise<void> =>
-    new Promise((resolve) => {
-      const end = (): void => {
-        timer[Symbol.dispose]()
-        abort.unwatch(end)
-        resolve()
-      }
-      // A timer may fire a fraction of a millisecond early.
-      const timer = clock.setTimeout(end, Math.ceil(ms) + 1)
-      abort.watch(end)
-      onStart(end)
-    })
+    waitForClock(
+      new Promise<void>((resolve) => {
+        const end = (): void => {
+          timer[Symbol.dispose]()
+          abort.unwatch(end)
+          resolve()
+        }
+        // A timer may fire a fraction of a millisecond early.
+        const timer = clock.setTimeout(end, Math.ceil(ms) + 1)
+        abort.watch(end)
+        onStart(end)
+      }),
+    )
 
   /** Waits for the turn of the call. Resolves with `false` if the call must not wait any longer. */
   async function takeTurn(line: Line, { waitUntil, abort }: LimitedCall): Promise<boolean> {

@@ -14,7 +14,7 @@ import { runStep } from '../process/run-step.ts'
 import type { Gateway } from '../process/step-request.ts'
 import type { ProcessSettings } from '../process/step.ts'
 import { StepAbort } from '../process/step-abort.ts'
-import { createTargetLimiter } from '../process/target-limiter.ts'
+import { createTargetLimiter, type WaitForClock } from '../process/target-limiter.ts'
 import type { FinishedItem } from '../transaction/item.ts'
 import type { TargetCalls } from '../transaction/target-calls.ts'
 import type { Claim, RunState, TransactionSource } from '../transaction/transaction-source.ts'
@@ -42,6 +42,7 @@ export interface ClaimedStepDeps {
   readonly traceparentOf: Traceparents
   readonly log: Logger
   readonly clock: Clock
+  readonly waitForClock?: WaitForClock | undefined
   readonly random: () => number
   /** Counts the outcome of a step. `ms` is the duration of the step, and is given only if the outcome was recorded. */
   readonly count: (process: string, step: string, outcome: string, ms?: number) => void
@@ -52,7 +53,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
   const { source, publisher, gate, retryStore, log, clock, random } = deps
   const { now } = clock
   const coolDowns = createCoolDowns(now)
-  const limiter = createTargetLimiter({ source, clock })
+  const limiter = createTargetLimiter({ source, clock, waitForClock: deps.waitForClock })
 
   async function runClaimed(known: ProcessDefinition, first: Claim): Promise<void> {
     let next: Claim | null = first
