@@ -27,6 +27,7 @@ export type CompanyFault = Partial<
   Pick<Fault, 'target' | 'calls' | 'status' | 'fault' | 'body' | 'headers' | 'drop'>
 >
 
+/** The options with which a company is connected. */
 export interface CompanyOptions {
   /** Default: `Company <realm>`. */
   readonly name?: string

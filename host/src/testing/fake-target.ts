@@ -20,6 +20,7 @@ export interface TargetCall {
   readonly at: number
 }
 
+/** A response of a fake target. */
 export interface TargetResponse {
   /** Default: 200. */
   readonly status?: number
@@ -42,7 +43,9 @@ export type TargetReplies =
   | readonly [TargetReply, ...TargetReply[]]
   | ((call: TargetCall) => TargetReply | Promise<TargetReply>)
 
+/** An HTTP server of the test, in place of a service that steps call. */
 export interface FakeTarget {
+  /** Its address, for a setting of the process. */
   readonly url: string
   /** The received calls, oldest first. */
   readonly calls: readonly TargetCall[]

@@ -32,6 +32,7 @@ export const killPoints = [
   'before commit',
   'after commit',
 ] as const
+/** Where the coordinator is killed, in the course of an attempt. */
 export type KillPoint = (typeof killPoints)[number]
 
 export interface Replica extends AsyncDisposable {

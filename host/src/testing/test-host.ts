@@ -21,6 +21,7 @@ import { createTestRun, type RefreshedRun, type RunView, type TestRun } from './
 import { createVirtualClock } from './virtual-clock.ts'
 import { createWorkInFlight } from './work-in-flight.ts'
 
+/** The options of {@link startTestHost}. */
 export interface TestHostOptions {
   /** The processes to test: what `defineProcess` returns, or the path of a folder with process files. */
   readonly processes: TestProcess | readonly TestProcess[]
@@ -35,11 +36,14 @@ export interface TestHostOptions {
   readonly realTimeLimitMs?: number
 }
 
+/** The options with which a transaction is queued. */
 export interface RunOptions {
+  /** The company of the transaction. */
   readonly realm?: string
   readonly tags?: Readonly<Record<string, string>>
 }
 
+/** A coordinator that runs the processes of a test, on a clock that the test moves. */
 export interface TestHost extends AsyncDisposable {
   /** The time on the clock of the host. */
   readonly now: Date

@@ -6,6 +6,7 @@ import type { RunDetailResponse } from '@integration-host/shared/contracts/run'
 /** A run as the HTTP interface of the coordinator shows it. */
 export type RunView = Readonly<RunDetailResponse>
 
+/** The status of a run. */
 export type RunStatus = RunView['Status']
 
 /** A run of a transaction. Its members show the state after the last `run`, `advance` or action of the test host. */

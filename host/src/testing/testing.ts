@@ -1,4 +1,8 @@
-/** `integration-host/testing`: runs processes in a test, with fake targets and a clock that the test moves. */
+/**
+ * `integration-host/testing`: runs processes in a test, with fake targets and a clock that the test moves.
+ *
+ * @module integration-host/testing
+ */
 export type { CompanyFault, CompanyOptions, TestCompany } from './company.ts'
 export type { ExpiryNotice } from './custody.ts'
 export type { Duration } from './duration.ts'

@@ -1,6 +1,8 @@
 /**
  * The client of the Integration Host for browsers and Node: `integration-host/client`. It needs only `fetch`. Its types
  * come from the schemas from which the services generate their OpenAPI documents.
+ *
+ * @module integration-host/client
  */
 import { type Connection, sendWithAttempts } from './attempts.ts'
 import { type CompanyClient, createCompanyClient } from './company.ts'
@@ -19,7 +21,9 @@ export {
   type ClientProblem,
   hasProblem,
   type Problem,
+  type ProblemCode,
   ProblemError,
+  type ProblemOf,
   type RunDetail,
   type ServiceProblem,
 } from './problem.ts'
@@ -34,6 +38,7 @@ export type {
   RunClient,
 } from './run.ts'
 
+/** The options of {@link createClient}. */
 export interface ClientOptions {
   /** The address of the coordinator, such as `http://127.0.0.1:7219`. */
   readonly coordinator: string
@@ -62,6 +67,7 @@ export interface ClientOptions {
   readonly pollMs?: number
 }
 
+/** A client of one installation. */
 export interface Client {
   /**
    * Returns a client for the transactions of a process, without sending a request. `Input` is the type of the initial

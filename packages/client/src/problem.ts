@@ -4,7 +4,7 @@ import type { RunDetailResponse } from '@integration-host/shared/contracts/run'
 import type { ErrorCode, errorCodes } from '@integration-host/shared/errors'
 
 /** A run with its items and newest attempts. */
-export type RunDetail = RunDetailResponse
+export interface RunDetail extends RunDetailResponse {}
 
 /** Further members of the problem document, by the code of the problem. */
 interface MembersByCode {
@@ -47,9 +47,16 @@ export type ClientProblem =
 /** Every problem. A newer service may send a code that this version does not know, so a `switch` needs a `default`. */
 export type Problem = ServiceProblem | ClientProblem
 
+/** The code of a problem. docs/errors.md describes each code of a service. */
+export type ProblemCode = Problem['code']
+
+/** The problem with a certain code. */
+export type ProblemOf<Code extends ProblemCode> = Extract<Problem, { readonly code: Code }>
+
 /** The error with which the methods of the client reject. `switch (error.problem.code)` narrows the problem. */
 export class ProblemError extends Error {
   override readonly name = 'ProblemError'
+  /** What has happened, by its `code`. */
   readonly problem: Problem
   /** The seconds in the header `Retry-After`; `null` if the response did not have this header. */
   readonly retryAfterSeconds: number | null
@@ -69,11 +76,12 @@ export class ProblemError extends Error {
 }
 
 /** Returns whether the error is a {@link ProblemError} with this code. */
-export const hasProblem = <Code extends Problem['code']>(
+export function hasProblem<Code extends ProblemCode>(
   error: unknown,
   code: Code,
-): error is ProblemError & { readonly problem: Extract<Problem, { readonly code: Code }> } =>
-  error instanceof ProblemError && error.problem.code === code
+): error is ProblemError & { readonly problem: ProblemOf<Code> } {
+  return error instanceof ProblemError && error.problem.code === code
+}
 
 /** Returns the error for a response; `null` if its text is not a problem document of a service. */
 export function serviceProblem(response: Response, text: string): ProblemError | null {

@@ -5,7 +5,9 @@ import { hasProblem, ProblemError, type RunDetail } from './problem.ts'
 import type { RunEvents } from './run-events.ts'
 
 /** A run without its items and attempts. */
-export type Run = RunResponse
+export interface Run extends RunResponse {}
+
+/** Any value that JSON can express. */
 export type JsonValue = QueueTransaction['InitialData']
 
 /** The options of every request. */
@@ -13,15 +15,19 @@ export interface RequestOptions {
   /** Aborts the request. The promise is rejected with the reason of the signal. */
   readonly signal?: AbortSignal
 }
+/** The options of an action on a run. */
 export interface ActOptions extends RequestOptions {
   /** The reason of the action, which is stored in the action log. */
   readonly reason?: ReplayTransaction['Reason']
 }
+/** The options of `queue`. */
 export interface QueueOptions extends ActOptions {
   /** The company of the transaction. */
   readonly realm?: QueueTransaction['Realm']
+  /** At most ten pairs, by which runs can be found. */
   readonly tags?: QueueTransaction['Tags']
 }
+/** The options of `replay`. */
 export interface ReplayOptions<Input> extends ActOptions {
   /** The first step that runs again. The results of earlier steps are copied. By default, all steps run again. */
   readonly fromStep?: ReplayTransaction['fromStep']

@@ -1,8 +1,37 @@
-/** What process files import: everything that a business process is defined with. */
+/**
+ * What process files import: everything that a business process is defined with.
+ *
+ * @module integration-host
+ */
 export { z } from 'zod'
-export { defineProcess, type ProcessDefinition, type RunFiles } from './definition.ts'
+export {
+  defineProcess,
+  type ProcessDefinition,
+  type ProcessOptions,
+  type ProcessRetention,
+  type RunFiles,
+} from './definition.ts'
+export type { Files } from './files.ts'
 export type { Json, JsonInput } from './json-normalization.ts'
-export { secret } from './settings.ts'
-export { defineStep, type Step, type StepItem, type StepReply, type StepResponse } from './step.ts'
-export type { StepRequest, TargetRequest } from './step-request.ts'
-export type { Target } from './targets.ts'
+export type { ProcessChain, ProcessStart } from './process-chain.ts'
+export type { StepLog } from './redaction.ts'
+export type { RetryPolicy } from './retry-policy.ts'
+export { secret, type SettingSchemas, type SettingValues, type StepSettings } from './settings.ts'
+export {
+  type AnyStep,
+  type CallOptions,
+  type DataOf,
+  defineStep,
+  type ExecuteOptions,
+  type InDoubt,
+  type InDoubtStep,
+  type NamedSteps,
+  type ProcessSettings,
+  type Step,
+  type StepItem,
+  type StepOptions,
+  type StepReply,
+  type StepResponse,
+} from './step.ts'
+export type { RequestContent, StepRequest, TargetRequest } from './step-request.ts'
+export type { Target, TargetAuth, Targets } from './targets.ts'

@@ -51,6 +51,7 @@ export interface ProcessOptions<
    * counted.
    */
   readonly requireInternet?: boolean
+  /** How often a step is attempted. Default: ten times, after pauses of about 1 s up to 5 minutes. */
   readonly retry?: Partial<RetryPolicy>
   /**
    * The time limit of a whole step in seconds. It must be below 30 minutes, because RabbitMQ closes the channel if a
@@ -97,47 +98,60 @@ export interface ProcessOptions<
   readonly files?: RunFiles<ProcessSettings & StepSettings<Schemas>>
 }
 
+/** How long the runs of a process are kept after their end. */
 export interface ProcessRetention {
+  /** For completed runs. */
   readonly completedDays?: number
   /** For failed and cancelled runs. */
   readonly failedDays?: number
 }
 
+/** Returns the paths of the files that a run may have written. */
 export type RunFiles<Settings = ProcessSettings> = (run: {
   readonly transactionId: string
   readonly replayId: number
   readonly settings: Settings
 }) => readonly string[]
 
-/** A process definition in the form that the coordinator runs. */
+/** What `defineProcess` returns when the process has a step: the default export of a process file. */
 export interface ProcessDefinition {
+  /** The name with which transactions are queued. */
   readonly name: string
+  /** @internal */
   readonly requireInternet: boolean
-  /** The limits of the steps of the process that have no limits of their own. */
+  /** The limits of the steps of the process that have no limits of their own. @internal */
   readonly limits: StepLimits
+  /** @internal */
   readonly dispatch: 'message' | 'inline'
-  /** The version that new runs get; `null` if the definition has none. */
+  /** The version that new runs get; `null` if the definition has none. @internal */
   readonly version: string | null
-  /** The time limit of a whole run in milliseconds; `null` if there is none. */
+  /** The time limit of a whole run in milliseconds; `null` if there is none. @internal */
   readonly deadlineMs: number | null
-  /** `null` if the number of runs in progress is not limited. */
+  /** `null` if the number of runs in progress is not limited. @internal */
   readonly concurrency: Concurrency | null
+  /** @internal */
   readonly retention: ProcessRetention
+  /** @internal */
   readonly files: RunFiles
+  /** The names of the steps, in the order in which they run. */
   readonly stepNames: readonly [string, ...string[]]
+  /** @internal */
   readonly steps: ReadonlyMap<string, AnyStep>
-  /** The limits of the steps that have limits of their own, by step name. */
+  /** The limits of the steps that have limits of their own, by step name. @internal */
   readonly stepLimits: ReadonlyMap<string, StepLimits>
-  /** The schema of the initial data; `null` if any data is accepted. */
+  /** The schema of the initial data; `null` if any data is accepted. @internal */
   readonly input: z.ZodType | null
+  /** @internal */
   readonly settings: SettingSchemas
-  /** Returns the targets for the values of the settings. Called by `bindSettings`. */
+  /** Returns the targets for the values of the settings. Called by `bindSettings`. @internal */
   readonly targetsOf: (settings: never) => unknown
-  /** The values of the settings; `null` until `bindSettings` has set them. */
+  /** The values of the settings; `null` until `bindSettings` has set them. @internal */
   readonly bound: BoundSettings | null
   /**
    * Set only for a process that is built into the coordinator. The function runs the step in place of a step function,
    * and its promise must not reject. Clients cannot queue transactions of such a process.
+   *
+   * @internal
    */
   readonly runBuiltIn?: (claim: Claim, abort: StepAbort) => Promise<StepOutcome>
 }

@@ -1,5 +1,6 @@
 import { parseJson } from '@integration-host/shared/json'
 
+/** Any value that JSON can express. */
 export type Json =
   | string
   | number

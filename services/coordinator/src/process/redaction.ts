@@ -7,6 +7,7 @@ import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { Json } from './json-normalization.ts'
 
+/** The logger of a step. Secrets of the process are redacted in its lines. */
 export type StepLog = Pick<Logger, 'debug' | 'info' | 'warn' | 'error'>
 
 export interface Redaction {

@@ -2,8 +2,11 @@ import { backoffMs } from '@integration-host/shared/process/backoff'
 
 /** How often a step is attempted, and how long the pause between two attempts is. */
 export interface RetryPolicy {
+  /** A whole number, 1 or more. */
   readonly maxAttempts: number
+  /** The longest pause after the first attempt in milliseconds. It doubles with each further attempt. */
   readonly baseMs: number
+  /** The longest pause between two attempts in milliseconds. */
   readonly capMs: number
 }
 

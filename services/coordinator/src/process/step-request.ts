@@ -4,6 +4,7 @@ import type { JsonInput } from './json-normalization.ts'
 import { CONNECTION_HEADERS } from './http-call.ts'
 import type { BoundTarget } from './targets.ts'
 
+/** A request to a URL, or with a credential to a path of the accounting API. */
 export interface StepRequest extends RequestContent {
   /** An absolute URL. With a `credential` it is only a path, and the path is appended to the gateway's address. */
   readonly url: string
@@ -19,10 +20,13 @@ export interface TargetRequest<Name extends string = string> extends RequestCont
   readonly url?: never
 }
 
-interface RequestContent {
+/** The parts of a request that do not depend on where it is sent. */
+export interface RequestContent {
   /** Default: GET. */
   readonly method?: string
+  /** The parameters that are appended to the URL. */
   readonly query?: Readonly<Record<string, string | number | boolean>>
+  /** Headers of the connection, such as `Host`, and the header that authenticates calls to the target are rejected. */
   readonly headers?: Readonly<Record<string, string>>
   /** The request body. Text is sent unchanged, any other value as JSON. */
   readonly body?: JsonInput | undefined

@@ -8,6 +8,7 @@ import type { Json, JsonInput } from './json-normalization.ts'
 /** A step function with any types of data from earlier steps, and with the options of `defineStep` if it has any. */
 export interface AnyStep {
   (step: never): unknown
+  /** See {@link StepOptions}, as for the other members. */
   readonly confirm?: (step: never) => unknown
   readonly retry?: Partial<RetryPolicy>
   readonly timeoutMs?: number
@@ -22,14 +23,19 @@ export type DataOf<Of> = Of extends (step: never) => infer Result
 
 /** A finished step of this run. */
 export interface StepItem<Data = Json> {
+  /** The name of the step. */
   readonly name: string
   readonly TransactionID: string
   readonly ReplayID: number
+  /** The body of the response to the step's last call; `null` if the step has made no call. */
   readonly ResponseBody: string | null
+  /** The status of that response; `null` if the step has made no call. */
   readonly responseStatus: number | null
+  /** What `parse` has returned, or the argument of `complete`. */
   readonly data: Data
 }
 
+/** The options of every call. */
 export interface CallOptions {
   /** `ACC-<realm>`: the call goes through the gateway, which adds the current access token of the realm. */
   readonly credential?: string
@@ -37,6 +43,7 @@ export interface CallOptions {
   readonly timeoutMs?: number
 }
 
+/** The options of a call whose response completes the step. */
 export interface ExecuteOptions<Data extends JsonInput> extends CallOptions {
   /** Returns the step's data from the parsed JSON body; throws if the response is not as expected. */
   readonly parse?: (body: unknown) => Data
@@ -44,16 +51,21 @@ export interface ExecuteOptions<Data extends JsonInput> extends CallOptions {
 
 /** The successful response to a call. */
 export interface StepResponse<Data extends JsonInput> {
+  /** The HTTP status, a 2xx. */
   readonly status: number
+  /** The body as text. */
   readonly body: string
+  /** What `parse` has returned; `null` without `parse`. */
   readonly data: Data
 }
 
 /** The response that `fetch` returns. */
 export interface StepReply {
+  /** The HTTP status. */
   readonly status: number
   /** Whether the status is 2xx. */
   readonly ok: boolean
+  /** The body as text. */
   readonly body: string
   /** Returns the first value of a header; `null` if the response has no such header. */
   header(name: string): string | null
@@ -66,11 +78,13 @@ export interface StepReply {
 
 /** Settings of the installation that steps may use. */
 export interface ProcessSettings {
+  /** The address of demo-api, which the example process OrderProcess calls. */
   readonly demoApiUrl: string
   /** The folder for files that steps write. */
   readonly dataDir: string
 }
 
+/** Step functions by name. */
 export type NamedSteps = Readonly<Record<string, AnyStep>>
 
 /**
@@ -86,13 +100,17 @@ export interface Step<
   Settings = ProcessSettings,
   TargetName extends string = string,
 > {
+  /** The name of the process. */
   readonly process: string
+  /** The name of the step. */
   readonly name: string
   readonly transactionId: string
+  /** The number of the run of the transaction: 0 for the first run, and one more for each replay. */
   readonly replayId: number
   readonly isReplay: boolean
   /** The `version` that the process had when this run began; `null` if it had none. */
   readonly version: string | null
+  /** The company of the run; `null` if the transaction was queued without `Realm`. */
   readonly realm: string | null
   /** The number of this attempt of the step, from 1. */
   readonly attempt: number
@@ -101,11 +119,13 @@ export interface Step<
    * every replay.
    */
   readonly idempotencyKey: string
+  /** The data that was queued, as `input` of the process returns it. */
   readonly initialData: Initial
   /** The previous step; `null` in the first step of the process. */
   readonly previous: Previous extends AnyStep ? StepItem<DataOf<Previous>> : null
   /** Returns a finished step of this run by its name. */
   item<Name extends keyof Items & string>(name: Name): StepItem<DataOf<Items[Name]>>
+  /** The settings of the process, without its secrets, and the settings of the installation. */
   readonly settings: Settings
   /** Writes files that survive a power failure. */
   readonly files: Files
@@ -114,6 +134,7 @@ export interface Step<
    * down.
    */
   readonly signal: AbortSignal
+  /** A logger whose lines name the run and the step. */
   readonly log: StepLog
   /**
    * Makes an HTTP call with this step's idempotency key. A 2xx response completes the step. Any other result

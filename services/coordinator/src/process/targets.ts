@@ -9,6 +9,7 @@ export type TargetAuth =
   | { readonly basic: { readonly user: string; readonly password: Secret } }
   | { readonly header: { readonly name: string; readonly value: Secret } }
 
+/** A service that the steps of a process call by name. */
 export interface Target {
   /** An http(s) URL without user information, query and fragment. The path of a call is appended to it. */
   readonly url: string
@@ -25,6 +26,7 @@ export interface Target {
   readonly concurrent?: number
 }
 
+/** The targets of a process by name. */
 export type Targets = Readonly<Record<string, Target>>
 
 /** A target whose definition was checked. */

@@ -1,0 +1,28 @@
+// Writes docs/reference/, the reference of the package's doors, from their declarations and docstrings: `npm run docs`.
+import { spawnSync } from 'node:child_process'
+import { join } from 'node:path'
+import manifest from '../../package.json' with { type: 'json' }
+
+const root = join(import.meta.dirname, '../..')
+/**
+ * TypeDoc needs the compiler API of TypeScript 6: the package of TypeScript 7 has none that is stable. It reports no type
+ * errors, because `npm run verify` checks the types, and with TypeScript 7.
+ */
+const typedoc = join(import.meta.dirname, 'node_modules/typedoc/bin/typedoc')
+
+/**
+ * Writes one page for each door of the package into the folder `out`, and removes what else is there.
+ *
+ * @throws {Error} TypeDoc has reported an error or a warning, such as a link to a name that does not exist.
+ */
+export function writeApiReference(out: string): void {
+  const doors = Object.values(manifest.exports).map((file) => join(root, file))
+  const { status, stdout, stderr } = spawnSync(
+    process.execPath,
+    [typedoc, '--options', join(import.meta.dirname, 'typedoc.json'), '--out', out, ...doors],
+    { cwd: root, encoding: 'utf8' },
+  )
+  if (status !== 0) throw new Error(`the reference cannot be written:\n${stdout}${stderr}`)
+}
+
+if (import.meta.main) writeApiReference(join(root, 'docs/reference'))
