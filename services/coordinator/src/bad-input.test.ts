@@ -378,7 +378,7 @@ describe('changing a process that has active runs', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('a run whose steps were reordered executes the steps that it has not finished, each once', async () => {
+  it('after the steps of a process were reordered, a run executes each of its unfinished steps once', async () => {
     await using source = await backends.openSource({ sweepMs: 50 })
     await using bus = await backends.openBus()
     const calls: string[] = []

@@ -126,7 +126,7 @@ describe('a process with concurrency on two coordinators', () => {
     },
   )
 
-  it('runs that another program inserted get their key when they are first claimed, and fail if they have none', async () => {
+  it('runs that another program inserted get their concurrency key at the first claim, and fail if their data gives no key', async () => {
     const observer = createObserver()
     const options = { processes: [limited(observer, 1, true)] }
     await using stack = new AsyncDisposableStack()

@@ -433,7 +433,7 @@ export function coordinatorContract(
         await until(() => Date.now() > Date.parse(DeadlineAt ?? ''))
       }
 
-      it('a run that waits beyond its deadline fails as deadline_exceeded, and a resume gives it the whole time again', async () => {
+      it('a run that waits beyond its deadline fails as deadline_exceeded, and gets a new deadline when it is resumed', async () => {
         let isReady = false
         const waiting = (step: Step) => (isReady ? step.complete() : step.waitFor(3_600_000))
         const host = await start({ processes: trial(waiting, { deadlineSeconds: 1 }) })

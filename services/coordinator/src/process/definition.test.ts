@@ -224,7 +224,7 @@ describe('a process definition that cannot run', () => {
     expect(() => define('P', options).step('a', () => null)).toThrow(reason)
   })
 
-  it('a version is stored as a text, so that an integer and the same digits are one version', () => {
+  it('a version is stored as text, so an integer and a text with the same digits are the same version', () => {
     const versionOf = (options: { version?: string | number }) =>
       defineProcess('P', options).step('a', () => null).version
     expect(versionOf({ version: 3 })).toBe('3')
@@ -253,7 +253,7 @@ describe('a process definition that cannot run', () => {
 })
 
 describe('the concurrency of a process', () => {
-  it('a process has no limit by default, a limit of its own, or a limit for each key of its typed input', () => {
+  it('a process has no concurrency limit (the default), one limit, or one limit for each key of its typed input', () => {
     const step = () => null
     expect(defineProcess('P').step('a', step).concurrency).toBeNull()
     const limited = defineProcess('P', { concurrency: 3 }).step('a', step)

@@ -46,7 +46,7 @@ describe('the transition of a run', () => {
     })
   })
 
-  it('a run leaves out the finished steps that a changed definition has after the current step', () => {
+  it('if a changed definition has finished steps after the current step, the run skips them', () => {
     const next = (finished: string[]) => advance(run(), completed, { ...options, finished })
     expect(next(['report'])).toMatchObject({ status: 'Running', stepName: 'csv' })
     expect(next(['report', 'csv'])).toMatchObject({ status: 'Completed', stepName: 'order' })

@@ -75,7 +75,7 @@ describe('a step that calls a target with limits', () => {
     ['execute', executing, false],
     ['fetch', fetching, false],
     ['find', finding, true],
-  ] as const)('%s occupies a slot while its call is in flight', async (_, run, isInDoubt) => {
+  ] as const)('%s() occupies a slot while its call is in flight', async (_, run, isInDoubt) => {
     const { limiter, held } = startSource()
     const during: number[] = []
     const { outcome } = await outcomeOf(run, [], {
@@ -129,7 +129,7 @@ describe('a step that calls a target with limits', () => {
     expect(held.size).toBe(0)
   })
 
-  it('a step that is aborted while it waits sends no call, occupies no slot, and its attempt is not counted', async () => {
+  it('a step that is aborted while its call waits sends no call and occupies no slot, and its attempt is not counted', async () => {
     const { source, limiter, held } = startSource()
     await source.reserveCall(occupied)
     const abort = new StepAbort()
@@ -202,7 +202,7 @@ describe('a step that calls a target with limits', () => {
     expect(held.size).toBe(0)
   })
 
-  it('calls to a target without limits, and calls to a URL, run no statement', async () => {
+  it('calls to a URL and calls to a target without limits execute no statement of the limits', async () => {
     const { limiter, statements } = startSource()
     for (const request of [
       { target: 'open', path: '/x' } as const,

@@ -138,7 +138,7 @@ describe('a call to a target of the process', () => {
     },
   )
 
-  it('a call to a target that gets a 503 without Retry-After is retried with the usual delay', async () => {
+  it('if a call to a target gets a 503 without Retry-After, the call is retried after the usual delay', async () => {
     const { outcome } = await outcomeOf(sendTo({}), [answered(503)], { definition: define() })
     expect(outcome).toMatchObject({ kind: 'retry', errorClass: 'http_503' })
   })

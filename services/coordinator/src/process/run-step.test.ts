@@ -491,13 +491,10 @@ describe('the doubt that an attempt leaves', () => {
     ['a success with an unreadable body', 'leaves', call, answered(200, 'nope'), true],
     ['an error thrown after a successful call', 'leaves', callAndThrow, answered(200, '1'), true],
     ['fail() after a successful call', 'does not leave', callAndFail, answered(200, '1'), false],
-  ])(
-    'the outcome of a call: %s %s the step in doubt',
-    async (_, __, handler, outcome, isInDoubt) => {
-      const run = await outcomeOf(handler, [outcome])
-      expect((run.outcome as { isInDoubt?: boolean }).isInDoubt === true).toBe(isInDoubt)
-    },
-  )
+  ])('%s %s the step in doubt', async (_, __, handler, outcome, isInDoubt) => {
+    const run = await outcomeOf(handler, [outcome])
+    expect((run.outcome as { isInDoubt?: boolean }).isInDoubt === true).toBe(isInDoubt)
+  })
 
   it('a step in doubt stays in doubt after a further attempt that sent no call', async () => {
     const { outcome } = await outcomeOf(call, [unsent], { isInDoubt: true })

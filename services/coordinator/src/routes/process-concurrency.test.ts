@@ -53,7 +53,7 @@ const post = (path: string, body: unknown) =>
   })
 
 describe('a process with concurrency and concurrencyKey', () => {
-  it('a run waits while another run of its key is in progress, and runs of other keys do not wait', async () => {
+  it('a run waits while another run with the same concurrency key is in progress, and runs with other keys do not wait', async () => {
     await host.queue('a1', { customer: 'ada', gate: 'ada' })
     await host.reached('a1', 'Running')
     await host.queue('a2', { customer: 'ada' })
@@ -87,7 +87,7 @@ describe('a process with concurrency and concurrencyKey', () => {
     await host.reached('c2', 'Completed')
   })
 
-  it('the function of the key gets the data that the input schema returns', async () => {
+  it('the function concurrencyKey gets the data that the input schema returns', async () => {
     await host.queue('d1', {})
     expect(await host.reached('d1', 'Completed')).toMatchObject({
       InitialData: {},
@@ -124,7 +124,7 @@ describe('a process with concurrency and concurrencyKey', () => {
     expect(await replay.json()).toMatchObject(rejected)
   })
 
-  it('a replay with other data has the key of its data, and a replay with the same data keeps its key', async () => {
+  it('a replay with other initial data has the concurrency key of this data, and a replay with the same data keeps the key', async () => {
     await host.queue('r1', { customer: 'ada' })
     await host.reached('r1', 'Completed')
     expect((await post('/r1/replays', { InitialData: { customer: 'bob' } })).status).toBe(202)
@@ -133,7 +133,7 @@ describe('a process with concurrency and concurrencyKey', () => {
     expect(await host.reached('r1', 'Completed', 2)).toMatchObject({ ConcurrencyKey: 'bob' })
   })
 
-  it('GET /processes/{process} shows the limit', async () => {
+  it('GET /processes/{process} shows the concurrency limit of the process', async () => {
     const limitOf = async (name: string) => (await host.call(`/processes/${name}`)).json()
     expect(await limitOf('Sale')).toMatchObject({ Concurrency: 1, ConcurrencyByKey: true })
     expect(await limitOf('Narrow')).toMatchObject({ Concurrency: 5, ConcurrencyByKey: false })

@@ -126,7 +126,7 @@ describe('the search for runs', () => {
     },
   )
 
-  it('a search returns only runs of permitted processes that belong to a permitted company or to no company', async () => {
+  it('a search returns a run only if its process is permitted and its company is permitted or absent', async () => {
     expect(await find('/transactions', keyOf('one-company'))).toBe('acd')
     expect(await find('/transactions', keyOf('one-process'))).toBe('abc')
     expect((await get(ofGone, keyOf('one-process'))).status).toBe(403)

@@ -79,7 +79,7 @@ export function operationsContract(name: string, open: () => Promise<Transaction
       expect(ids).toEqual([['e', 'd'], ['c', 'b'], ['a']])
     })
 
-    it('only one replica claims the oldest operation of its processes, and an operation that cancels can belong to any process', async () => {
+    it('each operation is claimed once, the oldest first; an operation that cancels can belong to a process that is not loaded', async () => {
       await start('a')
       await sleep(2)
       await start('b', { Process: 'Other' })

@@ -10,7 +10,7 @@ const place: PayloadPlace = {
   step: 'order',
 }
 
-it('a kept payload is found for its own place, and also for a later run of the same transaction', () => {
+it('a kept payload is found for its own column and step, and also for a later run of the same transaction', () => {
   const recent = createRecentPayloads()
   recent.add('sealed', place, 'text')
   expect(recent.find('sealed', place)).toBe('text')
@@ -22,7 +22,7 @@ it.each<Partial<PayloadPlace>>([
   { TransactionID: 'order-2' },
   { column: 'ResponseBody' },
   { step: 'report' },
-])('a kept payload is not found for the other place %j', (other) => {
+])('a kept payload is not found for another process, transaction, column or step: %j', (other) => {
   const recent = createRecentPayloads()
   recent.add('sealed', place, 'text')
   expect(recent.find('sealed', { ...place, ...other })).toBeUndefined()

@@ -144,7 +144,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await grantedTo([released])).toEqual(['b'])
     })
 
-    it('a run that gave its slot back needs a slot again', async () => {
+    it('a run that has given its slot back needs a new slot to continue', async () => {
       const [a, b] = (await queueAll('a', 'b')) as [Run, Run]
       const held = await record(await claimed(a), faulted)
       const claimOfB = await claimed(b)
@@ -184,7 +184,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await grantedTo([b])).toEqual([])
     })
 
-    it('a limit by key holds for each key', async () => {
+    it('a limit by key applies to each key separately', async () => {
       const stored: SlotRequest = { limit: 1, key: null }
       const a1 = await queue('a1', { ConcurrencyKey: 'a' })
       const a2 = await queue('a2', { ConcurrencyKey: 'a' })
@@ -226,7 +226,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect(await claim(third, stored)).toMatchObject({ kind: 'unkeyed', initialData: 'x' })
     })
 
-    it('a cancelled run gives its slot back, and one that waited for a slot no longer gets one', async () => {
+    it('a cancelled run gives its slot back, and a run that is cancelled while it waits for a slot never gets one', async () => {
       const [a, b, c] = (await queueAll('a', 'b', 'c')) as [Run, Run, Run]
       await claimed(a)
       await parked(b)

@@ -71,7 +71,7 @@ export function targetCallsContract(name: string, open: () => Promise<Transactio
       expect(reserved.filter(({ kind }) => kind === 'full')).toHaveLength(17)
     })
 
-    it('a released slot is free, and slots that do not exist can be released', async () => {
+    it('a released slot is free, and releasing a slot that does not exist has no effect', async () => {
       const limits = { concurrent: 2 }
       for (const slot of ['a', 'b']) await reserve(limits, { slot })
       expect(await reserve(limits)).toEqual({ kind: 'full' })
@@ -115,7 +115,7 @@ export function targetCallsContract(name: string, open: () => Promise<Transactio
       expect((await reserve({ concurrent: 4 })).kind).toBe('reserved')
     })
 
-    it('each target has its own limits, also if two processes give it the same name', async () => {
+    it('each target has its own limits, even if another process has a target with the same name', async () => {
       const limits = { intervalMs: 60_000, concurrent: 1 }
       for (const target of [erp, { Process: 'P', Target: 'crm' }, { Process: 'Q', Target: 'erp' }])
         expect(await reserve(limits, target)).toEqual({ kind: 'reserved', waitMs: 0 })

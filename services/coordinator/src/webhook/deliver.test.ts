@@ -173,7 +173,7 @@ describe('the delivery of a webhook', () => {
     expect(await result).toMatchObject({ kind: 'failed', errorClass })
   })
 
-  it('a webhook to an unknown receiver waits 15 minutes without an attempt, because its entry may not have been read yet', async () => {
+  it('a webhook to an unknown receiver waits for 15 minutes without an attempt, because this replica may not know it yet', async () => {
     const data = { Receiver: 'new' }
     expect(await deliver(responded(200), { data, ageMs: 14 * MINUTE })).toEqual({
       kind: 'later',

@@ -116,7 +116,7 @@ describe('the intake of dead letters', () => {
     expect(stored).toHaveLength(1)
   })
 
-  it('after the hold, the intake returns the message once and consumes no message until the store is available', async () => {
+  it('after it has held a message for a limited time, the intake returns it and consumes nothing until the store is available', async () => {
     const { state, consuming } = intakeOn({ holdMs: 50 })
     const { handle } = await consuming()
     state.error = unavailable

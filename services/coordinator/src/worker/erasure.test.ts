@@ -103,7 +103,7 @@ describe('an erasure', () => {
     expect(await erase(scope, act, later)).toMatchObject({ erased: 2, files: 2, filesLeft: 0 })
   })
 
-  it('an erasure ends with `more` if further runs keep ending', async () => {
+  it('an erasure ends with `more` if further runs end while it works', async () => {
     const { store, source } = storeOf(100, new Set([0]))
     store.onPage = () => void store.ended.add(store.erased.size)
     const result = await erasureOf(source)(scope, act, later)

@@ -121,7 +121,7 @@ describe('the retention of finished runs', () => {
       expect(await readFile(join(folder, name), 'utf8')).not.toContain('a value')
   })
 
-  it('an installation that already had runs keeps them for ever unless a setting says otherwise', async () => {
+  it('an installation that had runs before retention was introduced keeps runs for ever unless a setting says otherwise', async () => {
     const order = define('Order')
     await cancelled(order, '1')
     nowMs += 10_000 * DAY_MS

@@ -33,7 +33,7 @@ describe('the check of the free space in the data folder', () => {
     },
   )
 
-  it('the check reports a full disk with its numbers, and the service stays ready', async () => {
+  it('the check reports a full disk with its free and total size, and the service stays ready', async () => {
     expect(await reportAfter(async () => ({ free: 12 * MB, total: 20 * GB }))).toMatchObject({
       readiness: 'ready',
       status: 'down',

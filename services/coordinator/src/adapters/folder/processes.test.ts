@@ -129,7 +129,7 @@ describe('loading the processes of a folder', () => {
     })
   })
 
-  it('the loader resolves the imports of a symbolic link from the folder of its target, as a mounted ConfigMap needs', async () => {
+  it('if a process file is a symbolic link, the loader resolves its imports from the folder of the target', async () => {
     await put('..data/a.ts', processOf('A', '1'))
     await put('..data/b.ts', `import { nothing } from './c.ts'\n${processOf('B')}`)
     await symlink('..data/a.ts', join(folder, 'a.ts'))
@@ -206,7 +206,7 @@ describe('loading the processes of a folder', () => {
     expect(found.toSorted(byFile)).toEqual(expected.toSorted(byFile))
   })
 
-  it('the loader loads process files that import each other, and names the line that reads another one too early', async () => {
+  it('the loader loads process files that import each other, and reports the line that uses an import before its initialization', async () => {
     const beside = (name: string, other: string): string =>
       `import other from './${other}.ts'
        import { defineProcess } from 'integration-host'

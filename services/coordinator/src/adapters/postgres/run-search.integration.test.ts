@@ -106,7 +106,7 @@ const numbers = (test: (n: number) => boolean): number[] =>
   Array.from({ length: RUNS }, (_, n) => n).filter(test)
 
 describe('the search for runs in a large table', () => {
-  it('the pages of every filter contain each matching run once, wherever a page had to stop', async () => {
+  it('with every filter, the pages together contain each matching run once, even if a page ended early', async () => {
     const isRare = (n: number): boolean => n % 1_000 === 0
     const cases: readonly [RunFilter, (n: number) => boolean][] = [
       [{ step: ['rare'] }, isRare],
