@@ -36,18 +36,29 @@ export async function endedRanges(
   sql: postgres.Sql | postgres.TransactionSql,
   process: string | null,
 ): Promise<readonly EndedRange[] | null> {
+  // With a fixed process, the comparison must begin with the column after it. Otherwise PostgreSQL begins each search in
+  // the index at the first entry of the process, instead of at the compared values.
+  const [columns, last, inProcess] =
+    process === null
+      ? [
+          sql`"Process", "EndedAs", "EndedClass", "EndedInDoubt"`,
+          sql`r.process, r.ended, r.class, r.doubt`,
+          sql``,
+        ]
+      : [
+          sql`"EndedAs", "EndedClass", "EndedInDoubt"`,
+          sql`r.ended, r.class, r.doubt`,
+          sql`and "Process" = ${process}`,
+        ]
   const ranges = sql`
     select "Process" as process, "EndedAs" as ended, "EndedClass" as class, "EndedInDoubt" as doubt
-    from "Order_Header" h where "EndedAs" is not null and "PurgedAt" is null
-      ${process === null ? sql`` : sql`and "Process" = ${process}`}`
-  const first = sql`order by "Process", "EndedAs", "EndedClass", "EndedInDoubt" limit 1`
+    from "Order_Header" h where "EndedAs" is not null and "PurgedAt" is null ${inProcess}`
   const rows = await sql<EndedRange[]>`
     with recursive r as (
-      (${ranges} ${first})
+      (${ranges} order by ${columns} limit 1)
       union all
-      select later.* from r cross join lateral (${ranges}
-        and ("Process", "EndedAs", "EndedClass", "EndedInDoubt") > (r.process, r.ended, r.class, r.doubt)
-        ${first}) later)
+      select later.* from r cross join lateral (
+        ${ranges} and (${columns}) > (${last}) order by ${columns} limit 1) later)
     select * from r limit ${MOST + 1}`
   return rows.length > MOST ? null : rows
 }

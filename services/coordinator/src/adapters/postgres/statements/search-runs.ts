@@ -21,6 +21,8 @@ const MAX_EXAMINED = 10_000
 const MAX_SCATTERED = 2_000
 /** A collection of unfinished runs is abandoned if there are more runs than this. */
 const MAX_UNFINISHED = 20_000
+/** A collection of failed and cancelled runs is abandoned if there are more runs than this. */
+const MAX_ENDED = 6_000
 
 const RUN = ['h."TransactionID"', 'h."ReplayID"']
 const BY_CREATION = ['h."CreatedAt"', ...RUN]
@@ -121,7 +123,7 @@ function plansOf(sql: postgres.Sql, search: RunSearch): readonly (readonly Sourc
       return text.collect(
         await processes(),
         'h."Process" = k.process and h."EndedAs" is not null',
-        MAX_UNFINISHED,
+        MAX_ENDED,
       )
     const ranges = (await endedRanges(sql, process))?.filter(
       (range) =>
