@@ -241,6 +241,23 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       await parked(resumed)
     })
 
+    it('a run that waits for a slot fails at its deadline and no longer gets a slot', async () => {
+      const a = await queue('a')
+      await claimed(a)
+      const [result] = await source.queue({ ...process, deadlineMs: 1_000 }, [
+        { TransactionID: 'b', InitialData: 'b' },
+      ])
+      await parked(result?.run as Run)
+      await parked(await queue('c'))
+      await eventually(async () =>
+        expect(await source.failPastDeadline(10)).toMatchObject([
+          { TransactionID: 'b', Status: 'Failed', WaitingFor: null },
+        ]),
+      )
+      await source.cancel(process.name, 'a', null, anAct)
+      expect(await grantedTo([a])).toEqual(['c'])
+    })
+
     it('the slot of a lost worker is given to its run again when its lease has expired', async () => {
       const [a, b] = (await queueAll('a', 'b')) as [Run, Run]
       await claimed(a)
