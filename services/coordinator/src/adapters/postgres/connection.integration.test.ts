@@ -331,10 +331,10 @@ describe('an unsupported database', () => {
       'with a trigger of a migration that is not recorded',
       `delete from drizzle.__drizzle_migrations where id >= 3;
         drop table "Order_Action", "Order_Webhook", "Order_DeadLetter", "Order_Installation",
-          "Order_Operation", "Order_Tag", "Order_Target";
+          "Order_Operation", "Order_Tag", "Order_Target", "Order_Slot";
         alter table "Order_Header" drop "Tags" cascade, drop "InputChanged", drop "EndedAs" cascade,
           drop "EndedClass", drop "EndedInDoubt", drop "ErasedAt", drop "PurgedAt" cascade,
-          drop "DefinitionVersion", drop "DeadlineAt";
+          drop "DefinitionVersion", drop "DeadlineAt", drop "ConcurrencyKey";
         alter table "Order_Attempt" drop "Method", drop "Url", drop "TraceID", drop "ResponseID";
         alter table "Order_Process" drop "PausedAt", drop "PausedBy", drop "Reason"`,
       'drop schema public cascade; drop schema drizzle cascade; create schema public',
