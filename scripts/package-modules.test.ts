@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { WorkspaceManifest } from './package-manifest.ts'
-import { doorsOf, withRelativeImports } from './package-modules.ts'
+import { doorsOf, neededDeclarations, withRelativeImports } from './package-modules.ts'
 
 const shared = {
   folder: 'packages/shared',
@@ -50,5 +50,31 @@ describe('imports of the compiled package', () => {
       'no workspace package exports @integration-host/shared/secret',
     )
     expect(() => rewrite(`import '@integration-host/other/json'`)).toThrow('no workspace package')
+  })
+})
+
+describe('the declarations of the package', () => {
+  const files: Readonly<Record<string, string>> = {
+    'host/src/door.d.ts': `import type { A } from '../../services/a.js'\nexport type { Z } from 'zod'\n`,
+    'services/a.d.ts': `export type A = import('./b.js').B`,
+    'services/b.d.ts': `import type { D } from '../host/src/door.js'`,
+    'services/unused.d.ts': `export type U = string`,
+  }
+  const read = (file: string): string => {
+    const text = files[file]
+    if (text === undefined) throw new Error(`no file ${file}`)
+    return text
+  }
+
+  it('neededDeclarations() returns the given files and all that they import, also in a cycle', () => {
+    expect([...neededDeclarations(['host/src/door.d.ts'], read)].toSorted()).toEqual([
+      'host/src/door.d.ts',
+      'services/a.d.ts',
+      'services/b.d.ts',
+    ])
+  })
+
+  it('neededDeclarations() throws if a needed declaration does not exist', () => {
+    expect(() => neededDeclarations(['services/gone.d.ts'], read)).toThrow('no file services/gone')
   })
 })
