@@ -22,14 +22,13 @@ import { until } from '@integration-host/shared/test-support/eventually'
 import { connect } from 'amqplib'
 import { loadProcesses } from '../src/adapters/folder/processes.ts'
 import { createMemoryTransactionSource } from '../src/adapters/memory/transaction-source.ts'
-import { connectPostgres } from '../src/adapters/postgres/connection.ts'
-import { createPostgresTransactionSource } from '../src/adapters/postgres/transaction-source.ts'
 import { readEmbeddedConfig } from '../src/config.ts'
 import type { ProcessDefinition } from '../src/process/definition.ts'
 import { type CoordinatorAdapters, startCoordinator } from '../src/service.ts'
 import type { TransactionSource } from '../src/transaction/transaction-source.ts'
 import { createDatabase, type TestDatabase } from './database.ts'
 import { startTarget, type Target } from './fake-target.ts'
+import { openPostgresSource } from './postgres-source.ts'
 
 export const serviceKey = 'test-key-0123456789-0123456789-0123456789'
 
@@ -66,14 +65,7 @@ export async function openBackends(
     database,
     async openSource(times = {}) {
       if (database === null) return createMemoryTransactionSource(dataDir, times)
-      const health = createHealth(silent)
-      const dependency = health.dependency('postgres')
-      const source = createPostgresTransactionSource(
-        connectPostgres(new Secret(database.url), { name: 'test', dependency, logger: silent }),
-        times,
-      )
-      await until(() => health.report().status === 'ready')
-      return source
+      return openPostgresSource(database.url, times)
     },
     async openBus(url = amqpUrl()) {
       if (kind === 'embedded') return createInProcessBus(silent)

@@ -8,6 +8,7 @@ import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import type { Action } from '../transaction/action.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
+import { pageLimit } from './contracts.ts'
 import { readVisible } from './visible-page.ts'
 
 const ActionsQuery = z.object({
@@ -18,12 +19,7 @@ const ActionsQuery = z.object({
     .regex(/^[1-9]\d{0,14}$/, 'must be the ID of an action')
     .transform(Number)
     .optional(),
-  limit: z
-    .string()
-    .regex(/^\d{1,3}$/, 'must be a whole number')
-    .transform(Number)
-    .pipe(z.number().min(1).max(500))
-    .default(50),
+  limit: pageLimit(500),
 })
 
 export interface ActionRouteDeps {

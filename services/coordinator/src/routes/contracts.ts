@@ -71,6 +71,15 @@ const wholeNumber = z
   .string()
   .regex(/^\d{1,10}$/, 'must be a whole number')
   .transform(Number)
+/** Returns the parameter for the maximum number of entries of a page. */
+export const pageLimit = (max: number) =>
+  z
+    .string()
+    .regex(/^\d{1,3}$/, 'must be a whole number')
+    .transform(Number)
+    .pipe(z.number().min(1).max(max))
+    .default(50)
+
 export const RunQuery = z.object({ replay: wholeNumber.pipe(ReplayID).optional() })
 
 export const RunDetailQuery = RunQuery.extend({

@@ -16,7 +16,7 @@ import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { deadLetterNotFound, type DeadLetterOperations } from '../worker/dead-letter-operations.ts'
 import type { Operations } from '../worker/operations.ts'
 import { describeBody, readActOn } from './act.ts'
-import { ProcessParam } from './contracts.ts'
+import { pageLimit, ProcessParam } from './contracts.ts'
 import { limited } from './limited.ts'
 import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
 import { readVisible } from './visible-page.ts'
@@ -28,12 +28,7 @@ const LetterId = z
 const LetterParam = ProcessParam.extend({ id: LetterId })
 const LettersQuery = z.object({
   cursor: CursorParam.optional(),
-  limit: z
-    .string()
-    .regex(/^\d{1,3}$/, 'must be a whole number')
-    .transform(Number)
-    .pipe(z.number().min(1).max(500))
-    .default(50),
+  limit: pageLimit(500),
 })
 
 /** The maximum number of bytes of the content of each dead letter in a list. */

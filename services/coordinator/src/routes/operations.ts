@@ -20,6 +20,7 @@ import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { Operations } from '../worker/operations.ts'
 import type { OperationRunner } from '../worker/run-operations.ts'
 import { describeBody, readActOn } from './act.ts'
+import { pageLimit } from './contracts.ts'
 import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
 
 export interface OperationRouteDeps {
@@ -35,12 +36,7 @@ const Position = z.object({
   id: z.string(),
 }) satisfies z.ZodType<OperationPosition>
 const OperationsQuery = z.object({
-  limit: z
-    .string()
-    .regex(/^\d{1,3}$/, 'must be a whole number')
-    .transform(Number)
-    .pipe(z.number().min(1).max(200))
-    .default(50),
+  limit: pageLimit(200),
   cursor: CursorParam.optional(),
 })
 

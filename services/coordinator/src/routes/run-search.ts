@@ -8,7 +8,7 @@ import { z } from 'zod'
 import { runOrders, type RunPosition } from '../transaction/run-search.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { Operations } from '../worker/operations.ts'
-import { ProcessParam, RunPage } from './contracts.ts'
+import { pageLimit, ProcessParam, RunPage } from './contracts.ts'
 import { CursorParam, type SealedCursors } from './sealed-cursors.ts'
 
 export interface RunSearchRouteDeps {
@@ -22,12 +22,7 @@ const SearchQuery = z.strictObject({
   order: z.enum(runOrders).default('created').meta({
     description: 'by CreatedAt, or by the time of the last change; newest first',
   }),
-  limit: z
-    .string()
-    .regex(/^\d{1,3}$/, 'must be a whole number')
-    .transform(Number)
-    .pipe(z.number().min(1).max(500))
-    .default(50),
+  limit: pageLimit(500),
   cursor: CursorParam.optional().meta({
     description: 'next_cursor of the previous page, which has the same order',
   }),

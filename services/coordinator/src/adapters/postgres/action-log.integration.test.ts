@@ -1,29 +1,18 @@
-import { createHealth } from '@integration-host/shared/observability/health'
-import { createLogger } from '@integration-host/shared/observability/logger'
-import { Secret } from '@integration-host/shared/secrets/secret'
-import { eventually } from '@integration-host/shared/test-support/eventually'
 import type postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { anAct } from '../../../test-support/act.ts'
 import { createDatabase, type TestDatabase } from '../../../test-support/database.ts'
+import { openPostgresSource } from '../../../test-support/postgres-source.ts'
 import type { TransactionSource } from '../../transaction/transaction-source.ts'
-import { connectPostgres } from './connection.ts'
 import { listActions } from './statements/actions.ts'
-import { createPostgresTransactionSource } from './transaction-source.ts'
 
-const logger = createLogger('test', 'silent')
 const outline = { name: 'OrderProcess', steps: ['order'] as [string, ...string[]] }
 
 let database: TestDatabase
 let source: TransactionSource
 beforeAll(async () => {
   database = await createDatabase()
-  const health = createHealth(logger)
-  const dependency = health.dependency('postgres')
-  source = createPostgresTransactionSource(
-    connectPostgres(new Secret(database.url), { name: 'test', dependency, logger }),
-  )
-  await eventually(() => expect(health.report().status).toBe('ready'))
+  source = await openPostgresSource(database.url)
 })
 afterAll(async () => {
   await source[Symbol.asyncDispose]()

@@ -1,12 +1,8 @@
-import { createHealth } from '@integration-host/shared/observability/health'
-import { createLogger } from '@integration-host/shared/observability/logger'
-import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDatabase, type TestDatabase } from '../../../test-support/database.ts'
+import { openPostgresSource } from '../../../test-support/postgres-source.ts'
 import type { TransactionSource } from '../../transaction/transaction-source.ts'
-import { connectPostgres } from './connection.ts'
-import { createPostgresTransactionSource } from './transaction-source.ts'
 
 const COMPLETED = 101_000
 const FAILED = 20_100
@@ -15,14 +11,7 @@ let database: TestDatabase
 let source: TransactionSource
 beforeAll(async () => {
   database = await createDatabase()
-  const logger = createLogger('test', 'silent')
-  const health = createHealth(logger)
-  const dependency = health.dependency('postgres')
-  const url = new Secret(database.url)
-  source = createPostgresTransactionSource(
-    connectPostgres(url, { name: 'test', dependency, logger }),
-  )
-  await eventually(() => expect(health.report().status).toBe('ready'))
+  source = await openPostgresSource(database.url)
   await insert(COMPLETED, 'Completed', null)
   await insert(FAILED, 'Failed', 'http_400')
   await insert(10, 'Retrying', 'http_503')

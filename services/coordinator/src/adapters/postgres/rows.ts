@@ -1,7 +1,8 @@
 /** The rows that statements return, and their conversion to the types of the domain. */
 import type { Transition } from '../../process/progress.ts'
 import type { Attempt, FinishedItem, Item } from '../../transaction/item.ts'
-import type { Run } from '../../transaction/run.ts'
+import type { EndPosition } from '../../transaction/retention.ts'
+import type { Run, RunKey } from '../../transaction/run.ts'
 import { isOver } from '../../transaction/status.ts'
 import type { Claim, ClaimRequest, Lease, RunState } from '../../transaction/transaction-source.ts'
 import { isoTime } from './client.ts'
@@ -152,3 +153,17 @@ export const attemptOf = (row: AttemptRow): Attempt => ({
   StartedAt: isoTime(row.StartedAt),
   FinishedAt: iso(row.FinishedAt),
 })
+
+/**
+ * Returns the position of the last row of a page of finished runs; `null` if the page is not full, because then no
+ * further run follows. `position` is the time at which the run ended, as text with microseconds.
+ */
+export function positionAfter(
+  rows: readonly (Pick<RunKey, 'TransactionID' | 'ReplayID'> & { readonly position: string })[],
+  limit: number,
+): EndPosition | null {
+  const last = rows.at(-1)
+  if (last === undefined || rows.length < limit) return null
+  const { position: completedAt, TransactionID: transactionId, ReplayID: replayId } = last
+  return { completedAt, transactionId, replayId }
+}

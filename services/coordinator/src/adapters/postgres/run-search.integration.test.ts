@@ -1,19 +1,13 @@
 import type { RunFilter } from '@integration-host/shared/contracts/run-filter'
-import { createHealth } from '@integration-host/shared/observability/health'
-import { createLogger } from '@integration-host/shared/observability/logger'
-import { Secret } from '@integration-host/shared/secrets/secret'
-import { eventually } from '@integration-host/shared/test-support/eventually'
 import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDatabase, type TestDatabase } from '../../../test-support/database.ts'
+import { openPostgresSource } from '../../../test-support/postgres-source.ts'
 import { aSearch } from '../../../test-support/search.ts'
 import type { RunOrder, RunPosition, RunSearch } from '../../transaction/run-search.ts'
 import type { TransactionSource } from '../../transaction/transaction-source.ts'
-import { connectPostgres } from './connection.ts'
 import { searchRuns } from './statements/search-runs.ts'
-import { createPostgresTransactionSource } from './transaction-source.ts'
 
-const logger = createLogger('test', 'silent')
 const RUNS = 20_000
 
 let database: TestDatabase
@@ -22,12 +16,7 @@ let source: TransactionSource
 let sql: postgres.Sql
 beforeAll(async () => {
   database = await createDatabase()
-  const health = createHealth(logger)
-  const dependency = health.dependency('postgres')
-  source = createPostgresTransactionSource(
-    connectPostgres(new Secret(database.url), { name: 'test', dependency, logger }),
-  )
-  await eventually(() => expect(health.report().status).toBe('ready'))
+  source = await openPostgresSource(database.url)
   const off = { enable_seqscan: 'off', enable_hashjoin: 'off', enable_mergejoin: 'off', jit: 'off' }
   sql = postgres(database.url, { max: 1, connection: off })
   // Of every 20 runs of three processes, 18 are completed, one has failed and one waits. A thousand runs at a time have

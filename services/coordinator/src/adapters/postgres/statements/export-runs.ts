@@ -3,7 +3,15 @@ import type { EndPosition } from '../../../transaction/retention.ts'
 import type { ExportPage, ExportRange } from '../../../transaction/run-export.ts'
 import { isoTime } from '../client.ts'
 import { isRunOf } from '../predicates.ts'
-import { attemptOf, type AttemptRow, itemOf, type ItemRow, runOf, type RunRow } from '../rows.ts'
+import {
+  attemptOf,
+  type AttemptRow,
+  itemOf,
+  type ItemRow,
+  positionAfter,
+  runOf,
+  type RunRow,
+} from '../rows.ts'
 
 export async function exportEnd(
   sql: postgres.Sql,
@@ -38,20 +46,12 @@ export async function exportPage(
       and h."CompletedAt" >= (${since ?? after.completedAt}::text)::timestamptz
       and h."CompletedAt" < (${until}::text)::timestamptz
     order by h."CompletedAt", h."TransactionID", h."ReplayID" limit ${limit}`
-  const last = rows.at(-1)
   return {
     runs: rows.map((row) => ({
       run: runOf(row),
       items: row.items.map(itemOf),
       attempts: row.attempts.map(attemptOf),
     })),
-    next:
-      last === undefined || rows.length < limit
-        ? null
-        : {
-            completedAt: last.position,
-            transactionId: last.TransactionID,
-            replayId: last.ReplayID,
-          },
+    next: positionAfter(rows, limit),
   }
 }

@@ -9,6 +9,7 @@ import {
 } from '../../../transaction/retention.ts'
 import { type RunKey, runKey } from '../../../transaction/run.ts'
 import { areFew, isRunOf } from '../predicates.ts'
+import { positionAfter } from '../rows.ts'
 import { type InstallationLease, isAvailable, leaseMembers, renewLease } from './installation.ts'
 import { deleteTags } from './tags.ts'
 
@@ -128,17 +129,9 @@ export async function purgeable(
         and ("CompletedAt", "TransactionID", "ReplayID")
           > ((${after.completedAt}::text)::timestamptz, ${after.transactionId}::text, ${after.replayId}::int)
       order by "CompletedAt", "TransactionID", "ReplayID" limit ${limit}) h`
-  const last = rows.at(-1)
   return {
     runs: rows.filter((row) => row.mayGo).map((row) => runKey(row)),
-    next:
-      last === undefined || rows.length < limit
-        ? null
-        : {
-            completedAt: last.position,
-            transactionId: last.TransactionID,
-            replayId: last.ReplayID,
-          },
+    next: positionAfter(rows, limit),
   }
 }
 
