@@ -1,24 +1,13 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { auditContextOf, grantOf, START } from '../../test-support/grants.ts'
-import type { StoredRecords } from './credential-store.contract.ts'
+import type { StoreUnderTest } from './credential-store.contract.ts'
 import type { CredentialStore, LeasedCredential } from './credential-store.ts'
 import { faultOf } from './fault.ts'
 
-/**
- * The tests of labels and tags that every credential store must pass. The options are those of the credential store
- * contract.
- */
+/** The tests of labels and tags that every credential store must pass. */
 export function credentialLabelsContract(
   storeKind: string,
-  {
-    open,
-    reopen,
-    edit,
-  }: {
-    readonly open: () => Promise<CredentialStore>
-    readonly reopen: () => Promise<CredentialStore>
-    readonly edit: (change: (records: StoredRecords) => void) => Promise<CredentialStore>
-  },
+  { open, reopen, edit }: StoreUnderTest,
 ): void {
   describe(`${storeKind} as a store of labels`, () => {
     const labels = { label: 'Acme <Ltd>', tags: { customer: '7', plan: 'gold: "plus"' } }

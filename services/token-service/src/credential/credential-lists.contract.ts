@@ -1,13 +1,14 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { auditContextOf, grantOf, START } from '../../test-support/grants.ts'
+import type { StoreUnderTest } from './credential-store.contract.ts'
 import type { CredentialStore } from './credential-store.ts'
 import { type FaultClass, faultOf } from './fault.ts'
 import { allNames, type CredentialFilter, folded, nameRanges } from './listing.ts'
 
-/** The tests of lists and counts that every credential store must pass. `open` creates an empty store. */
+/** The tests of lists and counts that every credential store must pass. */
 export function credentialListsContract(
   storeKind: string,
-  { open }: { readonly open: () => Promise<CredentialStore> },
+  { open }: Pick<StoreUnderTest, 'open'>,
 ): void {
   describe(`${storeKind} as a store of lists`, () => {
     let store: CredentialStore

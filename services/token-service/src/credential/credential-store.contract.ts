@@ -40,22 +40,20 @@ const settlement = (overrides: Partial<Settlement> = {}): Settlement => ({
 /** The stored fields of each credential, by name. */
 export type StoredRecords = Record<string, Record<string, string>>
 
-/**
- * The tests that every credential store must pass. `open` creates an empty store; `reopen` opens the same store
- * again, as a restarted process would.
- */
+/** How the contracts of the credential store open a store. */
+export interface StoreUnderTest {
+  /** Creates an empty store. */
+  readonly open: () => Promise<CredentialStore>
+  /** Opens the same store again, as a restarted process would. */
+  readonly reopen: () => Promise<CredentialStore>
+  /** Changes the stored records as another program could. Resolves with a store that reads the changed records. */
+  readonly edit: (change: (records: StoredRecords) => void) => Promise<CredentialStore>
+}
+
+/** The tests that every credential store must pass. */
 export function credentialStoreContract(
   storeKind: string,
-  {
-    open,
-    reopen,
-    edit,
-  }: {
-    readonly open: () => Promise<CredentialStore>
-    readonly reopen: () => Promise<CredentialStore>
-    /** Changes the stored records as another program could. Resolves with a store that reads the changed records. */
-    readonly edit: (change: (records: StoredRecords) => void) => Promise<CredentialStore>
-  },
+  { open, reopen, edit }: StoreUnderTest,
 ): void {
   describe(`${storeKind} as a credential store`, () => {
     let store: CredentialStore

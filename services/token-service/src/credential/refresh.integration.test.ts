@@ -1,11 +1,8 @@
 /** The refresh protocol on real Redis. `I1` to `I10` are the invariants at the head of refresh.ts. */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import {
-  CREDENTIALS_EXCHANGE,
-  CredentialEvent,
-} from '@integration-host/shared/contracts/credential-event'
 import type { KeyRing } from '@integration-host/shared/secrets/envelope'
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
+import { collectFaultedEvents } from '../../test-support/faulted-events.ts'
 import {
   CLIENT_SECRET,
   type ScriptedProvider,
@@ -541,23 +538,8 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
   })
 
   it('a rejected refresh token is sent again as often as the provider profile says, and then the fault is final', async () => {
-    const published: CredentialEvent[] = []
-    const ids: string[] = []
     const bus = cleanup.use(createInProcessBus(silent))
-    await bus.declare({
-      exchanges: [{ name: CREDENTIALS_EXCHANGE, type: 'topic' }],
-      queues: [
-        {
-          name: 'faults',
-          bindings: [{ exchange: CREDENTIALS_EXCHANGE, routingKey: 'credential.faulted' }],
-        },
-      ],
-    })
-    bus.consume('faults', { prefetch: 1, tag: 'test' }, async ({ content, messageId }) => {
-      published.push(CredentialEvent.parse(JSON.parse(String(content))))
-      ids.push(messageId)
-      return 'ack'
-    })
+    const published = await collectFaultedEvents(bus)
     const service = await start({ bus, timing: { rejectedGrantRetryDelaysMs: [20, 20] } })
     await service.connect('1')
     await expire()
@@ -573,8 +555,11 @@ describe('a refresh token that the provider rejects in an outage (I10)', () => {
     expect(refreshes()).toHaveLength(3)
     expect(await redis.redis.hmget(NAME, 'Authenticator', 'RefreshToken', 'StoreA')).toEqual(stored)
     await eventually(() => expect(published).toHaveLength(2))
-    expect(published.map(({ Fault }) => Fault?.Final)).toEqual([false, true])
-    expect(ids).toEqual([`${NAME}/1/faulted`, `${NAME}/1/faulted/final`])
+    expect(published.map(({ event }) => event.Fault?.Final)).toEqual([false, true])
+    expect(published.map(({ messageId }) => messageId)).toEqual([
+      `${NAME}/1/faulted`,
+      `${NAME}/1/faulted/final`,
+    ])
   })
 
   it('a failure unrelated to the grant does not replace the provisional fault of a rejected refresh token', async () => {

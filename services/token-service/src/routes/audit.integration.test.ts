@@ -5,20 +5,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { type Installation, startInstallation } from '../../test-support/installation.ts'
 import {
   type ScriptedProvider,
   startScriptedProvider,
 } from '../../test-support/scripted-provider.ts'
-import {
-  dropKeys,
-  openTestRedis,
-  type ServiceOptions,
-  startTestService,
-  type TestRedis,
-  type TestService,
-  testKeys,
-  usable,
-} from '../../test-support/service-fixture.ts'
+import type { ServiceOptions } from '../../test-support/service-fixture.ts'
 
 let provider: ScriptedProvider
 let cleanup: AsyncDisposableStack
@@ -29,20 +21,8 @@ beforeEach(async () => {
 })
 afterEach(() => cleanup.disposeAsync())
 
-async function install(
-  options: Partial<ServiceOptions> = {},
-): Promise<{ readonly redis: TestRedis; readonly service: TestService }> {
-  const keys = testKeys()
-  const redis = await openTestRedis({ keys })
-  cleanup.defer(() => dropKeys(redis.prefix))
-  cleanup.use(redis)
-  await usable(redis)
-  const { store, authorizations } = redis
-  const service = cleanup.use(
-    await startTestService({ provider, store, authorizations, keys, ...options }),
-  )
-  return { redis, service }
-}
+const install = (options: Partial<ServiceOptions> = {}): Promise<Installation> =>
+  startInstallation(cleanup, { provider, ...options })
 
 describe('the newest audit entries', () => {
   interface Page {

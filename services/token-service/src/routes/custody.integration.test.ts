@@ -15,31 +15,16 @@ import {
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { changeRecord, expiringIn } from '@integration-host/shared/test-support/change-record'
 import { eventually } from '@integration-host/shared/test-support/eventually'
+import { type Installation, startInstallation } from '../../test-support/installation.ts'
 import {
   type ScriptedProvider,
   startScriptedProvider,
 } from '../../test-support/scripted-provider.ts'
-import {
-  dropKeys,
-  json,
-  openTestRedis,
-  type ServiceOptions,
-  startTestService,
-  type TestRedis,
-  type TestService,
-  testKeys,
-  usable,
-} from '../../test-support/service-fixture.ts'
+import { json, type ServiceOptions, testKeys } from '../../test-support/service-fixture.ts'
 
 const PASSPHRASE = 'correct horse battery staple'
 let provider: ScriptedProvider
 let cleanup: AsyncDisposableStack
-
-interface Installation {
-  readonly redis: TestRedis
-  readonly keys: KeyRing
-  readonly service: TestService
-}
 
 beforeEach(async () => {
   cleanup = new AsyncDisposableStack()
@@ -47,20 +32,9 @@ beforeEach(async () => {
 })
 afterEach(() => cleanup.disposeAsync())
 
-async function install(
+const install = (
   options: Partial<ServiceOptions> & { readonly prefix?: string } = {},
-): Promise<Installation> {
-  const { keys = testKeys(), prefix, ...rest } = options
-  const redis = await openTestRedis({ keys, ...(prefix !== undefined && { prefix }) })
-  cleanup.defer(() => dropKeys(redis.prefix))
-  cleanup.use(redis)
-  await usable(redis)
-  const { store, authorizations } = redis
-  const service = cleanup.use(
-    await startTestService({ provider, store, authorizations, keys, ...rest }),
-  )
-  return { redis, service, keys }
-}
+): Promise<Installation> => startInstallation(cleanup, { provider, ...options })
 
 interface Answer<Body> {
   readonly status: number

@@ -1,12 +1,9 @@
 /** Tests the Reconnect URL and the Disconnect URL, with two replicas on Redis. */
-import {
-  CredentialEvent,
-  CREDENTIALS_EXCHANGE,
-} from '@integration-host/shared/contracts/credential-event'
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { callBack } from '../../test-support/browser.ts'
+import { collectFaultedEvents, type FaultedEvent } from '../../test-support/faulted-events.ts'
 import { redisStoresPerTest } from '../../test-support/redis-stores.ts'
 import {
   type ScriptedProvider,
@@ -28,27 +25,14 @@ let provider: ScriptedProvider
 let redis: TestRedis
 let service: TestService
 let closing: AsyncDisposableStack
-let events: { event: CredentialEvent; id: string }[]
+let events: readonly FaultedEvent[]
 
 beforeEach(async () => {
   closing = new AsyncDisposableStack()
   provider = closing.use(await startScriptedProvider())
   redis = await openUsable()
-  events = []
   const bus = closing.use(createInProcessBus(silent))
-  await bus.declare({
-    exchanges: [{ name: CREDENTIALS_EXCHANGE, type: 'topic' }],
-    queues: [
-      {
-        name: 'faults',
-        bindings: [{ exchange: CREDENTIALS_EXCHANGE, routingKey: 'credential.faulted' }],
-      },
-    ],
-  })
-  bus.consume('faults', { prefetch: 1, tag: 'test' }, async ({ content, messageId }) => {
-    events.push({ event: CredentialEvent.parse(JSON.parse(String(content))), id: messageId })
-    return 'ack'
-  })
+  events = await collectFaultedEvents(bus)
   service = await start({}, { bus })
 })
 afterEach(() => closing.disposeAsync())

@@ -1,0 +1,37 @@
+import type { KeyRing } from '@integration-host/shared/secrets/envelope'
+import {
+  dropKeys,
+  openTestRedis,
+  type ServiceOptions,
+  startTestService,
+  type TestRedis,
+  type TestService,
+  testKeys,
+  usable,
+} from './service-fixture.ts'
+
+/** A token service and the Redis store that it uses. */
+export interface Installation {
+  readonly redis: TestRedis
+  readonly keys: KeyRing
+  readonly service: TestService
+}
+
+/**
+ * Starts a token service on Redis. The `prefix` of an earlier installation opens its store again. `cleanup` closes the
+ * installation and deletes its keys.
+ */
+export async function startInstallation(
+  cleanup: AsyncDisposableStack,
+  options: Pick<ServiceOptions, 'provider'> &
+    Partial<ServiceOptions> & { readonly prefix?: string },
+): Promise<Installation> {
+  const { keys = testKeys(), prefix, ...rest } = options
+  const redis = await openTestRedis({ keys, ...(prefix !== undefined && { prefix }) })
+  cleanup.defer(() => dropKeys(redis.prefix))
+  cleanup.use(redis)
+  await usable(redis)
+  const { store, authorizations } = redis
+  const service = cleanup.use(await startTestService({ store, authorizations, keys, ...rest }))
+  return { redis, service, keys }
+}
