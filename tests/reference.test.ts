@@ -18,7 +18,7 @@ async function pagesOf(folder: string): Promise<Readonly<Record<string, string>>
   return Object.fromEntries(await Promise.all(texts)) as Record<string, string>
 }
 
-it('docs/reference/ agrees with the docstrings of the package: `npm run docs` writes it', async () => {
+it('docs/reference/ is up to date with the docstrings of the package (npm run docs)', async () => {
   const written = await pagesOf(join(import.meta.dirname, '../docs/reference'))
   expect(written).toEqual(await pagesOf(generated))
 })

@@ -1,4 +1,5 @@
-// Writes docs/reference/, the reference of the package's doors, from their declarations and docstrings: `npm run docs`.
+// `npm run docs`: writes docs/reference/, the reference of the package's entry points, from their declarations and
+// docstrings.
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import manifest from '../../package.json' with { type: 'json' }
@@ -11,7 +12,7 @@ const root = join(import.meta.dirname, '../..')
 const typedoc = join(import.meta.dirname, 'node_modules/typedoc/bin/typedoc')
 
 /**
- * Writes one page for each door of the package into the folder `out`, and removes what else is there.
+ * Writes one page for each entry point of the package into the folder `out`, and removes all other files from it.
  *
  * @throws {Error} TypeDoc has reported an error or a warning, such as a link to a name that does not exist.
  */

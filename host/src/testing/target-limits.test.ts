@@ -10,7 +10,7 @@ const ordersWith = (limits: { readonly perSecond?: number; readonly concurrent?:
   )
 
 describe('the limits of a target in a test host', () => {
-  it('calls wait for their time on the clock of the test', async () => {
+  it('calls to a limited target wait for their time on the clock of the test host', async () => {
     const orders = ordersWith({ perSecond: 1 })
     await using host = await startTestHost({ processes: orders })
     const erp = host.target(ERP).on('POST /orders', { status: 201 })
@@ -25,7 +25,7 @@ describe('the limits of a target in a test host', () => {
     expect(erp.calls).toHaveLength(2)
   })
 
-  it('a call whose time is too far away is deferred without a counted attempt', async () => {
+  it('a call that would have to wait too long is deferred, and its attempt is not counted', async () => {
     const orders = ordersWith({ perSecond: 0.05 })
     await using host = await startTestHost({ processes: orders })
     const erp = host.target(ERP).on('POST /orders', { status: 201 })
@@ -38,7 +38,7 @@ describe('the limits of a target in a test host', () => {
     run.toHaveStatus('Completed')
   })
 
-  it('the slot of a worker that died during its call is free when it has expired', async () => {
+  it('if a worker dies during its call, the slot of the call becomes free when the slot expires', async () => {
     const orders = ordersWith({ concurrent: 1 })
     await using host = await startTestHost({ processes: orders })
     const erp = host.target(ERP).on('POST /orders', { status: 201 })

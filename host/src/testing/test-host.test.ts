@@ -105,7 +105,7 @@ describe('a test host', () => {
     expect(cpuMs(startedAt)).toBeLessThan(1_000)
   })
 
-  it('a test host fails a run at its deadline, and a resume gives the run the whole time again', async () => {
+  it('a test host fails a run at its deadline, and a resumed run gets a new deadline', async () => {
     const twoDays = { ...polls, deadlineMs: 2 * 86_400_000 }
     await using host = await startTestHost({ processes: [twoDays] })
     host.target(ERP).on('GET /reports/:id', [{ status: 202 }, {}])

@@ -395,7 +395,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       for (let n = 0; n < 60; n += 1) await dead(host, { body: `${n}` })
       await eventually(() =>
         expect(host.log.map(({ msg }) => msg)).toContain(
-          'the table of dead letters is full; further ones stay in the queue',
+          'the table of dead letters is full; further dead letters stay in the queue',
         ),
       )
       await eventually(async () => {

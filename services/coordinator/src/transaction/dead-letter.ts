@@ -9,7 +9,7 @@ import type { Act } from './action.ts'
  * D3  No `ID` is used a second time, so an action on a removed dead letter never affects another dead letter.
  */
 export interface DeadLetterStore {
-  /** If a process has this many dead letters, further ones should be left in the queue. */
+  /** If a process has this many dead letters, further dead letters should stay in the queue. */
   readonly deadLetterCapacity: number
   /** Stores a dead letter. A dead letter that is already stored is ignored. */
   addDeadLetter(letter: NewDeadLetter): Promise<void>

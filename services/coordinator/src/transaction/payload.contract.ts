@@ -196,7 +196,7 @@ export function payloadContract(name: string, open: () => Promise<TransactionSou
         })
     })
 
-    it('a claim is marked as unreadable if a payload is sealed for another run or with an unknown key; reads return the sealed payload', async () => {
+    it('if a payload cannot be decrypted, the claim of its run is marked as unreadable, and reads return the sealed payload', async () => {
       await queue('1')
       const { run } = (await plain.get(process.name, '1', null)) ?? {}
       await plain.queue(process, [{ TransactionID: '2', InitialData: run?.InitialData ?? null }])

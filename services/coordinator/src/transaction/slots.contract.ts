@@ -101,7 +101,7 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
         aSearch(process.name, { filter: { waitingFor: ['concurrency'] } }),
       )
       expect(found.runs.map(({ TransactionID }) => TransactionID)).toEqual(['b'])
-      // Its message, delivered a second time, changes nothing.
+      // If the message of b is delivered a second time, it changes nothing.
       expect(await claim(b)).toEqual({ kind: 'stale' })
       expect((await stateOf('b'))?.Version).toBe(b.Version + 1)
     })

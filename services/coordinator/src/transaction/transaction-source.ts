@@ -134,7 +134,7 @@ export interface TransactionSource
   addWebhooks(webhooks: readonly NewWebhook[]): Promise<void>
   /**
    * Deletes the webhooks whose runs have ended. Then queues a run for the oldest webhook of each receiver and realm,
-   * unless this webhook already has a run. For a webhook without a realm, its lane takes the place of the realm. Queues
+   * unless this webhook already has a run. If a webhook has no realm, its `Lane` takes the place of the realm. Queues
    * at most `limit` runs.
    */
   startWebhooks(limit: number): Promise<StartedWebhooks>

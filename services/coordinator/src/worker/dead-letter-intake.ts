@@ -167,7 +167,7 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
         count: store.deadLetterCapacity,
         remediation: 'delete dead letters (docs/runbook.md, DeadMessages)',
       },
-      'the table of dead letters is full; further ones stay in the queue',
+      'the table of dead letters is full; further dead letters stay in the queue',
     )
   }
 

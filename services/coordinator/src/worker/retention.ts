@@ -4,8 +4,8 @@
  * that replica dies, another replica continues.
  *
  * The files of a run are removed after the run is purged, because until then the run can be resumed or replayed. If the
- * replica dies in between, the next pass removes the files. While files of purged runs cannot be removed, no further
- * runs of the same process are purged.
+ * replica dies between the purge and the removal, the next pass removes the files. While files of purged runs cannot be
+ * removed, no further runs of the same process are purged.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'

@@ -62,7 +62,7 @@ describe('publishing the transition of a run that waits for a credential', () =>
     expect([published.map(({ Status }) => Status), messages]).toEqual([['Waiting'], []])
   })
 
-  it('the sweeper publishes the step message of a run that waits for a credential, because the event may have been missed', async () => {
+  it('the sweeper publishes the step message of a run that waits for a credential, because a credential event can be missed', async () => {
     const { publisher, published, messages } = createPublisher()
     await publisher.republishStep(run)
     expect([published, messages]).toEqual([[], [4]])

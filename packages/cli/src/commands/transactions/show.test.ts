@@ -143,7 +143,7 @@ describe('transactions show', () => {
     expect(out).not.toContain('Error')
   })
 
-  it('`transactions show` prints the version, the deadline, the tags, the lease owner, the previous initial data, an erasure, and the number of attempts', async () => {
+  it('`transactions show` prints version, deadline, tags, lease owner, previous initial data, erasure and number of attempts', async () => {
     members = {
       DefinitionVersion: '2026-11',
       DeadlineAt: AT,
