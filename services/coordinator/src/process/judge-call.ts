@@ -5,18 +5,15 @@ import { providerFaultClasses } from '@integration-host/shared/provider-profile/
 import { coolDownMs, type CoolDowns } from './cool-downs.ts'
 import { type CallOutcome, MAX_RESPONSE_BYTES } from './http-call.ts'
 import { normalizedText } from './json-normalization.ts'
-import type { TargetKey } from '../transaction/target-calls.ts'
 import { NO_RESPONSE, type Response, type StepOutcome } from './progress.ts'
 import { leavesDoubt, verdictOf } from './retry-policy.ts'
 import type { Gateway } from './step-request.ts'
-import type { TargetLimiter } from './target-limiter.ts'
 
 /** An outcome that ends a step before its function returns. */
 export type EarlyOutcome = Exclude<StepOutcome, { readonly kind: 'completed' }>
 
 export interface JudgeDeps {
   readonly coolDowns: CoolDowns
-  readonly limiter: TargetLimiter
   readonly gateway: Gateway
   /** Whether the internet is reachable. If not, a failed call does not count as an attempt of the step. */
   readonly isOnline: () => Promise<boolean>
@@ -42,8 +39,6 @@ export interface CallOwner {
   readonly credential: string | undefined
   /** `target:<Process>/<name>`. */
   readonly targetKey: string | undefined
-  /** The target, if it has limits. Its cool-downs then hold over all replicas. */
-  readonly limitedTarget: TargetKey | null
 }
 
 /**
@@ -62,6 +57,13 @@ export function isForStep(
   return targetKey === undefined || !isBusy(status, parseRetryAfter(outcome.retryAfter, now))
 }
 
+/** Returns the milliseconds of the cool-down that the response of a target starts; `null` if it starts none. */
+export function coolDownOf(outcome: CallOutcome, now: number): number | null {
+  if (outcome.kind !== 'answered' && outcome.kind !== 'too_large') return null
+  const retryAfterMs = parseRetryAfter(outcome.retryAfter, now)
+  return isBusy(outcome.status, retryAfterMs) ? coolDownMs(retryAfterMs) : null
+}
+
 /** Whether the response of a target starts a cool-down. */
 const isBusy = (status: number, retryAfterMs: number | null): boolean =>
   status === TOO_MANY_REQUESTS || (status === SERVICE_UNAVAILABLE && retryAfterMs !== null)
@@ -73,8 +75,8 @@ const isBusy = (status: number, retryAfterMs: number | null): boolean =>
 export async function judgeCall(
   outcome: CallOutcome,
   what: string,
-  { credential, targetKey, limitedTarget }: CallOwner,
-  { coolDowns, limiter, gateway, isOnline, now }: JudgeDeps,
+  { credential, targetKey }: CallOwner,
+  { coolDowns, gateway, isOnline, now }: JudgeDeps,
 ): Promise<Response | EarlyOutcome> {
   if (outcome.kind === 'aborted' || outcome.kind === 'failed') {
     const reason = outcome.kind === 'failed' ? outcome.reason : 'aborted'
@@ -118,7 +120,6 @@ export async function judgeCall(
   }
   if (targetKey !== undefined && isBusy(outcome.status, retryAfterMs)) {
     const delayMs = coolDowns.start(targetKey, retryAfterMs)
-    if (limitedTarget !== null) await limiter.coolDown(limitedTarget, coolDownMs(retryAfterMs))
     return { kind: 'held', errorClass, error, response, delayMs }
   }
   return { kind: 'retry', errorClass, error, response, retryAfterMs }

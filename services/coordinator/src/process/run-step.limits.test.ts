@@ -177,11 +177,13 @@ describe('a step that calls a target with limits', () => {
   ])(
     'a %d with Retry-After %s starts a cool-down of %d ms for all replicas',
     async (status, retryAfter, ms) => {
-      const { source, limiter } = startSource()
+      const { source, limiter, statements } = startSource()
       const first = await outcomeOf(executing, [answered(status, '', retryAfter)], {
         definition,
         limiter,
       })
+      // In the other order, another replica could call the target in between.
+      expect(statements).toEqual(['reserve', 'cool down', 'release'])
       expect(first.outcome).toMatchObject({ kind: 'held', errorClass: `http_${status}` })
       // Another replica has a limiter and cool-downs of its own.
       const other = createTargetLimiter({ source, clock: stoppedClock })

@@ -3,15 +3,17 @@ import { credentialName } from '@integration-host/shared/contracts/realm'
 import type { ClaimedRun } from '../transaction/run.ts'
 import type { ProcessDefinition } from './definition.ts'
 import type { CallOutcome, HttpCall, StepCall } from './http-call.ts'
-import type { CallOwner, EarlyOutcome, JudgeDeps } from './judge-call.ts'
+import { type CallOwner, coolDownOf, type EarlyOutcome, type JudgeDeps } from './judge-call.ts'
 import { redactedOutcome, secretIn, shortRedacted } from './redacted-step.ts'
 import type { StepAbort } from './step-abort.ts'
 import type { CallOptions } from './step.ts'
 import { outgoingCall, type StepRequest, type TargetRequest } from './step-request.ts'
+import type { TargetLimiter } from './target-limiter.ts'
 import type { BoundTarget } from './targets.ts'
 
 export interface SendDeps extends JudgeDeps {
   readonly call: HttpCall
+  readonly limiter: TargetLimiter
   /** Returns the `traceparent` of the next call; each call has a span id of its own. */
   readonly traceparent: () => string
   /** Called before each call is sent, and again with the id of its response. */
@@ -79,16 +81,9 @@ export async function sendCall(
       // The text does not have the path, because the path may contain the secret in an encoding.
       `${method} ${url.origin} was not sent: it contains ${exposed} outside the auth of a target`,
     )
-  const limits = target?.limits ?? null
-  const owner: CallOwner =
-    request.target === undefined
-      ? { credential, targetKey: undefined, limitedTarget: null }
-      : {
-          credential,
-          targetKey: `target:${run.Process}/${request.target}`,
-          limitedTarget: limits && { Process: run.Process, Target: request.target },
-        }
-  const { targetKey, limitedTarget } = owner
+  const targetKey =
+    request.target === undefined ? undefined : `target:${run.Process}/${request.target}`
+  const owner: CallOwner = { credential, targetKey }
   const held = (reason: string, delayMs: number) => ({
     end: {
       kind: 'held' as const,
@@ -139,7 +134,9 @@ export async function sendCall(
       onCall({ ...sent, responseId: outcome.responseId })
     return { outcome, method, what, owner }
   }
-  if (limitedTarget === null || limits === null) return send()
+  const limits = target?.limits ?? null
+  if (request.target === undefined || limits === null) return send()
+  const limitedTarget = { Process: run.Process, Target: request.target }
 
   const now = deps.now()
   // The wait takes at most half of the time that the step has left. The other half is for the call.
@@ -163,7 +160,13 @@ export async function sendCall(
       try {
         // While this call waited, another call of the same step may have ended the step, and another step may have got
         // a 429.
-        return isEnded() ? notSent : (ownCoolDown() ?? (await send()))
+        const end = isEnded() ? notSent : ownCoolDown()
+        if (end !== null) return end
+        const sent = await send()
+        const ms = coolDownOf(sent.outcome, deps.now())
+        // Before the slot is released, because another replica would otherwise call the target in between.
+        if (ms !== null) await deps.limiter.coolDown(limitedTarget, ms)
+        return sent
       } finally {
         await admission.end()
       }
