@@ -1,6 +1,6 @@
 /** Creates certificates for TLS tests with the program `openssl`. No certificate or key is checked in. */
 import { execFile } from 'node:child_process'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { copyFile, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -70,6 +70,21 @@ export async function createAuthority(): Promise<Authority> {
     },
     async [Symbol.asyncDispose]() {
       await rm(folder, { recursive: true })
+    },
+  }
+}
+
+/** Returns the paths of a certificate and its key in a folder, and a function that replaces both files by copies. */
+export function rotatingFiles(folder: string): {
+  readonly files: Certificate
+  readonly rotate: (to: Certificate) => Promise<void>
+} {
+  const files = { certFile: join(folder, 'rotating.pem'), keyFile: join(folder, 'rotating.key') }
+  return {
+    files,
+    async rotate(to) {
+      await copyFile(to.certFile, files.certFile)
+      await copyFile(to.keyFile, files.keyFile)
     },
   }
 }

@@ -1,7 +1,6 @@
 import { once } from 'node:events'
-import { copyFile, readFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
-import { join } from 'node:path'
 import { createServer } from 'node:tls'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
@@ -14,6 +13,7 @@ import {
   type Certificate,
   createAuthority,
   LOOPBACK_NAMES,
+  rotatingFiles,
 } from '../../test-support/certificates.ts'
 import { eventually } from '../../test-support/eventually.ts'
 import { openRedis, type TestConnection } from '../../test-support/redis-client.ts'
@@ -155,14 +155,7 @@ describe('a connection to Redis with TLS', () => {
   })
 
   it('the client connects to Redis with rotated TLS files without a restart', async () => {
-    const files = {
-      certFile: join(authority.folder, 'r.pem'),
-      keyFile: join(authority.folder, 'r.key'),
-    }
-    const rotate = async ({ certFile, keyFile }: Certificate) => {
-      await copyFile(certFile, files.certFile)
-      await copyFile(keyFile, files.keyFile)
-    }
+    const { files, rotate } = rotatingFiles(authority.folder)
     await rotate(strangersClient)
     await using connection = openRedis(addressOf(server), filesOf(authority, files))
     await expectDown(connection, 'the server does not know the authority of the client certificate')

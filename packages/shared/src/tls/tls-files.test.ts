@@ -6,6 +6,7 @@ import {
   type Authority,
   type Certificate,
   createAuthority,
+  rotatingFiles,
 } from '../../test-support/certificates.ts'
 import { parseConfig } from '../process/config.ts'
 import { tlsFiles, tlsSettings } from './tls-files.ts'
@@ -91,12 +92,10 @@ describe('the settings of TLS files', () => {
 
 describe('reading TLS files', () => {
   it('reading the TLS files after a rotation returns the new content of the files', async () => {
-    const certFile = await fileWith('')
-    const keyFile = await fileWith('')
-    const rotate = async (to: Certificate) => {
-      await copyFile(to.certFile, certFile)
-      await copyFile(to.keyFile, keyFile)
-    }
+    const {
+      files: { certFile, keyFile },
+      rotate,
+    } = rotatingFiles(authority.folder)
     await rotate(client)
     const files = tlsFiles('REDIS', { REDIS_CERT_FILE: certFile, REDIS_KEY_FILE: keyFile })
     const before = files?.read()

@@ -1,5 +1,3 @@
-import { copyFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
   type RestartableRabbitMq,
@@ -9,6 +7,7 @@ import {
   type Authority,
   type Certificate,
   createAuthority,
+  rotatingFiles,
 } from '../../../test-support/certificates.ts'
 import { eventually } from '../../../test-support/eventually.ts'
 import { freePort } from '../../../test-support/free-ports.ts'
@@ -93,14 +92,7 @@ describe('a connection to RabbitMQ with TLS', () => {
   })
 
   it('the client connects to RabbitMQ with rotated TLS files without a restart', async () => {
-    const files = {
-      certFile: join(authority.folder, 'r.pem'),
-      keyFile: join(authority.folder, 'r.key'),
-    }
-    const rotate = async ({ certFile, keyFile }: Certificate) => {
-      await copyFile(certFile, files.certFile)
-      await copyFile(keyFile, files.keyFile)
-    }
+    const { files, rotate } = rotatingFiles(authority.folder)
     await rotate(await stranger.issue('client'))
     await using connection = openBus(address(), filesOf(authority, files))
     await expectDown(connection, /client certificate$/)
