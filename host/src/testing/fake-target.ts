@@ -43,9 +43,12 @@ export type TargetReplies =
   | readonly [TargetReply, ...TargetReply[]]
   | ((call: TargetCall) => TargetReply | Promise<TargetReply>)
 
-/** An HTTP server of the test, in place of a service that steps call. */
+/**
+ * A fake service in place of one that steps call with `execute`, `fetch` and `find`. It is no server: calls that a step
+ * makes with code of its own do not reach it.
+ */
 export interface FakeTarget {
-  /** Its address, for a setting of the process. */
+  /** Its address, without a slash at its end. */
   readonly url: string
   /** The received calls, oldest first. */
   readonly calls: readonly TargetCall[]

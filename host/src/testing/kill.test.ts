@@ -102,6 +102,22 @@ describe('the death of a worker', () => {
     mail.toHaveCalled('POST /messages', { times: 2, key: run.key('two') })
   })
 
+  it('the death of a worker also ends its other steps, which continue when their leases have expired', async () => {
+    await using host = await startTestHost({ processes: notices })
+    const mail = host
+      .target(MAIL)
+      .on('POST /messages', ['no response', { status: 202 }])
+      .on('GET /messages/:id', { status: 404 })
+    const first = await host.run(notices, 'n-1', { text: 'one' })
+    host.kill('before request', 'send')
+    const second = await host.run(notices, 'n-2', { text: 'two' })
+    expect([first.status, second.status]).toEqual(['Running', 'Running'])
+    await host.advance('2 minutes')
+    expect([first.status, second.status]).toEqual(['Completed', 'Completed'])
+    mail.toHaveCalled('POST /messages', { times: 2, key: first.key('send') })
+    mail.toHaveCalled('POST /messages', { times: 1, key: second.key('send') })
+  })
+
   it('kill() rejects a point that does not exist, and lists the existing points', async () => {
     await using host = await startTestHost({ processes: notices })
     expect(() => host.kill('after lunch' as KillPoint)).toThrow(

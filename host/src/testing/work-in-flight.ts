@@ -61,13 +61,17 @@ export function createWorkInFlight(): WorkInFlight {
     track,
     trackStep(step, handle) {
       steps.add(step)
-      return track(storage.run(step, handle).finally(() => steps.delete(step)))
+      const ended = (): void => {
+        steps.delete(step)
+        waiting.delete(step) // a worker that has died does not end its waits
+      }
+      return track(storage.run(step, handle).finally(ended))
     },
     currentStep: () => storage.getStore() ?? null,
     hasNoStep: () => steps.size === 0,
     async waitForClock(wait) {
       const step = storage.getStore()
-      if (step === undefined) return wait
+      if (step === undefined || !steps.has(step)) return wait
       waiting.set(step, (waiting.get(step) ?? 0) + 1)
       notify()
       try {
