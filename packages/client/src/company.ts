@@ -8,10 +8,10 @@ export interface CompanyClient {
    * Sends a request to a path below `/v3/company/<realm>`, with the options of `fetch`. Returns every response of the
    * accounting API, whatever its status is.
    *
-   * A request is repeated if it got no response or one with status 429, 502, 503 or 504, and if a repetition does no
-   * harm. This applies to GET, HEAD, OPTIONS, PUT and DELETE, and to a POST if the provider recognises a repeated POST.
-   * Every POST has an `Idempotency-Key`, from which the gateway derives the same `X-RequestId` for each attempt. A
-   * request whose body is a stream is sent only once.
+   * If a request got no response, or a response with status 429, 502, 503 or 504, it is repeated, provided that this
+   * does no harm. It does no harm for GET, HEAD, OPTIONS, PUT and DELETE, and for a POST if the provider recognises a
+   * repeated POST. Every POST has an `Idempotency-Key`, from which the gateway derives the same `X-RequestId` for each
+   * attempt. A request whose body is a stream is sent only once.
    *
    * @throws {ProblemError} if the gateway itself rejects the request, or no response arrived (`connection_failed`).
    */

@@ -71,8 +71,8 @@ export interface ProcessOptions<
   readonly version?: string | number
   /**
    * The time limit of a whole run in seconds, at most a year. A run that has not ended by then fails as
-   * `deadline_exceeded`. An attempt that is in flight at that time ends first, and its result is recorded. A replay or
-   * a resume has the whole time again.
+   * `deadline_exceeded`. An attempt that is in flight at that time ends first, and its result is recorded. For a replay
+   * and after a resume, the time limit begins again.
    */
   readonly deadlineSeconds?: number
   /**

@@ -84,7 +84,7 @@ export function filterOf(values: FilterValues, now: number): RunFilter {
   )
   if (filter.success) return filter.data
   const member = String(filter.error.issues[0]?.path[0])
-  // `--version` prints the version of the installation.
+  // The option for the member `version` has another name, because `--version` prints the version of the installation.
   const name = member === 'version' ? 'definitionVersion' : member
   const option = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
   throw invalidOption(`--${option}`, filter.error)
