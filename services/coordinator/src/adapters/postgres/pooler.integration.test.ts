@@ -4,6 +4,7 @@ import { createLogger } from '@integration-host/shared/observability/logger'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { anAct } from '../../../test-support/act.ts'
 import { startPgBouncer } from '../../../../../tests/support/backends/pgbouncer.ts'
 import {
   type PostgresNode,
@@ -11,6 +12,7 @@ import {
 } from '../../../../../tests/support/backends/postgres-nodes.ts'
 import { pgBouncerFolder } from '../../../../../tests/support/backends/server-binaries.ts'
 import { connectPostgres } from './connection.ts'
+import { createPostgresTransactionSource } from './transaction-source.ts'
 
 const programs = await pgBouncerFolder()
 
@@ -70,6 +72,34 @@ describe.skipIf(programs === null)('PgBouncer without ignore_startup_parameters'
     await server.sql.notify(CHANNEL, '')
     await eventually(() => expect(notices).toBe(2))
     expect(connection.notes()).toEqual([])
+  })
+
+  it('claims with a limit of the runs in progress never exceed it through PgBouncer in transaction mode', async () => {
+    await using pooler = await startPgBouncer(programs ?? '', server.url, 'transaction')
+    const connections = [connect(pooler.url), connect(pooler.url)] as const
+    await using one = createPostgresTransactionSource(connections[0])
+    await using two = createPostgresTransactionSource(connections[1])
+    for (const connection of connections) await connection.ready()
+    const outline = { name: 'Limited', steps: ['only'] } as const
+    const ids = Array.from({ length: 40 }, (_, n) => String(n))
+    await one.queue(
+      outline,
+      ids.map((TransactionID) => ({ TransactionID, InitialData: null, ConcurrencyKey: 'ada' })),
+    )
+    const claim = (id: string, n: number) =>
+      (n % 2 === 0 ? one : two).claim({
+        ...{ Process: 'Limited', TransactionID: id, ReplayID: 0, version: 0, step: 'only' },
+        ...{ isFirst: true, owner: 'test', slot: { limit: 3, key: null } },
+      })
+    const results = await Promise.all(ids.map(claim))
+    const claims = results.flatMap((result) => (result.kind === 'claimed' ? [result.claim] : []))
+    expect(claims).toHaveLength(3)
+    await Promise.all(
+      claims.map(({ run }) => one.cancel('Limited', run.TransactionID, null, anAct)),
+    )
+    const limits = [{ process: 'Limited', limit: 3 }]
+    const granted = await Promise.all([one.grantSlots(limits, null), two.grantSlots(limits, null)])
+    expect(granted.flatMap(({ runs }) => runs)).toHaveLength(3)
   })
 
   it('the coordinator works through PgBouncer in transaction mode, and reports the missing settings until they are set', async () => {

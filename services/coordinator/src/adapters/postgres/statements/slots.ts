@@ -47,14 +47,22 @@ const isSameRun = (tx: Tx, alias: 's', other: 'h' | 'r') => {
   return tx`${one}."Process" = ${two}."Process" and ${one}."TransactionID" = ${two}."TransactionID"
     and ${one}."ReplayID" = ${two}."ReplayID"`
 }
+/**
+ * Returns the value of a condition on the run of the row `s`; false if there is no such run. A scalar subquery reads the
+ * run by its primary key. For EXISTS, the planner may read all waiting runs first.
+ */
+const ofRun = (tx: Tx, condition: postgres.Fragment) => tx`coalesce((
+  select ${condition} from "Order_Header" h where ${isRunOf(tx, 's')}), false)`
 /** True for a run in progress: a row of `"Order_Slot"` with `Held` counts only while this is true. */
-const isInProgress = (tx: Tx, alias: 's') =>
-  tx`exists (select from "Order_Header" h where ${isRunOf(tx, alias)} and h."Status" = 'Running')`
+const isInProgress = (tx: Tx) => ofRun(tx, tx`h."Status" = 'Running'`)
 const isParked = (tx: Tx) => tx`h."Status" = 'Waiting' and h."WaitingFor" = ${WAITS_FOR_SLOT}`
+/** True for the row of a run that a request may claim. IN makes one hash table, where EXISTS would scan the requests. */
+const isClaimed = (tx: Tx) => tx`(s."Process", s."TransactionID", s."ReplayID") in (
+  select "Process", "TransactionID", "ReplayID" from claimable)`
 /** The number of free slots of the group `g`. */
 const freeSlots = (tx: Tx) => tx`greatest(0, g."limit" - (
   select count(*) from "Order_Slot" s
-  where s."Process" = g."Process" and s."Key" = g.key and s."Held" and ${isInProgress(tx, 's')}))`
+  where s."Process" = g."Process" and s."Key" = g.key and s."Held" and ${isInProgress(tx)}))`
 /** The first `most` rows of the group that wait, in the order in which they get slots. */
 const front = (tx: Tx, group: 'f' | 'g', most: postgres.Fragment) => tx`
   select * from "Order_Slot" s
@@ -108,25 +116,26 @@ export async function assignSlots(
       select "Process", key, max("limit") as "limit" from claimable group by 1, 2
     ), gone as (
       delete from "Order_Slot" s using g
-      where s."Process" = g."Process" and s."Key" = g.key and s."Held" and not ${isInProgress(tx, 's')}
-        and not exists (select from claimable r where ${isSameRun(tx, 's', 'r')})
-    ), f as (
+      where s."Process" = g."Process" and s."Key" = g.key and s."Held" and not ${isInProgress(tx)}
+        and not ${isClaimed(tx)}
+    ), f as materialized (
       select g.*, ${freeSlots(tx)} as free from g
     ), candidates as (
-      select n, "Process", key, due, "TransactionID", "ReplayID" from claimable where not holds
+      select r.n, f."Process", f.key, f.free, r.due, r."TransactionID", r."ReplayID"
+      from claimable r join f on f."Process" = r."Process" and f.key = r.key
+      where not r.holds
       union all
-      select null, s."Process", s."Key", s."DueAt", s."TransactionID", s."ReplayID"
+      select null, f."Process", f.key, f.free, s."DueAt", s."TransactionID", s."ReplayID"
       from f cross join lateral (${front(tx, 'f', tx`f.free`)}) s
-        join "Order_Header" h on ${isRunOf(tx, 's')} and ${isParked(tx)}
-      where not exists (select from claimable r where ${isSameRun(tx, 's', 'r')})
+      where ${ofRun(tx, isParked(tx))} and not ${isClaimed(tx)}
     ), ranked as (
-      select n, row_number() over (
+      select n, free, row_number() over (
         partition by "Process", key order by due, "TransactionID", "ReplayID") as rank
       from candidates
     ), decided as (
-      select r.*, r.holds or coalesce(ranked.rank <= f.free, false) as "hasSlot"
-      from claimable r join f on f."Process" = r."Process" and f.key = r.key
-        left join ranked on ranked.n = r.n
+      select r.*, r.holds or r.n in (
+        select n from ranked where rank <= free and n is not null) as "hasSlot"
+      from claimable r
     ), stored as (
       insert into "Order_Slot" as s ("Process", "TransactionID", "ReplayID", "Key", "Held", "DueAt")
       select "Process", "TransactionID", "ReplayID", key, "hasSlot", due
@@ -205,7 +214,7 @@ async function groupsToGrant(
   return sql<Group[]>`
     with g as (
       select s."Process", s."Key" as key, l."limit", bool_or(not s."Held") as waits,
-        bool_or(s."Held" and not ${isInProgress(tx, 's')}) as gone
+        bool_or(s."Held" and not ${isInProgress(tx)}) as gone
       from json_to_recordset(${JSON.stringify(rows)}::text::json) as l(process text, "limit" bigint)
         join "Order_Slot" s on s."Process" = l.process
       group by 1, 2, 3)
@@ -255,12 +264,11 @@ async function grant(
         as s("Process" text, "Key" text, "limit" bigint)
     ), gone as (
       delete from "Order_Slot" s using g
-      where s."Process" = g."Process" and s."Key" = g.key and s."Held" and not ${isInProgress(tx, 's')}
-    ), f as (
+      where s."Process" = g."Process" and s."Key" = g.key and s."Held" and not ${isInProgress(tx)}
+    ), f as materialized (
       select g.*, ${freeSlots(tx)} as free from g
     ), first as (
-      select s.*, f.free, exists (select from "Order_Header" h
-        where ${isRunOf(tx, 's')} and ${isParked(tx)}) as waits
+      select s.*, f.free, ${ofRun(tx, isParked(tx))} as waits
       from f cross join lateral (
         ${front(tx, 'f', tx`least(f.free + ${MAX_REMOVED}::int, ${MAX_GRANTS}::int)`)}) s
       where f.free > 0
