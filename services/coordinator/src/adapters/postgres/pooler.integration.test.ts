@@ -88,8 +88,14 @@ describe.skipIf(programs === null)('PgBouncer without ignore_startup_parameters'
     )
     const claim = (id: string, n: number) =>
       (n % 2 === 0 ? one : two).claim({
-        ...{ Process: 'Limited', TransactionID: id, ReplayID: 0, version: 0, step: 'only' },
-        ...{ isFirst: true, owner: 'test', slot: { limit: 3, key: null } },
+        Process: 'Limited',
+        TransactionID: id,
+        ReplayID: 0,
+        version: 0,
+        step: 'only',
+        isFirst: true,
+        owner: 'test',
+        slot: { limit: 3, key: null },
       })
     const results = await Promise.all(ids.map(claim))
     const claims = results.flatMap((result) => (result.kind === 'claimed' ? [result.claim] : []))

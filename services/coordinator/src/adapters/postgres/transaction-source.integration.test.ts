@@ -63,6 +63,48 @@ async function open(): Promise<TransactionSource> {
 transactionSourceContract('Postgres', open)
 
 slotsContract('Postgres', open)
+
+describe('the slots of a process on two replicas', () => {
+  it('claims and grants of two replicas at the same time never give more slots than the limit', async () => {
+    const limit = 2
+    const slot = { limit, key: null }
+    const limits = [{ process: outline.name, limit }]
+    await using one = await open()
+    const other = connect(database.url)
+    await using two = other.source
+    await other.ready()
+    for (let round = 0; round < 10; round += 1) {
+      const ids = Array.from({ length: 20 }, (_, n) => `${round}-${n}`)
+      const ConcurrencyKey = `round ${round}`
+      const queued = ids.map((TransactionID) => ({ TransactionID, InitialData: 1, ConcurrencyKey }))
+      await one.queue(outline, queued)
+      const running = async () => {
+        const [row] = await database.sql<[{ count: number }]>`
+          select count(*)::int from "Order_Header"
+          where "ConcurrencyKey" = ${ConcurrencyKey} and "Status" = 'Running'`
+        return row.count
+      }
+      const claim = (TransactionID: string, n: number) =>
+        (n % 2 === 0 ? one : two).claim({
+          Process: outline.name,
+          TransactionID,
+          ReplayID: 0,
+          version: 0,
+          step: 'order',
+          isFirst: true,
+          owner: 'test',
+          slot,
+        })
+      const results = await Promise.all(ids.map(claim))
+      const claims = results.flatMap((result) => (result.kind === 'claimed' ? [result.claim] : []))
+      expect(claims).toHaveLength(limit)
+      for (const { run } of claims) await one.cancel(outline.name, run.TransactionID, null, anAct)
+      const released = claims.map(({ lease }) => lease)
+      await Promise.all([one, two].map((source) => source.grantSlots(limits, released)))
+      expect(await running()).toBe(limit)
+    }
+  })
+})
 actionLogContract('Postgres', open)
 auditContract('Postgres', open)
 deadLetterContract('Postgres', open)
