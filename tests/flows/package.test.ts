@@ -272,6 +272,8 @@ describe('the installed package', () => {
       skip('docker compose is not installed')
     expect(compose).toMatchObject({ code: 0 })
     const { services } = JSON.parse(compose?.stdout ?? '')
+    // The package has no Dockerfile, so Compose must not try to build a missing image.
+    expect(services.init.build).toBeUndefined()
     expect(services.coordinator).toMatchObject({
       image: 'integration-host:integration-host',
       environment: { PROCESSES: '/processes', AMQP_URL_FILE: '/secrets/amqp_url' },

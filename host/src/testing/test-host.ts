@@ -81,7 +81,11 @@ export interface TestHost extends AsyncDisposable {
   kill(point: KillPoint, step?: string): void
 }
 
-/** @throws {Error} a process or a setting is not usable. */
+/**
+ * Starts a host that runs the processes in this OS process, with data that is removed when the host is disposed of.
+ *
+ * @throws {Error} a process or a setting is not usable.
+ */
 export async function startTestHost(options: TestHostOptions): Promise<TestHost> {
   const { settings = {}, startsAt, realTimeLimitMs = 5_000 } = options
   const startTime = startsAt === undefined ? Date.now() : Date.parse(startsAt)
