@@ -6,7 +6,7 @@ import type { Run, RunKey } from '../../transaction/run.ts'
 import { isOver } from '../../transaction/status.ts'
 import type { Claim, ClaimRequest, Lease, RunState } from '../../transaction/transaction-source.ts'
 import { isoTime } from './client.ts'
-import type { orderAttempt, orderHeader, orderItem } from './schema.ts'
+import type { orderAttempt, orderHeader, orderItem } from './schema/runs.ts'
 
 export type RunRow = typeof orderHeader.$inferSelect
 export type ItemRow = typeof orderItem.$inferSelect

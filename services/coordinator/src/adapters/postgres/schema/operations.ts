@@ -1,0 +1,149 @@
+/** The tables of the actions of operators, of webhooks and dead letters, and of the installation. */
+import { sql } from 'drizzle-orm'
+import {
+  bigint,
+  boolean,
+  index,
+  integer,
+  jsonb,
+  pgTable,
+  primaryKey,
+  text,
+  uniqueIndex,
+} from 'drizzle-orm/pg-core'
+import { bytea, key, time } from './columns.ts'
+
+/**
+ * Webhooks that are not delivered yet, in the order of their events. Only the oldest webhook of each receiver and
+ * `OrderedBy` has a run. The row of a webhook is deleted when its run is over.
+ */
+export const orderWebhook = pgTable(
+  'Order_Webhook',
+  {
+    TransactionID: key('TransactionID').primaryKey(),
+    ID: bigint('ID', { mode: 'bigint' }).generatedAlwaysAsIdentity(),
+    Receiver: key('Receiver').notNull(),
+    Realm: text('Realm'),
+    /** The realm. Events without a realm need no order; they are spread over 64 values, so that 64 can be in flight. */
+    OrderedBy: key('OrderedBy').notNull(),
+    InitialData: jsonb('InitialData').notNull(),
+    At: time('At').notNull().defaultNow(),
+  },
+  (table) => [index('Order_Webhook_order').on(table.Receiver, table.OrderedBy, table.ID)],
+)
+
+export const orderProcess = pgTable('Order_Process', {
+  Process: key('Process').primaryKey(),
+  Paused: boolean('Paused').notNull().default(false),
+  PausedAt: time('PausedAt'),
+  PausedBy: text('PausedBy'),
+  Reason: text('Reason'),
+  UpdatedAt: time('UpdatedAt').notNull().defaultNow(),
+})
+
+/**
+ * The action log. Append-only: no statement changes or deletes an entry. Each filter of `GET /actions` has an index
+ * in which its entries are ordered by `ID`.
+ */
+export const orderAction = pgTable(
+  'Order_Action',
+  {
+    ID: bigint('ID', { mode: 'bigint' }).primaryKey().generatedAlwaysAsIdentity(),
+    At: time('At').notNull().defaultNow(),
+    KeyID: text('KeyID').notNull(),
+    Person: text('Person'),
+    Action: text('Action').notNull(),
+    Process: key('Process').notNull(),
+    /** Null for an action on the process itself. */
+    TransactionID: key('TransactionID'),
+    ReplayID: integer('ReplayID'),
+    Realm: text('Realm'),
+    Reason: text('Reason'),
+    /** `done`, or the problem code of the rejection. */
+    Outcome: text('Outcome').notNull(),
+    /** The bulk operation to which the action belongs; null for a single action. */
+    OperationID: key('OperationID'),
+  },
+  (table) => [
+    index('Order_Action_process').on(table.Process, table.ID),
+    index('Order_Action_transaction')
+      .on(table.TransactionID, table.ID)
+      .where(sql`"TransactionID" is not null`),
+  ],
+)
+
+/** A bulk operation: one action on many runs, which any replica continues. */
+export const orderOperation = pgTable(
+  'Order_Operation',
+  {
+    ID: key('ID').primaryKey(),
+    Action: text('Action').notNull(),
+    Process: key('Process').notNull(),
+    /** The filter or the ids, `FromStep` and `PerSecond`, as requested. */
+    Request: jsonb('Request').notNull(),
+    DryRun: boolean('DryRun').notNull().default(false),
+    Status: text('Status').notNull(),
+    /** The reason why the operation is paused or has failed. */
+    StatusReason: text('StatusReason'),
+    KeyID: text('KeyID').notNull(),
+    Person: text('Person'),
+    Reason: text('Reason'),
+    /** The position after which the operation continues, and its counts. */
+    Progress: jsonb('Progress').notNull(),
+    LeaseOwner: text('LeaseOwner'),
+    LeaseUntil: time('LeaseUntil'),
+    CreatedAt: time('CreatedAt').notNull().defaultNow(),
+    UpdatedAt: time('UpdatedAt').notNull().defaultNow(),
+    FinishedAt: time('FinishedAt'),
+  },
+  (table) => [
+    index('Order_Operation_unfinished')
+      .on(table.CreatedAt)
+      .where(sql`"FinishedAt" is null`),
+    index('Order_Operation_newest').on(table.CreatedAt, table.ID),
+  ],
+)
+
+/** The messages of the queues `dead.<Process>`, until an operator requeues or deletes them. */
+export const orderDeadLetter = pgTable(
+  'Order_DeadLetter',
+  {
+    ID: bigint('ID', { mode: 'bigint' }).primaryKey().generatedAlwaysAsIdentity(),
+    Process: key('Process').notNull(),
+    /** The id of the message. Inserting a message with the same id again changes nothing. */
+    MessageID: key('MessageID').notNull(),
+    Reason: text('Reason').notNull(),
+    At: time('At').notNull().defaultNow(),
+    /** The run whose key the message contains, if it is a step message. */
+    TransactionID: key('TransactionID'),
+    ReplayID: integer('ReplayID'),
+    StepName: key('StepName'),
+    /** The content, truncated to 64 KiB. */
+    Content: bytea('Content').notNull(),
+    ContentBytes: integer('ContentBytes').notNull(),
+  },
+  (table) => [
+    index('Order_DeadLetter_process').on(table.Process, table.ID),
+    uniqueIndex('Order_DeadLetter_message').on(table.Process, table.MessageID),
+  ],
+)
+
+/** The calls to targets with limits. A target that has no limits has no row. */
+export const orderTarget = pgTable(
+  'Order_Target',
+  {
+    Process: key('Process').notNull(),
+    Target: key('Target').notNull(),
+    /** The earliest time of the next call. */
+    NextCallAt: time('NextCallAt').notNull(),
+    /** For each call in flight the name of its slot, and the epoch milliseconds at which the slot expires. */
+    Slots: jsonb('Slots').notNull().default({}),
+  },
+  (table) => [primaryKey({ columns: [table.Process, table.Target] })],
+)
+
+/** Facts about this installation as a whole, such as the default of the retention. */
+export const orderInstallation = pgTable('Order_Installation', {
+  Name: key('Name').primaryKey(),
+  Value: jsonb('Value').notNull(),
+})
