@@ -44,8 +44,8 @@ export type TargetReplies =
   | ((call: TargetCall) => TargetReply | Promise<TargetReply>)
 
 /**
- * A fake service in place of one that steps call with `execute`, `fetch` and `find`. It is no server: calls that a step
- * makes with code of its own do not reach it.
+ * A fake service in place of one that steps call. The target of a host is no server: it receives the calls of `execute`,
+ * `fetch` and `find`, not those that a step makes with code of its own.
  */
 export interface FakeTarget {
   /** Its address, without a slash at its end. */

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { defineProcess, secret, z } from 'integration-host'
-import { startTestHost } from 'integration-host/testing'
+import { startTargetServer, startTestHost } from 'integration-host/testing'
 import { describe, expect, it } from 'vitest'
 
 const ERP = 'https://erp.test'
@@ -199,6 +199,36 @@ describe('a test host', () => {
     await other.cancel()
     other.toHaveStatus('Cancelled')
     await expect(run.resume()).rejects.toThrow('only a failed or cancelled run can be resumed')
+  })
+
+  it('a target server serves the calls of steps, and of code that makes calls itself', async () => {
+    const own = defineProcess('Own', { settings: { url: z.url() } })
+      .step('fetch', async (step) => {
+        const response = await fetch(`${step.settings.url}/orders?dry=yes`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json', 'idempotency-key': step.idempotencyKey },
+          body: JSON.stringify({ amount: 66 }),
+        })
+        return step.complete(await response.text())
+      })
+      .step('execute', (step) => step.execute({ url: `${step.settings.url}/orders/7` }))
+    await using erp = await startTargetServer()
+    erp.on('POST /orders', ['hang up', { status: 201, body: '7' }])
+    erp.on('GET /orders/:id', [{ status: 503 }, {}])
+    await using host = await startTestHost({ processes: own, settings: { Own: { url: erp.url } } })
+    const run = await host.run(own, 'o-1')
+    expect([run.status, run.errorClass]).toEqual(['Retrying', 'step_threw'])
+    await host.advance('1 minute')
+    run.toHaveStatus('Completed')
+    expect(run.data('fetch')).toBe('7')
+    const query = { dry: 'yes' }
+    erp.toHaveCalled('POST /orders', {
+      times: 2,
+      key: run.key('fetch'),
+      query,
+      body: { amount: 66 },
+    })
+    erp.toHaveCalled('GET /orders/:id', { times: 2, key: run.key('execute') })
   })
 
   it('the files of steps are in a folder that is removed with the host', async () => {

@@ -3,8 +3,10 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { HttpCall } from '@integration-host/coordinator/http-call'
+import { createHttpCaller } from '@integration-host/coordinator/http-caller'
 import type { ProcessDefinition } from '@integration-host/coordinator/process'
 import { createMemoryTransactionSource } from '@integration-host/coordinator/memory-transaction-source'
+import { isLoopback } from '@integration-host/shared/http/loopback'
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { createTargetCaller } from './call-targets.ts'
@@ -118,7 +120,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
     createCompanies({ clock, work, bus, logger, settle: () => runUntil(clock.now()) }),
   )
   const callTarget = createTargetCaller({
-    targetOf: (url) => targets.find((target) => target.serves(url)),
+    targetOf: (url) => targetOf(url),
     clock,
     work,
     onUnknownAddress(method, { origin, pathname }) {
@@ -129,8 +131,15 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
       )
     },
   })
-  const call: HttpCall = (sent, limits) =>
-    (sent.url.origin === GATEWAY_URL ? companies.call : callTarget)(sent, limits)
+  const servers = stack.use(createHttpCaller())
+  const targetOf = (url: URL): ServedTarget | undefined =>
+    targets.find((target) => target.serves(url))
+  const callerFor = (url: URL): HttpCall => {
+    if (url.origin === GATEWAY_URL) return companies.call
+    // The servers of a test listen on this machine.
+    return isLoopback(url.hostname) && targetOf(url) === undefined ? servers.call : callTarget
+  }
+  const call: HttpCall = (sent, limits) => callerFor(sent.url)(sent, limits)
   const startNextReplica = (): Promise<Replica> =>
     startReplica({
       source,

@@ -17,4 +17,5 @@ export type {
 export type { ProcessSettingValues, TestProcess } from './load-test-processes.ts'
 export type { KillPoint } from './replica.ts'
 export { type RunOptions, startTestHost, type TestHost, type TestHostOptions } from './test-host.ts'
+export { startTargetServer, type TargetServer } from './target-server.ts'
 export type { RunStatus, RunView, TestRun } from './test-run.ts'
