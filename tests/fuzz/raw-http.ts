@@ -9,7 +9,7 @@ export interface ExchangeOptions {
   /**
    * Sends a request to the server on another connection and waits for its response. If this function is given,
    * `quietMs` is ignored. This side then ends the connection when the server has sent nothing during two calls of the
-   * function. This suits a server under load, which can be silent for longer than any fixed time.
+   * function. This suits a server under load, which may send nothing for longer than any fixed time.
    */
   readonly roundTrip?: () => Promise<unknown>
   /**

@@ -33,7 +33,7 @@ export interface GatewayDeps {
 
 export interface TestGateway {
   readonly call: HttpCall
-  /** Forgets the token of a company that was connected again. */
+  /** Removes the cached token of a company that was connected again. */
   readonly evict: AccessTokens['evict']
 }
 

@@ -2,7 +2,8 @@
  * A clock that only the test moves. It stops at each time at which something is due, and waits until all work of that
  * time is done.
  *
- * V1  What is due runs in the order of its time, and what is due at the same time in the order in which it was set.
+ * V1  What is due at an earlier time runs first. Timers that are due at the same time run in the order in which they
+ *     were set.
  * V2  A repeated task is called at its interval after each activity. While nothing happens, its interval doubles with
  *     each call up to `IDLE_MS`, because a clock that moves by 90 days would otherwise stop for 500,000 polls that find
  *     nothing. At the end of each move, a task is called once more if its interval has passed.
@@ -17,7 +18,7 @@ export interface VirtualClock extends Clock {
 }
 
 export interface VirtualClockOptions {
-  /** Epoch ms. */
+  /** The time at which the clock starts, in epoch ms. */
   readonly startsAt: number
   /** Counts the calls of repeated tasks as work. */
   readonly track: (work: Promise<void>) => void
@@ -54,7 +55,7 @@ export function createVirtualClock(options: VirtualClockOptions): VirtualClock {
     return next
   }
 
-  /** Makes the tasks due whose interval has passed although their idle interval has not. */
+  /** Makes each task due whose normal interval has passed, even if its longer idle interval has not passed yet. */
   function endIdleIntervals(): void {
     for (const task of tasks)
       if (task.at !== Infinity && task.calledAt + task.intervalMs <= time) task.at = time

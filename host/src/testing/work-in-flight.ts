@@ -1,4 +1,4 @@
-/** Knows when everything that can happen at the current time of the virtual clock has happened. */
+/** Detects when all work that can be done at the current time of the virtual clock is done. */
 import { AsyncLocalStorage } from 'node:async_hooks'
 
 /** The step whose message is being handled. */

@@ -135,13 +135,16 @@ function patternsOf(value: string) {
   }
 }
 
-/** Returns the source of a pattern for a text whose characters may each be written as in URLs, forms or JSON. */
+/**
+ * Returns the source of a pattern for a text whose characters may each be written as in URLs, forms or JSON.
+ *
+ * Each encoding of the text may double its backslashes, so several may stand for one. Consecutive backslashes are
+ * matched as a group, because a pattern with a choice for each of them would take exponential time.
+ */
 const anyNotation = (text: string): string =>
   text.replaceAll(/\\+|[^\\]/gu, (part) =>
     part.startsWith('\\')
-      ? // Each encoding of the text may double its backslashes, so several may stand for one. A pattern with a choice
-        // for each single backslash would take exponential time.
-        String.raw`(?:\\|(?i:%5c|\\u005c)){${part.length},${part.length * 4}}`
+      ? String.raw`(?:\\|(?i:%5c|\\u005c)){${part.length},${part.length * 4}}`
       : `(?:${notationsOf(part).join('|')})`,
   )
 

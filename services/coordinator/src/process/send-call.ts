@@ -57,8 +57,8 @@ export async function sendCall(
   const short = (text: string): string => shortRedacted(process, text)
   const failed = (errorClass: string, error: string) =>
     ({ end: { kind: 'failed', errorClass, error: short(error), response: null } }) as const
-  // `ACC-${step.realm}` of a run without a realm. Without this check the error would be one of the gateway, which
-  // does not know that the realm is missing.
+  // In a run without a realm, `ACC-${step.realm}` is `ACC-null`. Without this check, the error would come from the
+  // gateway, which does not know that the realm is missing.
   if (run.Realm === null && credential === credentialName('null'))
     return failed(
       'realm_missing',
@@ -164,7 +164,7 @@ export async function sendCall(
         if (end !== null) return end
         const sent = await send()
         const ms = coolDownOf(sent.outcome, deps.now())
-        // Before the slot is released, because another replica would otherwise call the target in between.
+        // The slot is released after this, because another replica would otherwise use the slot before the cool-down.
         if (ms !== null) await deps.limiter.coolDown(limitedTarget, ms)
         return sent
       } finally {

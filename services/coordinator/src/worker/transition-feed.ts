@@ -32,7 +32,7 @@ export function createTransitionFeed(kept = KEPT): TransitionFeed {
   return {
     add(event) {
       events.push(event)
-      // The feed is trimmed only now and then, because this function runs for every transition.
+      // The feed is trimmed only from time to time, because this function runs for every transition.
       if (events.length >= 2 * kept) events = events.slice(-kept)
       for (const listener of listeners) listener(event)
     },
