@@ -22,7 +22,7 @@ const MAX_SCATTERED = 2_000
 /** A collection of unfinished runs is abandoned if there are more runs than this. */
 const MAX_UNFINISHED = 20_000
 /** A collection of failed and cancelled runs is abandoned if there are more runs than this. */
-const MAX_ENDED = 6_000
+const MAX_ENDED = 4_000
 
 const RUN = ['h."TransactionID"', 'h."ReplayID"']
 const BY_CREATION = ['h."CreatedAt"', ...RUN]
