@@ -67,7 +67,7 @@ describe('integration-host init', () => {
 describe('integration-host dev', () => {
   const dev = () => startProcess([CLI, 'dev', '--free-ports'], { cwd: folder })
 
-  it('`integration-host dev` runs the process of a new project for a connected company, and prints each step and what the provider says about a call that failed', async () => {
+  it('`integration-host dev` runs the process of a new project, and prints each step and the provider error of a failed call', async () => {
     expect((await init('.')).code).toBe(0)
     await using started = dev()
     const [, coordinator = ''] = await started.waitForOutput(/COORDINATOR_URL=(\S+)/)
@@ -100,7 +100,7 @@ describe('integration-host dev', () => {
     ])
   })
 
-  it('`integration-host dev` uses a changed process file from the next step on, and continues with the last valid version if the file becomes invalid', async () => {
+  it('`integration-host dev` uses a changed process file from the next step on, and keeps the last valid version of the file', async () => {
     expect((await init('.')).code).toBe(0)
     const file = join(folder, 'processes/counter.ts')
     const counter = (result: number) =>

@@ -104,7 +104,7 @@ describe('the embedded host', () => {
     expect([answer.status, await answer.text()]).toEqual([200, 'Replay started for 66'])
   })
 
-  it('the embedded host logs neither tokens nor keys, stores tokens only encrypted, and creates secret files that only the owner can read', async () => {
+  it('the embedded host logs no token or key, stores tokens only encrypted, and makes secret files readable by the owner only', async () => {
     await using host = await start()
     await tellStory(host, silent)
     const token = (await (
@@ -189,7 +189,7 @@ describe('the embedded host', () => {
     dataDir = dirname(path)
   })
 
-  it('the embedded host refuses to start if stored credentials were encrypted with other keys, and leaves the credentials unchanged', async () => {
+  it('the embedded host refuses to start if stored credentials were encrypted with other keys, and does not change them', async () => {
     {
       await using host = await start()
       await tellStory(host, silent)
@@ -206,7 +206,7 @@ describe('the embedded host', () => {
     expect(await readFile(join(dataDir, 'credentials.json'))).toEqual(before)
   })
 
-  it('the embedded host creates a key for applications without the permission to export, and does not restore this key after its revocation', async () => {
+  it('the embedded host creates a key for applications that cannot export, and does not create it again after its revocation', async () => {
     const list = join(dataDir, 'secrets/service_keys.json')
     const statusOf = async (method: string, url: string): Promise<number> => {
       const key = await readFile(join(dataDir, 'secrets/application_key'), 'utf8')

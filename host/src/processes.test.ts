@@ -7,7 +7,7 @@ import { expect, it } from 'vitest'
 
 const main = fileURLToPath(new URL('./main.ts', import.meta.url))
 
-it('the embedded host starts with the valid process files, even if another process file is invalid, and proposes commands for a loaded process', async () => {
+it('if a process file is invalid, the embedded host starts with the valid ones, and proposes commands for one of them', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'processes-'))
   try {
     await writeFile(
