@@ -34,7 +34,7 @@ it('every name that the package exports has a docstring', async () => {
   expect(undocumented).toEqual([])
 })
 
-/** Whether the section of a name begins with text. Declarations, headings, lists and tables can come before it. */
+/** Whether the section of a name begins with text, after the declaration and the heading `Call Signature`. */
 function isDescribed(section: string): boolean {
   const [, ...lines] = section.replaceAll(/^```[^]*?^```$/gm, '').split('\n')
   const first = lines.find((line) => line !== '' && line !== '#### Call Signature') ?? ''

@@ -1,4 +1,6 @@
-/** Coordinators with two definitions of one process, as during a deployment that replaces one replica after the other. */
+/**
+ * Coordinators with two definitions of one process, as during a deployment that replaces one replica after the other.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { type Backends, type Fixture, openBackends, startFixture } from '../test-support/fixture.ts'

@@ -182,7 +182,7 @@ describe('a step that calls a target with limits', () => {
         definition,
         limiter,
       })
-      // In the other order, another replica could call the target in between.
+      // If the slot were released before the cool-down is stored, another replica could call the target in between.
       expect(statements).toEqual(['reserve', 'cool down', 'release'])
       expect(first.outcome).toMatchObject({ kind: 'held', errorClass: `http_${status}` })
       // Another replica has a limiter and cool-downs of its own.

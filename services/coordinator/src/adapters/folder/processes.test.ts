@@ -206,7 +206,7 @@ describe('loading the processes of a folder', () => {
     expect(found.toSorted(byFile)).toEqual(expected.toSorted(byFile))
   })
 
-  it('the loader loads process files that import each other, and reports the line that uses an import before its initialization', async () => {
+  it('the loader loads process files that import each other, and reports a line that uses an uninitialized import', async () => {
     const beside = (name: string, other: string): string =>
       `import other from './${other}.ts'
        import { defineProcess } from 'integration-host'

@@ -100,8 +100,9 @@ export function connectPostgres(url: Secret, options: PostgresOptions): Postgres
       onPooled(isShared) {
         isPooled = true
         isPoolingTransactions ||= isShared
-        // The pooler may execute each statement of a session in another server process, which does not have the prepared
-        // statements of the session. If it lost that of `rollback`, the transaction would block a server connection.
+        // The pooler may execute each statement of a session in another server process, which does not have the
+        // prepared statements of the session. If the prepared statement of `rollback` were missing there, the database
+        // transaction would stay open and block a server connection.
         if (isShared) sql.options.prepare = false
       },
     })

@@ -74,7 +74,7 @@ describe.skipIf(programs === null)('PgBouncer without ignore_startup_parameters'
     expect(connection.notes()).toEqual([])
   })
 
-  it('claims with a limit of the runs in progress never exceed it through PgBouncer in transaction mode', async () => {
+  it('through PgBouncer in transaction mode, claims never exceed the limit on the number of runs in progress', async () => {
     await using pooler = await startPgBouncer(programs ?? '', server.url, 'transaction')
     const connections = [connect(pooler.url), connect(pooler.url)] as const
     await using one = createPostgresTransactionSource(connections[0])

@@ -36,8 +36,8 @@ export async function endedRanges(
   sql: postgres.Sql | postgres.TransactionSql,
   process: string | null,
 ): Promise<readonly EndedRange[] | null> {
-  // With a fixed process, the comparison must begin with the column after it. Otherwise PostgreSQL begins each search in
-  // the index at the first entry of the process, instead of at the compared values.
+  // With a fixed process, the comparison must begin with the column after it. Otherwise PostgreSQL begins each search
+  // in the index at the first entry of the process, instead of at the compared values.
   const [columns, last, inProcess] =
     process === null
       ? [

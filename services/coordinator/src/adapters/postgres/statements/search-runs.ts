@@ -147,8 +147,8 @@ function plansOf(sql: postgres.Sql, search: RunSearch): readonly (readonly Sourc
     ...(waitingFor.length === 0 ? [] : [[waiting]]),
     ...(isUnfinishedOnly ? [[unfinished(MAX_UNFINISHED)]] : []),
     ...(tag.length > 0 ? [[tagged]] : realm.length > 0 ? [[ofRealm]] : []),
-    // Few runs have the same class, and those of another version are left out. Without a class, the runs of the version
-    // are closer together than all runs that ended badly.
+    // Few runs have the same error class, so a filter by class reads these runs first and leaves out other versions.
+    // Without a class, the runs of the version are closer together in the index than all failed and cancelled runs.
     ...(filter.class === undefined ? [...byVersion, ...byEnd] : [...byEnd, ...byVersion]),
     // No index is ordered by the time at which unfinished runs were changed, so all of them are sorted.
     isInOrder ? [newest] : [completed, unfinished(null)],

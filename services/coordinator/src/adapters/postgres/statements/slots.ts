@@ -48,15 +48,18 @@ const isSameRun = (tx: Tx, alias: 's', other: 'h' | 'r') => {
     and ${one}."ReplayID" = ${two}."ReplayID"`
 }
 /**
- * Returns the value of a condition on the run of the row `s`; false if there is no such run. A scalar subquery reads the
- * run by its primary key. For EXISTS, the planner may read all waiting runs first.
+ * Returns the value of a condition on the run of the row `s`; false if there is no such run. A scalar subquery reads
+ * the run by its primary key. For EXISTS, the planner may read all waiting runs first.
  */
 const ofRun = (tx: Tx, condition: postgres.Fragment) => tx`coalesce((
   select ${condition} from "Order_Header" h where ${isRunOf(tx, 's')}), false)`
 /** True for a run in progress: a row of `"Order_Slot"` with `Held` counts only while this is true. */
 const isInProgress = (tx: Tx) => ofRun(tx, tx`h."Status" = 'Running'`)
 const isParked = (tx: Tx) => tx`h."Status" = 'Waiting' and h."WaitingFor" = ${WAITS_FOR_SLOT}`
-/** True for the row of a run that a request may claim. IN makes one hash table, where EXISTS would scan the requests. */
+/**
+ * True for the row of a run that a request may claim. With IN, PostgreSQL builds one hash table. With EXISTS, it would
+ * scan the requests for each row.
+ */
 const isClaimed = (tx: Tx) => tx`(s."Process", s."TransactionID", s."ReplayID") in (
   select "Process", "TransactionID", "ReplayID" from claimable)`
 /** The number of free slots of the group `g`. */
