@@ -1,5 +1,5 @@
 /**
- * `npm run pack`: builds `dist/integration-host-<version>.tgz`, the package that other repositories install (ADR 31).
+ * `npm run pack`: builds `dist/integration-host-<version>.tgz`, the package that other repositories install (ADR 30).
  *
  * tsc compiles the sources into the same folders, because Node strips no types below `node_modules`. The workspace
  * packages become folders of one package, so imports of these packages are rewritten to relative paths. Only the

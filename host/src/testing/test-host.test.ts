@@ -201,6 +201,20 @@ describe('a test host', () => {
     await expect(run.resume()).rejects.toThrow('only a failed or cancelled run can be resumed')
   })
 
+  it('a run waits until another run of a process with one slot has ended', async () => {
+    const one = defineProcess('One', { concurrency: 1 }).step('call', (step) =>
+      step.execute({ url: `${ERP}/slow` }),
+    )
+    await using host = await startTestHost({ processes: one })
+    host.target(ERP).on('GET /slow', { after: '30 seconds' })
+    const first = await host.run(one, 'c-1')
+    const second = await host.run(one, 'c-2')
+    await host.advance('29 seconds')
+    expect([first.status, second.view.Attempts]).toEqual(['Running', []])
+    await host.advance('1 minute')
+    expect([first.status, second.status]).toEqual(['Completed', 'Completed'])
+  })
+
   it('a target server serves the calls of steps, and of code that makes calls itself', async () => {
     const own = defineProcess('Own', { settings: { url: z.url() } })
       .step('fetch', async (step) => {

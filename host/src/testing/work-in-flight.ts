@@ -22,7 +22,7 @@ export interface WorkInFlight {
   /**
    * Resolves when only the virtual clock can cause further work.
    *
-   * @throws {Error} names the steps that are still in progress after `limitMs` of real time.
+   * @throws {Error} names the steps in progress if none of the work ends within `limitMs` of real time.
    */
   settled(limitMs: number): Promise<void>
 }
@@ -83,11 +83,10 @@ export function createWorkInFlight(): WorkInFlight {
       }
     },
     async settled(limitMs) {
-      const deadline = performance.now() + limitMs
       for (let quietTurns = 0; quietTurns < QUIET_TURNS;) {
         if (isBusy()) {
           quietTurns = 0
-          await changeBefore(deadline)
+          await changeWithin(limitMs)
         } else {
           const startedBefore = started
           await new Promise<void>((resolve) => setImmediate(resolve))
@@ -97,10 +96,10 @@ export function createWorkInFlight(): WorkInFlight {
     },
   }
 
-  /** @throws {Error} if nothing changes until the deadline. */
-  async function changeBefore(deadline: number): Promise<void> {
+  /** @throws {Error} if no work ends within `ms`. */
+  async function changeWithin(ms: number): Promise<void> {
     const late = Promise.withResolvers<'late'>()
-    const timer = setTimeout(() => late.resolve('late'), deadline - performance.now())
+    const timer = setTimeout(() => late.resolve('late'), ms)
     const first = await Promise.race([changed.promise, late.promise])
     clearTimeout(timer)
     if (first === 'late') throw new Error(stillInProgress())
