@@ -54,9 +54,10 @@ export function acceptedKey(
   { input: schema, concurrency }: Acceptance,
   data: unknown,
 ): { readonly key: string | null } | { readonly problems: readonly [string, ...string[]] } {
-  const checked = checkedInput(schema, data)
-  if ('problems' in checked) return checked
   const keyOf = concurrency?.keyOf ?? null
+  // The function gets a copy, because it may sort or change its input, and the data is stored as it was sent.
+  const checked = checkedInput(schema, keyOf === null ? data : structuredClone(data))
+  if ('problems' in checked) return checked
   if (keyOf === null) return { key: null }
   let key: unknown
   try {
@@ -65,6 +66,8 @@ export function acceptedKey(
     const why = error instanceof Error ? error.name : 'not an error'
     return { problems: [`concurrencyKey: the function of the process threw ${why}`] }
   }
+  // A rejection that nothing handles would end the OS process.
+  if (key instanceof Promise) key.catch(() => {})
   if (typeof key !== 'string' || key === '' || key.length > MAX_KEY_LENGTH)
     return {
       problems: [

@@ -1,0 +1,38 @@
+import { setImmediate } from 'node:timers/promises'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { z } from 'zod'
+import { acceptedKey, concurrencyOf } from './concurrency.ts'
+
+const accepted = (keyOf: (data: never) => unknown, data: unknown, input: z.ZodType | null = null) =>
+  acceptedKey(
+    { input, concurrency: concurrencyOf('P', { concurrency: 1, concurrencyKey: keyOf }) },
+    data,
+  )
+
+describe('the function concurrencyKey', () => {
+  it('a promise that it returns is not a key, and its rejection does not end the coordinator', async () => {
+    const rejections: unknown[] = []
+    const onRejection = (reason: unknown): void => void rejections.push(reason)
+    process.on('unhandledRejection', onRejection)
+    onTestFinished(() => void process.off('unhandledRejection', onRejection))
+    const key = async (): Promise<string> => {
+      throw new Error('no such customer')
+    }
+    expect(accepted(key, {})).toEqual({
+      problems: [expect.stringMatching(/must return a text/)],
+    })
+    await setImmediate() // Node reports a rejection that nothing handles after the microtasks of a turn
+    expect(rejections).toEqual([])
+  })
+
+  it.each([
+    ['without an input schema', null],
+    ['with an input schema that returns its data unchanged', z.unknown()],
+  ])('%s, it cannot change the data that is stored', (_, input) => {
+    const data = { lines: ['b', 'a'] }
+    expect(accepted(({ lines }: typeof data) => lines.splice(0, 1)[0], data, input)).toEqual({
+      key: 'b',
+    })
+    expect(data).toEqual({ lines: ['b', 'a'] })
+  })
+})
