@@ -16,8 +16,10 @@ export interface RunTable {
   /** Returns the unfinished runs. */
   active(): StoredRun[]
   all(): StoredRun[]
-  /** Returns the runs that have a slot of this process and key, or wait for one. */
-  inSlots(process: string, key: string): StoredRun[]
+  /** Returns how many runs have a slot of this process and key. */
+  countSlots(process: string, key: string): number
+  /** Returns the runs that wait for a slot of this process and key. */
+  waitingForSlot(process: string, key: string): StoredRun[]
   /** Returns the groups with runs that have a slot or wait for one. */
   slotGroups(): SlotGroup[]
 }
@@ -37,8 +39,14 @@ export function createRunTable(): RunTable {
    * accumulate.
    */
   const active = new Set<string>()
-  /** For each group, the keys of the runs that have a slot or wait for one. */
-  const slots = new Map<string, { readonly group: SlotGroup; readonly runs: Set<string> }>()
+  /**
+   * For each group, the keys of the runs that have a slot, and of those that wait for one. They are separate, because
+   * many runs may wait, and the claim of a run that finds no free slot reads none of them.
+   */
+  const slots = new Map<
+    string,
+    { readonly group: SlotGroup; readonly held: Set<string>; readonly waiting: Set<string> }
+  >()
 
   const replayIds = (process: string, transactionId: string): readonly number[] =>
     replays.get(transactionKey(process, transactionId)) ?? []
@@ -51,16 +59,22 @@ export function createRunTable(): RunTable {
     const stored = runs.get(key)
     if (stored?.slot === undefined) return
     const group = groupKey(stored.header.Process, stored.slot.key)
-    const members = slots.get(group)?.runs
-    members?.delete(key)
-    if (members?.size === 0) slots.delete(group)
+    const members = slots.get(group)
+    if (members === undefined) return
+    members.held.delete(key)
+    members.waiting.delete(key)
+    if (members.held.size + members.waiting.size === 0) slots.delete(group)
   }
   const enterSlot = (key: string, { header, slot }: StoredRun): void => {
     if (slot === undefined) return
     const group = { process: header.Process, key: slot.key }
-    const known = slots.get(groupKey(group.process, group.key)) ?? { group, runs: new Set() }
+    const known = slots.get(groupKey(group.process, group.key)) ?? {
+      group,
+      held: new Set(),
+      waiting: new Set(),
+    }
     slots.set(groupKey(group.process, group.key), known)
-    known.runs.add(key)
+    known[slot.isHeld ? 'held' : 'waiting'].add(key)
   }
 
   return {
@@ -103,8 +117,9 @@ export function createRunTable(): RunTable {
     },
     active: () => [...active].map((key) => runs.get(key)).filter((stored) => stored !== undefined),
     all: () => [...runs.values()],
-    inSlots: (process, key) =>
-      [...(slots.get(groupKey(process, key))?.runs ?? [])]
+    countSlots: (process, key) => slots.get(groupKey(process, key))?.held.size ?? 0,
+    waitingForSlot: (process, key) =>
+      [...(slots.get(groupKey(process, key))?.waiting ?? [])]
         .map((run) => runs.get(run))
         .filter((stored) => stored !== undefined),
     slotGroups: () => [...slots.values()].map(({ group }) => group),

@@ -17,18 +17,17 @@ export const slotKeyOf = ({ ConcurrencyKey }: Run, { key }: SlotRequest): string
 
 /** Whether the run may be claimed: it has a slot, or a slot is free for it. */
 export function mayHaveSlot(
-  table: Pick<RunTable, 'inSlots'>,
+  table: Pick<RunTable, 'countSlots' | 'waitingForSlot'>,
   stored: StoredRun,
   key: string,
   limit: number,
 ): boolean {
   if (stored.slot?.isHeld === true && stored.slot.key === key) return true
-  const members = table.inSlots(stored.header.Process, key)
-  const free = limit - members.filter(({ slot }) => slot?.isHeld).length
+  const { Process: process } = stored.header
+  const free = limit - table.countSlots(process, key)
   if (free <= 0) return false
-  const isAhead = (other: StoredRun): boolean =>
-    other.slot?.isHeld === false && inOrder(other, stored) < 0
-  return members.filter(isAhead).length < free
+  const isAhead = (other: StoredRun): boolean => inOrder(other, stored) < 0
+  return table.waitingForSlot(process, key).filter(isAhead).length < free
 }
 
 export function createMemorySlots(
@@ -42,11 +41,11 @@ export function createMemorySlots(
       const chosen = groupsOf(table, released).flatMap(({ process, key }) => {
         const given = limits.find((limit) => limit.process === process)
         if (given === undefined) return []
-        const members = table.inSlots(process, key)
         const limit = given.limit ?? Number.POSITIVE_INFINITY
-        const free = Math.max(0, limit - members.filter(({ slot }) => slot?.isHeld).length)
-        return members
-          .filter(({ slot }) => slot?.isHeld === false)
+        const free = Math.max(0, limit - table.countSlots(process, key))
+        if (free === 0) return []
+        return table
+          .waitingForSlot(process, key)
           .toSorted(inOrder)
           .slice(0, free)
           .map((stored) => granted(stored, key, at))
