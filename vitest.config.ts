@@ -5,7 +5,7 @@
  * In both of them a module is replaced. Whenever a test or a service imports
  * `@integration-host/shared/http/service-app`, it gets `tests/support/openapi/checked-service-app.ts`, which
  * compares each response of a service with the service's OpenAPI document. The setup file
- * `check-after-each-test.ts` fails the test in which one deviated. So the documents are verified by every test
+ * `check-after-each-test.ts` fails a test if a response deviated. So the documents are verified by every test
  * that calls a service, and not by a few tests written for it.
  */
 import { fileURLToPath } from 'node:url'

@@ -45,8 +45,8 @@ export async function verifyChain(
   let last: AuditHead = auditStart
   let isExpectedMet = expected === null
   /**
-   * A response may name a head without containing its entry. Then this is the sequence number of that head, until a
-   * response contains the entry; otherwise `null`.
+   * The sequence number of a head that a response has named without containing its entry. `null` if there is no such
+   * head, or once a response has contained the entry.
    */
   let unreadHead: number | null = null
   const report = (seq: number, reason: string | null): ChainReport => {

@@ -56,7 +56,7 @@ export type ProblemOf<Code extends ProblemCode> = Extract<Problem, { readonly co
 /** The error with which the methods of the client reject. `switch (error.problem.code)` narrows the problem. */
 export class ProblemError extends Error {
   override readonly name = 'ProblemError'
-  /** What has happened, by its `code`. */
+  /** The problem that the service has described. Its `code` says which members it has. */
   readonly problem: Problem
   /** The seconds in the header `Retry-After`; `null` if the response did not have this header. */
   readonly retryAfterSeconds: number | null

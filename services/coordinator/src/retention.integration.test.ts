@@ -4,8 +4,7 @@ import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Backends, type Fixture, openBackends, startFixture } from '../test-support/fixture.ts'
 
-// A run can be purged soon after it has ended. A retention pass begins after 60 intervals of the remote pull, here
-// every 3 s.
+// A run may be purged at once after its end. A retention pass begins every 3 s: after 60 times REMOTE_PULL_SECONDS.
 const env = {
   RETENTION_COMPLETED_DAYS: '0.000000001',
   RETENTION_FAILED_DAYS: '0',

@@ -127,7 +127,7 @@ export function readKeys(
     try {
       keys.set(kid, createPublicKey({ key: jwk as JsonWebKey, format: 'jwk' }))
     } catch {
-      // An RSA key that is invalid counts as one of the other keys, because an invalid key cannot verify a signature.
+      // An RSA key that is invalid is counted with the keys that are not RSA keys, because it cannot verify a signature.
     }
   }
   return { keys, others: listed.length - keys.size }

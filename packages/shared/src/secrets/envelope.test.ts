@@ -111,7 +111,7 @@ describe('an envelope that authenticates labels', () => {
       expect(() => ring.openWithLabels(envelope, place, others)).toThrow(DecryptionError)
   })
 
-  it('an envelope that authenticates labels can be opened by earlier releases, which do not know labels', () => {
+  it('earlier releases, which do not know labels, can open an envelope that authenticates labels', () => {
     expect(ring.open(ring.sealWithLabels('RT-1', place, labels), place)).toBe('RT-1')
   })
 

@@ -85,7 +85,7 @@ describe('the reason of a failed TLS connection', () => {
     )
   })
 
-  it('the reason of a failed TLS connection names a server that does not speak TLS', async () => {
+  it('the reason of a failed connection says that the server does not speak TLS', async () => {
     const server = createServer((socket) => void socket.on('error', () => {}).end('-ERR what?\r\n'))
     expect(await failureAt(server)).toBe('the server does not speak TLS on this port')
   })

@@ -85,8 +85,8 @@ interface Entry {
 }
 
 /**
- * The shortest remaining lifetime of a token that is used, in ms. A token with a shorter lifetime could expire before
- * upstream checks the token.
+ * The minimum remaining lifetime that a token must have to be used, in ms. A token with less could expire before
+ * upstream checks it.
  */
 const EXPIRY_MARGIN_MS = 5_000
 const REFRESH_MARGIN_MS = 60_000

@@ -68,8 +68,8 @@ export type StepOutcome =
       readonly isInDoubt?: boolean
     }
   /**
-   * The step called `waitFor`, or waits for the reason `error`. The step starts again later, and the attempt is not
-   * counted.
+   * The step starts again later, and the attempt is not counted. Either the step has called `waitFor()`, or `error` says
+   * why the run has to wait.
    */
   | {
       readonly kind: 'later'

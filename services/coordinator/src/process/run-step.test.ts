@@ -368,7 +368,7 @@ describe('the end of a step', () => {
     })
   })
 
-  it('a step that calls setStatus() after a call completes the run, and the response of the call is stored', async () => {
+  it('setStatus() completes the run after an HTTP call of the step, and the response of this call is stored', async () => {
     const { outcome } = await outcomeOf(
       async (step: Step) => {
         await step.execute({ url: 'http://x/' }, { parse: () => ({ a: 1 }) })

@@ -75,7 +75,7 @@ export function runExportContract(name: string, open: () => Promise<TransactionS
       expect(ids(await all({ until: ends[1] ?? '' }))).toEqual(['1'])
     })
 
-    it('an export continues after any position and neither repeats nor misses a run that ended at the same time', async () => {
+    it('an export continues after any position and neither repeats nor misses runs that ended in the same instant', async () => {
       const many = Array.from({ length: 5 }, (_, n) => ({ TransactionID: `${n}`, InitialData: n }))
       await source.queue(process, many)
       await Promise.all(

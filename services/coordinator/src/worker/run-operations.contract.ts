@@ -328,7 +328,7 @@ export function operationRunnerContract(kind: Backends['kind']): void {
       expect(await reached(id, 'Paused')).toMatchObject({ Done: 4, FailedByCode: {} })
     })
 
-    it('a dry run counts the same runs as the operation itself: only the latest runs, and only runs that have their data', async () => {
+    it('a dry run counts the same runs as the operation itself: only the latest runs, and only runs whose data was not erased', async () => {
       await queue(['twice', 'once', 'erased'])
       await cancel(['twice', 'once', 'erased'])
       await source.replay(process, 'twice', { fromStep: null, latest: null }, anAct)

@@ -83,7 +83,10 @@ export function startSlotKeeper(deps: SlotKeeperDeps): SlotKeeper {
       if (run.Status === 'Running' || !isLimited(run.Process) || isWaitingForSlot(run)) return
       const passing = pass(runKey(run))
         .catch((error: unknown) => {
-          log.debug({ err: error }, 'slots could not be given; the next poll gives them')
+          log.debug(
+            { err: error },
+            'slots could not be given to waiting runs; the next poll tries again',
+          )
         })
         .finally(() => inFlight.delete(passing))
       inFlight.add(passing)

@@ -13,7 +13,7 @@ import { endedRanges, type EndedRange, processNames } from './process-names.ts'
 
 /** The maximum number of unfinished runs that are counted. */
 const MAX_UNFINISHED = 1_000_000
-/** The maximum number of groups of unfinished runs. Each credential may cause a group. */
+/** The maximum number of groups of unfinished runs. Runs that wait for different credentials are in different groups. */
 const MAX_UNFINISHED_GROUPS = 10_000
 /** The maximum number of failed and cancelled runs that are counted from the index alone. */
 const MAX_ENDED = 200_000
