@@ -64,7 +64,7 @@ export async function retriesRefusedConnections(stack: Stack): Promise<string> {
       // has sent a request to the container before. If not, the loop starts another container.
       await stack.docker(
         words(`run --detach --rm --init --name ${stack.outsider} --network ${stack.project}_edge
-          --network-alias coordinator integration-host sleep infinity`),
+          --network-alias coordinator integration-host:${stack.project} sleep infinity`),
       )
       await Promise.race([delay(3_000), requests])
       await stack.docker(['rm', '--force', stack.outsider])
