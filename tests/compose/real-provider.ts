@@ -62,7 +62,7 @@ export async function realProvider(stack: Stack): Promise<void> {
       --env HOST=0.0.0.0 --env CLIENT_ID=${OPERATOR_ENV.CLIENT_ID} --env CLIENT_SECRET=${OPERATOR_ENV.CLIENT_SECRET}
       --env REDIRECT=${REDIRECT} --env BASE_URL=${OPERATOR_ENV.ACCOUNTING_URL}
       --env BROWSER_URL=http://127.0.0.1:${port}
-      integration-host node services/sandbox-provider/src/main.ts`),
+      integration-host:${stack.project} node services/sandbox-provider/src/main.ts`),
   )
   await stack.compose(['up', '--wait'], env)
   await tellStory(await stack.installation(), { stage() {}, line() {} })
