@@ -1,0 +1,99 @@
+import { z } from 'zod'
+import { Realm } from './realm.ts'
+
+/**
+ * Topic exchange of the changes in the books of companies; the routing key is `<provider>.<entity>.<operation>`, for
+ * example `intuit.Invoice.update`. The webhook receiver and the change feed publish to it.
+ */
+export const PROVIDER_EXCHANGE = 'integration.provider'
+
+/**
+ * The entities whose changes Intuit reports by webhook, in the spelling of its API.
+ *
+ * @see https://developer.intuit.com/app/developer/qbo/docs/develop/webhooks
+ */
+export const providerEntities = [
+  'Account',
+  'Bill',
+  'BillPayment',
+  'Budget',
+  'Class',
+  'CreditMemo',
+  'Currency',
+  'Customer',
+  'Department',
+  'Deposit',
+  'Employee',
+  'Estimate',
+  'Invoice',
+  'Item',
+  'JournalCode',
+  'JournalEntry',
+  'Payment',
+  'PaymentMethod',
+  'Preferences',
+  'Purchase',
+  'PurchaseOrder',
+  'RefundReceipt',
+  'SalesReceipt',
+  'TaxAgency',
+  'Term',
+  'TimeActivity',
+  'Transfer',
+  'Vendor',
+  'VendorCredit',
+] as const
+export type ProviderEntity = (typeof providerEntities)[number]
+
+/** The operations of both webhook formats in one spelling. */
+export const providerOperations = [
+  'create',
+  'update',
+  'delete',
+  'merge',
+  'void',
+  'emailed',
+] as const
+export type ProviderOperation = (typeof providerOperations)[number]
+
+/** The id of an object of the books, for example `129`. */
+export const EntityId = z.string().regex(/^[!-~]{1,20}$/, 'must be 1-20 visible ASCII characters')
+
+/** The body of a provider event. It contains names and ids only, and no business data. */
+export const ProviderEvent = z.object({
+  /** The id of the change; see {@link providerEventId}. It is also the message id. */
+  Id: z.string().min(1).max(128),
+  Provider: z.literal('intuit'),
+  Realm,
+  Entity: z.enum(providerEntities),
+  EntityId,
+  Operation: z.enum(providerOperations),
+  /** When the object was changed, as the provider reports it. */
+  ChangedAt: z.iso.datetime(),
+  /** For a merge: the id of the object that was merged into `EntityId` and deleted. */
+  DeletedId: EntityId.optional(),
+  /** `webhook`: the provider delivered the change. `change-feed`: the change was read from the provider. */
+  Source: z.enum(['webhook', 'change-feed']),
+})
+export type ProviderEvent = z.output<typeof ProviderEvent>
+
+/** Returns the routing key of an event, for example `intuit.Invoice.update`. */
+export const providerRoutingKey = (
+  event: Pick<ProviderEvent, 'Provider' | 'Entity' | 'Operation'>,
+): string => `${event.Provider}.${event.Entity}.${event.Operation}`
+
+/**
+ * Returns the id of a change, for example `Invoice-129@2026-11-23T17:05:09Z/9341453908059889`. Every delivery of the
+ * same change has the same id, whichever format it has and wherever it was read.
+ *
+ * The time is cut to the second, because the CloudEvents format has fractions of a second and the change feed has none.
+ * The change feed cannot distinguish all operations, so the id distinguishes only `deleted` from the others. An id has at
+ * most 128 characters, as a `TransactionID` has.
+ */
+export function providerEventId(
+  event: Pick<ProviderEvent, 'Realm' | 'Entity' | 'EntityId' | 'Operation' | 'ChangedAt'>,
+): string {
+  const second = `${new Date(event.ChangedAt).toISOString().slice(0, 19)}Z`
+  const deleted = event.Operation === 'delete' ? ':deleted' : ''
+  return `${event.Entity}-${event.EntityId}${deleted}@${second}/${event.Realm}`
+}
