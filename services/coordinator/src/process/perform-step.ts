@@ -45,14 +45,15 @@ class StepEnded extends Error {
   override readonly name = 'StepEnded'
 }
 
-interface StepInput {
+export interface StepInput {
   readonly process: StepProcess
   readonly claim: Claim
   /** The name of the previous step. */
   readonly before: string | undefined
   /** What the `input` schema of the process returned for the initial data. */
   readonly initialData: unknown
-  readonly isInDoubt: boolean
+  /** Whether an earlier attempt may have done the work of the step. */
+  isInDoubt: boolean
 }
 
 /** Calls a step function or its `confirm`. The outcome is `null` if the function returned without a status. */

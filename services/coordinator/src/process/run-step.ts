@@ -9,7 +9,13 @@
  */
 import type { Claim } from '../transaction/transaction-source.ts'
 import { checkedInput } from './input-check.ts'
-import { finishedItem, perform, type StepDeps, type StepProcess } from './perform-step.ts'
+import {
+  finishedItem,
+  perform,
+  type StepDeps,
+  type StepInput,
+  type StepProcess,
+} from './perform-step.ts'
 import type { StepOutcome } from './progress.ts'
 import { shortRedacted } from './redacted-step.ts'
 import type { AnyStep } from './step.ts'
@@ -22,7 +28,22 @@ export async function runStep(
   deps: StepDeps,
 ): Promise<StepOutcome> {
   try {
-    return await outcomeOf(handler, claim, process, deps)
+    const input = inputOf(claim, process)
+    if ('kind' in input) return input
+    const { confirm } = handler
+    if (claim.run.InDoubt && confirm !== undefined) {
+      deps.log().info('step is in doubt: calling its confirm function')
+      const { outcome, returned } = await perform(confirm, input, deps)
+      if (outcome !== null) return outcome
+      if (returned !== 'not_done')
+        return {
+          ...statusNotSet('confirm ended without complete() and without not_done'),
+          isInDoubt: true,
+        }
+      input.isInDoubt = false
+    }
+    const { outcome } = await perform(handler, input, deps)
+    return outcome ?? statusNotSet('the step ended without a call and without a status')
   } catch {
     return {
       kind: 'retry',
@@ -37,14 +58,11 @@ export async function runStep(
   }
 }
 
-async function outcomeOf(
-  handler: AnyStep,
-  claim: Claim,
-  process: StepProcess,
-  deps: StepDeps,
-): Promise<StepOutcome> {
+/** Returns what a step function needs of its run. If the step cannot start, returns its outcome. */
+function inputOf(claim: Claim, process: StepProcess): StepInput | StepOutcome {
   const { stepNames } = process
-  const before = stepNames[stepNames.indexOf(claim.run.StepName) - 1]
+  const { run } = claim
+  const before = stepNames[stepNames.indexOf(run.StepName) - 1]
   // If another program has inserted the row of this run at a later step, the item of the preceding step never exists.
   if (before !== undefined && finishedItem(claim, before) === undefined)
     return {
@@ -53,7 +71,7 @@ async function outcomeOf(
       error: `the step ${before} before this one was never finished`,
       response: null,
     }
-  const checked = checkedInput(process.input, claim.run.InitialData)
+  const checked = checkedInput(process.input, run.InitialData)
   if ('problems' in checked)
     return {
       kind: 'failed',
@@ -63,29 +81,9 @@ async function outcomeOf(
         `the initial data is not valid: ${checked.problems.join('; ')}`,
       ),
       response: null,
-      isInDoubt: claim.run.InDoubt,
+      isInDoubt: run.InDoubt,
     }
-  const { confirm } = handler
-  const { input: initialData } = checked
-  let isInDoubt = claim.run.InDoubt
-  if (isInDoubt && confirm !== undefined) {
-    deps.log().info('step is in doubt: calling its confirm function')
-    const { outcome, returned } = await perform(
-      confirm,
-      { process, claim, before, initialData, isInDoubt },
-      deps,
-    )
-    if (outcome !== null) return outcome
-    if (returned !== 'not_done')
-      return { ...statusNotSet('confirm ended without complete() and without not_done'), isInDoubt }
-    isInDoubt = false
-  }
-  const { outcome } = await perform(
-    handler,
-    { process, claim, before, initialData, isInDoubt },
-    deps,
-  )
-  return outcome ?? statusNotSet('the step ended without a call and without a status')
+  return { process, claim, before, initialData: checked.input, isInDoubt: run.InDoubt }
 }
 
 const statusNotSet = (error: string) =>

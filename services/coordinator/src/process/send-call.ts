@@ -9,6 +9,7 @@ import type { StepAbort } from './step-abort.ts'
 import type { CallOptions } from './step.ts'
 import { outgoingCall, type StepRequest, type TargetRequest } from './step-request.ts'
 import type { TargetLimiter } from './target-limiter.ts'
+import type { TargetLimits } from '../transaction/target-calls.ts'
 import type { BoundTarget } from './targets.ts'
 
 export interface SendDeps extends JudgeDeps {
@@ -47,20 +48,47 @@ export interface SentCall {
  *
  * @throws {TypeError} if the request cannot be sent, which is a bug of the step.
  */
-export async function sendCall(
-  { process, run, request, options, callKey, isEnded }: Calling,
+export function sendCall(
+  calling: Calling,
   deps: SendDeps,
-): Promise<SentCall | { readonly end: EarlyOutcome }> {
+): Promise<SentCall | NotSent> | SentCall | NotSent {
+  const prepared = prepareCall(calling, deps.gateway)
+  if ('end' in prepared) return prepared
+  const coolDown = coolDownOfCall(prepared, deps)
+  if (coolDown !== null) return coolDown
+  const limits = prepared.target?.limits ?? null
+  return limits === null
+    ? sendPrepared(prepared, deps)
+    : sendWithinLimits(prepared, limits, calling.isEnded, deps)
+}
+
+interface NotSent {
+  readonly end: EarlyOutcome
+}
+
+/** A call that may be sent as far as its request shows. */
+interface PreparedCall extends ReturnType<typeof outgoingCall> {
+  readonly process: Pick<ProcessDefinition, 'bound'>
+  readonly processName: string
+  readonly targetName: string | undefined
+  readonly target: BoundTarget | undefined
+  readonly callKey: string | null
+  readonly timeoutMs: number
+  readonly what: string
+  readonly owner: CallOwner
+}
+
+/** Checks a request, and builds the call. Returns the outcome with which the step ends if the call is not allowed. */
+function prepareCall(
+  { process, run, request, options, callKey }: Calling,
+  gateway: SendDeps['gateway'],
+): PreparedCall | NotSent {
   const { credential } = options
-  const { abort, onCall } = deps
-  const redaction = process.bound?.redaction ?? null
-  const short = (text: string): string => shortRedacted(process, text)
-  const failed = (errorClass: string, error: string) =>
-    ({ end: { kind: 'failed', errorClass, error: short(error), response: null } }) as const
   // In a run without a realm, `ACC-${step.realm}` is `ACC-null`. Without this check, the error would come from the
   // gateway, which does not know that the realm is missing.
   if (run.Realm === null && credential === credentialName('null'))
     return failed(
+      process,
       'realm_missing',
       'the step calls with the credential of the realm, but the run has no Realm: queue a transaction with "Realm" (command line: --realm)',
     )
@@ -68,76 +96,106 @@ export async function sendCall(
   // initial data, and nothing has checked whether the key may use that credential.
   if (credential !== undefined && run.Realm !== null && credential !== credentialName(run.Realm))
     return failed(
+      process,
       'realm_foreign',
       `the step calls with ${credential}, but the run belongs to ${run.Realm}`,
     )
-  const target = request.target === undefined ? undefined : targetOf(process, request.target)
-  const { method, url, body, headers } = outgoingCall(request, { credential, target }, deps.gateway)
-  const what = `${method} ${url.origin}${url.pathname}`
+  const targetName = request.target
+  const target = targetName === undefined ? undefined : targetOf(process, targetName)
+  const call = outgoingCall(request, { credential, target }, gateway)
+  const { method, url, body, headers } = call
+  const redaction = process.bound?.redaction ?? null
   const exposed = redaction === null ? null : secretIn(redaction, url, request.headers, body)
   if (exposed !== null)
     return failed(
+      process,
       'secret_in_request',
       // The text does not have the path, because the path may contain the secret in an encoding.
       `${method} ${url.origin} was not sent: it contains ${exposed} outside the auth of a target`,
     )
-  const targetKey =
-    request.target === undefined ? undefined : `target:${run.Process}/${request.target}`
-  const owner: CallOwner = { credential, targetKey }
-  const held = (reason: string, delayMs: number) => ({
-    end: {
-      kind: 'held' as const,
-      errorClass: target === undefined ? 'credential_held' : 'target_held',
-      error: short(`${what} was not sent: ${reason}`),
-      response: null,
-      delayMs,
-    },
-  })
-  const ownCoolDown = () => {
-    const key = credential ?? targetKey
-    const delayMs = key === undefined ? null : deps.coolDowns.delayOf(key)
-    if (delayMs === null) return null
-    const cause =
-      target === undefined
-        ? `${credential} is in a cool-down after a 429`
-        : `${request.target} is in a cool-down after a 429 or 503`
-    return held(cause, delayMs)
+  const targetKey = targetName === undefined ? undefined : `target:${run.Process}/${targetName}`
+  return {
+    method,
+    url,
+    body,
+    headers,
+    process,
+    processName: run.Process,
+    targetName,
+    target,
+    callKey,
+    timeoutMs: options.timeoutMs ?? target?.timeoutMs ?? DEFAULT_CALL_MS,
+    what: `${method} ${url.origin}${url.pathname}`,
+    owner: { credential, targetKey },
   }
-  const coolDown = ownCoolDown()
-  if (coolDown !== null) return coolDown
-  const timeoutMs = options.timeoutMs ?? target?.timeoutMs ?? DEFAULT_CALL_MS
+}
 
-  const send = async (): Promise<SentCall> => {
-    const traceparent = deps.traceparent()
-    const sent = {
-      method,
-      url: storedUrl(url),
-      traceId: traceparent.slice(3, 35), // W3C Trace Context §3.2.2: 00-<trace id>-<span id>-<flags>
-      responseId: null,
-    }
-    onCall(sent)
-    const given = await deps.call(
-      {
-        method,
-        url,
-        body,
-        headers: {
-          ...headers,
-          ...(callKey !== null && { 'idempotency-key': callKey }),
-          traceparent,
-        },
-      },
-      { abort, timeoutMs },
-    )
-    const outcome = redaction === null ? given : redactedOutcome(redaction, given)
-    if ('responseId' in outcome && outcome.responseId !== null)
-      onCall({ ...sent, responseId: outcome.responseId })
-    return { outcome, method, what, owner }
+const failed = (
+  process: Pick<ProcessDefinition, 'bound'>,
+  errorClass: string,
+  error: string,
+): NotSent => ({
+  end: { kind: 'failed', errorClass, error: shortRedacted(process, error), response: null },
+})
+
+/** Returns the outcome of a step whose call must wait. */
+const held = (
+  { process, target, what }: PreparedCall,
+  reason: string,
+  delayMs: number,
+): NotSent => ({
+  end: {
+    kind: 'held',
+    errorClass: target === undefined ? 'credential_held' : 'target_held',
+    error: shortRedacted(process, `${what} was not sent: ${reason}`),
+    response: null,
+    delayMs,
+  },
+})
+
+/** Returns the outcome of a step whose call must wait for a cool-down; `null` if there is no cool-down. */
+function coolDownOfCall(prepared: PreparedCall, { coolDowns }: SendDeps): NotSent | null {
+  const { credential, targetKey } = prepared.owner
+  const key = credential ?? targetKey
+  const delayMs = key === undefined ? null : coolDowns.delayOf(key)
+  if (delayMs === null) return null
+  const cause =
+    prepared.target === undefined
+      ? `${credential} is in a cool-down after a 429`
+      : `${prepared.targetName} is in a cool-down after a 429 or 503`
+  return held(prepared, cause, delayMs)
+}
+
+async function sendPrepared(prepared: PreparedCall, deps: SendDeps): Promise<SentCall> {
+  const { process, method, url, body, headers, callKey, timeoutMs, what, owner } = prepared
+  const traceparent = deps.traceparent()
+  const sent = {
+    method,
+    url: storedUrl(url),
+    traceId: traceparent.slice(3, 35), // W3C Trace Context §3.2.2: 00-<trace id>-<span id>-<flags>
+    responseId: null,
   }
-  const limits = target?.limits ?? null
-  if (request.target === undefined || limits === null) return send()
-  const limitedTarget = { Process: run.Process, Target: request.target }
+  deps.onCall(sent)
+  // `outgoingCall` has built the object of the headers for this call alone.
+  if (callKey !== null) headers['idempotency-key'] = callKey
+  headers['traceparent'] = traceparent
+  const given = await deps.call({ method, url, body, headers }, { abort: deps.abort, timeoutMs })
+  const redaction = process.bound?.redaction ?? null
+  const outcome = redaction === null ? given : redactedOutcome(redaction, given)
+  if ('responseId' in outcome && outcome.responseId !== null)
+    deps.onCall({ ...sent, responseId: outcome.responseId })
+  return { outcome, method, what, owner }
+}
 
+/** Waits until the target may be called, and then sends the call. */
+async function sendWithinLimits(
+  prepared: PreparedCall,
+  limits: TargetLimits,
+  isEnded: () => boolean,
+  deps: SendDeps,
+): Promise<SentCall | NotSent> {
+  const { processName, targetName = '', timeoutMs, method, what, owner } = prepared
+  const limitedTarget = { Process: processName, Target: targetName }
   const now = deps.now()
   // The wait takes at most half of the time that the step has left. The other half is for the call.
   const waitUntil = now + Math.min(MAX_WAIT_MS, (deps.endsAt - now) / 2)
@@ -146,12 +204,12 @@ export async function sendCall(
     limits,
     timeoutMs,
     waitUntil,
-    abort,
+    abort: deps.abort,
   })
   const notSent = { outcome: { kind: 'aborted', isSent: false }, method, what, owner } as const
   switch (admission.kind) {
     case 'deferred':
-      return held(`${request.target} is at its limits`, admission.delayMs)
+      return held(prepared, `${targetName} is at its limits`, admission.delayMs)
     case 'aborted':
       return notSent
     case 'unavailable':
@@ -160,9 +218,9 @@ export async function sendCall(
       try {
         // While this call waited, another call of the same step may have ended the step, and another step may have got
         // a 429.
-        const end = isEnded() ? notSent : ownCoolDown()
+        const end = isEnded() ? notSent : coolDownOfCall(prepared, deps)
         if (end !== null) return end
-        const sent = await send()
+        const sent = await sendPrepared(prepared, deps)
         const ms = coolDownOf(sent.outcome, deps.now())
         // The slot is released after this, because another replica would otherwise use the slot before the cool-down.
         if (ms !== null) await deps.limiter.coolDown(limitedTarget, ms)

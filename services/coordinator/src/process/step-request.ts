@@ -62,27 +62,18 @@ export function outgoingCall(
   const method = (request.method ?? 'GET').toUpperCase()
   if (!/^[A-Z]{1,20}$/.test(method))
     throw new TypeError('the method of a call must be an HTTP method')
-  for (const [name, value] of Object.entries(request.query ?? {}))
-    url.searchParams.append(name, String(value))
+  if (request.query !== undefined)
+    for (const [name, value] of Object.entries(request.query))
+      url.searchParams.append(name, String(value))
+  const isText = typeof request.body === 'string'
   const body =
-    request.body === undefined
-      ? null
-      : typeof request.body === 'string'
-        ? request.body
-        : JSON.stringify(request.body)
-  return {
-    method,
-    url,
-    headers: {
-      accept: 'application/json',
-      ...(body !== null &&
-        typeof request.body !== 'string' && { 'content-type': 'application/json' }),
-      ...(request.headers !== undefined && headersOf(request.headers, target)),
-      ...(isGateway && { authorization: `Bearer ${gateway.key}` }),
-      ...(target?.auth && { [target.auth.name]: target.auth.value.reveal() }),
-    },
-    body,
-  }
+    request.body === undefined ? null : isText ? request.body : JSON.stringify(request.body)
+  const headers: Record<string, string> = { accept: 'application/json' }
+  if (body !== null && !isText) headers['content-type'] = 'application/json'
+  if (request.headers !== undefined) Object.assign(headers, headersOf(request.headers, target))
+  if (isGateway) headers['authorization'] = `Bearer ${gateway.key}`
+  if (target?.auth) headers[target.auth.name] = target.auth.value.reveal()
+  return { method, url, headers, body }
 }
 
 /**

@@ -6,7 +6,12 @@ import {
   tracing,
 } from '@integration-host/shared/observability/telemetry'
 import { createCoolDowns } from '../process/cool-downs.ts'
-import { limitsOf, type ProcessDefinition, stepUnknownError } from '../process/definition.ts'
+import {
+  limitsOf,
+  type ProcessDefinition,
+  type StepLimits,
+  stepUnknownError,
+} from '../process/definition.ts'
 import type { Files } from '../process/files.ts'
 import type { HttpCall, StepCall } from '../process/http-call.ts'
 import { advance, type StepOutcome, type Transition } from '../process/progress.ts'
@@ -84,7 +89,8 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     if (run.Version === 1 || run.Attempt > 1) publisher.publishEvent(run)
     const startedAt = now()
     let call: StepCall | undefined
-    const outcome = await attempt(definition, claim, stepLog, (sent) => {
+    const limits = limitsOf(definition, run.StepName)
+    const outcome = await attempt(definition, claim, limits, stepLog, (sent) => {
       call = sent
     })
     if (outcome === null) {
@@ -94,10 +100,15 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     }
     const { stepNames: steps } = definition
     const finished = claim.items.map(({ StepName }) => StepName)
-    const { retry: policy } = limitsOf(definition, run.StepName)
     const isInline = definition.dispatch === 'inline' && gate.isOpen(definition)
     const transition = {
-      ...advance(run, outcome, { steps, finished, policy, random: random(), isInline }),
+      ...advance(run, outcome, {
+        steps,
+        finished,
+        policy: limits.retry,
+        random: random(),
+        isInline,
+      }),
       ...(call !== undefined && { call }),
     }
     const recorded = await retryStore(() => source.record(lease, transition), deps.cutOff)
@@ -139,6 +150,7 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
   async function attempt(
     definition: ProcessDefinition,
     claim: Claim,
+    limits: StepLimits,
     stepLog: () => Logger,
     onCall: (call: StepCall) => void,
   ): Promise<StepOutcome | null> {
@@ -151,7 +163,6 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       return { ...failure('step_unknown', stepUnknownError(run, definition)), isInDoubt }
     // An attempt counts even if its worker died before it recorded an outcome. Otherwise a step that crashes its worker
     // would crash one worker after another without end.
-    const limits = limitsOf(definition, run.StepName)
     if (run.Attempt > limits.retry.maxAttempts)
       return {
         ...failure('attempts_used_up', 'workers were lost in every attempt of this step'),
