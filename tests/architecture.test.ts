@@ -30,6 +30,7 @@ describe('the import direction of the source files', () => {
         'services/coordinator/src/transaction',
         'services/coordinator/src/worker',
         'services/coordinator/src/processes',
+        'services/webhook-receiver/src/delivery',
       ]),
     )
   })

@@ -69,6 +69,7 @@ describe('the documents', () => {
       'token-service',
       'accounting-gateway',
       'coordinator',
+      'webhook-receiver',
       'demo-api',
       'sandbox-provider',
     ]) {

@@ -4,12 +4,14 @@ import { reference as demoApi } from '@integration-host/demo-api/config'
 import { reference as sandbox } from '@integration-host/sandbox-provider/config'
 import { errorCodes, type Remedy } from '@integration-host/shared/errors'
 import { reference as tokenService } from '@integration-host/token-service/config'
+import { reference as webhookReceiver } from '@integration-host/webhook-receiver/config'
 import { z } from 'zod'
 
 const services: Readonly<Record<string, z.ZodObject>> = {
   'token-service': tokenService,
   'accounting-gateway': gateway,
   coordinator,
+  'webhook-receiver': webhookReceiver,
   'demo-api': demoApi,
   'sandbox-provider': sandbox,
 }

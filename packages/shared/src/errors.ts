@@ -56,6 +56,10 @@ export const errorCodes = {
   },
   busy: { status: 503, title: 'Too many authorizations at the same time', remedy: 'retry' },
 
+  // Errors of webhook-receiver.
+  signature_invalid: { status: 403, title: 'The signature does not fit', remedy: 'none' },
+  too_many_deliveries: { status: 503, title: 'Too many deliveries at once', remedy: 'retry' },
+
   // Errors of accounting-gateway.
   target_invalid: { status: 400, title: 'The request target is not acceptable', remedy: 'none' },
   transfer_coding_unsupported: {

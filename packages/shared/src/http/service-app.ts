@@ -41,6 +41,8 @@ export interface ServiceAppDeps {
   readonly maxBodyBytes?: number
   /** Larger body limits, in bytes, for exact paths. */
   readonly maxBodyBytesAt?: Readonly<Record<string, number>>
+  /** Exact paths whose routes read the body themselves. Such a route must limit the size of the body itself. */
+  readonly pathsReadingOwnBody?: readonly string[]
   /** Fixed paths that match the pattern of another route, too. `routedFixedPath` registers their routes. */
   readonly fixedPaths?: readonly string[]
   /** Converts errors to responses; by default to problem documents (RFC 9457). */
@@ -131,7 +133,12 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
       open.endsWith('*') ? path.startsWith(open.slice(0, -1)) : path === open,
     )
   if (keys !== null) app.use(requireServiceKey(keys, isOpen))
-  app.use(limitBody((path) => deps.maxBodyBytesAt?.[path] ?? deps.maxBodyBytes ?? 65_536))
+  const { maxBodyBytes = 65_536, maxBodyBytesAt = {}, pathsReadingOwnBody = [] } = deps
+  app.use(
+    limitBody((path) =>
+      pathsReadingOwnBody.includes(path) ? null : (maxBodyBytesAt[path] ?? maxBodyBytes),
+    ),
+  )
 
   addRoutes(app)
   app.get(
@@ -192,11 +199,11 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
 }
 
 /**
- * Responds with 413 to a body larger than `maxBytes`. Hono's own middleware is not used, because it copies the Request
+ * Responds with 413 to a body larger than the limit of its path; `null` stands for no limit. Hono's own middleware is not used, because it copies the Request
  * of a chunked body. The copy fails for the Request class of @hono/node-server unless this class replaces the global
  * Request (see `honoListener`).
  */
-function limitBody(maxBytesAt: (path: string) => number): MiddlewareHandler {
+function limitBody(maxBytesAt: (path: string) => number | null): MiddlewareHandler {
   return async (c, next) => {
     const { headers, method } = c.req.raw
     // The method is checked first, because most requests have no body, and reading the property `body` builds a whole
@@ -204,6 +211,7 @@ function limitBody(maxBytesAt: (path: string) => number): MiddlewareHandler {
     const body = hasBody(method) ? c.req.raw.body : null
     if (body === null) return next()
     const maxBytes = maxBytesAt(c.req.path)
+    if (maxBytes === null) return next()
     const length = headers.get('Content-Length')
     if (length !== null && !headers.has('Transfer-Encoding')) {
       if (Number(length) > maxBytes) throw tooLarge(maxBytes)

@@ -1,0 +1,23 @@
+import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/message-bus'
+import { createHealth } from '@integration-host/shared/observability/health'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { tlsFiles } from '@integration-host/shared/tls/tls-files'
+import type { Config } from './config.ts'
+import { RESPONSE_DEADLINE_MS } from './routes/intuit-webhook.ts'
+import type { ReceiverAdapters } from './service.ts'
+
+/** Connects to RabbitMQ in the background. Returns at once, whether or not it is available. */
+export function openBackends(config: Config): ReceiverAdapters & AsyncDisposable {
+  const logger = createLogger('webhook-receiver', config.LOG_LEVEL)
+  const health = createHealth(logger)
+  const bus = connectRabbitMq(config.AMQP_URL, {
+    name: 'webhook-receiver',
+    dependency: health.dependency('rabbitmq'),
+    logger,
+    tls: tlsFiles('AMQP', config),
+    prefix: config.AMQP_PREFIX,
+    // A later confirm is of no use, and its body would occupy memory.
+    confirmDeadlineMs: RESPONSE_DEADLINE_MS,
+  })
+  return { logger, health, bus, [Symbol.asyncDispose]: () => bus[Symbol.asyncDispose]() }
+}

@@ -1,0 +1,97 @@
+/**
+ * Accepts one delivery of the provider.
+ *
+ * D1  Nothing of a body is parsed before its signature is valid.
+ * D2  A delivery is accepted only after the broker has confirmed every event of it. Whatever fails before, the provider
+ *     sends the whole delivery again, and the ids of its events are the same.
+ * D3  A change that cannot be published is counted and logged. It does not fail the delivery, because the provider
+ *     would repeat the other changes with it, and would never succeed.
+ */
+import type { ProviderEvent } from '@integration-host/shared/contracts/provider-event'
+import { IntegrationError } from '@integration-host/shared/errors'
+import type { Secret } from '@integration-host/shared/secrets/secret'
+import { type Notification, parseNotification } from './notification.ts'
+import { isSignedBy } from './signature.ts'
+
+/** The points at which the tests end the process. */
+export const failpoints = ['after body', 'before publish', 'after confirm'] as const
+export type Failpoint = (typeof failpoints)[number]
+
+export interface AcceptDeps {
+  readonly tokens: readonly Secret[]
+  /** Publishes an event. Resolves when the broker has confirmed it. */
+  readonly publish: (event: ProviderEvent) => Promise<void>
+  /** Called with each delivery whose events are confirmed. */
+  readonly onAccepted: (notification: Notification) => void
+  /** Awaited at each failpoint. Only tests set this function. */
+  readonly failpoint?: (point: Failpoint) => Promise<void> | void
+}
+
+export interface Delivery {
+  readonly body: Buffer
+  /** The header `intuit-signature`; `null` if it is missing. */
+  readonly signature: string | null
+  /** Aborts when the provider should have a response. */
+  readonly deadline: AbortSignal
+  /** Called when no event of the delivery is in flight any more, which can be after the deadline. */
+  readonly onSettled: () => void
+}
+
+export type AcceptDelivery = (delivery: Delivery) => Promise<Notification>
+
+/**
+ * Builds the function that verifies a delivery, publishes its events and resolves when the broker has confirmed them.
+ *
+ * The function throws an {@link IntegrationError}: `signature_invalid`; `invalid_request` if a signed body has none of
+ * the known formats; `broker_unavailable` if an event is not confirmed before the deadline.
+ */
+export function createAcceptDelivery(deps: AcceptDeps): AcceptDelivery {
+  const { tokens, publish, onAccepted, failpoint } = deps
+
+  return async ({ body, signature, deadline, onSettled }) => {
+    let isPublishing = false
+    try {
+      await failpoint?.('after body')
+      if (signature === null || !isSignedBy(tokens, body, signature))
+        throw new IntegrationError(
+          'signature_invalid',
+          'the header intuit-signature does not fit the body',
+        )
+      const notification = parseNotification(body)
+      if (notification === null)
+        throw new IntegrationError('invalid_request', 'the body has no known notification format')
+      await failpoint?.('before publish')
+      const confirmed = Promise.allSettled(notification.events.map(publish))
+      isPublishing = true
+      void confirmed.then(onSettled)
+      await unlessAborted(deadline, confirmed)
+      await failpoint?.('after confirm')
+      onAccepted(notification)
+      return notification
+    } finally {
+      if (!isPublishing) onSettled()
+    }
+  }
+}
+
+/** @throws {IntegrationError} `broker_unavailable` if a publish fails, or if `deadline` aborts before all have settled. */
+async function unlessAborted(
+  deadline: AbortSignal,
+  confirmed: Promise<readonly PromiseSettledResult<void>[]>,
+): Promise<void> {
+  const late = Promise.withResolvers<null>()
+  const onDeadline = (): void => late.resolve(null)
+  deadline.addEventListener('abort', onDeadline, { once: true })
+  if (deadline.aborted) onDeadline()
+  const results = await Promise.race([confirmed, late.promise])
+  deadline.removeEventListener('abort', onDeadline)
+  if (results === null) throw unconfirmed()
+  const failed = results.find((result) => result.status === 'rejected')
+  if (failed !== undefined) throw unconfirmed(failed.reason)
+}
+
+const unconfirmed = (cause?: unknown): IntegrationError =>
+  new IntegrationError('broker_unavailable', 'the broker has not confirmed every event', {
+    cause,
+    retryAfterSeconds: 10,
+  })

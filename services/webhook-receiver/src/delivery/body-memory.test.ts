@@ -1,0 +1,56 @@
+import { describe, expect, it } from 'vitest'
+import { createBodyMemory } from './body-memory.ts'
+
+describe('the memory of the bodies in flight', () => {
+  /** Begins bodies in a memory of 100 bytes, and records which of them are dropped. */
+  function fixture() {
+    const memory = createBodyMemory(100)
+    const dropped: string[] = []
+    const begin = (name: string) => memory.begin(() => void dropped.push(name))
+    return { memory, dropped, begin }
+  }
+
+  it('drops the body that has been arriving longest if no byte is free', () => {
+    const { memory, dropped, begin } = fixture()
+    const [slow, other, next] = [begin('slow'), begin('other'), begin('next')]
+    other.add(30)
+    slow.add(60)
+    next.add(40)
+    expect(dropped).toEqual(['slow'])
+    expect(memory.bytes).toBe(70)
+  })
+
+  it('rejects a body rather than dropping one that is complete', () => {
+    const { memory, dropped, begin } = fixture()
+    const complete = begin('complete')
+    complete.add(90)
+    complete.complete()
+    const next = begin('next')
+    expect(() => next.add(11)).toThrow('too many bodies are in flight')
+    next.add(10)
+    expect(dropped).toEqual([])
+    expect(memory.bytes).toBe(100)
+  })
+
+  it('is free again when its bodies are disposed, however often', () => {
+    const { memory, begin } = fixture()
+    const first = begin('first')
+    first.add(100)
+    first.complete()
+    first[Symbol.dispose]()
+    first[Symbol.dispose]()
+    expect(memory.bytes).toBe(0)
+    begin('second').add(100)
+    expect(memory.bytes).toBe(100)
+  })
+
+  it('rejects further bytes of a body that was dropped', () => {
+    const { memory, begin } = fixture()
+    const slow = begin('slow')
+    slow.add(50)
+    begin('next').add(100)
+    expect(memory.bytes).toBe(100)
+    expect(() => slow.add(1)).toThrow('too many bodies are in flight')
+    expect(memory.bytes).toBe(100)
+  })
+})

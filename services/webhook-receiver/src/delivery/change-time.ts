@@ -1,0 +1,16 @@
+/** A date and time of RFC 3339 with any number of fraction digits. Old notifications have no colon in the offset. */
+const TIME = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,12}))?(Z|[+-]\d\d:?\d\d)$/i
+
+/**
+ * Returns a time of a notification in UTC with milliseconds, such as `2026-11-23T17:05:09.179Z`; `null` if the text is
+ * not a time. Further fraction digits are cut off. Both formats of Intuit occur: `2026-11-23T17:05:25.179851517Z` and
+ * `2015-10-05T14:42:19-0700`.
+ */
+export function parseChangeTime(text: unknown): string | null {
+  const [, second = '', fraction = '', offset = ''] =
+    (typeof text === 'string' && TIME.exec(text)) || []
+  if (second === '') return null
+  const zone = offset.length === 5 ? `${offset.slice(0, 3)}:${offset.slice(3)}` : offset
+  const time = new Date(`${second}.${fraction.slice(0, 3).padEnd(3, '0')}${zone}`.toUpperCase())
+  return Number.isNaN(time.getTime()) ? null : time.toISOString()
+}

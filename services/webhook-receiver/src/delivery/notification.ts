@@ -1,0 +1,104 @@
+/**
+ * The two formats of Intuit's notifications.
+ *
+ * Legacy: `{"eventNotifications":[{"realmId","dataChangeEvent":{"entities":[{"name","id","operation","lastUpdated"}]}}]}`.
+ * One notification can contain several companies.
+ *
+ * CloudEvents (since 2026): an array of `{"specversion":"1.0","type":"qbo.invoice.created.v1","time","intuitentityid",
+ * "intuitaccountid","data":{}}`. A single event without an array is accepted as well, because the media type
+ * `application/cloudevents+json` stands for a single event (CloudEvents JSON Format 1.0.2, section 3).
+ *
+ * @see https://developer.intuit.com/app/developer/qbo/docs/develop/webhooks
+ */
+import { asObject, parseJson } from '@integration-host/shared/json'
+import type { ProviderEvent } from '@integration-host/shared/contracts/provider-event'
+import { checkChange, type IgnoredChange, type ReportedChange } from './reported-change.ts'
+
+export const formats = ['legacy', 'cloudevents'] as const
+export type Format = (typeof formats)[number]
+
+export interface Notification {
+  readonly format: Format
+  /** The changes that can be published, in the order of the notification. */
+  readonly events: readonly ProviderEvent[]
+  readonly ignored: readonly IgnoredChange[]
+}
+
+/**
+ * Splits a notification into the changes that it reports. One change that is malformed or unknown does not affect the
+ * others. Returns `null` if the body is not JSON, or if it has neither of the two formats.
+ */
+export function parseNotification(body: Buffer): Notification | null {
+  const document = parseJson(textOf(body) ?? '')
+  const legacy = asObject(document)?.['eventNotifications']
+  if (Array.isArray(legacy)) return checked('legacy', legacy.flatMap(changesOfCompany))
+  if (Array.isArray(document)) return checked('cloudevents', document.map(changeOfCloudEvent))
+  if (asObject(document)?.['specversion'] !== undefined)
+    return checked('cloudevents', [changeOfCloudEvent(document)])
+  return null
+}
+
+/** Returns the text of a body without a byte order mark (RFC 8259 §8.1); `null` if the body is not UTF-8. */
+function textOf(body: Buffer): string | null {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(body)
+  } catch {
+    return null
+  }
+}
+
+/** A change that the format does not allow to be read is `null`. */
+type Readable = ReportedChange | null
+
+function checked(format: Format, changes: readonly Readable[]): Notification {
+  const events: ProviderEvent[] = []
+  const ignored: IgnoredChange[] = []
+  for (const change of changes) {
+    const result = change === null ? MALFORMED : checkChange(change)
+    if (result.kind === 'event') events.push(result.event)
+    else ignored.push(result.change)
+  }
+  return { format, events, ignored }
+}
+
+const MALFORMED = {
+  kind: 'ignored',
+  change: { reason: 'malformed', realm: null, entityId: null },
+} as const
+
+function changesOfCompany(notification: unknown): readonly Readable[] {
+  const company = asObject(notification)
+  const changes = asObject(company?.['dataChangeEvent'])?.['entities']
+  if (company === null || !Array.isArray(changes)) return [null]
+  return changes.map((entry) => {
+    const change = asObject(entry)
+    return change === null
+      ? null
+      : {
+          realm: company['realmId'],
+          entity: change['name'],
+          id: change['id'],
+          operation: change['operation'],
+          changedAt: change['lastUpdated'],
+          deletedId: change['deletedId'],
+        }
+  })
+}
+
+/** The type of a CloudEvent of the accounting API: `qbo.<entity>.<operation>.<version>`. */
+const TYPE = /^qbo\.([a-z]+)\.([a-z]+)\.v\d+$/i
+
+function changeOfCloudEvent(entry: unknown): Readable {
+  const event = asObject(entry)
+  const type = event?.['type']
+  if (event === null || typeof type !== 'string') return null
+  const [, entity, operation] = TYPE.exec(type) ?? []
+  return {
+    realm: event['intuitaccountid'],
+    entity,
+    id: event['intuitentityid'],
+    operation,
+    changedAt: event['time'],
+    deletedId: asObject(event['data'])?.['deletedid'],
+  }
+}

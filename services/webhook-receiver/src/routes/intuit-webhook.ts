@@ -1,0 +1,100 @@
+import { IntegrationError } from '@integration-host/shared/errors'
+import { jsonResponse, problemResponses } from '@integration-host/shared/http/service-app'
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import type { AcceptDelivery } from '../delivery/accept-delivery.ts'
+import type { BodyMemory } from '../delivery/body-memory.ts'
+import { readBody, tooLarge } from '../delivery/read-body.ts'
+
+export const INTUIT_PATH = '/webhooks/intuit'
+
+/**
+ * The largest body of a delivery. Intuit documents no limit; its webinars mention 100 events and about 1 MB. The body
+ * is buffered, because its signature covers all of it.
+ */
+export const MAX_BODY_BYTES = 1_048_576
+
+/**
+ * How long a delivery may take from its first byte to the response. Intuit counts a delivery as failed after 3 s, so a
+ * later response could only hide that failure.
+ */
+export const RESPONSE_DEADLINE_MS = 2_500
+
+export interface IntuitWebhookDeps {
+  readonly accept: AcceptDelivery
+  readonly memory: BodyMemory
+  /** Called for each delivery with `accepted` or the code of the problem. */
+  readonly count: (outcome: string) => void
+  readonly deadlineMs?: number
+}
+
+const Accepted = z
+  .object({
+    published: z.int().meta({ description: 'changes whose event the broker has confirmed' }),
+    ignored: z.int().meta({ description: 'changes that cannot be published' }),
+  })
+  .meta({ ref: 'AcceptedDelivery' })
+
+/** `POST /webhooks/intuit`: accepts a notification of Intuit in either format. */
+export function intuitWebhookRoutes(deps: IntuitWebhookDeps) {
+  const { accept, memory, count, deadlineMs = RESPONSE_DEADLINE_MS } = deps
+  return new Hono().post(
+    INTUIT_PATH,
+    describeRoute({
+      operationId: 'receiveIntuitWebhook',
+      tags: ['webhooks'],
+      summary: 'Publish the changes of a signed notification; 200 only after the broker has them',
+      parameters: [
+        {
+          in: 'header',
+          name: 'intuit-signature',
+          required: true,
+          description: 'Base64 of HMAC-SHA256 over the body, with a verifier token as the key',
+          schema: { type: 'string' },
+        },
+      ],
+      responses: {
+        200: jsonResponse('every change is published or counted', Accepted),
+        ...problemResponses({
+          400: 'invalid_request: the body is not complete, or has no known format',
+          403: 'signature_invalid',
+          408: 'request_timeout: the body did not arrive within 2.5 s',
+          413: 'payload_too_large',
+          415: 'unsupported_media_type: the body has a content coding',
+          503: 'broker_unavailable or too_many_deliveries: send the notification again',
+        }),
+      },
+    }),
+    async (c) => {
+      const deadline = AbortSignal.timeout(deadlineMs)
+      let isBodyRead = false
+      try {
+        // A signature covers the bytes that are sent. Inflating a body before its sender is known would let anyone
+        // use far more memory than was sent.
+        if ((c.req.header('Content-Encoding') ?? 'identity').toLowerCase() !== 'identity')
+          throw new IntegrationError(
+            'unsupported_media_type',
+            'the body must have no content coding',
+          )
+        if (Number(c.req.header('Content-Length') ?? 0) > MAX_BODY_BYTES)
+          throw tooLarge(MAX_BODY_BYTES)
+        const body = await readBody(c.req.raw.body, { memory, maxBytes: MAX_BODY_BYTES, deadline })
+        isBodyRead = true
+        const { events, ignored } = await accept({
+          body: body.bytes,
+          signature: c.req.header('intuit-signature') ?? null,
+          deadline,
+          onSettled: () => body[Symbol.dispose](),
+        })
+        count('accepted')
+        return c.json({ published: events.length, ignored: ignored.length })
+      } catch (error) {
+        // The unread bytes of the body would be parsed as the next request.
+        if (!isBodyRead) c.header('Connection', 'close')
+        count(error instanceof IntegrationError ? error.code : 'internal_error')
+        throw error
+      }
+    },
+  )
+}

@@ -1,0 +1,88 @@
+import { hasCode } from '@integration-host/shared/errors'
+import { honoListener, listen } from '@integration-host/shared/http/http-server'
+import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
+import type { Health } from '@integration-host/shared/observability/health'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
+import type { RunningService } from '@integration-host/shared/process/lifecycle'
+import { createRateLimit } from '@integration-host/shared/process/rate-limit'
+import { createEventPublisher } from './adapters/message-bus/provider-events.ts'
+import { createApp } from './app.ts'
+import type { ReceiverConfig } from './config.ts'
+import { createAcceptDelivery, type Failpoint } from './delivery/accept-delivery.ts'
+import { createBodyMemory } from './delivery/body-memory.ts'
+import type { Notification } from './delivery/notification.ts'
+import { createReceiverMetrics } from './metrics.ts'
+
+export interface ReceiverAdapters {
+  readonly logger: Logger
+  readonly health: Health
+  readonly bus: MessageBus
+  readonly metrics?: Metrics
+  /** How long a delivery may take; 2.5 s by default. Only tests set it. */
+  readonly deadlineMs?: number
+  /** Awaited at each failpoint of a delivery. Only tests set this function. */
+  readonly failpoint?: (point: Failpoint) => Promise<void> | void
+}
+
+/** The memory of all bodies in flight. It suffices for 16 of the largest bodies, or for thousands of usual ones. */
+const MAX_BYTES_IN_FLIGHT = 16 * 1_048_576
+/** The changes of one delivery that are logged because they were ignored. All of them are counted. */
+const LOGGED_IGNORED_CHANGES = 10
+const REJECTION_LOG_INTERVAL_MS = 60_000
+
+/** Builds the receiver from its settings and adapters, and serves until disposed. The caller disposes the adapters. */
+export async function startWebhookReceiver(
+  config: ReceiverConfig,
+  adapters: ReceiverAdapters,
+): Promise<RunningService> {
+  const { logger, health, bus, deadlineMs, failpoint } = adapters
+  const metrics = adapters.metrics ?? createMetrics('webhook-receiver')
+  const memory = createBodyMemory(MAX_BYTES_IN_FLIGHT)
+  const counted = createReceiverMetrics(metrics, () => memory.bytes)
+  const rejectionLog = createRateLimit({
+    count: 1,
+    intervalMs: REJECTION_LOG_INTERVAL_MS,
+    now: () => performance.now(),
+  })
+  const accept = createAcceptDelivery({
+    tokens: config.WEBHOOK_VERIFIER_TOKENS,
+    publish: createEventPublisher(bus),
+    onAccepted(notification) {
+      counted.countChanges(notification)
+      logIgnored(logger, notification)
+    },
+    ...(failpoint !== undefined && { failpoint }),
+  })
+  const app = createApp({
+    logger,
+    health,
+    metrics,
+    memory,
+    count: (outcome) => counted.countDelivery(outcome),
+    ...(deadlineMs !== undefined && { deadlineMs }),
+    async accept(delivery) {
+      try {
+        return await accept(delivery)
+      } catch (error) {
+        // Anyone can send a body with a wrong signature, so that the log must not grow with their number.
+        if (hasCode(error, 'signature_invalid') && rejectionLog.take())
+          logger.warn(
+            {
+              remediation:
+                'compare WEBHOOK_VERIFIER_TOKENS with the token on the webhooks page of the app',
+            },
+            'signature of a webhook fits no verifier token',
+          )
+        throw error
+      }
+    },
+  })
+  return listen(honoListener(app), { host: config.HOST, port: config.PORT, metrics })
+}
+
+/** Logs ignored changes with their ids. Names are not logged, because the provider can put any text there. */
+function logIgnored(logger: Logger, { format, ignored }: Notification): void {
+  for (const { reason, realm, entityId } of ignored.slice(0, LOGGED_IGNORED_CHANGES))
+    logger.warn({ format, reason, realm, entityId }, 'change of a webhook was not published')
+}
