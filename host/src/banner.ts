@@ -9,6 +9,7 @@ export const addresses = (host: Host): string =>
       ['accounting-gateway', host.accountingGateway],
       ['coordinator', host.coordinator],
       ['sandbox-provider', host.sandboxProvider],
+      ['webhook-receiver', host.webhookReceiver],
     ] as const
   )
     .filter(([, url]) => url !== null)

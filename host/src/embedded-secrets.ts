@@ -13,7 +13,11 @@ const secrets = [
   { setting: 'SERVICE_API_KEY', file: 'service_api_key', make: random },
   { setting: 'CREDENTIAL_KEYS', file: 'credential_keys', make: () => generateKeyRing().reveal() },
   { setting: 'CLIENT_SECRET', file: 'client_secret', make: random },
+  { setting: 'WEBHOOK_VERIFIER_TOKENS', file: 'webhook_verifier_tokens', make: random },
 ] as const
+
+/** The secrets that a real provider issues. They are generated for the sandbox only. */
+const issuedByProvider: readonly string[] = ['CLIENT_SECRET', 'WEBHOOK_VERIFIER_TOKENS']
 
 /**
  * The file with the key for applications, and the file with the list that contains the digest of this key
@@ -24,7 +28,7 @@ const KEY_LIST = 'service_keys.json'
 
 /**
  * Returns `X_FILE` settings for the secrets that the environment does not set. The first start generates these secrets
- * in `<dataDir>/secrets` (mode 0600), and later starts reuse them. The client secret is generated for the sandbox only.
+ * in `<dataDir>/secrets` (mode 0600), and later starts reuse them. The secrets that a provider issues are generated for the sandbox only.
  *
  * The first start also makes a key for applications and lists its digest in `SERVICE_KEYS_FILE`. If an operator revokes
  * the key in that file, no later start lists it again. The encryption keys are in another file than the credentials
@@ -43,7 +47,7 @@ export function embeddedSecrets(
   const settings: Record<string, string> = {}
   for (const { setting, file, make } of secrets) {
     if (env[setting] || env[`${setting}_FILE`]) continue
-    if (setting === 'CLIENT_SECRET' && !isSandbox) continue
+    if (issuedByProvider.includes(setting) && !isSandbox) continue
     const path = join(folder, file)
     settings[`${setting}_FILE`] = path
     const credentials = join(dataDir, 'credentials.json')

@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process'
+import { createHmac } from 'node:crypto'
 import { mkdtemp, readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -76,6 +77,45 @@ describe('the embedded host', () => {
       ]),
     )
     expect(receiver.forged).toEqual([])
+  })
+
+  it('the embedded host accepts a notification that is signed with the verifier token of the sandbox', async () => {
+    await using host = await start()
+    const token = await readFile(join(dataDir, 'secrets/webhook_verifier_tokens'), 'utf8')
+    const entities = [
+      { name: 'Invoice', id: '1', operation: 'Create', lastUpdated: '2026-11-23T17:05:09Z' },
+    ]
+    const body = JSON.stringify({
+      eventNotifications: [{ realmId: REALM, dataChangeEvent: { entities } }],
+    })
+    const send = (key: string): Promise<Response> =>
+      fetch(`${host.webhookReceiver}/webhooks/intuit`, {
+        method: 'POST',
+        headers: { 'intuit-signature': createHmac('sha256', key).update(body).digest('base64') },
+        body,
+      })
+    expect((await send('another verifier token')).status).toBe(403)
+    expect(await (await send(token)).json()).toEqual({ published: 1, ignored: 0 })
+    expect(log).not.toContain(token)
+  })
+
+  it('the embedded host starts no webhook receiver for a real provider without WEBHOOK_VERIFIER_TOKENS', async () => {
+    const env = {
+      CLIENT_ID: 'real',
+      CLIENT_SECRET: 'secret',
+      DISCOVERY_URL: 'http://127.0.0.1:1/discovery',
+      ACCOUNTING_URL: 'http://127.0.0.1:1',
+    }
+    const options = { dataDir, ports: 'free', logLevel: 'silent', logTo: { write() {} } } as const
+    {
+      await using host = await startHost({ ...options, env })
+      expect(host.webhookReceiver).toBeNull()
+    }
+    await using host = await startHost({
+      ...options,
+      env: { ...env, WEBHOOK_VERIFIER_TOKENS: 'token-of-the-developer-portal' },
+    })
+    expect((await fetch(`${host.webhookReceiver}/health/live`)).status).toBe(200)
   })
 
   it('the embedded host uses the sandbox and ignores the settings of a real provider if DISCOVERY_URL is empty', async () => {

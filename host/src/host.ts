@@ -30,6 +30,8 @@ import { createFileConnectLinkStore } from '@integration-host/token-service/file
 import { createFileCredentialStore } from '@integration-host/token-service/file-credential-store'
 import { countDecryptionFailures } from '@integration-host/token-service/metrics'
 import { startTokenService } from '@integration-host/token-service/service'
+import { readEmbeddedConfig as readReceiverConfig } from '@integration-host/webhook-receiver/config'
+import { startWebhookReceiver } from '@integration-host/webhook-receiver/service'
 import { applicationKeyFile, embeddedSecrets } from './embedded-secrets.ts'
 import { type Provider, requireProvider } from './provider-of-data.ts'
 import type { Installation } from './story.ts'
@@ -37,7 +39,7 @@ import type { Installation } from './story.ts'
 export interface HostOptions {
   /** The folder for the files of the stores, the folder `OrderCSV/` and the generated secrets. */
   readonly dataDir: string
-  /** `standard` assigns the ports 7216 to 7220; `free` assigns ports that no other process uses. */
+  /** `standard` assigns the ports 7216 to 7220 and 7222; `free` assigns ports that no other process uses. */
   readonly ports: 'standard' | 'free'
   /**
    * `sandbox` ignores the settings of a provider, `real` requires them. A data folder can be used with only one of the
@@ -57,6 +59,11 @@ export interface Host extends Installation, AsyncDisposable {
   readonly applicationKeyFile: string | null
   /** The address of the sandbox provider; `null` if the environment names a real provider. */
   readonly sandboxProvider: string | null
+  /**
+   * The address of the webhook receiver; `null` if the environment names a real provider and no
+   * `WEBHOOK_VERIFIER_TOKENS`.
+   */
+  readonly webhookReceiver: string | null
   /** The names of the processes that were loaded at the start. */
   readonly processes: readonly string[]
 }
@@ -67,6 +74,7 @@ const SERVICES = [
   'accountingGateway',
   'coordinator',
   'sandboxProvider',
+  'webhookReceiver',
 ] as const
 type ServiceName = (typeof SERVICES)[number]
 export const STANDARD_PORTS: Readonly<Record<ServiceName, number>> = {
@@ -75,6 +83,7 @@ export const STANDARD_PORTS: Readonly<Record<ServiceName, number>> = {
   accountingGateway: 7218,
   coordinator: 7219,
   sandboxProvider: 7220,
+  webhookReceiver: 7222,
 }
 
 /**
@@ -167,6 +176,15 @@ export async function startHost(options: HostOptions): Promise<Host> {
       bus,
     }),
   )
+  // A real provider sends no webhooks to this host before an operator has entered its address and verifier token.
+  const receivesWebhooks = isSet(settings('webhookReceiver'), 'WEBHOOK_VERIFIER_TOKENS')
+  if (receivesWebhooks)
+    opened.use(
+      await startWebhookReceiver(readReceiverConfig(settings('webhookReceiver')), {
+        ...deps('webhook-receiver'),
+        bus,
+      }),
+    )
   const demoApi: RunningService = opened.use(
     await startDemoApi(readDemoApiConfig(settings('demoApi')), deps(DEMO_API)),
   )
@@ -181,10 +199,15 @@ export async function startHost(options: HostOptions): Promise<Host> {
     accountingGateway: at('accountingGateway'),
     coordinator: at('coordinator'),
     sandboxProvider: isSandbox ? at('sandboxProvider') : null,
+    webhookReceiver: receivesWebhooks ? at('webhookReceiver') : null,
     processes: [...processes.definitions.keys()],
     [Symbol.asyncDispose]: () => services.disposeAsync(),
   }
 }
+
+/** Returns whether a setting is present, directly or as a file. */
+const isSet = (env: Environment, name: string): boolean =>
+  Boolean(env[name] || env[`${name}_FILE`])
 
 function makeFolder(dataDir: string): void {
   try {
@@ -210,7 +233,9 @@ async function freePorts(): Promise<Record<ServiceName, number>> {
 /** Resolves when every service is ready. @throws {Error} names a service that is not ready after `deadlineMs`. */
 export async function hostReady(host: Host, deadlineMs = 20_000): Promise<void> {
   const deadline = Date.now() + deadlineMs
-  for (const url of [host.tokenService, host.accountingGateway, host.coordinator, host.demoApi]) {
+  const { tokenService, accountingGateway, coordinator, demoApi, webhookReceiver } = host
+  for (const url of [tokenService, accountingGateway, coordinator, demoApi, webhookReceiver]) {
+    if (url === null) continue
     for (;;) {
       const response = await fetch(`${url}/health/ready`)
       const report = await response.text()
