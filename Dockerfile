@@ -14,6 +14,7 @@ COPY services/accounting-gateway/package.json services/accounting-gateway/
 COPY services/coordinator/package.json services/coordinator/
 COPY services/demo-api/package.json services/demo-api/
 COPY services/sandbox-provider/package.json services/sandbox-provider/
+COPY services/webhook-receiver/package.json services/webhook-receiver/
 # Workspace packages must remain symbolic links, because Node strips no types below node_modules; `pnpm deploy` would copy them.
 # The only optional dependency is a Node for machines with an older version; this image has its own.
 # Corepack compares the downloaded pnpm with the hash in "packageManager".

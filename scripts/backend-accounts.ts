@@ -119,6 +119,12 @@ export const brokerAccounts = {
     write: ['integration\\.(steps|dead|transactions|coordinators)', ...COORDINATOR_QUEUES],
     read: ['integration\\.(steps|dead|credentials|coordinators)', ...COORDINATOR_QUEUES],
   },
+  // The only service that anyone can send requests to. It publishes events, and can neither read nor bind anything.
+  'webhook-receiver': {
+    configure: ['integration\\.provider'],
+    write: ['integration\\.provider'],
+    read: [],
+  },
 } as const satisfies Readonly<Record<string, BrokerAccount>>
 export type BrokerAccountName = keyof typeof brokerAccounts
 

@@ -22,6 +22,9 @@ const settings: Readonly<Record<string, string>> = {
   CLIENT_SECRET: readSecret(process.env['CLIENT_SECRET_FILE'] ?? '') ?? '',
 }
 
+// The token is optional: Intuit shows it only after the address of the receiver has been entered there.
+const verifierTokens = readSecret(process.env['WEBHOOK_VERIFIER_TOKENS_FILE'] ?? '') ?? ''
+
 const isUrl = (text: string): boolean => /^https?:\/\//.test(text) && URL.canParse(text)
 const missing = Object.keys(settings).filter((name) => settings[name] === '')
 const bad = ['DISCOVERY_URL', 'ACCOUNTING_URL', 'REDIRECT'].filter(
@@ -41,6 +44,7 @@ if (known === SANDBOX_DISCOVERY_URL)
   )
 
 for (const [name, value] of Object.entries(settings)) writeSecret(at(name), INIT, value)
+if (verifierTokens !== '') writeSecret(at('WEBHOOK_VERIFIER_TOKENS'), INIT, verifierTokens)
 rmSync(at(PROVIDER_REJECTION), { force: true })
 
 function fail(why: string): never {

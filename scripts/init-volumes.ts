@@ -110,6 +110,7 @@ const postgres = keep('postgres-secrets/password', BACKENDS, {
 })
 const brokerConsole = keep('rabbitmq-secrets/console_password', BACKENDS, password)
 const sandbox = keep(`${STORE}/sandbox_client_secret`, INIT, password)
+const sandboxVerifierToken = keep(`${STORE}/sandbox_verifier_token`, INIT, password)
 const serviceKey = keep(`${STORE}/service_api_key`, INIT, password)
 const credentialKeys = keep(`${STORE}/credential_keys`, INIT, { ...keyRing, opens: 'redis-data' })
 const redisPasswords = passwordsOf(redisAccounts, 'redis')
@@ -166,11 +167,16 @@ if (provider === null || provider === SANDBOX_DISCOVERY_URL) {
     accounting_url: new URL(SANDBOX_DISCOVERY_URL).origin,
     client_id: 'integration-host',
     client_secret: sandbox,
+    webhook_verifier_tokens: sandboxVerifierToken,
     redirect: process.env['SANDBOX_REDIRECT'] ?? 'http://127.0.0.1:7217/callback',
   }
   for (const [name, content] of Object.entries(settings))
     writeSecret(at(`${STORE}/${name}`), INIT, content)
 }
+
+// Installations of a real provider that have no verifier token reject every notification.
+if (readSecret(at(`${STORE}/webhook_verifier_tokens`)) === null)
+  writeSecret(at(`${STORE}/webhook_verifier_tokens`), INIT, password.make())
 
 const ofProvider = (name: string): Readonly<Record<string, string>> => ({
   [name]: readSecret(at(`${STORE}/${name}`)) ?? '',
@@ -209,7 +215,14 @@ const files: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   coordinator: { ...serviceKeyFile, ...databaseUrl, ...amqpUrl('coordinator') },
   'demo-api': keyOf('demo-api'),
-  'sandbox-provider': { sandbox_client_secret: sandbox },
+  'webhook-receiver': {
+    ...amqpUrl('webhook-receiver'),
+    ...ofProvider('webhook_verifier_tokens'),
+  },
+  'sandbox-provider': {
+    sandbox_client_secret: sandbox,
+    sandbox_verifier_token: sandboxVerifierToken,
+  },
   // `doctor` compares the existing queues with those that the coordinator declares, so it needs the coordinator's
   // account at RabbitMQ.
   doctor: {

@@ -30,6 +30,7 @@ import { keysAreBounded, operatorsMakeKeys, revokedWithinASecond } from '../test
 import { type Load, startLoad } from '../tests/compose/load.ts'
 import { realProvider, sandboxKept, settingsMissing } from '../tests/compose/real-provider.ts'
 import { ONE_SHOTS, Stack, words } from '../tests/compose/stack.ts'
+import { publishesNotification } from '../tests/compose/webhooks.ts'
 
 const DEADLINE_MINUTES = 25
 const SCALE = ['coordinator=3', 'token-service=2', 'accounting-gateway=2']
@@ -147,6 +148,9 @@ async function everything(): Promise<void> {
   )
   await step("denies the gateway's accounts access to the data of other services", () =>
     deniesForeignData(stack, realm),
+  )
+  await step('publishes an event for a signed notification that arrives through the ingress', () =>
+    publishesNotification(stack, realm),
   )
   await step('does not open the inspector on SIGUSR1', () => ignoresSigusr1(stack))
   await step('the image contains no private key', () => hasNoPrivateKey(stack))

@@ -94,7 +94,7 @@ describe('the compose file', () => {
     const read = variables(composeFile, /\$\{([A-Z_]+)/g)
     const example = readFileSync(join(root, '.env.example'), 'utf8')
     expect(variables(example, /^(?:# )?([A-Z_]+)=/gm)).toEqual(
-      new Set([...read, 'CLIENT_SECRET', 'COMPOSE_PROFILES']),
+      new Set([...read, 'CLIENT_SECRET', 'WEBHOOK_VERIFIER_TOKENS', 'COMPOSE_PROFILES']),
     )
   })
 
@@ -129,6 +129,7 @@ describe('the compose file', () => {
       'accounting-gateway',
       'coordinator',
       'demo-api',
+      'webhook-receiver',
       'sandbox-provider',
       'doctor',
       'cli',
@@ -257,6 +258,7 @@ describe('the monitoring profile of the compose file', () => {
       'token-service',
       'accounting-gateway',
       'coordinator',
+      'webhook-receiver',
       'demo-api',
     ])
   })

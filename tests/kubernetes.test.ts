@@ -101,6 +101,8 @@ const manifests = (folder: string, files: readonly string[]): Manifest[] =>
     .filter((file) => file.endsWith('.yaml'))
     .flatMap((file) => documents(`${folder}/${file}`) as Manifest[])
 
+/** The path is written as in services/webhook-receiver/src/routes/intuit-webhook.ts, which other packages cannot import. */
+const INTUIT_PATH = '/webhooks/intuit'
 const BASE = 'deploy/kubernetes/base'
 const EXAMPLE = 'deploy/kubernetes/overlays/example'
 const base = manifests(BASE, kustomization(BASE).resources)
@@ -175,6 +177,7 @@ describe('the Kubernetes manifests', () => {
         'token-service',
         'accounting-gateway',
         'coordinator',
+        'webhook-receiver',
       ])
   })
 
@@ -246,24 +249,29 @@ describe.each(deployments.map((workload) => [workload.metadata.name, workload] a
       expect(unknown).toEqual([])
     })
 
-    it('each pod mounts only three things: its own secret, the key that services share, and the digests of the other keys', () => {
+    // The provider sends notifications without a service key, and the receiver calls no service.
+    const hasKeys = name !== 'webhook-receiver'
+
+    it('each pod mounts only its own secret and, if it accepts keys, the key that services share and the digests of the other keys', () => {
       const mounted = pod.volumes.flatMap(({ projected }) =>
         (projected?.sources ?? []).map(({ secret }) => secret.name),
       )
       expect(mounted).toEqual([
-        'integration-host-service-key',
-        'integration-host-keys',
+        ...(hasKeys ? ['integration-host-service-key', 'integration-host-keys'] : []),
         `integration-host-${name}`,
       ])
     })
 
-    it('a change of the key file reaches the pods, because the whole folder is mounted', () => {
-      expect(container.env).toContainEqual({
-        name: 'SERVICE_KEYS_FILE',
-        value: '/secrets/service_keys.json',
-      })
-      for (const mount of container.volumeMounts) expect(mount).not.toHaveProperty('subPath')
-    })
+    it.runIf(hasKeys)(
+      'a change of the key file reaches the pods, because the whole folder is mounted',
+      () => {
+        expect(container.env).toContainEqual({
+          name: 'SERVICE_KEYS_FILE',
+          value: '/secrets/service_keys.json',
+        })
+        for (const mount of container.volumeMounts) expect(mount).not.toHaveProperty('subPath')
+      },
+    )
 
     it('the pods mount only volumes that are defined', () => {
       expect(container.volumeMounts.map((mount) => mount.name)).toEqual(
@@ -341,6 +349,36 @@ describe('the example overlay', () => {
     const inRouter = ({ path, pathType }: { path?: string; pathType: string }) =>
       pathType === 'Prefix' ? `${path}/*` : path
     expect(paths.map(inRouter)).toEqual(published)
+  })
+
+  it('the second example Ingress exposes only the path of the webhooks', () => {
+    const [, ingress, ...more] = added.filter(({ kind }) => kind === 'Ingress')
+    expect(more).toEqual([])
+    expect(ingress).toMatchObject({
+      spec: {
+        rules: [
+          {
+            http: {
+              paths: [
+                {
+                  path: INTUIT_PATH,
+                  pathType: 'Exact',
+                  backend: { service: { name: 'webhook-receiver' } },
+                },
+              ],
+            },
+          },
+        ],
+      },
+    })
+  })
+
+  it('the example overlay lets the ingress controller reach only token-service and webhook-receiver', () => {
+    const open = patches.filter((patch) => JSON.stringify(patch).includes('ingress-nginx'))
+    expect(open.map(titleOf)).toEqual([
+      'NetworkPolicy token-service',
+      'NetworkPolicy webhook-receiver',
+    ])
   })
 })
 
@@ -479,7 +517,12 @@ describe('the commands and tables in docs/kubernetes.md', () => {
       expect(guide).toContain(
         `ACL SETUSER ${name} on '>…' ${redisRules(name).map(quoted).join(' ')}`,
       )
-    for (const name of ['token-service', 'accounting-gateway', 'coordinator'] as const) {
+    for (const name of [
+      'token-service',
+      'accounting-gateway',
+      'coordinator',
+      'webhook-receiver',
+    ] as const) {
       const { configure, write, read: reads } = brokerPermissions(name)
       expect(guide).toContain(
         `rabbitmqctl set_permissions ${name} '${configure}' '${write}' '${reads}'`,

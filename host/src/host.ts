@@ -206,8 +206,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
 }
 
 /** Returns whether a setting is present, directly or as a file. */
-const isSet = (env: Environment, name: string): boolean =>
-  Boolean(env[name] || env[`${name}_FILE`])
+const isSet = (env: Environment, name: string): boolean => Boolean(env[name] || env[`${name}_FILE`])
 
 function makeFolder(dataDir: string): void {
   try {

@@ -21,6 +21,8 @@ import { readEmbeddedConfig as readTokenConfig } from '@integration-host/token-s
 import { createFileCredentialStore } from '@integration-host/token-service/file-credential-store'
 import { countDecryptionFailures } from '@integration-host/token-service/metrics'
 import { startTokenService } from '@integration-host/token-service/service'
+import { readEmbeddedConfig as readReceiverConfig } from '@integration-host/webhook-receiver/config'
+import { startWebhookReceiver } from '@integration-host/webhook-receiver/service'
 import { parser } from '@prometheus-io/lezer-promql'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
@@ -94,6 +96,7 @@ async function exportedNames(): Promise<Exported> {
     CREDENTIAL_KEYS: generateKeyRing().reveal(),
     SERVICE_KEYS_FILE: join(dataDir, 'keys.json'),
     WEBHOOKS_FILE: join(dataDir, 'webhooks.json'),
+    WEBHOOK_VERIFIER_TOKENS: 'monitoring-verifier-token',
   }
   for (const file of [env.SERVICE_KEYS_FILE, env.WEBHOOKS_FILE]) await writeFile(file, '[]')
   const tokenConfig = readTokenConfig(env)
@@ -104,6 +107,7 @@ async function exportedNames(): Promise<Exported> {
   opened.use(await startAccountingGateway(readGatewayConfig(env), deps('accounting-gateway')))
   const source = opened.use(await createMemoryTransactionSource(dataDir))
   opened.use(await startCoordinator(readCoordinatorConfig(env), { ...deps('coordinator'), source }))
+  opened.use(await startWebhookReceiver(readReceiverConfig(env), deps('webhook-receiver')))
   opened.use(await startDemoApi(readDemoApiConfig(env), deps('demo-api')))
   return names
 }

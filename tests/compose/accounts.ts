@@ -16,7 +16,8 @@ const SECRETS: Readonly<Record<string, string>> = {
   'accounting-gateway': 'accounting_url amqp_url redis_url service_api_key',
   coordinator: 'amqp_url database_url service_api_key',
   'demo-api': 'demo_api_key',
-  'sandbox-provider': 'sandbox_client_secret',
+  'webhook-receiver': 'amqp_url webhook_verifier_tokens',
+  'sandbox-provider': 'sandbox_client_secret sandbox_verifier_token',
   doctor: 'amqp_url database_url discovery_url operator_key redis_url',
   cli: 'application_key operator_key',
 }

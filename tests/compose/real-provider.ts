@@ -14,6 +14,7 @@ const OPERATOR_ENV = {
   CLIENT_SECRET: 'a-client-secret-that-must-not-be-shown',
   DISCOVERY_URL: 'http://provider.example:7220/.well-known/openid_configuration',
   ACCOUNTING_URL: 'http://provider.example:7220',
+  WEBHOOK_VERIFIER_TOKENS: 'a-verifier-token-that-must-not-be-shown',
 } as const
 
 /**
@@ -24,7 +25,7 @@ const OPERATOR_ENV = {
 export function settingsMissing(stack: Stack): Promise<string> {
   return rejectedTwice(
     stack,
-    { CLIENT_SECRET: '', CLIENT_ID: 'mine' },
+    { CLIENT_SECRET: '', WEBHOOK_VERIFIER_TOKENS: '', CLIENT_ID: 'mine' },
     'set DISCOVERY_URL, ACCOUNTING_URL, REDIRECT, CLIENT_SECRET in .env',
   )
 }
@@ -67,10 +68,16 @@ export async function realProvider(stack: Stack): Promise<void> {
   await stack.compose(['up', '--wait'], env)
   await tellStory(await stack.installation(), { stage() {}, line() {} })
   const { text, containers } = await stack.inspect()
-  expect(!text.includes(OPERATOR_ENV.CLIENT_SECRET), 'docker inspect shows CLIENT_SECRET')
+  for (const name of ['CLIENT_SECRET', 'WEBHOOK_VERIFIER_TOKENS'] as const)
+    expect(!text.includes(OPERATOR_ENV[name]), `docker inspect shows ${name}`)
+  const token = await stack.read('webhook-receiver', '/secrets/webhook_verifier_tokens')
+  expect(token === OPERATOR_ENV.WEBHOOK_VERIFIER_TOKENS, 'the receiver has another verifier token')
   const isThere = containers.some(({ Name }) => Name.includes('sandbox-provider'))
   expect(!isThere, 'the sandbox provider runs as well')
-  const report = failureReport(await realProviderOnce(stack, { CLIENT_SECRET: '' }), 'in .env')
+  const report = failureReport(
+    await realProviderOnce(stack, { CLIENT_SECRET: '', WEBHOOK_VERIFIER_TOKENS: '' }),
+    'in .env',
+  )
   expect(!report.includes(OPERATOR_ENV.CLIENT_SECRET), 'a message shows CLIENT_SECRET')
 }
 

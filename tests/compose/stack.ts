@@ -9,6 +9,7 @@ const portNames = [
   'ACCOUNTING_GATEWAY_PORT',
   'COORDINATOR_PORT',
   'SANDBOX_PROVIDER_PORT',
+  'WEBHOOK_RECEIVER_PORT',
   'RABBITMQ_CONSOLE_PORT',
 ] as const
 type PortName = (typeof portNames)[number]
@@ -146,7 +147,11 @@ export class Stack {
    *
    * @throws {Error} unless the response is 2xx
    */
-  async management(method: 'GET' | 'POST', path: string, body?: object): Promise<unknown> {
+  async management(
+    method: 'GET' | 'POST' | 'PUT' | 'DELETE',
+    path: string,
+    body?: object,
+  ): Promise<unknown> {
     const password = await this.read('rabbitmq', '/secrets/rabbitmq/console_password')
     const response = await fetch(`${this.at('RABBITMQ_CONSOLE_PORT')}/api/${path}`, {
       method,
@@ -158,7 +163,8 @@ export class Stack {
     })
     if (!response.ok)
       throw new Error(`the management API responds with ${response.status} to ${path}`)
-    return response.json()
+    const text = await response.text()
+    return text === '' ? null : (JSON.parse(text) as unknown)
   }
 
   /** Returns the container ids of the given services, or of all services. */

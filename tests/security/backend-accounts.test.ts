@@ -4,6 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
+import { PROVIDER_EXCHANGE } from '@integration-host/shared/contracts/provider-event'
 import { DEAD_EXCHANGE, STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -24,6 +25,7 @@ import {
   startRestartableServer,
 } from '../support/backends/restartable-servers.ts'
 import { sandboxClient } from '../support/clients/sandbox.ts'
+import { sendNotification } from '../support/clients/provider-webhooks.ts'
 import { companyInfoUrl, connectCompany } from '../support/clients/user-actions.ts'
 import { type StepTarget, startStepTarget } from '../support/fakes/step-target.ts'
 import {
@@ -39,6 +41,7 @@ const brokerNames: readonly BrokerAccountName[] = [
   'token-service',
   'accounting-gateway',
   'coordinator',
+  'webhook-receiver',
 ]
 const redisNames = Object.keys(redisAccounts) as readonly RedisAccountName[]
 
@@ -94,7 +97,8 @@ beforeAll(async () => {
     ...file.env,
     DEMO_API_URL: target.url,
   })
-  await system.ready('token-service', 'accounting-gateway', 'coordinator')
+  system.start('webhook-receiver', amqp('webhook-receiver'))
+  await system.ready('token-service', 'accounting-gateway', 'coordinator', 'webhook-receiver')
   // This timeout is longer than the servers' own start deadlines, so that a start that takes too long fails with the
   // server's error, which contains the reason.
 }, 240_000)
@@ -188,6 +192,19 @@ describe('a service with a restricted account at Redis and RabbitMQ', () => {
     )
   })
 
+  it('the webhook receiver with a restricted account publishes an event', async () => {
+    const connection = await connect(broker.url)
+    const channel = await connection.createChannel()
+    const { queue } = await channel.assertQueue('', { exclusive: true })
+    await channel.bindQueue(queue, system.amqpPrefix + PROVIDER_EXCHANGE, 'intuit.#')
+    const { status } = await sendNotification(system)
+    expect(status).toBe(200)
+    expect(await channel.get(queue, { noAck: true })).toMatchObject({
+      fields: { routingKey: 'intuit.Invoice.update' },
+    })
+    await connection.close()
+  })
+
   it('no service sends a Redis command that its account may not run', async () => {
     // Redis logs every denied command, with the user and the denied command, key or channel.
     const denied = (await admin.call('ACL', 'LOG')) as unknown[]
@@ -249,6 +266,21 @@ describe('the RabbitMQ account of a single service', () => {
   it.each<[user: BrokerAccountName, title: string, act: (channel: Channel) => Promise<unknown>]>([
     ['token-service', 'publish a step message', publish(STEPS_EXCHANGE, 'OrderProcess.order')],
     ['token-service', 'consume step messages', consume('steps.OrderProcess.order')],
+    ['webhook-receiver', 'publish a step message', publish(STEPS_EXCHANGE, 'OrderProcess.order')],
+    [
+      'webhook-receiver',
+      'publish a credential event',
+      publish(CREDENTIALS_EXCHANGE, 'credential.stored'),
+    ],
+    ['webhook-receiver', 'consume step messages', consume('steps.OrderProcess.order')],
+    [
+      'webhook-receiver',
+      'read its own events',
+      async (channel) => {
+        const { queue } = await channel.assertQueue('', { exclusive: true })
+        await channel.bindQueue(queue, system.amqpPrefix + PROVIDER_EXCHANGE, '#')
+      },
+    ],
     [
       'accounting-gateway',
       'publish a credential event',

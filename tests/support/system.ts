@@ -24,7 +24,7 @@ import {
 } from '@integration-host/shared/test-support/start-process'
 import { removeTopology } from './topology.ts'
 
-/** The services can be started in any order. */
+/** The services that a system starts by default. They can be started in any order. */
 export const serviceNames = [
   'token-service',
   'accounting-gateway',
@@ -32,7 +32,9 @@ export const serviceNames = [
   'demo-api',
   'sandbox-provider',
 ] as const
-export type ServiceName = (typeof serviceNames)[number]
+/** A system starts the webhook receiver only if a test names it. */
+const allNames = [...serviceNames, 'webhook-receiver'] as const
+export type ServiceName = (typeof allNames)[number]
 
 export interface ServiceProcess extends StartedProcess {
   /** URL with the configured port. If the configured port is 0, use `listeningUrl` to find the address. */
@@ -47,6 +49,8 @@ export interface System extends AsyncDisposable {
   readonly redisKeyPrefix: string
   /** The key ring with which token-service is started, unless a test passes other CREDENTIAL_KEYS. */
   readonly credentialKeys: KeyRing
+  /** The token with which notifications for the webhook receiver are signed. */
+  readonly verifierToken: string
   url(name: ServiceName): string
   service(name: ServiceName): ServiceProcess
   /**
@@ -102,8 +106,9 @@ export async function startSystem(
   const serviceKey = `test-key-${randomBytes(24).toString('base64url')}`
   const credentialKeys = generateKeyRing()
   const clientSecret = randomBytes(24).toString('base64url')
+  const verifierToken = randomBytes(24).toString('base64url')
   const ports = new Map<ServiceName, number>()
-  for (const name of serviceNames) ports.set(name, await freePort())
+  for (const name of allNames) ports.set(name, await freePort())
   const url = (name: ServiceName): string => `http://127.0.0.1:${ports.get(name)}`
   const databaseUrl = await createDatabase(databaseServer, id)
   const prefix = `${id}.`
@@ -156,6 +161,7 @@ export async function startSystem(
       DATA_DIR: dataDir,
     },
     'demo-api': { COORDINATOR_URL: url('coordinator') },
+    'webhook-receiver': { ...amqp, WEBHOOK_VERIFIER_TOKENS: verifierToken },
   }
 
   /** The most recently started process of each service, by service name. `all` also contains the earlier processes. */
@@ -184,6 +190,7 @@ export async function startSystem(
     amqpPrefix: prefix,
     redisKeyPrefix: prefix,
     credentialKeys: parseKeyRing(credentialKeys),
+    verifierToken,
     url,
     service(name) {
       const process = processes.get(name)

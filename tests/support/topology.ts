@@ -4,6 +4,7 @@ import {
   processTopology,
   webhooksTopology,
 } from '@integration-host/shared/contracts/topology'
+import { PROVIDER_EXCHANGE } from '@integration-host/shared/contracts/provider-event'
 import {
   COORDINATORS_EXCHANGE,
   TRANSACTIONS_EXCHANGE,
@@ -40,6 +41,7 @@ export async function removeTopology(url: string, prefix: string): Promise<void>
   const connection = await connect(url)
   const channel = await connection.createChannel()
   for (const { name } of [...queues, ...webhookQueues]) await channel.deleteQueue(prefix + name)
-  for (const { name } of exchanges) await channel.deleteExchange(prefix + name)
+  for (const { name } of [...exchanges, { name: PROVIDER_EXCHANGE }])
+    await channel.deleteExchange(prefix + name)
   await connection.close()
 }
