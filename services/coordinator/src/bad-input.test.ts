@@ -18,7 +18,7 @@ import {
   startFixture,
 } from '../test-support/fixture.ts'
 import { respondWith } from '../test-support/fake-target.ts'
-import { defineProcess } from './process/definition.ts'
+import { defineProcess } from './process/define-process.ts'
 import type { Step } from './process/step.ts'
 
 let backends: Backends

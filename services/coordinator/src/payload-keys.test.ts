@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { until } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type Backends, type Fixture, openBackends, startFixture } from '../test-support/fixture.ts'
-import { defineProcess } from './process/definition.ts'
+import { defineProcess } from './process/define-process.ts'
 import type { Step } from './process/step.ts'
 
 const MARKER = 'business data'

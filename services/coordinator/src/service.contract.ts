@@ -20,7 +20,9 @@ import {
 } from '../test-support/fixture.ts'
 import { startFakeInternet } from '../test-support/fake-internet.ts'
 import { respondWith } from '../test-support/fake-target.ts'
-import { defineProcess, type ProcessDefinition, type ProcessOptions } from './process/definition.ts'
+import { defineProcess } from './process/define-process.ts'
+import type { ProcessDefinition } from './process/definition.ts'
+import type { ProcessOptions } from './process/process-options.ts'
 import type { Step } from './process/step.ts'
 
 /**

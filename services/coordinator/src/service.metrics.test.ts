@@ -1,7 +1,7 @@
 import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Backends, openBackends, startFixture } from '../test-support/fixture.ts'
-import { defineProcess } from './process/definition.ts'
+import { defineProcess } from './process/define-process.ts'
 import type { Step } from './process/step.ts'
 
 let backends: Backends

@@ -19,7 +19,7 @@ import {
   openBackends,
   startFixture,
 } from '../test-support/fixture.ts'
-import { defineProcess } from './process/definition.ts'
+import { defineProcess } from './process/define-process.ts'
 import type { Step } from './process/step.ts'
 
 const timing = {

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { defineProcess } from '../src/process/definition.ts'
+import { defineProcess } from '../src/process/define-process.ts'
 import { defineStep, type Step } from '../src/process/step.ts'
 
 const Charge = z.object({ charge: z.string() })

@@ -4,13 +4,9 @@
  * @module integration-host
  */
 export { z } from 'zod'
-export {
-  defineProcess,
-  type ProcessDefinition,
-  type ProcessOptions,
-  type ProcessRetention,
-  type RunFiles,
-} from './definition.ts'
+export { defineProcess } from './define-process.ts'
+export type { ProcessDefinition } from './definition.ts'
+export type { ProcessOptions, ProcessRetention, RunFiles } from './process-options.ts'
 export type { Files } from './files.ts'
 export type { Json, JsonInput } from './json-normalization.ts'
 export type { ProcessChain, ProcessStart } from './process-chain.ts'

@@ -1,7 +1,8 @@
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { describe, expect, expectTypeOf, it } from 'vitest'
 import { z } from 'zod'
-import { bindSettings, defineProcess, limitsOf, type ProcessDefinition } from './definition.ts'
+import { defineProcess } from './define-process.ts'
+import { bindSettings, limitsOf, type ProcessDefinition } from './definition.ts'
 import { secret } from './settings.ts'
 import { defineStep, type Step, type StepItem } from './step.ts'
 

@@ -7,7 +7,7 @@ import { answered, outcomeOf, stoppedClock } from '../../test-support/step-outco
 import { createMemoryTargetCalls } from '../adapters/memory/target-calls.ts'
 import type { TargetCalls } from '../transaction/target-calls.ts'
 import { createCoolDowns } from './cool-downs.ts'
-import { defineProcess } from './definition.ts'
+import { defineProcess } from './define-process.ts'
 import type { CallOutcome } from './http-call.ts'
 import { StepAbort } from './step-abort.ts'
 import { defineStep, type Step } from './step.ts'

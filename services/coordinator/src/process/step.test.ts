@@ -1,5 +1,5 @@
 import { describe, expect, expectTypeOf, it } from 'vitest'
-import { defineProcess } from './definition.ts'
+import { defineProcess } from './define-process.ts'
 import { type DataOf, defineStep, type Step, type StepItem } from './step.ts'
 
 // The behaviour of steps is tested in run-step.test.ts. Here `tsc` checks the types: each `@ts-expect-error` fails the

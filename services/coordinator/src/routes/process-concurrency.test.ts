@@ -7,7 +7,7 @@ import {
   openBackends,
   startFixture,
 } from '../../test-support/fixture.ts'
-import { defineProcess } from '../process/definition.ts'
+import { defineProcess } from '../process/define-process.ts'
 
 /** The runs of this process stay in their step until the gate of their customer is opened. */
 const gates = new Map<string, PromiseWithResolvers<void>>()

@@ -7,7 +7,8 @@ import {
   openBackends,
   startFixture,
 } from '../../test-support/fixture.ts'
-import { defineProcess, outlineOf } from '../process/definition.ts'
+import { defineProcess } from '../process/define-process.ts'
+import { outlineOf } from '../process/definition.ts'
 
 const Tree = z.object({
   name: z.string(),

@@ -9,7 +9,8 @@ import {
   openBackends,
   startFixture,
 } from '../../test-support/fixture.ts'
-import { defineProcess, outlineOf } from '../process/definition.ts'
+import { defineProcess } from '../process/define-process.ts'
+import { outlineOf } from '../process/definition.ts'
 
 const keyOf = (id: string): string => `${id}-`.padEnd(40, 'x')
 const keys = [

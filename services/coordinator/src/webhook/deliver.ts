@@ -12,7 +12,8 @@ import {
   WEBHOOK_STEP,
   type WebhookBody,
 } from '@integration-host/shared/contracts/webhook'
-import { defineProcess, type ProcessDefinition } from '../process/definition.ts'
+import { defineProcess } from '../process/define-process.ts'
+import type { ProcessDefinition } from '../process/definition.ts'
 import { NO_RESPONSE, type StepOutcome } from '../process/progress.ts'
 import type { RetryPolicy } from '../process/retry-policy.ts'
 import type { StepAbort } from '../process/step-abort.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { defineProcess } from '../process/definition.ts'
+import { defineProcess } from '../process/define-process.ts'
 import orderProcess from '../processes/order-process.ts'
 import type { RunKey } from '../transaction/run.ts'
 import { createRemoveFilesOfRuns } from './run-files.ts'
