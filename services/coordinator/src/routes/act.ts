@@ -8,7 +8,8 @@ import { resolver } from 'hono-openapi'
 import { z } from 'zod'
 import { parseClientJson } from '../process/json-normalization.ts'
 import type { Act, Actor } from '../transaction/action.ts'
-import { StorableJson, utf8Of } from './contracts.ts'
+import { utf8Of } from '../transaction/queueable.ts'
+import { StorableJson } from './contracts.ts'
 
 /** The body of a replay: the shared contract, restricted to data that can be stored unchanged. */
 export const ReplayBody = ReplayTransaction.extend({

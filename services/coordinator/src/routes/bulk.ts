@@ -10,17 +10,11 @@ import {
 } from '@integration-host/shared/http/service-app'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
-import { isDeeperThan, MAX_DEPTH, parseClientJson } from '../process/json-normalization.ts'
+import { parseClientJson } from '../process/json-normalization.ts'
+import { checkedQueueable, utf8Of } from '../transaction/queueable.ts'
 import type { Operations } from '../worker/operations.ts'
 import { queuerOf } from './act.ts'
-import {
-  BulkResponse,
-  MAX_BULK_LINES,
-  MAX_TRANSACTION_BYTES,
-  ProcessParam,
-  Queueable,
-  utf8Of,
-} from './contracts.ts'
+import { BulkResponse, MAX_BULK_LINES, ProcessParam } from './contracts.ts'
 
 type Line =
   | { readonly transaction: QueueTransaction }
@@ -129,19 +123,8 @@ function arrayOf(text: string): unknown[] {
 }
 
 function lineOf(value: unknown): Line {
-  if (isDeeperThan(value, MAX_DEPTH))
-    return { id: null, errors: [`InitialData: may have ${MAX_DEPTH} levels`] }
-  const parsed = Queueable.safeParse(value)
+  const checked = checkedQueueable(value, 'line')
+  if ('transaction' in checked) return checked
   const id = (value as { TransactionID?: unknown } | null | undefined)?.TransactionID
-  const reportedId = typeof id === 'string' ? id.slice(0, 128) : null
-  if (!parsed.success)
-    return {
-      id: reportedId,
-      errors: parsed.error.issues
-        .slice(0, 5)
-        .map(({ path, message }) => `${path.map(String).join('.') || 'line'}: ${message}`),
-    }
-  if (Buffer.byteLength(JSON.stringify(value)) > MAX_TRANSACTION_BYTES)
-    return { id: reportedId, errors: [`line: may have at most ${MAX_TRANSACTION_BYTES} bytes`] }
-  return { transaction: parsed.data }
+  return { id: typeof id === 'string' ? id.slice(0, 128) : null, errors: checked.problems }
 }

@@ -1,12 +1,7 @@
 import { RunResponse } from '@integration-host/shared/contracts/run'
-import {
-  AnyJson,
-  QueueTransaction,
-  ReplayID,
-  TransactionID,
-} from '@integration-host/shared/contracts/transaction'
-import { IntegrationError } from '@integration-host/shared/errors'
+import { AnyJson, ReplayID, TransactionID } from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
+import { NOT_PRESERVED } from '../transaction/queueable.ts'
 import { DEFAULT_ATTEMPTS } from '../transaction/run-detail.ts'
 import {
   isDeeperThan,
@@ -15,28 +10,8 @@ import {
   normalizedJson,
 } from '../process/json-normalization.ts'
 
-/**
- * The maximum size of a transaction. A larger transaction is rejected with 413, or reported as `invalid` in a bulk
- * request.
- */
-export const MAX_TRANSACTION_BYTES = 262_144
 export const MAX_BULK_BYTES = 33_554_432
 export const MAX_BULK_LINES = 10_000
-
-export const NOT_PRESERVED =
-  'InitialData must not contain U+0000, half a surrogate pair, or a number with more digits than a double holds'
-
-/** A transaction that can be queued: the shared contract, restricted to data that can be stored unchanged. */
-export const Queueable = QueueTransaction.refine(
-  ({ InitialData }) => isPreservedAsJson(InitialData),
-  NOT_PRESERVED,
-)
-  // JSON stores -0 as 0. The data is normalized here, so that queueing the same data again is not a conflict.
-  .overwrite((transaction) => ({
-    ...transaction,
-    // The cast changes only which members are readonly.
-    InitialData: normalizedJson(transaction.InitialData) as typeof transaction.InitialData,
-  }))
 
 /** Any JSON that can be stored unchanged, from a body that `parseClientJson` has parsed. */
 // The schema has no name of its own in the OpenAPI document, because members of this type have different descriptions.
@@ -48,20 +23,6 @@ export const StorableJson = AnyJson.meta({ ref: undefined, description: undefine
   .refine(isPreservedAsJson, NOT_PRESERVED.replace('InitialData ', ''))
   // The cast changes only which members are readonly.
   .overwrite((data) => normalizedJson(data) as typeof data)
-
-/**
- * Returns the body as text.
- *
- * @throws {IntegrationError} if the body is not UTF-8 (RFC 8259 §8.1): invalid bytes would otherwise be stored
- * as U+FFFD.
- */
-export function utf8Of(body: ArrayBuffer): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(body)
-  } catch {
-    throw new IntegrationError('invalid_request', 'the body must be UTF-8')
-  }
-}
 
 const ProcessName = z.string().meta({ examples: ['OrderProcess'] })
 export const ProcessParam = z.object({ process: ProcessName })

@@ -1,7 +1,7 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { MiddlewareHandler } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
-import { MAX_TRANSACTION_BYTES } from './contracts.ts'
+import { MAX_TRANSACTION_BYTES } from '../transaction/queueable.ts'
 
 /** Rejects a body that is larger than the maximum size of a transaction. Only a bulk request may have a larger body. */
 export const limited: MiddlewareHandler = bodyLimit({

@@ -11,18 +11,12 @@ import {
   MAX_DEPTH,
   parseClientJson,
 } from '../process/json-normalization.ts'
+import { NOT_PRESERVED, Queueable, utf8Of } from '../transaction/queueable.ts'
 import { inputInvalid, type Operations } from '../worker/operations.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { describeBody, IF_MATCH, queuerOf, readAct, ReplayBody, SettleBody } from './act.ts'
 import { bulkRoutes } from './bulk.ts'
-import {
-  ProcessParam,
-  Queueable,
-  RunQuery,
-  TransactionParam,
-  NOT_PRESERVED,
-  utf8Of,
-} from './contracts.ts'
+import { ProcessParam, RunQuery, TransactionParam } from './contracts.ts'
 import { limited } from './limited.ts'
 import { runDetailRoutes } from './run-detail.ts'
 

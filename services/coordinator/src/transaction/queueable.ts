@@ -1,0 +1,69 @@
+/** The rules for a transaction that a client queues, by HTTP request or by message. */
+import { QueueTransaction } from '@integration-host/shared/contracts/transaction'
+import { IntegrationError } from '@integration-host/shared/errors'
+import {
+  isDeeperThan,
+  isPreservedAsJson,
+  MAX_DEPTH,
+  normalizedJson,
+} from '../process/json-normalization.ts'
+
+/** The maximum size of a transaction in bytes of JSON. A larger transaction is rejected. */
+export const MAX_TRANSACTION_BYTES = 262_144
+
+export const NOT_PRESERVED =
+  'InitialData must not contain U+0000, half a surrogate pair, or a number with more digits than a double holds'
+
+/** A transaction that can be queued: the shared contract, restricted to data that can be stored unchanged. */
+export const Queueable = QueueTransaction.refine(
+  ({ InitialData }) => isPreservedAsJson(InitialData),
+  NOT_PRESERVED,
+)
+  // JSON stores -0 as 0. The data is normalized here, so that queueing the same data again is not a conflict.
+  .overwrite((transaction) => ({
+    ...transaction,
+    // The cast changes only which members are readonly.
+    InitialData: normalizedJson(transaction.InitialData) as typeof transaction.InitialData,
+  }))
+
+export type CheckedTransaction =
+  | { readonly transaction: QueueTransaction }
+  /** Each problem begins with the path of the member. A problem contains no value. */
+  | { readonly problems: readonly string[] }
+
+const MAX_PROBLEMS = 5
+
+/**
+ * Checks one of several transactions of a request, or the transaction of a message.
+ *
+ * @param value a value that `parseClientJson` returned
+ * @param whole the path of a problem that concerns the whole value
+ */
+export function checkedQueueable(value: unknown, whole: string): CheckedTransaction {
+  if (isDeeperThan(value, MAX_DEPTH))
+    return { problems: [`InitialData: may have ${MAX_DEPTH} levels`] }
+  const parsed = Queueable.safeParse(value)
+  if (!parsed.success)
+    return {
+      problems: parsed.error.issues
+        .slice(0, MAX_PROBLEMS)
+        .map(({ path, message }) => `${path.map(String).join('.') || whole}: ${message}`),
+    }
+  if (Buffer.byteLength(JSON.stringify(value)) > MAX_TRANSACTION_BYTES)
+    return { problems: [`${whole}: may have at most ${MAX_TRANSACTION_BYTES} bytes`] }
+  return { transaction: parsed.data }
+}
+
+/**
+ * Returns the body as text.
+ *
+ * @throws {IntegrationError} if the body is not UTF-8 (RFC 8259 §8.1): invalid bytes would otherwise be stored
+ * as U+FFFD.
+ */
+export function utf8Of(body: ArrayBuffer | Uint8Array): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(body)
+  } catch {
+    throw new IntegrationError('invalid_request', 'the body must be UTF-8')
+  }
+}
