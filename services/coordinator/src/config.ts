@@ -63,6 +63,7 @@ const Embedded = z.object({
   PROVIDER_PROFILE: providerProfile(),
   DEMO_API_URL: httpUrl().default('http://127.0.0.1:7216'),
   GATEWAY_URL: httpUrl().default('http://127.0.0.1:7218'),
+  TOKEN_SERVICE_URL: httpUrl().default('http://127.0.0.1:7217'),
   DATA_DIR: z.string().default('./data'),
   PREFETCH: integer(1, 2_000).default(64),
   RETENTION_COMPLETED_DAYS: days().optional(),

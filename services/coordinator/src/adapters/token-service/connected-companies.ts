@@ -1,0 +1,105 @@
+import { CredentialView } from '@integration-host/shared/contracts/credential'
+import { credentialName, realmOf } from '@integration-host/shared/contracts/realm'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { parseJson } from '@integration-host/shared/json'
+import { reasonOf } from '@integration-host/shared/observability/health'
+import type { Secret } from '@integration-host/shared/secrets/secret'
+import { z } from 'zod'
+import type { ConnectedCompanies } from '../../company/connected-companies.ts'
+
+export interface TokenServiceOptions {
+  /** Base URL of token-service, from the setting `TOKEN_SERVICE_URL`. */
+  readonly url: string
+  /** The key of this service, which needs the scope `credentials:read`. */
+  readonly key: Secret
+  /** Timeout of one request in ms. */
+  readonly timeoutMs?: number
+  /** The maximum number of companies of a page, 1 to 500. */
+  readonly pageSize?: number
+}
+
+const TIMEOUT_MS = 10_000
+const PAGE_SIZE = 200
+/** The maximum size of a response in bytes: 500 credentials with long labels have less than half of it. */
+const MAX_RESPONSE_BYTES = 8 * 1_048_576
+const RETRY_AFTER_S = 5
+/** All states except `must_reconnect`: while a refresh fails and is retried, runs wait for the credential. */
+const USABLE = 'active,expiring,failing'
+
+const Page = z.object({
+  items: z.array(CredentialView.pick({ Name: true })),
+  next_cursor: z.string().min(1).nullable(),
+})
+
+/** Reads the connected companies from `GET /credentials` of token-service. */
+export function createConnectedCompanies({
+  url,
+  key,
+  timeoutMs = TIMEOUT_MS,
+  pageSize = PAGE_SIZE,
+}: TokenServiceOptions): ConnectedCompanies {
+  const base = url.endsWith('/') ? url : `${url}/`
+
+  async function get(path: string): Promise<{ readonly status: number; readonly body: unknown }> {
+    try {
+      const response = await fetch(new URL(path, base), {
+        headers: { authorization: `Bearer ${key.reveal()}`, accept: 'application/json' },
+        redirect: 'error',
+        signal: AbortSignal.timeout(timeoutMs),
+      })
+      return { status: response.status, body: parseJson(await boundedText(response)) }
+    } catch (cause) {
+      const reason = reasonOf(cause instanceof Error ? (cause.cause ?? cause) : cause)
+      throw unavailable(`token-service is unavailable: ${reason}`, cause)
+    }
+  }
+
+  return {
+    async page(after) {
+      const query = new URLSearchParams({ state: USABLE, limit: String(pageSize) })
+      if (after !== null) query.set('cursor', after)
+      const { status, body } = await get(`credentials?${query.toString()}`)
+      if (status !== 200) throw rejected(status)
+      const page = Page.safeParse(body)
+      // A cursor that does not move would repeat the same page for ever.
+      if (!page.success || (after !== null && page.data.next_cursor === after))
+        throw unavailable('token-service sent an invalid response')
+      return {
+        realms: page.data.items.map(({ Name }) => realmOf(Name)),
+        next: page.data.next_cursor,
+      }
+    },
+    async isConnected(realm) {
+      const { status } = await get(`credentials/${credentialName(realm)}`)
+      if (status === 404) return false
+      if (status !== 200) throw rejected(status)
+      return true
+    },
+  }
+}
+
+/** @throws {Error} if the body is larger than the maximum. */
+async function boundedText(response: Response): Promise<string> {
+  const chunks: Uint8Array[] = []
+  let length = 0
+  if (response.body === null) return ''
+  for await (const chunk of response.body as ReadableStream<Uint8Array>) {
+    length += chunk.length
+    if (length > MAX_RESPONSE_BYTES) throw new Error('the response is too large')
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+const rejected = (status: number): IntegrationError =>
+  unavailable(
+    status === 401 || status === 403
+      ? 'token-service does not accept the service key for credentials:read'
+      : `token-service responded with status ${status}`,
+  )
+
+const unavailable = (message: string, cause?: unknown): IntegrationError =>
+  new IntegrationError('token_service_unavailable', message, {
+    retryAfterSeconds: RETRY_AFTER_S,
+    cause,
+  })
