@@ -3,6 +3,8 @@
 // Prints two tables. Needs nginx; uses wrk if it is installed.
 //   npm run bench -- proxy [--rounds 12] [--seconds 2] [--paced-rounds 5] [--only accounting-gateway,fast-proxy]
 //   npm run bench -- proxy --against <checkout>     the gateway of this checkout and of another checkout
+// `--post 1024`: the clients send POSTs with a body of that many bytes. `--response 65536`: the accounting API responds
+// with about that many bytes.
 // `--keys 1000`: the gateway of this checkout reads a key file with that many keys, and its clients send one of these
 // keys.
 // `--profile <folder>` keeps a CPU profile of the gateway.
@@ -32,6 +34,8 @@ const { values } = parseArgs({
     only: { type: 'string' },
     against: { type: 'string' },
     keys: { type: 'string', default: '0' },
+    post: { type: 'string' },
+    response: { type: 'string', default: '1024' },
     profile: { type: 'string' },
   },
 })
@@ -39,6 +43,11 @@ const ROUNDS = Number(values.rounds)
 const SECONDS = Number(values.seconds)
 const PACED_ROUNDS = Number(values['paced-rounds'])
 const CONNECTIONS = 64
+/** Sends a POST with a body if `--post` is given, otherwise a query without a body. */
+const REQUEST: Pick<Target, 'method' | 'body'> & { readonly resource: string } =
+  values.post === undefined
+    ? { method: 'GET', resource: 'query?query=select%20*%20from%20CompanyInfo' }
+    : { method: 'POST', resource: 'invoice', body: 'x'.repeat(Number(values.post)) }
 const REALMS = 100
 const PACE = 500
 // Several rounds are needed, because after the first round V8 has not yet optimized the hot functions of the
@@ -48,7 +57,7 @@ const WARM_UP_ROUNDS = 3
 await using opened = new AsyncDisposableStack()
 opened.defer(await setupBackends())
 const { url: redisUrl } = opened.use(await startPrivateRedis({ appendOnly: false }))
-const upstream = opened.use(await startUpstream())
+const upstream = opened.use(await startUpstream(Number(values.response)))
 const tokens = opened.use(await startTokens())
 const realms = Array.from({ length: REALMS }, (_, n) => `r${n}`)
 
@@ -69,9 +78,9 @@ const names = Object.keys(sides)
 const base = values.against === undefined ? (names[0] ?? 'nginx') : OTHER_CHECKOUT
 
 const targetOf = (name: string): Target => ({
+  ...REQUEST,
   origin: sides[name]?.url ?? '',
-  method: 'GET',
-  path: (n) => `/v3/company/${realms[n % REALMS]}/query?query=select%20*%20from%20CompanyInfo`,
+  path: (n) => `/v3/company/${realms[n % REALMS]}/${REQUEST.resource}`,
   headers: { Authorization: `Bearer ${sides[name]?.key}` },
 })
 
@@ -82,6 +91,7 @@ const load = (name: string): Promise<LoadResult> =>
         connections: CONNECTIONS,
         seconds: SECONDS,
         realms: REALMS,
+        request: REQUEST,
         key: sides[name]?.key ?? '',
       })
     : saturate(targetOf(name), { connections: CONNECTIONS, seconds: SECONDS })
@@ -98,9 +108,9 @@ const [firstRealm = ''] = realms
 const direct: Proxy = { url: upstream.url, pid: upstream.pid, key: tokenOf(firstRealm) }
 const pacedSides: Readonly<Record<string, Proxy>> = { direct, ...sides }
 const pacedTarget = (name: string): Target => ({
+  ...REQUEST,
   origin: pacedSides[name]?.url ?? '',
-  method: 'GET',
-  path: () => `/v3/company/${firstRealm}/query?query=select%20*%20from%20CompanyInfo`,
+  path: () => `/v3/company/${firstRealm}/${REQUEST.resource}`,
   headers: { Authorization: `Bearer ${pacedSides[name]?.key}` },
 })
 const paced = await measureRounds(pacedSides, { warmUp: 0, rounds: PACED_ROUNDS }, (name) =>
@@ -157,7 +167,7 @@ async function writeKeyFile(): Promise<{ readonly path: string; readonly key: st
   const entries = Array.from({ length: Number(values.keys) }, (_, n) => ({
     id: `application-${n}`,
     sha256: digestOf(keyOf(n)),
-    scopes: ['gateway:read'],
+    scopes: ['gateway:read', 'gateway:write'],
     realms: ['r*'],
   }))
   const path = join(folder, 'keys.json')

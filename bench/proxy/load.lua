@@ -1,11 +1,15 @@
 -- Each request is for one of many realms; prints the results as one line of JSON at the end.
 local realms, key = tonumber(os.getenv("REALMS")), os.getenv("KEY")
 local headers = { ["Accept"] = "application/json", ["Authorization"] = "Bearer " .. key }
+local method, resource = os.getenv("METHOD"), os.getenv("RESOURCE")
+local bytes = tonumber(os.getenv("BODY_BYTES"))
+local body = bytes > 0 and string.rep("x", bytes) or nil
+if body then headers["Content-Type"] = "application/json" end
 local n = 0
 request = function()
   n = n + 1
-  local path = "/v3/company/r" .. (n * 7919 % realms) .. "/query?query=select%20*%20from%20CompanyInfo"
-  return wrk.format("GET", path, headers)
+  local path = "/v3/company/r" .. (n * 7919 % realms) .. "/" .. resource
+  return wrk.format(method, path, headers, body)
 end
 done = function(summary, latency)
   local errors = summary.errors

@@ -5,24 +5,28 @@
 import { type Nginx, startNginx } from '../support/nginx.ts'
 import { tokenOf } from './peer.ts'
 
-const RESPONSE = JSON.stringify({ QueryResponse: { CompanyInfo: 'x'.repeat(950) } })
+/** nginx rejects a parameter of its configuration that is longer than its buffer of 4 KiB, so it joins parts. */
+const PART = 'x'.repeat(950)
 
 /**
- * Starts the accounting API. A request with the realm's bearer token and a query gets a response of about 1 KB; any
- * other request gets 401.
+ * Starts the accounting API. A query or a POST of an invoice with the realm's bearer token gets a response of about
+ * `responseBytes` bytes; any other request gets 401.
  */
-export const startUpstream = (): Promise<Nginx> =>
+export const startUpstream = (responseBytes: number): Promise<Nginx> =>
   startNginx(
     (port) => `
   map "$uri $http_authorization $arg_query" $is_right {
     "~^/v3/company/(?<r>[^/]+)/query Bearer tok-\\k<r>-x+ select" 1;
+    "~^/v3/company/(?<i>[^/]+)/invoice Bearer tok-\\k<i>-x+ " 1;
     default 0;
   }
+  map "" $part { default "${PART}"; }
   server {
     listen 127.0.0.1:${port} backlog=4096;
+    client_max_body_size 2m;
     location / {
       if ($is_right = 0) { return 401; }
-      return 200 '${RESPONSE}';
+      return 200 '{"QueryResponse":{"CompanyInfo":"${'$part'.repeat(Math.round(responseBytes / PART.length))}"}}';
     }
   }`,
   )

@@ -13,13 +13,22 @@ export interface WrkLoad {
   /** Number of realms. Their ids are `r0`, `r1` and so on. */
   readonly realms: number
   readonly key: string
+  /** The method, the path below the company, and the body. */
+  readonly request: { readonly method: string; readonly resource: string; readonly body?: string }
 }
 
 /** Runs wrk on a proxy for one round. A response that is not 2xx ends the benchmark. */
 export async function wrk(url: string, load: WrkLoad): Promise<LoadResult> {
   const args = ['-t1', `-c${load.connections}`, `-d${load.seconds}s`, '-s', SCRIPT, url]
   const child = spawn('wrk', args, {
-    env: { PATH: process.env['PATH'], REALMS: String(load.realms), KEY: load.key },
+    env: {
+      PATH: process.env['PATH'],
+      REALMS: String(load.realms),
+      KEY: load.key,
+      METHOD: load.request.method,
+      RESOURCE: load.request.resource,
+      BODY_BYTES: String(load.request.body?.length ?? 0),
+    },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   const output = await text(child.stdout)

@@ -14,13 +14,13 @@ import { type AccessKeys, unauthorized } from '@integration-host/shared/access/a
 import type { Caller } from '@integration-host/shared/access/caller'
 import type { Scope } from '@integration-host/shared/access/scope'
 import { serveTraced, tracing } from '@integration-host/shared/observability/telemetry'
-import type { BodilessGet } from './fast-path/request-reader.ts'
+import type { BufferedRequest } from './fast-path/request-reader.ts'
 import type { GatewayMetrics } from './gateway-metrics.ts'
 import type { CallerRequest, CallerResponse } from './proxy/caller.ts'
 import type { CallResult, CompanyCall } from './proxy/company-call.ts'
 import { headerFault, transferCodingFault } from './proxy/headers.ts'
 import { ProxyCall, type ProxyCallDeps } from './proxy/proxy-call.ts'
-import { requestBody } from './proxy/request-body.ts'
+import { bufferedBody, requestBody } from './proxy/request-body.ts'
 import { readTarget, scopeOf } from './proxy/target.ts'
 
 export interface ListenerDeps {
@@ -39,7 +39,9 @@ export interface Listener {
    * Handles a request that the fast path has read. Returns false, without any effect, if `node:http` has to handle the
    * request.
    */
-  readonly onFastPathRequest: (request: BodilessGet, response: CallerResponse) => boolean
+  readonly onFastPathRequest: (request: BufferedRequest, response: CallerResponse) => boolean
+  /** Returns whether `onFastPathRequest` will handle a request as soon as its body is complete. */
+  readonly isFastPathRequest: (request: BufferedRequest) => boolean
   /**
    * Subscribes to the server's events for requests that `node:http` does not pass to an ordinary request listener:
    * CONNECT and `Expect: 100-continue`.
@@ -142,15 +144,23 @@ export function createListener(deps: ListenerDeps): Listener {
     start({ request, response, body, target, keyId: caller.keyId, requestId: randomUUID() })
   }
 
-  function onFastPathRequest(request: BodilessGet, response: CallerResponse): boolean {
-    const target = readTarget(request.url)
-    if (target.kind !== 'company' || headerFault(request.rawHeaders) !== null) return false
-    if (isShuttingDown) return false
-    const caller = keys.identify(request.authorization)
-    if (caller === null || !caller.has('gateway:read') || !caller.mayUseRealm(target.realm))
-      return false
-    start({ request, response, body: null, target, keyId: caller.keyId, requestId: randomUUID() })
+  function onFastPathRequest(request: BufferedRequest, response: CallerResponse): boolean {
+    const accepted = accept(request)
+    if (accepted === null) return false
+    const { target, keyId } = accepted
+    const body = request.body.length === 0 ? null : bufferedBody(request.body)
+    start({ request, response, body, target, keyId, requestId: randomUUID() })
     return true
+  }
+
+  /** Returns the target and the key of a request of the fast path; `null` if `node:http` has to handle the request. */
+  function accept({ method, url, rawHeaders, authorization }: BufferedRequest) {
+    const target = readTarget(url)
+    if (target.kind !== 'company' || headerFault(rawHeaders) !== null) return null
+    if (isShuttingDown) return null
+    const caller = keys.identify(authorization)
+    if (caller === null || !caller.has(scopeOf(method, target))) return null
+    return caller.mayUseRealm(target.realm) ? { target, keyId: caller.keyId } : null
   }
 
   function logCall(
@@ -199,6 +209,7 @@ export function createListener(deps: ListenerDeps): Listener {
   return {
     onRequest: (request, response) => onNodeRequest(request, response, false),
     onFastPathRequest,
+    isFastPathRequest: (request) => accept(request) !== null,
     attach(server) {
       server.on('checkContinue', (request, response) => {
         trackRequest(request, response)

@@ -92,7 +92,9 @@ export async function startAccountingGateway(
     logger,
     metrics: gatewayMetrics,
   })
-  const fastPath = config.FAST_PATH ? createFastPath(listener.onFastPathRequest) : undefined
+  const fastPath = config.FAST_PATH
+    ? createFastPath({ serve: listener.onFastPathRequest, mayBuffer: listener.isFastPathRequest })
+    : undefined
   const http = stack.use(
     await listen(listener.onRequest, {
       host: config.HOST,

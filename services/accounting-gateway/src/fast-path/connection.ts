@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import { type ConnectionState, connectionState } from '@integration-host/shared/http/connections'
 import type { CallerResponse } from '../proxy/caller.ts'
-import type { BodilessGet, RequestReader } from './request-reader.ts'
+import type { BufferedRequest, RequestReader } from './request-reader.ts'
 import { FastPathResponse, KEEP_ALIVE_TIMEOUT_MS } from './response.ts'
 
 /**
@@ -9,10 +9,16 @@ import { FastPathResponse, KEEP_ALIVE_TIMEOUT_MS } from './response.ts'
  * value.
  */
 const FIRST_REQUEST_TIMEOUT_MS = 10_000
+/** How long the fast path waits for the rest of a body before it hands the request over to `node:http`. */
+const BODY_TIMEOUT_MS = 1_000
+/** The maximum number of parts in which a body may arrive. Each part occupies memory besides its bytes. */
+const MAX_PARTS = 256
 
 export interface FastPathConnectionDeps {
   readonly reader: RequestReader
-  readonly serve: (request: BodilessGet, response: CallerResponse) => boolean
+  readonly serve: (request: BufferedRequest, response: CallerResponse) => boolean
+  /** Whether `serve` will serve a request as soon as its body is complete. */
+  readonly mayBuffer: (request: BufferedRequest) => boolean
   /** Hands the connection's socket over to `node:http`. */
   readonly handOver: () => void
   /** Called when the connection leaves the fast path: it was closed or handed over to `node:http`. */
@@ -35,6 +41,8 @@ export class FastPathConnection {
    * (I2).
    */
   #pending: Buffer[] = []
+  /** The request whose body is incomplete; its bytes so far are in `#pending`. `null` if there is none. */
+  #incomplete: BufferedRequest | null = null
   #idleSince = performance.now()
   #idleTimeoutMs = FIRST_REQUEST_TIMEOUT_MS
   #isShuttingDown = false
@@ -52,6 +60,7 @@ export class FastPathConnection {
 
   readonly #onData = (bytes: Buffer): void => {
     if (!this.#socket.writable) return
+    if (this.#incomplete !== null) return this.#onBody(this.#incomplete, bytes)
     if (this.#response !== null || this.#socket.writableNeedDrain) {
       this.#pending.push(bytes)
       this.#socket.pause()
@@ -59,10 +68,41 @@ export class FastPathConnection {
     }
     const request = this.#deps.reader.read(bytes)
     if (request === null) return this.#handOver(bytes)
-    this.#response = new FastPathResponse(this.#socket, this)
-    if (!this.#deps.serve(request, this.#response)) return this.#handOver(bytes)
+    if (!request.complete) return this.#buffer(request, bytes)
+    if (!this.#serve(request)) return this.#handOver(bytes)
     this.#state.isAuthenticated = true
     this.#state.begin(null)
+  }
+
+  #serve(request: BufferedRequest): boolean {
+    this.#response = new FastPathResponse(this.#socket, this)
+    return this.#deps.serve(request, this.#response)
+  }
+
+  // The key of the caller is checked before the first byte is buffered, so that only authenticated callers can occupy
+  // memory.
+  #buffer(request: BufferedRequest, bytes: Buffer): void {
+    if (!this.#deps.mayBuffer(request)) return this.#handOver(bytes)
+    this.#pending.push(bytes)
+    this.#incomplete = request
+    this.#state.isAuthenticated = true
+    this.#state.begin(null)
+    this.#idleSince = performance.now()
+    this.#idleTimeoutMs = BODY_TIMEOUT_MS
+  }
+
+  #onBody(request: BufferedRequest, bytes: Buffer): void {
+    this.#pending.push(bytes)
+    const isPart = request.append(bytes)
+    if (isPart && !request.complete && this.#pending.length < MAX_PARTS) return
+    if (!isPart || !request.complete || !this.#serve(request)) return this.#handOverIncomplete()
+    this.#pending = []
+    this.#incomplete = null
+  }
+
+  #handOverIncomplete(): void {
+    this.#state.end()
+    this.#handOver(Buffer.concat(this.#pending.splice(0)))
   }
 
   readonly #onDrain = (): void => {
@@ -70,10 +110,12 @@ export class FastPathConnection {
     else this.#response.emit('drain')
   }
 
-  // A caller may close its sending side while its request is in flight. As in `node:http`, the gateway then treats the
-  // caller as disconnected.
+  // A caller may close its sending side while its request is in flight or incomplete. As in `node:http`, the gateway
+  // then treats the caller as disconnected.
   readonly #onEnd = (): void =>
-    void (this.#response === null ? this.#socket.end() : this.#socket.destroy())
+    void (this.#response === null && this.#incomplete === null
+      ? this.#socket.end()
+      : this.#socket.destroy())
 
   readonly #onClose = (): void => {
     this.#deps.onRemoved()
@@ -85,6 +127,7 @@ export class FastPathConnection {
   #handOver(bytes: Buffer): void {
     const socket = this.#socket
     this.#response = null
+    this.#incomplete = null
     socket.off('data', this.#onData)
     socket.off('drain', this.#onDrain)
     socket.off('end', this.#onEnd)
@@ -125,20 +168,23 @@ export class FastPathConnection {
   }
 
   /**
-   * Closes the connection if it has been idle for too long.
+   * Closes the connection if it has been idle for too long. If the body of a request arrives slowly, hands the request
+   * over to `node:http`, which has its own timeouts for bodies.
    *
    * @param now milliseconds of the monotonic clock
    */
-  closeIfIdle(now: number): void {
-    if (this.#response === null && now - this.#idleSince >= this.#idleTimeoutMs)
-      this.#socket.destroy()
+  checkTimeout(now: number): void {
+    if (this.#response !== null || now - this.#idleSince < this.#idleTimeoutMs) return
+    if (this.#incomplete !== null) this.#handOverIncomplete()
+    else this.#socket.destroy()
   }
 
   shutDown(): void {
     this.#isShuttingDown = true
     // The socket's buffer may still contain the end of a response. `destroySoon` closes the socket after that buffer
     // has been written.
-    if (this.#response === null) this.#socket.destroySoon()
+    if (this.#incomplete !== null) this.#handOverIncomplete()
+    else if (this.#response === null) this.#socket.destroySoon()
   }
 }
 

@@ -1,19 +1,19 @@
 /**
- * The fast path serves calls to the accounting API (`/v3/company/…`) without Node's HTTP server, if the call is a
- * complete GET request without a body.
+ * The fast path serves calls to the accounting API (`/v3/company/…`) without Node's HTTP server, if the call is a GET or
+ * POST request whose body is small and has a known length.
  *
- * Reason: nearly all of the gateway's load consists of such GET requests. Reading the request and writing the response
+ * Reason: nearly all of the gateway's load consists of such requests. Reading the request and writing the response
  * through `node:http` costs more processor time than everything else in a call (docs/adr/0014). With `FAST_PATH=off`
  * the fast path is not created, and `node:http` serves every connection.
  *
- * The fast path accepts one HTTP/1.1 GET at a time. The request must arrive in one read of the socket, be at most 16
- * KiB long and contain a `Host` header. It must also be a call to `/v3/company/…` with a valid service key; for such a
- * request `serve` returns true.
+ * The fast path accepts one HTTP/1.1 request at a time. Its head must arrive in one read of the socket, be at most 16
+ * KiB long and contain a `Host` header. Its body must have a `Content-Length` of at most 256 KiB, and must arrive within
+ * about a second. The request must also be a call to `/v3/company/…` with a valid service key; for such a request
+ * `serve` returns true.
  *
- * The fast path does not accept other methods or versions; requests with `Content-Length`, `Transfer-Encoding`,
- * `Expect`, `Upgrade` or `Connection: close`; a request that arrives in several reads; several requests in one read;
- * bytes that the parser rejects; and requests that the gateway has to reject, for example because of an invalid key or
- * target.
+ * The fast path does not accept other methods or versions; requests with `Transfer-Encoding`, `Expect`, `Upgrade` or
+ * `Connection: close`; a head that arrives in several reads; several requests in one read; bytes that the parser
+ * rejects; and requests that the gateway has to reject, for example because of an invalid key or target.
  *
  * I1  A connection stays on the fast path as long as each of its requests is accepted. At the first request that is not
  *     accepted, the connection and the bytes of this request are handed over to `node:http`, which serves the
@@ -24,7 +24,7 @@
 import type { Socket } from 'node:net'
 import type { CallerResponse } from '../proxy/caller.ts'
 import { FastPathConnection } from './connection.ts'
-import { type BodilessGet, RequestReader } from './request-reader.ts'
+import { type BufferedRequest, RequestReader } from './request-reader.ts'
 
 export interface FastPath {
   /** Serves a new connection on the fast path. Calls `handOver` to hand the connection over to `node:http`. */
@@ -37,18 +37,24 @@ export interface FastPath {
 }
 
 /** Serves a request. Returns false, without any effect, if `node:http` has to serve the request. */
-export type Serve = (request: BodilessGet, response: CallerResponse) => boolean
+export type Serve = (request: BufferedRequest, response: CallerResponse) => boolean
+
+export interface FastPathDeps {
+  readonly serve: Serve
+  /** Whether `serve` will serve a request as soon as its body is complete. */
+  readonly mayBuffer: (request: BufferedRequest) => boolean
+}
 
 const IDLE_CHECK_MS = 1_000
 
-export function createFastPath(serve: Serve): FastPath {
+export function createFastPath({ serve, mayBuffer }: FastPathDeps): FastPath {
   // All connections share one parser. That is safe because each request is parsed within one synchronous call.
   const reader = new RequestReader()
   const connections = new Set<FastPathConnection>()
   let isShuttingDown = false
   const idleCheck = setInterval(() => {
     const now = performance.now()
-    for (const connection of connections) connection.closeIfIdle(now)
+    for (const connection of connections) connection.checkTimeout(now)
   }, IDLE_CHECK_MS)
   idleCheck.unref()
 
@@ -58,6 +64,7 @@ export function createFastPath(serve: Serve): FastPath {
       const connection = new FastPathConnection(socket, {
         reader,
         serve,
+        mayBuffer,
         handOver,
         onRemoved: () => connections.delete(connection),
       })

@@ -12,19 +12,35 @@ import {
 } from '@integration-host/shared/http/client/parser'
 import type { CallerRequest } from '../proxy/caller.ts'
 
-/** A complete HTTP/1.1 GET request without a body. */
-export class BodilessGet implements CallerRequest {
-  readonly method = 'GET'
+/** A GET or POST request of HTTP/1.1 whose body, if it has one, has a `Content-Length`. */
+export class BufferedRequest implements CallerRequest {
   readonly httpVersion = '1.1'
-  readonly complete = true
+  readonly method: 'GET' | 'POST'
   readonly url: string
   readonly rawHeaders: HeaderList
   readonly authorization: string | undefined
+  /** The parts of the body that have arrived; empty if the request has no body. */
+  readonly body: Buffer[] = []
+  #missingBytes: number
 
-  constructor({ target, headers }: Head) {
+  constructor(method: 'GET' | 'POST', { target, headers }: Head, bodyBytes: number) {
+    this.method = method
     this.url = target
     this.rawHeaders = headers
     this.authorization = headerValue(headers, 'authorization') ?? undefined
+    this.#missingBytes = bodyBytes
+  }
+
+  /** Adds the next part of the body. Returns false if the part is longer than the rest of the body. */
+  append(part: Buffer): boolean {
+    if (part.length > this.#missingBytes) return false
+    this.#missingBytes -= part.length
+    this.body.push(part)
+    return true
+  }
+
+  get complete(): boolean {
+    return this.#missingBytes === 0
   }
 
   get headers(): IncomingHttpHeaders {
@@ -40,16 +56,22 @@ export class BodilessGet implements CallerRequest {
 const MAX_HEAD_BYTES = 16_384
 
 /**
+ * Maximum length of a body that the fast path buffers, in bytes. `node:http` streams longer bodies upstream while they
+ * arrive.
+ */
+export const MAX_BODY_BYTES = 262_144
+
+/**
  * Maximum number of header names and values. Node's HTTP server has the same limit and responds 431 to a request beyond
  * it. Node does not document this number: it follows from the default of `maxHeadersCount`.
  */
 const MAX_HEADERS = 1_000
 
 /**
- * Requests with one of these headers are not accepted. `Content-Length` and `Transfer-Encoding` announce a body (RFC
- * 9112 §6.3); `Expect` and `Upgrade` can require a response before the final one.
+ * Requests with one of these headers are not accepted. A body with `Transfer-Encoding` has no known length (RFC 9112
+ * §6.3); `Expect` and `Upgrade` can require a response before the final one.
  */
-const UNSUPPORTED_HEADERS = ['content-length', 'transfer-encoding', 'expect', 'upgrade']
+const UNSUPPORTED_HEADERS = ['transfer-encoding', 'expect', 'upgrade']
 
 export class RequestReader implements MessageReceiver {
   readonly #parser = new HttpParser('request', this, MAX_HEAD_BYTES)
@@ -57,18 +79,28 @@ export class RequestReader implements MessageReceiver {
   #isComplete = false
 
   /**
-   * Parses the bytes of one read of the socket. Returns `null` unless the bytes are exactly one complete HTTP/1.1 GET
-   * request that has no body and lets the connection stay open.
+   * Parses the bytes of a connection since the end of the previous request. Returns the request that begins with them;
+   * its body may be incomplete. Returns `null` if the fast path does not accept the request, if its head is incomplete,
+   * or if the bytes are more than one request.
    */
-  read(bytes: Buffer): BodilessGet | null {
-    if (bytes.length > MAX_HEAD_BYTES || !startsWithGet(bytes)) return null
+  read(bytes: Buffer): BufferedRequest | null {
+    const method = methodOf(bytes)
+    if (method === null) return null
+    // Only the head is parsed. Bytes in the body that look like a request are therefore never parsed as one.
+    const headEnd = bytes.indexOf('\r\n\r\n', 0, 'latin1') + 4
+    if (headEnd < 4 || headEnd > MAX_HEAD_BYTES) return null
     this.#head = null
     this.#isComplete = false
-    if (!this.#parser.read(bytes) || !this.#isComplete || this.#head === null) {
+    const isHead = this.#parser.read(headEnd === bytes.length ? bytes : bytes.subarray(0, headEnd))
+    const head = this.#head as Head | null
+    if (!isHead || !this.#isComplete || head === null) {
       this.#parser.reset()
       return null
     }
-    return new BodilessGet(this.#head)
+    const length = Number(headerValue(head.headers, 'content-length') ?? 0)
+    if (length > MAX_BODY_BYTES) return null
+    const request = new BufferedRequest(method, head, length)
+    return headEnd === bytes.length || request.append(bytes.subarray(headEnd)) ? request : null
   }
 
   /**
@@ -79,7 +111,9 @@ export class RequestReader implements MessageReceiver {
     return this.#head === null
   }
 
-  onHead(head: Head): 'body' | 'rejected' {
+  // The verdict `no body` ends the message for the parser after the head. `read` takes the body from the bytes behind
+  // the head. llhttp has verified that there is at most one `Content-Length`, and that it is a number.
+  onHead(head: Head): 'no body' | 'rejected' {
     this.#head = head
     const has = (name: string): boolean => headerValue(head.headers, name) !== null
     const isSupported =
@@ -87,7 +121,7 @@ export class RequestReader implements MessageReceiver {
       head.headers.length <= 2 * MAX_HEADERS &&
       this.#parser.isHttp11 &&
       has('host')
-    return isSupported && !UNSUPPORTED_HEADERS.some(has) ? 'body' : 'rejected'
+    return isSupported && !UNSUPPORTED_HEADERS.some(has) ? 'no body' : 'rejected'
   }
 
   onBody(): boolean {
@@ -101,8 +135,15 @@ export class RequestReader implements MessageReceiver {
 }
 
 /**
- * Checks whether the bytes begin with `GET `. This check is cheaper than running the parser on a request that it would
- * reject.
+ * Returns the method if the bytes begin with `GET ` or `POST `. This check is cheaper than running the parser on a
+ * request that it would reject.
  */
-const startsWithGet = (bytes: Buffer): boolean =>
-  bytes[0] === 71 && bytes[1] === 69 && bytes[2] === 84 && bytes[3] === 32
+function methodOf(bytes: Buffer): 'GET' | 'POST' | null {
+  const start = bytes.length < 5 ? 0 : bytes.readUInt32BE(0)
+  if (start === GET_AND_SPACE) return 'GET'
+  return start === POST && bytes[4] === SPACE ? 'POST' : null
+}
+
+const GET_AND_SPACE = 0x47_45_54_20
+const POST = 0x50_4f_53_54
+const SPACE = 0x20

@@ -134,6 +134,7 @@ export class FastPathResponse extends EventEmitter implements CallerResponse {
     const socket = this.socket
     const length = prefix.length + chunk.length + suffix.length
     if (length === 0) return true
+    if (length === chunk.length) return socket.write(chunk)
     if (chunk.length <= MAX_COPIED_BYTES) {
       const bytes = Buffer.allocUnsafe(length)
       bytes.write(prefix, 0, 'latin1')

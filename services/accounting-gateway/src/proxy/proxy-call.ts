@@ -13,7 +13,7 @@
  * I3  The call ends when the caller's connection closes. No response begins after the deadline.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
-import type { HttpFailure } from '@integration-host/shared/http/client/exchange'
+import type { HttpFailure, HttpRequest } from '@integration-host/shared/http/client/exchange'
 import { type HeaderList, headerValue } from '@integration-host/shared/http/client/header-list'
 import type { AccessToken, AccessTokens } from '../realm/access-token.ts'
 import { acquirePermit, type GatewayLimits, type Permit } from '../realm/throttle.ts'
@@ -197,7 +197,8 @@ export class ProxyCall {
       // The token is obtained first, so that a call for a realm without a credential fails at once, without waiting for
       // a body or a permit.
       let token = tokens.cached(realm) ?? (await this.#wait(tokens.get(realm)))
-      const body = this.#call.body === null ? null : await this.#openBody(this.#call.body)
+      const opened = this.#call.body === null ? null : this.#openBody(this.#call.body)
+      const body = opened instanceof Promise ? await opened : opened
       const reserved = this.#acquirePermit(realm)
       let permit: Permit
       if (reserved instanceof Promise) {
@@ -234,7 +235,7 @@ export class ProxyCall {
   #send(
     token: AccessToken,
     permit: Permit,
-    body: Buffer | AsyncIterable<Buffer> | null,
+    body: HttpRequest['body'],
     sentAt: number,
   ): Promise<AttemptResult> | AttemptResult {
     if (this.#phase.kind === 'interrupted') return { kind: 'interrupted' }
@@ -329,7 +330,7 @@ export class ProxyCall {
     return this.#call.body?.isReplayable !== false
   }
 
-  #openBody(body: RequestBody): Promise<Buffer> | AsyncIterable<Buffer> {
+  #openBody(body: RequestBody): ReturnType<RequestBody['open']> {
     const opened = body.open((received) => this.#onBodyProgress(received))
     return opened instanceof Promise ? this.#wait(opened, { isReadingBody: true }) : opened
   }

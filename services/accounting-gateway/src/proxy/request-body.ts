@@ -19,10 +19,20 @@ export interface RequestBody {
    * Returns the body from its first byte, in the type that the HTTP client accepts. Calls `onChunk` with the total
    * number of bytes received so far.
    */
-  open(onChunk: (received: number) => void): Promise<Buffer> | AsyncIterable<Buffer>
+  open(
+    onChunk: (received: number) => void,
+  ): readonly Buffer[] | Promise<readonly Buffer[]> | AsyncIterable<Buffer>
   /** Reads and discards the rest of the body, so that the caller can send another request on the same connection. */
   discard(): Promise<void>
 }
+
+/** Returns a body whose parts have all arrived. */
+export const bufferedBody = (parts: readonly Buffer[]): RequestBody => ({
+  isReplayable: true,
+  length: parts.reduce((sum, { length }) => sum + length, 0),
+  open: () => parts,
+  discard: async () => {},
+})
 
 /**
  * Returns the body of `request`; `null` if the request has no body. Reading the body starts when `open` is called for
@@ -77,14 +87,13 @@ export function requestBody(
     }
   }
 
-  async function collect(onChunk: (received: number) => void): Promise<Buffer> {
+  async function collect(onChunk: (received: number) => void): Promise<readonly Buffer[]> {
     const parts: Buffer[] = []
     for await (const part of stream((currentAttempt += 1), onChunk)) parts.push(part)
-    const [first] = parts
-    return parts.length === 1 && first !== undefined ? first : Buffer.concat(parts)
+    return parts
   }
 
-  let whole: Promise<Buffer> | null = null
+  let whole: Promise<readonly Buffer[]> | null = null
   const isSmall = encoding === undefined && Number(length) <= MAX_BUFFERED_BYTES
   return {
     length: encoding === undefined ? Number(length) : null,

@@ -12,6 +12,8 @@ import { type HeaderList, headerValue, headerValues } from './header-list.ts'
 import { type Head, HttpParser, type MessageReceiver } from './parser.ts'
 
 const MAX_HEAD_BYTES = 65_536
+/** The maximum size of a request body that is copied into one buffer together with its head. */
+const MAX_COPIED_BYTES = 16_384
 /**
  * How long a connection may be idle and still be reused. If the server announces a shorter time (`Keep-Alive:
  * timeout=…`), that time applies.
@@ -157,26 +159,20 @@ export class Connection implements MessageReceiver {
     const { method, path, headers, body } = inFlight.request
     let head = `${method} ${path} HTTP/1.1\r\nhost: ${this.#host}\r\nconnection: keep-alive\r\n`
     for (let i = 0; i < headers.length; i += 2) head += `${headers[i]}: ${headers[i + 1]}\r\n`
-    if (body === null) {
+    if (body === null || isInMemory(body)) {
+      const parts = body ?? []
+      if (body !== null && headerValue(headers, 'content-length') === null)
+        head += `content-length: ${sizeOf(parts)}\r\n`
       afterThisTurn(() => {
         if (this.#inFlight !== inFlight) return
         inFlight.isSent = true
         inFlight.isComplete = true
-        this.#socket.write(`${head}\r\n`, 'latin1')
+        writeMessage(this.#socket, `${head}\r\n`, parts)
       })
       return
     }
     const length = headerValue(headers, 'content-length')
     inFlight.isSent = true
-    if (Buffer.isBuffer(body)) {
-      if (length === null) head += `content-length: ${body.length}\r\n`
-      inFlight.isComplete = true
-      this.#socket.cork()
-      this.#socket.write(`${head}\r\n`, 'latin1')
-      this.#socket.write(body)
-      this.#socket.uncork()
-      return
-    }
     if (length === null) head += 'transfer-encoding: chunked\r\n'
     this.#socket.write(`${head}\r\n`, 'latin1')
     void this.#stream(inFlight, body, length === null ? null : Number(length))
@@ -310,6 +306,32 @@ export class Connection implements MessageReceiver {
     })
   }
 }
+
+/**
+ * Writes a head and its body in one system call. A small body is copied behind the head, because that is cheaper than
+ * several buffers.
+ */
+function writeMessage(socket: Socket, head: string, body: readonly Buffer[]): void {
+  const size = sizeOf(body)
+  if (size === 0) socket.write(head, 'latin1')
+  else if (size <= MAX_COPIED_BYTES) {
+    const bytes = Buffer.allocUnsafe(head.length + size)
+    let end = bytes.write(head, 0, 'latin1')
+    for (const part of body) end += part.copy(bytes, end)
+    socket.write(bytes)
+  } else {
+    socket.cork()
+    socket.write(head, 'latin1')
+    for (const part of body) socket.write(part)
+    socket.uncork()
+  }
+}
+
+const isInMemory = (body: readonly Buffer[] | AsyncIterable<Buffer>): body is readonly Buffer[] =>
+  Array.isArray(body)
+
+const sizeOf = (parts: readonly Buffer[]): number =>
+  parts.reduce((sum, { length }) => sum + length, 0)
 
 function maxIdleMsOf(headers: HeaderList): number {
   const hint = headerValue(headers, 'keep-alive')

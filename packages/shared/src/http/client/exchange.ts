@@ -9,7 +9,8 @@ export interface HttpRequest {
    * it, `Content-Length` or `Transfer-Encoding` is added.
    */
   readonly headers: HeaderList
-  readonly body: Buffer | AsyncIterable<Buffer> | null
+  /** The parts of a body that is in memory, or a body that arrives while it is sent; `null` if there is no body. */
+  readonly body: readonly Buffer[] | AsyncIterable<Buffer> | null
 }
 
 /** Controls a request in flight and its response. */

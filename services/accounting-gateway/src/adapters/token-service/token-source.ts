@@ -71,7 +71,7 @@ export function connectTokenService(options: TokenServiceOptions): TokenServiceC
       method,
       path: base.pathPrefix + path,
       headers,
-      body: body === null ? null : Buffer.from(JSON.stringify(body)),
+      body: body === null ? null : [Buffer.from(JSON.stringify(body))],
     }
     try {
       return await requestText(connection.upstream, request, { timeoutMs, signal: closing.signal })

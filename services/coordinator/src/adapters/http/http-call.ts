@@ -153,7 +153,7 @@ function outgoing({ method, url, headers, body }: CallRequest) {
     method,
     path: url.pathname + url.search,
     headers: list,
-    body: body === null && !NAMES_LENGTH.has(method) ? null : Buffer.from(body ?? ''),
+    body: body === null && !NAMES_LENGTH.has(method) ? null : [Buffer.from(body ?? '')],
   }
 }
 
