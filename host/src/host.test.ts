@@ -99,6 +99,22 @@ describe('the embedded host', () => {
     expect(log).not.toContain(token)
   })
 
+  it('the sandbox of the embedded host sends webhooks, and the receiver publishes their events', async () => {
+    await using host = await start()
+    const { status } = await fetch(`${host.sandboxProvider}/sandbox/webhooks`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ realm: REALM, entity: 'Customer', operation: 'create', count: 3 }),
+    })
+    expect(status).toBe(202)
+    await eventually(async () => {
+      const metrics = await (await fetch(`${host.webhookReceiver}/metrics`)).text()
+      expect(metrics).toMatch(
+        /^webhook_events_published_total\{.*entity="Customer",operation="create".*\} 3$/m,
+      )
+    })
+  })
+
   it('the embedded host starts no webhook receiver for a real provider without WEBHOOK_VERIFIER_TOKENS', async () => {
     const env = {
       CLIENT_ID: 'real',

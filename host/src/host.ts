@@ -108,6 +108,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
     REDIRECT: `${at('tokenService')}/callback`,
     DISCONNECT_URL: `${at('tokenService')}/disconnected`,
     ACCOUNTING_URL: at('sandboxProvider'),
+    WEBHOOK_URL: `${at('webhookReceiver')}/webhooks/intuit`,
     BROWSER_URL: '',
     PERSONALITY: 'intuit',
     PROVIDER_PROFILE: 'intuit',

@@ -23,6 +23,8 @@ import { identityRoutes } from './routes/identity.ts'
 import { revocationRoutes } from './routes/revocation.ts'
 import { sandboxRoutes } from './routes/sandbox.ts'
 import { tokenRoutes } from './routes/token.ts'
+import { webhookRoutes } from './routes/webhooks.ts'
+import type { WebhookSender } from './webhooks/webhook-sender.ts'
 
 export interface SandboxProviderDeps {
   readonly logger: Logger
@@ -46,6 +48,8 @@ export interface SandboxProviderDeps {
   readonly memory: SandboxMemory
   /** Called after each request that may have changed the provider's state. */
   readonly changed: () => void
+  /** Sends webhooks for changes of the books. If it is missing, none are sent. */
+  readonly webhooks?: WebhookSender
 }
 
 const MAX_BODY_BYTES = 16 * 1_024 * 1_024 // large enough for attachments that are uploaded through the gateway
@@ -72,6 +76,8 @@ export function createApp(deps: SandboxProviderDeps): Hono {
     client: deps.client,
     disconnectUrl: deps.disconnectUrl,
     signer: deps.signer,
+    webhooks: deps.webhooks ?? null,
+    onChange: deps.webhooks?.onChange ?? (() => {}),
   }
   return createServiceApp(
     {
@@ -112,6 +118,7 @@ export function createApp(deps: SandboxProviderDeps): Hono {
       app.route('/', accountingRoutes(shared))
       app.route('/', controlGuard)
       app.route('/', sandboxRoutes(shared))
+      app.route('/', webhookRoutes(shared))
     },
   )
 }

@@ -1,6 +1,8 @@
+import { randomUUID } from 'node:crypto'
 import type { Health } from '@integration-host/shared/observability/health'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
+import { type Clock, systemClock } from '@integration-host/shared/process/clock'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
 import { volatileMemory, openMemoryFile } from './adapters/file/memory-file.ts'
@@ -8,6 +10,7 @@ import { createIdentitySigner } from './adapters/jose/identity-signer.ts'
 import { createApp } from './app.ts'
 import type { Config } from './config.ts'
 import type { Addresses } from './routes/addresses.ts'
+import { createWebhookSender } from './webhooks/webhook-sender.ts'
 
 export interface ServiceDeps {
   readonly logger: Logger
@@ -15,6 +18,8 @@ export interface ServiceDeps {
   readonly metrics?: Metrics
   /** Returns the time in epoch milliseconds. Tests replace it. */
   readonly now?: () => number
+  /** Decides when webhooks are sent. Tests replace it. */
+  readonly clock?: Clock
 }
 
 /**
@@ -33,6 +38,18 @@ export async function startSandboxProvider(
   }
   const file =
     config.STATE_FILE === undefined ? volatileMemory() : openMemoryFile(config.STATE_FILE)
+  const { WEBHOOK_URL: url, WEBHOOK_VERIFIER_TOKENS: [token] = [] } = config
+  const webhooks =
+    url === undefined || token === undefined
+      ? undefined
+      : createWebhookSender({
+          url,
+          token,
+          clock: deps.clock ?? systemClock,
+          fetch,
+          random: Math.random,
+          newId: randomUUID,
+        })
   const app = createApp({
     memory: file.memory,
     changed: () => file.changed(),
@@ -46,6 +63,7 @@ export async function startSandboxProvider(
     signer: await createIdentitySigner(),
     addresses,
     now,
+    ...(webhooks !== undefined && { webhooks }),
   })
   const server = await listen(honoListener(app), { host: config.HOST, port: config.PORT, metrics })
   listensAt = server.url
@@ -53,6 +71,7 @@ export async function startSandboxProvider(
     url: server.url,
     async [Symbol.asyncDispose]() {
       await server[Symbol.asyncDispose]()
+      await webhooks?.[Symbol.asyncDispose]()
       await file[Symbol.asyncDispose]()
     },
   }

@@ -1,3 +1,4 @@
+import type { Clock } from '@integration-host/shared/process/clock'
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { readConfig } from '../src/config.ts'
@@ -54,12 +55,13 @@ export const basic = (id: string, secret: string): string =>
 
 export async function startProvider(
   env: Readonly<Record<string, string>> = {},
+  clock?: Clock,
 ): Promise<ProviderFixture> {
   const logger = createLogger('sandbox-provider', 'silent')
   let now = Date.now()
   const service = await startSandboxProvider(
     readConfig({ PORT: '0', CLIENT_ID, CLIENT_SECRET, ...env }),
-    { logger, health: createHealth(logger), now: () => now },
+    { logger, health: createHealth(logger), now: () => now, ...(clock && { clock }) },
   )
   const { url } = service
   const provider: ProviderFixture = {

@@ -4,31 +4,9 @@ import {
   listenSettings,
   parseConfig,
 } from '@integration-host/shared/process/config'
-import { Secret } from '@integration-host/shared/secrets/secret'
+import { verifierTokens } from '@integration-host/shared/secrets/verifier-tokens'
 import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { z } from 'zod'
-
-/**
- * The verifier tokens of the application, as a comma-separated list. During a rotation both the old and the new token
- * are configured. Intuit issues one token for each application and environment.
- */
-const verifierTokens = () =>
-  z
-    .string()
-    .transform((list) => [...new Set(list.split(',').map((token) => token.trim()))])
-    .pipe(
-      z
-        .array(
-          z
-            .string()
-            .regex(
-              /^[\x21-\x7e]{16,512}$/,
-              'must be 16 to 512 printable characters without spaces',
-            ),
-        )
-        .max(10, 'must have at most 10 tokens'),
-    )
-    .transform((tokens) => tokens.map((token) => new Secret(token)))
 
 const EmbeddedSettings = z.object({
   ...listenSettings(7222),

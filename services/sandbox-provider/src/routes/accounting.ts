@@ -10,6 +10,8 @@ import type { Companies } from '../company/companies.ts'
 import { companyInfo } from '../company/company-info.ts'
 import type { RealmCounter } from '../control/counters.ts'
 import type { Grants } from '../grant/grants.ts'
+import type { OnChange } from '../webhooks/book-change.ts'
+import { reportedEntity } from '../webhooks/reported-entity.ts'
 import { bearerToken } from './client-authentication.ts'
 import {
   type AnsweredEnv,
@@ -25,6 +27,8 @@ export interface AccountingDeps extends UnderFaultsDeps {
   readonly companies: Companies
   readonly grants: Grants
   readonly posted: PostedEntities
+  /** Called after each change of an entity whose changes the provider reports by webhook. */
+  readonly onChange: OnChange
 }
 
 const SCOPE = 'com.intuit.quickbooks.accounting'
@@ -125,10 +129,29 @@ export function accountingRoutes(deps: AccountingDeps) {
         if (outcome.kind === 'rejected') return rejected(c, outcome.error)
         const counter = COUNTERS[outcome.kind]
         if (counter !== null) counters.count(realm, counter)
+        reportChange(deps, realm, entity, outcome)
         return c.json(outcome.document)
       },
     )
     .all('/v3/*', (c) => rejected(c, '500'))
+}
+
+const OPERATIONS = { created: 'create', updated: 'update', deleted: 'delete' } as const
+
+function reportChange(
+  { onChange, now }: Pick<AccountingDeps, 'onChange' | 'now'>,
+  realm: string,
+  name: string,
+  outcome: Exclude<Posted, { readonly kind: 'rejected' }>,
+): void {
+  const entity = reportedEntity(name)
+  if (outcome.kind === 'played-back' || entity === null) return
+  const { Id, MetaData } = outcome.document[name] as {
+    readonly Id: string
+    readonly MetaData?: { readonly LastUpdatedTime: string }
+  }
+  const changedAt = MetaData === undefined ? now() : Date.parse(MetaData.LastUpdatedTime)
+  onChange({ realm, entity, id: Id, operation: OPERATIONS[outcome.kind], changedAt })
 }
 
 const COUNTERS: Readonly<Record<Exclude<Posted['kind'], 'rejected'>, RealmCounter | null>> = {

@@ -10,6 +10,7 @@ import { type Counters, CountersView } from '../control/counters.ts'
 import { Fault, type Faults } from '../control/faults.ts'
 import { SandboxSettings, type SettingsControl } from '../control/settings.ts'
 import type { Grants } from '../grant/grants.ts'
+import type { WebhookSender } from '../webhooks/webhook-sender.ts'
 
 export interface SandboxDeps {
   readonly settings: SettingsControl
@@ -20,6 +21,7 @@ export interface SandboxDeps {
   readonly posted: PostedEntities
   /** The Disconnect URL of the application; `null` if the application has no Disconnect URL. */
   readonly disconnectUrl: string | null
+  readonly webhooks: Pick<WebhookSender, 'reset'> | null
 }
 
 const SettingsChange = SandboxSettings.partial()
@@ -32,7 +34,7 @@ const MAX_WAITING_FAULTS = 1_000
 
 /** The routes under `/sandbox`, with which tests and demos control the provider's behaviour and read its counters. */
 export function sandboxRoutes(deps: SandboxDeps) {
-  const { settings, faults, counters, companies, grants, posted, disconnectUrl } = deps
+  const { settings, faults, counters, companies, grants, posted, disconnectUrl, webhooks } = deps
   const known = (realm: string): string => {
     if (companies.find(realm) === null)
       throw new IntegrationError('not_found', 'the sandbox has no company with this realm')
@@ -183,6 +185,7 @@ export function sandboxRoutes(deps: SandboxDeps) {
       (c) => {
         for (const part of [settings, counters, companies, grants, posted]) part.reset()
         faults.clear()
+        webhooks?.reset()
         return c.body(null, 204)
       },
     )

@@ -1,0 +1,22 @@
+const MINUTE_MS = 60_000
+const HOUR_MS = 60 * MINUTE_MS
+
+/**
+ * The pauses after the failed attempts of a delivery, in milliseconds. The last one repeats.
+ *
+ * @see https://developer.intuit.com/app/developer/qbo/docs/develop/webhooks (Retry policy)
+ */
+const PAUSES_MS = [
+  10_000,
+  20_000,
+  30_000,
+  5 * MINUTE_MS,
+  20 * MINUTE_MS,
+  2 * HOUR_MS,
+  4 * HOUR_MS,
+  6 * HOUR_MS,
+] as const
+
+/** Returns the pause after the given number of failed attempts, which is 1 or more. */
+export const pauseAfterMs = (failures: number): number =>
+  PAUSES_MS[Math.min(failures, PAUSES_MS.length) - 1] ?? PAUSES_MS[0]

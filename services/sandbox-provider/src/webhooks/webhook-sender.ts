@@ -1,0 +1,223 @@
+/**
+ * Sends notifications of changes as Intuit does: signed, with a timeout of 3 s, and again by Intuit's schedule until the
+ * receiver responds with 200. Settings add the faults that Intuit's documentation warns of.
+ *
+ * W1  A change is dropped by `dropPercent` or becomes part of a delivery. A delivery ends only with a 200.
+ * W2  All attempts and copies of a delivery have the same changes and the same CloudEvents ids.
+ * W3  At most `MAX_WAITING` deliveries wait. Beyond that the oldest one is given up, so that a receiver that is
+ *     unavailable for long does not exhaust the memory.
+ */
+import { createHmac } from 'node:crypto'
+import type { Clock, Timer } from '@integration-host/shared/process/clock'
+import { createSemaphore } from '@integration-host/shared/process/semaphore'
+import type { Secret } from '@integration-host/shared/secrets/secret'
+import type { BookChange, OnChange } from './book-change.ts'
+import { type NotifiedChange, notificationOf } from './notification.ts'
+import { pauseAfterMs } from './retry-schedule.ts'
+import { documentedWebhooks, type WebhookSettings } from './webhook-settings.ts'
+
+export interface WebhookSenderDeps {
+  readonly url: string
+  /** The token with which notifications are signed. */
+  readonly token: Secret
+  readonly clock: Clock
+  readonly fetch: typeof fetch
+  /** Returns a number in [0, 1). */
+  readonly random: () => number
+  readonly newId: () => string
+}
+
+/** What the sender has done since the last reset. */
+export interface WebhookCounts {
+  /** Changes of the books, and changes that were sent on demand. */
+  readonly changes: number
+  readonly dropped: number
+  readonly delivered: number
+  readonly waiting: number
+  readonly givenUp: number
+  readonly attempts: number
+  /** The attempts by response status; `0` stands for no response within 3 s. */
+  readonly statuses: Readonly<Record<string, number>>
+}
+
+export interface WebhookSender extends AsyncDisposable {
+  readonly onChange: OnChange
+  settings(): WebhookSettings
+  change(part: Partial<WebhookSettings>): WebhookSettings
+  counts(): WebhookCounts
+  /** Sends all waiting deliveries now instead of at their times. Returns their number. */
+  retryNow(): number
+  /** Gives up all deliveries, and restores settings and counts. */
+  reset(): void
+}
+
+interface Delivery {
+  readonly changes: readonly NotifiedChange[]
+  failures: number
+  /** The timer until the next attempt; `null` while an attempt is in flight. */
+  timer: Timer | null
+}
+
+const TIMEOUT_MS = 3_000
+const MAX_CHANGES = 100
+const MAX_WAITING = 10_000
+const CONCURRENT_ATTEMPTS = 16
+
+export function createWebhookSender(deps: WebhookSenderDeps): WebhookSender {
+  const { url, token, clock, random, newId } = deps
+  const permits = createSemaphore(CONCURRENT_ATTEMPTS)
+  const inFlight = new Set<Promise<void>>()
+  let closing = new AbortController()
+  let settings = documentedWebhooks
+  let batch: NotifiedChange[] = []
+  let batchTimer: Timer | null = null
+  let waiting = new Set<Delivery>()
+  let counted = noCounts()
+
+  const onChange = (change: BookChange): void => {
+    counted.changes += 1
+    if (random() * 100 < settings.dropPercent) {
+      counted.dropped += 1
+      return
+    }
+    batch.push({ ...change, eventId: newId() })
+    if (batchTimer !== null) return
+    batchTimer = clock.setTimeout(sendBatch, settings.batchMs)
+    batchTimer.unref()
+  }
+
+  function sendBatch(): void {
+    const changes = batch
+    batch = []
+    batchTimer = null
+    const groups: (readonly NotifiedChange[])[] = []
+    const size = settings.shuffled ? 1 : MAX_CHANGES
+    for (let start = 0; start < changes.length; start += size)
+      groups.push(changes.slice(start, start + size))
+    const all = groups.flatMap((group) => Array<typeof group>(settings.copies).fill(group))
+    for (const group of settings.shuffled ? shuffle(all) : all) deliver(group)
+  }
+
+  function deliver(changes: readonly NotifiedChange[]): void {
+    const delivery: Delivery = { changes, failures: 0, timer: null }
+    waiting.add(delivery)
+    const [oldest] = waiting
+    if (waiting.size > MAX_WAITING && oldest !== undefined) {
+      oldest.timer?.[Symbol.dispose]()
+      waiting.delete(oldest)
+      counted.givenUp += 1
+    }
+    attempt(delivery)
+  }
+
+  function attempt(delivery: Delivery): void {
+    delivery.timer = null
+    const { signal } = closing
+    const attempting = permits
+      .run(async () => {
+        if (signal.aborted || !waiting.has(delivery)) return
+        const status = await post(delivery.changes, signal)
+        if (signal.aborted) return
+        counted.attempts += 1
+        counted.statuses.set(status, (counted.statuses.get(status) ?? 0) + 1)
+        if (status === 200) {
+          waiting.delete(delivery)
+          counted.delivered += 1
+        } else if (waiting.has(delivery)) {
+          delivery.failures += 1
+          delivery.timer = clock.setTimeout(
+            () => attempt(delivery),
+            pauseAfterMs(delivery.failures),
+          )
+          delivery.timer.unref()
+        }
+      })
+      .finally(() => inFlight.delete(attempting))
+    inFlight.add(attempting)
+  }
+
+  /** Returns the status of the response; 0 if there is none within 3 s. */
+  async function post(changes: readonly NotifiedChange[], signal: AbortSignal): Promise<number> {
+    const { contentType, body } = notificationOf(changes, settings.format)
+    const isForged = random() * 100 < settings.wrongSignaturePercent
+    const key = isForged ? `not ${token.reveal()}` : token.reveal()
+    const timeout = new AbortController()
+    const timer = clock.setTimeout(() => timeout.abort(), TIMEOUT_MS)
+    try {
+      const response = await deps.fetch(url, {
+        method: 'POST',
+        headers: {
+          'Content-Type': contentType,
+          'User-Agent': 'intuit_notification_server/0.1',
+          'intuit-signature': createHmac('sha256', key).update(body).digest('base64'),
+          'intuit-created-time': new Date(clock.now()).toISOString(),
+          'intuit-t-id': newId(),
+          'intuit-notification-schema-version': '0.1',
+        },
+        body,
+        redirect: 'manual',
+        signal: AbortSignal.any([signal, timeout.signal]),
+      })
+      await response.body?.cancel()
+      return response.status
+    } catch {
+      return 0
+    } finally {
+      timer[Symbol.dispose]()
+    }
+  }
+
+  function shuffle<T>(items: readonly T[]): T[] {
+    return items
+      .map((item) => ({ item, order: random() }))
+      .toSorted((one, other) => one.order - other.order)
+      .map(({ item }) => item)
+  }
+
+  function stop(): void {
+    closing.abort()
+    batchTimer?.[Symbol.dispose]()
+    batchTimer = null
+    batch = []
+    for (const { timer } of waiting) timer?.[Symbol.dispose]()
+    waiting = new Set()
+  }
+
+  return {
+    onChange,
+    settings: () => settings,
+    change: (part) => (settings = { ...settings, ...part }),
+    counts: () => ({
+      ...counted,
+      waiting: waiting.size,
+      statuses: Object.fromEntries(counted.statuses),
+    }),
+    retryNow() {
+      const due = [...waiting].filter(({ timer }) => timer !== null)
+      for (const delivery of due) {
+        delivery.timer?.[Symbol.dispose]()
+        attempt(delivery)
+      }
+      return due.length
+    },
+    reset() {
+      stop()
+      closing = new AbortController()
+      settings = documentedWebhooks
+      counted = noCounts()
+    },
+    async [Symbol.asyncDispose]() {
+      stop()
+      await Promise.allSettled(inFlight)
+    },
+  }
+}
+
+const noCounts = () => ({
+  changes: 0,
+  dropped: 0,
+  delivered: 0,
+  givenUp: 0,
+  attempts: 0,
+  statuses: new Map<number, number>(),
+})
