@@ -14,6 +14,9 @@ export const coordinatorWithFailpoints = 'test-support/failpoint-main.ts'
  */
 export const tokenServiceWithFailpoints = 'test-support/failpoint-main.ts'
 
+/** Path of the webhook receiver's entry module with failpoints. The module needs `DIES_AT` (a failpoint). */
+export const webhookReceiverWithFailpoints = 'test-support/failpoint-main.ts'
+
 /** Resolves when the process has ended after reaching the failpoint. */
 export async function diedAt(service: ServiceProcess, failpoint: string): Promise<void> {
   await service.waitForOutput(new RegExp(`^died ${failpoint}$`, 'm'))

@@ -1,0 +1,59 @@
+/** Clients that hold bodies back, and a broker that confirms nothing, against the memory that all bodies share. */
+import { type Socket, connect } from 'node:net'
+import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { until } from '@integration-host/shared/test-support/eventually'
+import { expect, it } from 'vitest'
+import { CHANGE_ID, legacyNotification } from '../../test-support/notifications.ts'
+import { startReceiver } from '../../test-support/receiver-fixture.ts'
+
+const MIB = 1_048_576
+/** The memory of 16 MiB has room for this number of the largest bodies. */
+const ROOM = 16
+const BODY = JSON.stringify(legacyNotification())
+const LARGEST_BODY = BODY.padEnd(MIB)
+
+it('a webhook is accepted while clients without a signature hold more bodies back than there is memory for', async () => {
+  await using receiver = await startReceiver({ deadlineMs: 60_000 })
+  const sockets: Socket[] = []
+  const statuses: string[] = []
+  for (let index = 0; index < ROOM + 4; index += 1) {
+    const socket = connect(receiver.port, '127.0.0.1')
+    sockets.push(socket)
+    socket.on('error', () => {})
+    socket.on('data', (data) => void statuses.push(data.toString('latin1').slice(9, 12)))
+    socket.write(`POST /webhooks/intuit HTTP/1.1\r\nHost: r\r\nContent-Length: ${MIB}\r\n\r\n`)
+    socket.write('x'.repeat(MIB - 1))
+  }
+  // The bodies that have been arriving longest are dropped, one for each that finds no memory.
+  await until(() => statuses.length === 4)
+  expect(statuses).toEqual(['503', '503', '503', '503'])
+  expect(await receiver.metric('webhook_body_bytes')).toBeLessThanOrEqual(ROOM * MIB)
+  expect((await receiver.send(LARGEST_BODY)).status).toBe(200)
+  await receiver.expectIds([CHANGE_ID])
+  for (const socket of sockets) socket.destroy()
+  await until(async () => (await receiver.metric('webhook_body_bytes')) === 0)
+})
+
+it('a webhook is rejected with 503 while complete bodies that wait for the broker occupy the memory', async () => {
+  const released = Promise.withResolvers<void>()
+  const bus = createInProcessBus(createLogger('test', 'silent'))
+  const waiting = {
+    ...bus,
+    async publish(message: Parameters<typeof bus.publish>[0]) {
+      await released.promise
+      return bus.publish(message)
+    },
+  }
+  await using receiver = await startReceiver({ bus: waiting, deadlineMs: 60_000 })
+  const held = Array.from({ length: ROOM }, () => receiver.send(LARGEST_BODY))
+  await until(async () => (await receiver.metric('webhook_body_bytes')) === ROOM * MIB)
+  const rejected = await receiver.send(BODY)
+  expect(rejected.status).toBe(503)
+  expect(await rejected.json()).toMatchObject({ code: 'too_many_deliveries' })
+  expect(rejected.headers.get('Retry-After')).toBe('10')
+  released.resolve()
+  for (const response of await Promise.all(held)) expect(response.status).toBe(200)
+  expect((await receiver.send(BODY)).status).toBe(200)
+  await receiver.expectIds(Array(ROOM + 1).fill(CHANGE_ID))
+})
