@@ -52,7 +52,18 @@ describe('integration-host init', () => {
     await writeFile(join(folder, 'mine.txt'), '')
     const { code, stderr } = await init('.')
     expect([code, stderr]).toEqual([2, expect.stringContaining('is not empty')])
+    expect(stderr).toContain('integration-host init my-processes')
     expect(await readdir(folder)).toEqual(['mine.txt'])
+  })
+
+  it('`integration-host init` adds a project to a folder in which npm has installed packages, and keeps their versions', async () => {
+    const dependencies = { 'integration-host': 'file:../mine.tgz', zod: '4.0.0' }
+    await writeFile(join(folder, 'package.json'), JSON.stringify({ dependencies }))
+    await mkdir(join(folder, 'node_modules'))
+    expect((await init('.')).code).toBe(0)
+    const manifest = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8'))
+    expect(manifest).toMatchObject({ dependencies, scripts: { dev: 'integration-host dev' } })
+    expect(await readdir(folder)).toContain('processes')
   })
 
   it('`integration-host init` rejects the path of a file, a missing argument, and a second argument', async () => {
@@ -61,6 +72,14 @@ describe('integration-host init', () => {
     expect((await init('mine.txt/inner')).stderr).toContain('cannot be made (ENOTDIR)')
     expect((await cli(['init'])).stderr).toContain('is needed')
     expect((await cli(['init', 'a', 'b'])).stderr).toContain("Unexpected argument 'b'")
+  })
+
+  it('the help of init, dev and start has no options of commands on an installation', async () => {
+    for (const command of ['init', 'dev', 'start']) {
+      const { code, stdout } = await cli([command, '--help'])
+      expect([code, stdout]).toEqual([0, expect.stringContaining(`integration-host ${command}`)])
+      expect(stdout).not.toContain('--url')
+    }
   })
 })
 
@@ -129,6 +148,8 @@ describe('integration-host dev', () => {
     expect(await resultOf('broken')).toBe(2)
     // Only one line names the file: the health report of the coordinator has the same reason, but is not printed.
     expect(started.output().match(/counter\.ts/g)).toHaveLength(1)
+    // The file that does not load keeps its last version, so its process is still listed.
+    expect(started.output().match(loaded)).toHaveLength(3)
   })
 
   it('`integration-host dev` uses the sandbox even if the file .env names a real provider', async () => {

@@ -31,7 +31,7 @@ const RENAMED = [
 export const init: Command = {
   summary: 'make a project with a process of your own',
   usage: 'FOLDER',
-  help: `Makes a project in a new or empty folder: a process that creates an invoice in a company's books, its test, the settings for the
+  help: `Makes a project in a new or empty folder, or in one in which npm has only installed packages: a process that creates an invoice in a company's books, its test, the settings for the
 type check, and a compose file that runs the image with your processes.
 
 Examples:
@@ -43,10 +43,11 @@ Examples:
     if (given === undefined) throw new UsageError('The folder of the new project is needed')
     expectNone(rest)
     const folder = resolve(given)
-    requireEmpty(folder)
+    const installed = requireEmpty(folder)
     cpSync(TEMPLATE, folder, { recursive: true })
     for (const [from, to] of RENAMED) renameSync(join(folder, from), join(folder, to))
-    writeFileSync(join(folder, 'package.json'), `${JSON.stringify(packageJson(folder), null, 2)}\n`)
+    const manifest = merged(packageJson(folder), installed)
+    writeFileSync(join(folder, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`)
     const enter = relative(process.cwd(), folder)
     await print(
       terminal,
@@ -66,8 +67,21 @@ Examples:
   },
 }
 
-/** Creates the folder if it is missing. @throws {UsageError} the folder is not empty, or cannot be used. */
-function requireEmpty(folder: string): void {
+interface Manifest {
+  readonly dependencies?: Readonly<Record<string, string>>
+  readonly devDependencies?: Readonly<Record<string, string>>
+}
+
+/** The files that `npm install PACKAGE` creates in an empty folder. */
+const OF_NPM = new Set(['node_modules', 'package.json', 'package-lock.json'])
+
+/**
+ * Creates the folder if it is missing. Returns the `package.json` that npm has created in the folder when a package was
+ * installed; `null` if the folder is empty.
+ *
+ * @throws {UsageError} the folder has other files, or cannot be used.
+ */
+function requireEmpty(folder: string): Manifest | null {
   const found = statSync(folder, { throwIfNoEntry: false })
   if (found?.isDirectory() === false) throw new UsageError(`${plain(folder)} is not a folder`)
   try {
@@ -77,9 +91,22 @@ function requireEmpty(folder: string): void {
       `${plain(folder)} cannot be made (${(error as NodeJS.ErrnoException).code})`,
     )
   }
-  if (readdirSync(folder).length > 0)
-    throw new UsageError(`${plain(folder)} is not empty, so nothing was written`)
+  const names = readdirSync(folder)
+  if (names.some((name) => !OF_NPM.has(name)))
+    throw new UsageError(
+      `${plain(folder)} is not empty, so nothing was written. Name a new folder, for example: integration-host init my-processes`,
+    )
+  const manifest = join(folder, 'package.json')
+  return existsSync(manifest) ? (JSON.parse(readFileSync(manifest, 'utf8')) as Manifest) : null
 }
+
+/** Returns the manifest of a new project. Packages that are installed already keep their versions. */
+const merged = (project: Manifest, installed: Manifest | null): Manifest => ({
+  ...installed,
+  ...project,
+  dependencies: { ...project.dependencies, ...installed?.dependencies },
+  devDependencies: { ...project.devDependencies, ...installed?.devDependencies },
+})
 
 const packageJson = (folder: string) => ({
   name:
