@@ -250,8 +250,11 @@ function helpOf(
   more: ReadonlyMap<string, Command>,
 ): string {
   const name = [PROGRAM, ...path].join(' ')
-  if (command !== undefined)
-    return `Usage: ${`${name} ${command.usage}`.trim()}\n\n${command.help}\n\n${COMMON_HELP}`
+  if (command !== undefined) {
+    const help = `Usage: ${`${name} ${command.usage}`.trim()}\n\n${command.help}`
+    // The commands of the calling program do not act on an installation, so they have none of the common options.
+    return more.has(path[0] ?? '') ? help : `${help}\n\n${COMMON_HELP}`
+  }
   const entries =
     group === undefined
       ? [

@@ -226,6 +226,9 @@ describe('doctor', () => {
       expect(embedded.out).toMatch(
         /(?:\nskipped +\w+ +connection +the embedded host has none){3}\n$/,
       )
+      expect((await doctorOf({})).out).toMatch(
+        /skipped +provider +connection +the embedded host has its own provider settings/,
+      )
       expect((await doctorOf({ SERVICE_API_KEY: 'y'.repeat(40) })).out).toContain('Set REDIS_URL.')
     } finally {
       await rm(dataDir, { recursive: true })

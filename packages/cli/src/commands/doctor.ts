@@ -162,9 +162,12 @@ Examples:
           signal,
         )
       }),
-      provider: given(settings.DISCOVERY_URL, 'DISCOVERY_URL', (url) =>
-        examineProvider(url, clientOf(settings), signal),
-      ),
+      provider:
+        settings.DISCOVERY_URL === undefined && isEmbedded
+          ? async () => [skipped('connection', OF_HOST, CHECK_PROVIDER)]
+          : given(settings.DISCOVERY_URL, 'DISCOVERY_URL', (url) =>
+              examineProvider(url, clientOf(settings), signal),
+            ),
       'token-service': examineWith('token-service', async (service) => {
         const results = await Promise.all([
           examineKeyRing(service, signal),
@@ -215,6 +218,11 @@ Examples:
       : exitCodes.ok
   },
 }
+
+/** The embedded host of `dev` has a sandbox as its provider, and that of `start` reads the settings of its project. */
+const OF_HOST = 'the embedded host has its own provider settings'
+const CHECK_PROVIDER =
+  'Nothing with `integration-host dev`, whose provider is a sandbox. With `start`, set DISCOVERY_URL.'
 
 const clientOf = (settings: Settings): ProviderClient => ({
   id: settings.CLIENT_ID,
