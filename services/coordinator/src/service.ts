@@ -235,7 +235,7 @@ export async function startCoordinator(
           processes.set(definition.name, definition)
         }
         worker.followDefinitions()
-        reportLoaded(changed, true)
+        reportLoaded({ definitions: processes, failures: changed.failures }, true)
       }, onWatchError),
     )
   let isOnline = false

@@ -29,7 +29,8 @@ export function createLoadReport({
     'Process files, folders and packages of PROCESSES that could not be loaded',
   )
   return ({ definitions, failures }, isReload = false) => {
-    logger.info({ processes: [...definitions.keys()] }, 'processes loaded')
+    const own = [...definitions.values()].filter(({ runBuiltIn }) => runBuiltIn === undefined)
+    logger.info({ processes: own.map(({ name }) => name) }, 'processes loaded')
     for (const failure of failures)
       logger.error(
         {
@@ -53,7 +54,7 @@ export function createLoadReport({
  */
 function remediationOf({ kind }: LoadFailure, isReload: boolean): string {
   if (kind === 'settings')
-    return 'set these variables in the environment, then restart; all other processes run'
+    return 'set these variables in the environment, or in the .env file of the project, then restart; all other processes run'
   return isReload
     ? 'correct it; until then the last version that was loaded runs'
     : 'correct it, then restart; all other processes run'
