@@ -94,6 +94,7 @@ interface BrokerAccount {
 const COORDINATOR_QUEUES = [
   'steps\\..+',
   'dead\\..+',
+  'start\\..+',
   'integration\\.delay\\..+', // a queue and an exchange of the same name
   'coordinator\\.(credentials|erasures|webhooks)',
   'coordinator\\.transactions\\..+', // one for each replica
@@ -112,12 +113,12 @@ export const brokerAccounts = {
   },
   coordinator: {
     configure: [
-      'integration\\.(steps|dead|credentials|transactions|coordinators)',
+      'integration\\.(steps|dead|start|credentials|transactions|coordinators)',
       ...COORDINATOR_QUEUES,
     ],
     // The gateway must not publish credential events, so its account has no `write` on integration.credentials.
-    write: ['integration\\.(steps|dead|transactions|coordinators)', ...COORDINATOR_QUEUES],
-    read: ['integration\\.(steps|dead|credentials|coordinators)', ...COORDINATOR_QUEUES],
+    write: ['integration\\.(steps|dead|start|transactions|coordinators)', ...COORDINATOR_QUEUES],
+    read: ['integration\\.(steps|dead|start|credentials|coordinators)', ...COORDINATOR_QUEUES],
   },
   // The only service that anyone can send requests to. It publishes events, and can neither read nor bind anything.
   'webhook-receiver': {

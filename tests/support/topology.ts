@@ -2,6 +2,7 @@ import {
   credentialsTopology,
   ladder,
   processTopology,
+  startTopology,
   webhooksTopology,
 } from '@integration-host/shared/contracts/topology'
 import { PROVIDER_EXCHANGE } from '@integration-host/shared/contracts/provider-event'
@@ -16,6 +17,7 @@ const topologies = [
   ladder,
   credentialsTopology,
   processTopology('OrderProcess', ['order', 'report', 'csv']),
+  startTopology('OrderProcess'),
 ]
 /**
  * Names of the queues and exchanges that a system declares. They remain on the broker after the system's processes

@@ -7,6 +7,7 @@ import type { CutReason } from './routes/event-streams.ts'
 import type { ResealingProgress } from './transaction/payload.ts'
 import type { Audit, RunGroup } from './transaction/audit.ts'
 import type { WebhookBacklog } from './transaction/transaction-source.ts'
+import type { StartResult } from './worker/start-intake.ts'
 import type { RetentionAges } from './worker/retention.ts'
 
 export interface CoordinatorMetrics {
@@ -20,6 +21,8 @@ export interface CoordinatorMetrics {
   readonly watchStreams: (count: () => number) => void
   readonly setWebhookBacklog: (backlog: readonly WebhookBacklog[]) => void
   readonly setOperations: (counts: Readonly<Record<'Running' | 'Paused', number>>) => void
+  /** Counts a message of the queue `start.<process>`. */
+  readonly countStart: (process: string, result: StartResult) => void
   readonly countBulkRun: (action: string, outcome: string) => void
   /** Counts the purged runs of a process, and the deleted ids. */
   readonly countPurged: (process: string, count: number) => void
@@ -135,6 +138,11 @@ export function createCoordinatorMetrics(
     'Payloads in plain text or sealed with another key than this one, as far as the last pass over the tables has come',
     ['key'],
   )
+  const startMessages = metrics.counter(
+    'coordinator_start_messages_total',
+    'Messages of the queues start.<Process> by result: queued, exists, or the reason of the dead letter',
+    ['process', 'result'],
+  )
   const online = metrics.gauge('coordinator_online', '1 while a probe reaches the internet')
 
   return {
@@ -159,6 +167,7 @@ export function createCoordinatorMetrics(
     setOperations(counts) {
       for (const [status, count] of Object.entries(counts)) bulkOperations.set({ status }, count)
     },
+    countStart: (process, result) => startMessages.inc({ process, result }),
     countBulkRun: (action, outcome) => bulkRuns.inc({ action, outcome }),
     countPurged: (process, count) => purgedRuns.inc({ process }, count),
     countForgotten: (count) => forgottenRuns.inc(count),

@@ -6,6 +6,7 @@ import { type Clock, systemClock } from '@integration-host/shared/process/clock'
 import { type RunningService, StartupError } from '@integration-host/shared/process/lifecycle'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
+import { tracing } from '@integration-host/shared/observability/telemetry'
 import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
 import type { Hono } from 'hono'
 import { createFileRemover } from './adapters/files/remove-files.ts'
@@ -20,6 +21,7 @@ import type { WebhookPostOptions } from './adapters/http/webhook-post.ts'
 import { createProbe } from './adapters/http/probe.ts'
 import { onCredentialUsable, onErasureRequested } from './adapters/message-bus/credential-events.ts'
 import { createDeadLetterQueue } from './adapters/message-bus/dead-letter-queue.ts'
+import { createStartQueue } from './adapters/message-bus/start-queue.ts'
 import { createStepQueue } from './adapters/message-bus/step-queue.ts'
 import { joinTransactionEvents } from './adapters/message-bus/transaction-events.ts'
 import { createApp } from './app.ts'
@@ -42,6 +44,7 @@ import { createRealmErasure } from './worker/erase-removed-realms.ts'
 import { createErasure } from './worker/erasure.ts'
 import { createOperations } from './worker/operations.ts'
 import { startOperationRunner } from './worker/run-operations.ts'
+import { type StartIntake, startStartIntake } from './worker/start-intake.ts'
 import { createStepsInFlight } from './worker/steps-in-flight.ts'
 import { createRemoveFilesOfRuns } from './worker/run-files.ts'
 import { startRetention } from './worker/retention.ts'
@@ -55,6 +58,7 @@ import { createSealedCursors } from './routes/sealed-cursors.ts'
 import { addWebhookProcess, startWebhooks } from './webhooks.ts'
 import type { WebhookTiming } from './webhook/deliver.ts'
 import type { WebhookStarter } from './webhook/start-webhooks.ts'
+import type { PausedNames } from './worker/gate.ts'
 import { createTransitionFeed } from './worker/transition-feed.ts'
 import { createTransitionPublisher } from './worker/transition-publisher.ts'
 import { createWorker, type WorkerDeps } from './worker/worker.ts'
@@ -130,12 +134,15 @@ export async function startCoordinator(
   const feed = createTransitionFeed()
   const traceparentOf = createTraceparents()
   const queue = createStepQueue(bus, owner, traceparentOf)
+  const startMessages = createStartQueue(bus, owner)
   const deadLetters = createDeadLetterQueue(bus, owner)
   const countDead = () => countDeadLetters(source, deadLetters, processNames)
   const metrics = createCoordinatorMetrics(serviceMetrics, processes, countDead)
-  await Promise.all(
-    [...processes.values()].map((definition) => queue.declare(outlineOf(definition))),
-  )
+  const declare = async (definition: ProcessDefinition): Promise<void> => {
+    await queue.declare(outlineOf(definition))
+    if (isStartable(definition)) await startMessages.declare(definition.name)
+  }
+  await Promise.all([...processes.values()].map(declare))
   const stepsInFlight = createStepsInFlight()
   const events = stack.use(
     await joinTransactionEvents(bus, owner, (event) => {
@@ -146,6 +153,7 @@ export async function startCoordinator(
   )
   let webhooks: WebhookStarter | null = null
   let slots: SlotKeeper | null = null
+  let starts: StartIntake | null = null
   const publisher = createTransitionPublisher({
     queue,
     feed,
@@ -230,11 +238,12 @@ export async function startCoordinator(
     stack.use(
       adapters.watchProcesses(async (changed) => {
         for (const definition of changed.definitions.values()) {
-          await queue.declare(outlineOf(definition))
+          await declare(definition)
           if (!processes.has(definition.name)) processNames.push(definition.name)
           processes.set(definition.name, definition)
         }
         worker.followDefinitions()
+        starts?.followDefinitions()
         reportLoaded({ definitions: processes, failures: changed.failures }, true)
       }, onWatchError),
     )
@@ -246,7 +255,34 @@ export async function startCoordinator(
       worker.setOnline(online)
     }),
   )
-  const operations = createOperations({ source, processes, publisher, stepsInFlight, worker })
+  const pausing = {
+    setPaused(paused: PausedNames) {
+      worker.setPaused(paused)
+      starts?.setPaused(paused)
+    },
+  }
+  const operations = createOperations({
+    source,
+    processes,
+    publisher,
+    stepsInFlight,
+    worker: pausing,
+  })
+  starts = stack.use(
+    startStartIntake({
+      store: source,
+      queue: startMessages,
+      operations,
+      processes: () => [...processes.values()].filter(isStartable).map(({ name }) => name),
+      isBatched: tracing === undefined,
+      retryStore,
+      log,
+      clock,
+      random,
+      intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
+      count: metrics.countStart,
+    }),
+  )
   const operationRunner = stack.use(
     startOperationRunner({
       source,
@@ -328,7 +364,7 @@ export async function startCoordinator(
     startLeaseRecovery({
       source,
       publisher,
-      worker,
+      worker: pausing,
       auditor,
       log,
       clock,
@@ -426,6 +462,9 @@ export async function startCoordinator(
   const owned = stack.move()
   return { url: server.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }
+
+/** Whether clients can start runs of the process. */
+const isStartable = ({ runBuiltIn }: ProcessDefinition): boolean => runBuiltIn === undefined
 
 const withoutFailures = (definitions: readonly ProcessDefinition[]): LoadedProcesses => ({
   definitions: new Map(definitions.map((definition) => [definition.name, definition])),

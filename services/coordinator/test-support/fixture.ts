@@ -5,6 +5,7 @@ import {
   credentialsTopology,
   ladder,
   processTopology,
+  startTopology,
   webhooksTopology,
 } from '@integration-host/shared/contracts/topology'
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
@@ -108,6 +109,7 @@ async function removeTopology(
     credentialsTopology,
     webhooksTopology,
     ...Object.entries(steps).map(([name, names]) => processTopology(name, names)),
+    ...Object.keys(steps).map(startTopology),
   ]
   const queues = topologies.flatMap((topology) => topology.queues)
   const exchanges = topologies.flatMap((topology) => topology.exchanges)

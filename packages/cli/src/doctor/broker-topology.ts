@@ -5,6 +5,7 @@ import {
   credentialsTopology,
   ladder,
   processTopology,
+  startTopology,
   webhooksTopology,
 } from '@integration-host/shared/contracts/topology'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
@@ -31,6 +32,9 @@ export const wantedQueues = (
     credentialsTopology,
     ...(processes.some(({ Process }) => Process === WEBHOOK_PROCESS) ? [webhooksTopology] : []),
     ...processes.map(({ Process, Steps }) => processTopology(Process, Steps)),
+    ...processes
+      .filter(({ Process }) => Process !== WEBHOOK_PROCESS)
+      .map(({ Process }) => startTopology(Process)),
   ]
     .flatMap(({ queues }) => queues)
     .map((queue) => ({ name: prefix + queue.name, arguments: queueArguments(queue, prefix) }))

@@ -12,7 +12,7 @@ export const DeadLetterView = z
     }),
     Reason: z.string().meta({
       description:
-        'malformed, wrong_queue, unknown_process, unknown_step, unknown_transaction, or the reason of the broker, such as delivery_limit',
+        'malformed, wrong_queue, unknown_process, unknown_step, unknown_transaction, or the reason of the broker, such as delivery_limit. Of a start message: malformed, invalid_request, input_invalid, payload_too_large, transaction_conflict, failed or delivery_limit, most with details after a colon',
     }),
     At: z.iso.datetime().meta({ description: 'when it was stored' }),
     TransactionID: z.string().nullable().meta({

@@ -13,6 +13,7 @@ import {
   stepRoutingKey,
   STEPS_EXCHANGE,
 } from './step-message.ts'
+import { START_EXCHANGE, startQueue } from './start-message.ts'
 import { WEBHOOK_PROCESS } from './webhook.ts'
 
 /** The exchanges and queues that all business processes share. They include one delay queue for each retry delay. */
@@ -43,6 +44,19 @@ export const processTopology = (process: string, steps: readonly string[]): Topo
       deadLetter: { exchange: DEAD_EXCHANGE, routingKey: process },
       deliveryLimit: DELIVERY_LIMIT,
     })),
+  ],
+})
+
+/** The exchange and queue of the start messages of one business process. A built-in process has none. */
+export const startTopology = (process: string): Topology => ({
+  exchanges: [{ name: START_EXCHANGE, type: 'topic' }],
+  queues: [
+    {
+      name: startQueue(process),
+      bindings: [{ exchange: START_EXCHANGE, routingKey: process }],
+      deadLetter: { exchange: DEAD_EXCHANGE, routingKey: process },
+      deliveryLimit: DELIVERY_LIMIT,
+    },
   ],
 })
 

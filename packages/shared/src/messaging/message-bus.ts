@@ -93,6 +93,10 @@ export interface Delivery {
   readonly routingKey: string
   readonly messageId: string
   readonly type: string
+  /**
+   * The user that published the message (AMQP `user-id`), which the broker verifies; empty if the message names none.
+   */
+  readonly userId: string
   readonly headers: Readonly<Record<string, unknown>>
   readonly content: Buffer
   readonly redelivered: boolean

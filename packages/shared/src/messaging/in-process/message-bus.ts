@@ -149,6 +149,7 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
         routingKey: message.routingKey,
         messageId: message.messageId,
         type: message.type,
+        userId: '',
         headers: { ...message.headers },
         content: contentOf(message.body),
         redelivered: false,

@@ -22,6 +22,7 @@ export function deliveryOf(message: ConsumeMessage): Delivery {
     routingKey: message.fields.routingKey,
     messageId: String(message.properties.messageId ?? ''),
     type: String(message.properties.type ?? ''),
+    userId: String(message.properties.userId ?? ''),
     headers,
     content: message.content,
     redelivered: message.fields.redelivered,

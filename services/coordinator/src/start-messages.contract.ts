@@ -1,0 +1,263 @@
+import type { DeadLetterPage } from '@integration-host/shared/contracts/dead-letter'
+import { START_EXCHANGE, startQueue } from '@integration-host/shared/contracts/start-message'
+import { IntegrationError } from '@integration-host/shared/errors'
+import type { OutgoingMessage } from '@integration-host/shared/messaging/message-bus'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import {
+  type Backends,
+  type Fixture,
+  type FixtureOptions,
+  openBackends,
+  startFixture,
+} from '../test-support/fixture.ts'
+import { defineProcess } from './process/define-process.ts'
+import type { Step } from './process/step.ts'
+
+const complete = (step: Step): void => void step.complete()
+const sale = defineProcess('Sale', { steps: { sell: complete } })
+const refund = defineProcess('Refund', {
+  input: z.object({ amount: z.number() }),
+  steps: { refund: complete },
+})
+
+const nested = (levels: number): string =>
+  `{"InitialData":${'['.repeat(levels)}${']'.repeat(levels)}}`
+
+/** Messages that cannot become a run: the body, the reason of the dead letter, and the message id if it matters. */
+const invalid: readonly (readonly [
+  name: string,
+  body: Buffer | string,
+  reason: RegExp,
+  messageId: string | null,
+])[] = [
+  ['no JSON', 'order 66', /^malformed: the message is not JSON$/, null],
+  ['an empty body', '', /^malformed: the message is empty$/, null],
+  ['invalid UTF-8', Buffer.from([0x22, 0xff, 0x22]), /^malformed: the message is not UTF-8$/, null],
+  ['a gzip header', Buffer.from([0x1f, 0x8b, 8, 0]), /^malformed: the message is not UTF-8$/, null],
+  [
+    'an array',
+    '[{"TransactionID":"1","InitialData":1}]',
+    /^malformed: .* not a JSON object$/,
+    null,
+  ],
+  ['null', 'null', /^malformed: the message is not a JSON object$/, null],
+  [
+    '10 MB',
+    Buffer.alloc(10_000_000, 0x20),
+    /^payload_too_large: may have at most 262144 bytes$/,
+    null,
+  ],
+  ['no InitialData', '{"TransactionID":"1"}', /^invalid_request: InitialData: is missing$/, null],
+  ['10,000 levels', nested(10_000), /^invalid_request: InitialData: may have 100 levels/, null],
+  ['an unknown member', '{"InitialData":1,"Amount":5}', /^invalid_request: .*Amount/, null],
+  ['__proto__', '{"InitialData":1,"__proto__":{}}', /^invalid_request: .*__proto__/, null],
+  ['an invalid realm', '{"InitialData":1,"Realm":"a b"}', /^invalid_request: Realm: must be/, null],
+  ['U+0000', '{"InitialData":"\\u0000"}', /^invalid_request: .* must not contain U\+0000/, null],
+  ['too many digits', '{"InitialData":9007199254740993}', /^invalid_request: .* more digits/, null],
+  [
+    'an id of a number',
+    '{"TransactionID":1,"InitialData":1}',
+    /^invalid_request: TransactionID/,
+    null,
+  ],
+  ['an empty id', '{"TransactionID":"","InitialData":1}', /^invalid_request: TransactionID/, null],
+  ['no id at all', '{"InitialData":1}', /^invalid_request: TransactionID: is missing/, ''],
+  ['an unusable message id', '{"InitialData":1}', /\(TransactionID is the message id\)$/, '..'],
+]
+
+/** The tests of start messages, from the queue to the run. The behaviour must be the same on all backends. */
+export function startMessagesContract(kind: 'embedded' | 'real'): void {
+  describe(`start messages on ${kind} backends`, () => {
+    let backends: Backends
+    const opened: AsyncDisposable[] = []
+    beforeEach(async () => {
+      backends = await openBackends(kind, { Sale: ['sell'], Refund: ['refund'] })
+    })
+    afterEach(async () => {
+      for (const resource of opened.splice(0).toReversed()) await resource[Symbol.asyncDispose]()
+      await backends[Symbol.asyncDispose]()
+    })
+
+    const start = async (options: FixtureOptions = {}): Promise<Fixture> => {
+      const host = await startFixture(backends, { processes: [sale, refund], ...options })
+      opened.push(host)
+      return host
+    }
+    const send = (
+      host: Fixture,
+      body: unknown,
+      message: Partial<OutgoingMessage> = {},
+    ): Promise<void> =>
+      host.bus.publish({
+        exchange: START_EXCHANGE,
+        routingKey: 'Sale',
+        messageId: crypto.randomUUID(),
+        type: '',
+        body: typeof body === 'string' ? Buffer.from(body) : body,
+        mandatory: true,
+        ...message,
+      })
+    const depth = (host: Fixture, process = 'Sale') => host.bus.depth(startQueue(process))
+    const deadLetters = async (host: Fixture, process = 'Sale') => {
+      const response = await host.call(`/processes/${process}/dead-letters?limit=100`)
+      return ((await response.json()) as DeadLetterPage).items
+    }
+    /** Returns the counts of messages by result. */
+    const counts = async (host: Fixture): Promise<Record<string, number>> => {
+      const text = await (await host.call('/metrics')).text()
+      const lines = text.matchAll(/^coordinator_start_messages_total\{(.*?)\} (\d+)$/gm)
+      return Object.fromEntries(
+        [...lines].map(([, labels = '', count]) => [
+          /result="(\w+)"/.exec(labels)?.[1] ?? '',
+          Number(count),
+        ]),
+      )
+    }
+
+    it('queues a run for a message with the body of a request, and the run completes', async () => {
+      const host = await start()
+      const body = { TransactionID: '66', InitialData: { n: 1 }, Realm: '42', Tags: { shop: 'a' } }
+      await send(host, body)
+      expect(await host.reached('66', 'Completed')).toMatchObject(body)
+      await eventually(async () => expect(await depth(host)).toMatchObject({ ready: 0 }))
+      expect(await counts(host)).toEqual({ queued: 1 })
+    })
+
+    it('uses the message id as the TransactionID if the body has none', async () => {
+      const host = await start()
+      await send(host, { InitialData: 1 }, { messageId: 'invoice-7' })
+      expect(await host.reached('invoice-7', 'Completed')).toMatchObject({ InitialData: 1 })
+    })
+
+    it('accepts a message that begins with a byte order mark, as the route does', async () => {
+      const host = await start()
+      await send(host, '\ufeff{"TransactionID":"bom","InitialData":1}')
+      expect(await host.reached('bom', 'Completed')).toMatchObject({ InitialData: 1 })
+    })
+
+    it('queues one run for a message that is published five times', async () => {
+      const host = await start()
+      for (let n = 0; n < 5; n += 1)
+        await send(host, { InitialData: { n: 1 } }, { messageId: 'same' })
+      await host.reached('same', 'Completed')
+      await eventually(async () => expect(await counts(host)).toEqual({ queued: 1, exists: 4 }))
+      expect(await deadLetters(host)).toEqual([])
+    })
+
+    it('dead-letters a message whose id exists with other data', async () => {
+      const host = await start()
+      await send(host, { TransactionID: '1', InitialData: 1 })
+      await host.reached('1', 'Completed')
+      await send(host, { TransactionID: '1', InitialData: 2 })
+      await eventually(async () =>
+        expect(await deadLetters(host)).toMatchObject([{ Reason: 'transaction_conflict' }]),
+      )
+      expect(await host.run('1')).toMatchObject({ InitialData: 1 })
+    })
+
+    it('dead-letters initial data that the input schema of the process rejects, with the path and without the value', async () => {
+      const host = await start()
+      await send(
+        host,
+        { TransactionID: '1', InitialData: { amount: 'secret' } },
+        { routingKey: 'Refund' },
+      )
+      await eventually(async () => expect(await deadLetters(host, 'Refund')).toHaveLength(1))
+      const [letter] = await deadLetters(host, 'Refund')
+      expect(letter?.Reason).toMatch(/^input_invalid: InitialData\.amount: /)
+      expect(letter?.Reason).not.toContain('secret')
+    })
+
+    it.each(invalid)(
+      'dead-letters a message with %s and queues the next message',
+      async (_, body, reason, messageId) => {
+        const host = await start()
+        await send(host, body, { messageId: messageId ?? crypto.randomUUID() })
+        await send(host, { TransactionID: 'next', InitialData: 1 })
+        await host.reached('next', 'Completed')
+        await eventually(async () => expect(await deadLetters(host)).toHaveLength(1))
+        const [letter] = await deadLetters(host)
+        expect(letter?.Reason).toMatch(reason)
+        expect(letter?.ContentBytes).toBe(Buffer.from(body).length)
+        await eventually(async () => expect(await depth(host)).toMatchObject({ ready: 0 }))
+      },
+    )
+
+    it('leaves the messages of a paused process in their queue until the process is resumed', async () => {
+      const host = await start()
+      await eventually(async () => expect(await depth(host)).toMatchObject({ consumers: 1 }))
+      const post = (path: string) => host.call(`/processes/Sale/${path}`, { method: 'POST' })
+      expect((await post('pause')).status).toBe(200)
+      await eventually(async () => expect(await depth(host)).toMatchObject({ consumers: 0 }))
+      await send(host, { TransactionID: '1', InitialData: 1 })
+      await eventually(async () => expect(await depth(host)).toMatchObject({ ready: 1 }))
+      expect((await post('resume')).status).toBe(200)
+      await host.reached('1', 'Completed')
+    })
+
+    it('holds the messages while the store is unavailable, and loses and dead-letters none', async () => {
+      let isAvailable = false
+      let tries = 0
+      const host = await start({
+        wrapSource: (source) => ({
+          ...source,
+          async queue(...input) {
+            tries += 1
+            if (!isAvailable) throw new IntegrationError('store_unavailable', 'stopped by the test')
+            return source.queue(...input)
+          },
+        }),
+      })
+      const ids = Array.from({ length: 400 }, (_, n) => `id-${n}`)
+      for (const id of ids) await send(host, { TransactionID: id, InitialData: 1 })
+      await eventually(() => expect(tries).toBeGreaterThan(3))
+      // The consumer was cancelled, so the messages beyond its prefetch count stay in the queue.
+      expect((await depth(host))?.ready).toBeGreaterThanOrEqual(150)
+      isAvailable = true
+      await eventually(async () => expect(await counts(host)).toEqual({ queued: 400 }), {
+        seconds: 20,
+      })
+      expect(await deadLetters(host)).toEqual([])
+    })
+
+    it('consumes only the queues of the processes that the coordinator has loaded', async () => {
+      const both = await start()
+      await eventually(async () =>
+        expect(await depth(both, 'Refund')).toMatchObject({ consumers: 1 }),
+      )
+      const { source, bus } = both
+      const body = { TransactionID: '1', InitialData: { amount: 1 } }
+      await start({ processes: [sale], source, bus })
+      await eventually(async () =>
+        expect(await depth(both, 'Sale')).toMatchObject({ consumers: 2 }),
+      )
+      expect(await depth(both, 'Refund')).toMatchObject({ consumers: 1 })
+      await send(both, body, { routingKey: 'Refund' })
+      await eventually(async () =>
+        expect((await both.call('/processes/Refund/transactions/1')).status).toBe(200),
+      )
+    })
+
+    it('dead-letters a message of which its transaction alone makes the store fail, and queues the others', async () => {
+      const host = await start({
+        wrapSource: (source) => ({
+          ...source,
+          async queue(process, transactions, by) {
+            if (transactions.some(({ TransactionID }) => TransactionID === 'bad'))
+              throw new TypeError('stopped by the test')
+            return source.queue(process, transactions, by)
+          },
+        }),
+      })
+      for (const TransactionID of ['1', 'bad', '2'])
+        await send(host, { TransactionID, InitialData: 1 })
+      await host.reached('1', 'Completed')
+      await host.reached('2', 'Completed')
+      await eventually(async () =>
+        expect(await deadLetters(host)).toMatchObject([{ Reason: 'failed: unexpected error' }]),
+      )
+    })
+  })
+}

@@ -1,0 +1,3 @@
+import { startMessagesContract } from './start-messages.contract.ts'
+
+startMessagesContract('real')
