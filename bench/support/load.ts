@@ -13,6 +13,11 @@ export interface Target {
   readonly path: (n: number) => string
   readonly headers: Readonly<Record<string, string>>
   readonly body?: string
+  /** Returns the body of request number `n` and the headers that depend on it. It replaces `body`. */
+  readonly message?: (n: number) => {
+    readonly headers: Readonly<Record<string, string>>
+    readonly body: string
+  }
 }
 
 export interface LoadResult {
@@ -88,8 +93,15 @@ export async function steady(
 }
 
 async function send(pool: Pool, target: Target, n: number): Promise<void> {
-  const { method, headers, body = null } = target
-  const response = await pool.request({ method, path: target.path(n), headers, body })
+  const { method, body = null } = target
+  const message = target.message?.(n)
+  const headers = { ...target.headers, ...message?.headers }
+  const response = await pool.request({
+    method,
+    path: target.path(n),
+    headers,
+    body: message?.body ?? body,
+  })
   const text = await response.body.text()
   if (response.statusCode !== 200) {
     throw new Error(`${method} ${target.path(n)} responded with ${response.statusCode}: ${text}`)

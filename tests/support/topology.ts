@@ -35,6 +35,9 @@ const webhookQueues = [webhooksTopology, processTopology(WEBHOOK_PROCESS, [WEBHO
   (topology) => topology.queues,
 )
 
+/** The queue of `npm run bench -- webhooks`. */
+export const BENCH_QUEUE = 'bench.provider'
+
 /**
  * Deletes the queues and exchanges that a system declared under its prefix. Missing queues and exchanges are
  * ignored.
@@ -42,7 +45,8 @@ const webhookQueues = [webhooksTopology, processTopology(WEBHOOK_PROCESS, [WEBHO
 export async function removeTopology(url: string, prefix: string): Promise<void> {
   const connection = await connect(url)
   const channel = await connection.createChannel()
-  for (const { name } of [...queues, ...webhookQueues]) await channel.deleteQueue(prefix + name)
+  for (const { name } of [...queues, ...webhookQueues, { name: BENCH_QUEUE }])
+    await channel.deleteQueue(prefix + name)
   for (const { name } of [...exchanges, { name: PROVIDER_EXCHANGE }])
     await channel.deleteExchange(prefix + name)
   await connection.close()

@@ -67,7 +67,10 @@ export function intuitWebhookRoutes(deps: IntuitWebhookDeps) {
       },
     }),
     async (c) => {
-      const deadline = AbortSignal.timeout(deadlineMs)
+      // Not AbortSignal.timeout: its timer would outlive the delivery, and occupy memory for thousands of them.
+      const late = new AbortController()
+      const timer = setTimeout(() => late.abort(), deadlineMs)
+      const deadline = late.signal
       let isBodyRead = false
       try {
         // A signature covers the bytes that are sent. Inflating a body before its sender is known would let anyone
@@ -94,6 +97,8 @@ export function intuitWebhookRoutes(deps: IntuitWebhookDeps) {
         if (!isBodyRead) c.header('Connection', 'close')
         count(error instanceof IntegrationError ? error.code : 'internal_error')
         throw error
+      } finally {
+        clearTimeout(timer)
       }
     },
   )
