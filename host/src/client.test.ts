@@ -146,6 +146,13 @@ describe('the client', () => {
     ])
   })
 
+  it('the client delays a run until notBefore', async () => {
+    const process = connect().client.process<{ customer: string }>(PROCESS)
+    const queued = await process.queue('delayed', { customer: 'Ada' }, { notBefore: 3_600 })
+    expect(Date.parse(queued.NotBefore ?? '') - Date.parse(queued.CreatedAt)).toBe(3_600_000)
+    await process.run('delayed').cancel()
+  })
+
   it('completed() reads a run again only if it may have ended, and one event stream serves all runs of a client', async () => {
     const { client, streams, reads } = connect()
     const process = client.process(PROCESS)

@@ -75,6 +75,16 @@ describe('a test host', () => {
     expect(JSON.stringify(run.view)).not.toContain(SECRET)
   })
 
+  it('a run with notBefore starts when the clock of the test host reaches that time', async () => {
+    await using test = await startOrders()
+    const run = await test.host.run('Orders', 'o-1', { amount: 66 }, { notBefore: 3_600 })
+    expect(run.view.NotBefore).toBe('2026-11-20T09:00:00.000Z')
+    await test.host.advance('59 minutes')
+    run.toHaveStatus('Queued')
+    await test.host.advance('61 seconds')
+    run.toHaveStatus('Completed')
+  })
+
   it('a test of ten retries of a step takes less than a second of processor time', async () => {
     const startedAt = process.cpuUsage()
     await using test = await startOrders()

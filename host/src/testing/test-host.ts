@@ -43,6 +43,8 @@ export interface RunOptions {
   /** The company of the transaction. */
   readonly realm?: string
   readonly tags?: Readonly<Record<string, string>>
+  /** The time of the host's clock before which the run does not start, as text of RFC 3339 or in seconds from now. */
+  readonly notBefore?: string | number
 }
 
 /** A coordinator that runs the processes of a test, on a clock that the test moves. */
@@ -240,13 +242,19 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
       return target
     },
     company: (realm, companyOptions = {}) => companies.connect(realm, companyOptions),
-    async run(process, id, data = null, { realm, tags } = {}) {
+    async run(process, id, data = null, { realm, tags, notBefore } = {}) {
       const name = typeof process === 'string' ? process : process.name
       if (!processes.some((known) => known.name === name))
         throw new Error(
           `the test host has no process ${name}: it has ${processes.map((known) => known.name).join(', ')}`,
         )
-      const transaction = { TransactionID: id, InitialData: data, Realm: realm, Tags: tags }
+      const transaction = {
+        TransactionID: id,
+        InitialData: data,
+        Realm: realm,
+        Tags: tags,
+        NotBefore: notBefore,
+      }
       return testRunOf(await request(pathOf(name), transaction))
     },
     async advance(duration) {

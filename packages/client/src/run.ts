@@ -26,6 +26,11 @@ export interface QueueOptions extends ActOptions {
   readonly realm?: QueueTransaction['Realm']
   /** At most ten pairs, by which runs can be found. */
   readonly tags?: QueueTransaction['Tags']
+  /**
+   * The time before which the run does not start, as text of RFC 3339, or the number of seconds until then. At most a
+   * year ahead.
+   */
+  readonly notBefore?: QueueTransaction['NotBefore']
 }
 /** The options of `replay`. */
 export interface ReplayOptions<Input> extends ActOptions {
@@ -90,12 +95,13 @@ export interface ApiRequest extends RequestOptions {
 export function createProcessClient<Input>(process: string, deps: RunDeps): ProcessClient<Input> {
   const base = `/processes/${segment(process)}/transactions`
   return {
-    async queue(id, data, { realm, tags, reason, signal } = {}) {
+    async queue(id, data, { realm, tags, notBefore, reason, signal } = {}) {
       const body: QueueTransaction = {
         TransactionID: id,
         InitialData: data as JsonValue,
         ...(realm !== undefined && { Realm: realm }),
         ...(tags !== undefined && { Tags: tags }),
+        ...(notBefore !== undefined && { NotBefore: notBefore }),
         ...(reason !== undefined && { Reason: reason }),
       }
       const request = { method: 'POST', path: base, body, isRepeatable: true } as const

@@ -18,6 +18,10 @@ export const RunResponse = HeaderView.extend({
     description:
       'when the run fails as deadline_exceeded unless it has ended; null without deadline',
   }),
+  NotBefore: z.iso.datetime().nullable().meta({
+    description:
+      'the time before which the run does not start; null without delay, and after an operator has started the run',
+  }),
   Tags: z.record(z.string(), z.string()).nullable(),
   ConcurrencyKey: z.string().nullable().meta({
     description: 'the key for which the limit of the process holds',

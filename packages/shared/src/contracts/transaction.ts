@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { Tags } from './labels.ts'
 import { Realm } from './realm.ts'
 import { Reason } from './reason.ts'
+import { NotBefore } from './start-time.ts'
 
 /** The statuses of a run, as stored in the database. docs/glossary.md explains them. */
 export const headerStatuses = [
@@ -64,6 +65,8 @@ export const QueueTransaction = z
     Realm: Realm.optional(),
     /** Tags, by which runs can be found. Every replay keeps them. */
     Tags: Tags.optional(),
+    /** Not compared when the same transaction is queued again. */
+    NotBefore: NotBefore.optional(),
     /** The reason is stored only in the action log; it is not part of the transaction. */
     Reason: Reason.optional(),
   })

@@ -152,6 +152,21 @@ describe('queueing an invalid transaction', () => {
     ['a body with an unknown member', body({ TransactionID: 'x', InitialData: 1, Extra: 1 }), 400],
     ['a realm that is a number', body({ TransactionID: 'x', InitialData: 1, Realm: 5 }), 400],
     ['a realm with a slash', body({ TransactionID: 'x', InitialData: 1, Realm: 'a/b' }), 400],
+    ...[
+      -1,
+      1.5,
+      31_536_001,
+      'tomorrow',
+      '2027-01-01',
+      '2027-02-30T00:00:00Z',
+      '9999-01-01T00:00:00Z',
+      '90',
+      null,
+    ].map((NotBefore): [string, string, number] => [
+      `NotBefore ${NotBefore}`,
+      body({ TransactionID: 'x', InitialData: 1, NotBefore }),
+      400,
+    ]),
     ['initial data with a NUL', body({ TransactionID: 'x', InitialData: { a: 'b\0' } }), 400],
     ...['9007199254740993', '1e400', '0.1234567890123456789'].map(
       (number): [string, string, number] => [
@@ -180,6 +195,48 @@ describe('queueing an invalid transaction', () => {
     expect(response.status).toBe(status)
     expect(response.headers.get('Content-Type')).toContain('application/problem+json')
     expect((await host.call(`${transactions}/x`)).status).toBe(404)
+  })
+
+  it('a NotBefore that is not valid is reported with its path, also by line of a bulk request', async () => {
+    const delayed = (at: unknown) => ({
+      TransactionID: `d${String(at)}`,
+      InitialData: 1,
+      NotBefore: at,
+    })
+    const post = (path: string, data: unknown) =>
+      host.call(path, { method: 'POST', headers: json, body: JSON.stringify(data) })
+    const rejected = await post(transactions, delayed('9999-01-01T00:00:00Z'))
+    expect(await rejected.text()).toContain('NotBefore: must be at most a year ahead')
+    const bulk = await post(`${transactions}/bulk`, [delayed(3_600), delayed(-1), delayed('soon')])
+    const shape =
+      /^NotBefore: must be a time of RFC 3339 with an offset, or a whole number of seconds/
+    expect(await bulk.json()).toMatchObject({
+      queued: 1,
+      invalid: 2,
+      results: [
+        { outcome: 'queued' },
+        { outcome: 'invalid', errors: [expect.stringMatching(shape)] },
+        { outcome: 'invalid', errors: [expect.stringMatching(shape)] },
+      ],
+    })
+  })
+
+  it('a delayed run starts within a second after its time', async () => {
+    const response = await host.call(transactions, {
+      method: 'POST',
+      headers: json,
+      body: body({ TransactionID: 'in two seconds', InitialData: '1', NotBefore: 2 }),
+    })
+    expect(response.status).toBe(202)
+    const queued = (await response.json()) as { NotBefore: string; NextAttemptAt: string }
+    expect(queued.NextAttemptAt).toBe(queued.NotBefore)
+    type View = { Status: string; Items: { StartedAt: string }[] }
+    const read = async () =>
+      (await (await host.call(`${transactions}/in%20two%20seconds`)).json()) as View
+    await eventually(async () => expect((await read()).Items.length).toBeGreaterThan(0))
+    const [first] = (await read()).Items
+    const lateMs = Date.parse(first?.StartedAt ?? '') - Date.parse(queued.NotBefore)
+    expect(lateMs).toBeGreaterThanOrEqual(0)
   })
 
   it.each([

@@ -187,7 +187,8 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
       describeRoute({
         operationId: 'retryTransaction',
         tags,
-        summary: 'Make a run due at once that waits for its next attempt or for a credential',
+        summary:
+          'Make a run due at once that waits for its next attempt, for its start or for a credential',
         parameters: [IF_MATCH],
         requestBody: describeBody(ActBody),
         responses: {
@@ -195,7 +196,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
           ...problemResponses({
             400: 'invalid',
             404: 'no such transaction',
-            409: 'neither `Retrying` nor `Waiting`',
+            409: 'neither `Retrying` nor `Waiting`, and not delayed',
             412: CHANGED,
           }),
         },

@@ -39,7 +39,7 @@ export function requireLatest({ ReplayID }: { readonly ReplayID: number }, lates
 export const notRetryable = (): IntegrationError =>
   new IntegrationError(
     'transaction_not_retryable',
-    'only a run that waits for its next attempt or for a credential can be retried',
+    'only a run that waits for its next attempt, for its start or for a credential can be retried',
   )
 
 export const notInDoubt = (): IntegrationError =>

@@ -31,6 +31,8 @@ export interface Run extends Readonly<HeaderView> {
   readonly DefinitionVersion: string | null
   /** The time at which the run fails unless it has ended; `null` if there is no deadline. */
   readonly DeadlineAt: string | null
+  /** The time before which the run does not start; `null` if it was not delayed, or was started by an operator. */
+  readonly NotBefore: string | null
   /** The tags with which the transaction was queued; `null` if there are none. */
   readonly Tags: Readonly<Record<string, string>> | null
   /** The key for which the limit of its process holds; `null` if the process has no `concurrencyKey`. */
@@ -44,7 +46,13 @@ export interface Run extends Readonly<HeaderView> {
 }
 
 /** The members that are only needed for display and search. A claim does not read these members. */
-type Annotations = 'ConcurrencyKey' | 'Tags' | 'InputChanged' | 'ErasedAt' | 'PurgedAt'
+type Annotations =
+  | 'NotBefore'
+  | 'ConcurrencyKey'
+  | 'Tags'
+  | 'InputChanged'
+  | 'ErasedAt'
+  | 'PurgedAt'
 /** A run as a worker needs it. */
 export type ClaimedRun = Omit<Run, Annotations>
 

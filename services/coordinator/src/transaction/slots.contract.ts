@@ -106,6 +106,18 @@ export function slotsContract(name: string, open: () => Promise<TransactionSourc
       expect((await stateOf('b'))?.Version).toBe(b.Version + 1)
     })
 
+    it('a run that waits for a slot keeps its place when an operator retries it', async () => {
+      const [a, b, c] = (await queueAll('a', 'b', 'c')) as [Run, Run, Run]
+      const first = await claimed(a)
+      await parked(b)
+      await parked(c)
+      const retried = await source.retry(process.name, 'b', null, anAct)
+      expect(retried).toMatchObject({ Status: 'Retrying', NextAttemptAt: b.NextAttemptAt })
+      await parked(retried)
+      await source.cancel(process.name, 'a', null, anAct)
+      expect(await grantedTo([first.lease])).toEqual(['b'])
+    })
+
     it('a run keeps its slot from step to step, and gives it to the next run when it ends', async () => {
       const [a, b] = (await queueAll('a', 'b')) as [Run, Run]
       const second = await record(await claimed(a))

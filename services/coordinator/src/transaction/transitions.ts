@@ -6,6 +6,7 @@
  * in SQL, one file per statement, because it must decide a transition while it holds the lock of the row.
  * `transaction-source.contract.ts` tests both sources.
  */
+import type { NotBefore } from '@integration-host/shared/contracts/start-time'
 import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { StepCall } from '../process/http-call.ts'
 import type { Transition } from '../process/progress.ts'
@@ -23,6 +24,8 @@ import { type Attempt, idempotencyKey, isFinished, type Item } from './item.ts'
 import type { RetentionPolicy } from './retention.ts'
 import { hasInitialData, type Run, type RunKey, runKey } from './run.ts'
 import type { Settlement } from './operator-actions.ts'
+import { isWaitingForSlot } from './slots.ts'
+import { deadlineOfStart, isDelayed, notBeforeMs } from './start-time.ts'
 import { isOver, isResumable, isRetryable } from './status.ts'
 import {
   type ClaimRequest,
@@ -156,7 +159,7 @@ const withLostAttempt = ({ header, lease, attempts }: StoredRun): readonly Attem
         },
       ]
 
-/** Returns a new run that is due at `step`. */
+/** Returns a new run that is due at `step`, at once or at `NotBefore`. Its deadline begins when it is due. */
 export const queued = (
   key: RunKey,
   step: string,
@@ -165,38 +168,46 @@ export const queued = (
     Realm = null,
     Tags = null,
     ConcurrencyKey = null,
+    notBefore,
     version = null,
     deadlineMs = null,
-  }: Pick<Run, 'InitialData'> & Partial<Pick<Run, 'Realm' | 'Tags' | 'ConcurrencyKey'>> & RunTerms,
+  }: Pick<Run, 'InitialData'> &
+    Partial<Pick<Run, 'Realm' | 'Tags' | 'ConcurrencyKey'>> &
+    RunTerms & { readonly notBefore?: NotBefore | undefined },
   { now, sweepMs }: Times,
-): StoredRun => ({
-  header: {
-    ...runKey(key),
-    Status: 'Queued',
-    StepName: step,
-    InitialData,
-    Realm,
-    Version: 0,
-    Attempt: 0,
-    ...due(now),
-    InDoubt: false,
-    DefinitionVersion: version,
-    ...deadline({ deadlineMs }, now),
-    CreatedAt: iso(now),
-    UpdatedAt: iso(now),
-    CompletedAt: null,
-    Tags,
-    ConcurrencyKey,
-    InputChanged: false,
-    ErasedAt: null,
-    PurgedAt: null,
-  },
-  items: [],
-  attempts: [],
-  lease: null,
-  nextSweepAt: now + sweepMs,
-  sweepCount: 0,
-})
+): StoredRun => {
+  const earliest = notBeforeMs(notBefore, now)
+  const start = Math.max(now, earliest ?? now)
+  return {
+    header: {
+      ...runKey(key),
+      Status: 'Queued',
+      StepName: step,
+      InitialData,
+      Realm,
+      Version: 0,
+      Attempt: 0,
+      ...due(start),
+      InDoubt: false,
+      DefinitionVersion: version,
+      ...deadline({ deadlineMs }, start),
+      NotBefore: earliest === null ? null : iso(earliest),
+      CreatedAt: iso(now),
+      UpdatedAt: iso(now),
+      CompletedAt: null,
+      Tags,
+      ConcurrencyKey,
+      InputChanged: false,
+      ErasedAt: null,
+      PurgedAt: null,
+    },
+    items: [],
+    attempts: [],
+    lease: null,
+    nextSweepAt: start + sweepMs,
+    sweepCount: 0,
+  }
+}
 
 /**
  * Returns the run under a lease for the request, or the reason why the claim is rejected. A message may claim
@@ -313,7 +324,9 @@ export function renewed(
 export function swept(stored: StoredRun, { now, sweepMs }: Times): StoredRun {
   const { sweepCount } = stored
   const spacingMs = backoffMs(sweepCount + 1, { baseMs: sweepMs, capMs: SWEEP_CAP_MS, random: 1 })
-  return { ...stored, nextSweepAt: now + spacingMs, sweepCount: sweepCount + 1 }
+  // Before a run is due, a further message would only be delayed together with the first one.
+  const dueAt = Math.max(now, Date.parse(stored.header.NextAttemptAt ?? iso(now)))
+  return { ...stored, nextSweepAt: dueAt + spacingMs, sweepCount: sweepCount + 1 }
 }
 
 /** Returns the run, due again, after its lease has expired; `null` if there is no expired lease. */
@@ -357,7 +370,13 @@ export function resumed(stored: StoredRun, terms: RunTerms, times: Times): Store
   requireData(stored.header)
   if (!isResumable(stored.header.Status)) throw notResumable()
   const { now } = times
-  const change = { ...due(now), ...deadline(terms, now), Attempt: 0, CompletedAt: null }
+  const change = {
+    ...due(now),
+    ...deadline(terms, now),
+    NotBefore: null,
+    Attempt: 0,
+    CompletedAt: null,
+  }
   return next(stored, { ...change, Status: 'Queued' }, times)
 }
 
@@ -383,13 +402,20 @@ export const erased = (stored: StoredRun, now: number): StoredRun => ({
 })
 
 /**
- * Makes a run due at once, instead of at its next attempt or when its credential becomes usable.
+ * Makes a run due at once, instead of at its next attempt, at the time for which it was queued, or when its credential
+ * becomes usable. A run that waits for a slot keeps its place among the waiting runs, which is the time at which it
+ * became due.
  *
  * @throws {IntegrationError} `transaction_not_retryable`
  */
 export function retried(stored: StoredRun, times: Times): StoredRun {
-  if (!isRetryable(stored.header.Status)) throw notRetryable()
-  return next(stored, { ...due(times.now), Status: 'Retrying' }, times)
+  const { header } = stored
+  const { now } = times
+  if (isDelayed(header, now))
+    return next(stored, { ...due(now), ...deadlineOfStart(header, now), NotBefore: null }, times)
+  if (!isRetryable(header.Status)) throw notRetryable()
+  const place = isWaitingForSlot(header) ? { NextAttemptAt: header.NextAttemptAt } : {}
+  return next(stored, { ...due(now), ...place, Status: 'Retrying' }, times)
 }
 
 /**
@@ -550,6 +576,10 @@ export function replayed(
 export const afterRestart = (stored: StoredRun): StoredRun => ({
   ...stored,
   ...(stored.lease !== null && { lease: { ...stored.lease, until: 0 } }),
-  nextSweepAt: Math.max(0, Date.parse(stored.header.NextAttemptAt ?? '') || 0),
+  // The message of a delayed run must be on its way when the run becomes due, which may be long before the next sweep.
+  nextSweepAt:
+    stored.header.Status === 'Queued'
+      ? 0
+      : Math.max(0, Date.parse(stored.header.NextAttemptAt ?? '') || 0),
   sweepCount: 0,
 })

@@ -13,6 +13,7 @@ const run = (n: number, StepName = 'first'): Run => ({
   ...claimedRun({ TransactionID: String(n), Status: 'Queued', StepName, Version: 0, Attempt: 0 }),
   Tags: null,
   ConcurrencyKey: null,
+  NotBefore: null,
   InputChanged: false,
   ErasedAt: null,
   PurgedAt: null,

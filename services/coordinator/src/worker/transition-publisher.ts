@@ -76,7 +76,9 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
     publishSteps(runs) {
       const publishAll = async (): Promise<void> => {
         for (let start = 0; start < runs.length; start += BATCH)
-          await Promise.all(runs.slice(start, start + BATCH).map((run) => publishStep(run)))
+          await Promise.all(
+            runs.slice(start, start + BATCH).map((run) => publishStep(run, delayMsOf(run))),
+          )
       }
       const work = publishAll().finally(() => inFlight.delete(work))
       inFlight.add(work)
@@ -86,6 +88,15 @@ export function createTransitionPublisher(deps: TransitionPublisherDeps): Transi
     },
   }
 }
+
+/**
+ * Returns how long after its last transition a run is due. Both times come from the clock of the transaction source, so
+ * the clock of this replica does not matter.
+ */
+const delayMsOf = ({ NextAttemptAt, UpdatedAt }: RunState): number =>
+  NextAttemptAt === null || NextAttemptAt === UpdatedAt
+    ? 0
+    : Math.max(0, Date.parse(NextAttemptAt) - Date.parse(UpdatedAt))
 
 const eventOf = (run: RunState): TransactionEvent => ({
   Process: run.Process,

@@ -14,6 +14,7 @@ export const forOperators = {
   WaitingFor: z.string().nullable().optional(),
   InDoubt: z.boolean().optional(),
   DefinitionVersion: z.string().nullish(),
+  NotBefore: z.string().nullish(),
 }
 // `--json` prints all members of a response, so the schema keeps unknown members.
 export const Header = HeaderView.extend(forOperators).loose()

@@ -158,6 +158,10 @@ const colours: Readonly<Record<string, Colour>> = {
   Cancelled: 'dim',
 }
 
+/** Whether the run waits for its next attempt, or for the time for which it was queued. */
+const isWaitingForTime = ({ Status, NotBefore }: Header): boolean =>
+  Status === 'Retrying' || (Status === 'Queued' && typeof NotBefore === 'string')
+
 const rowOf = (header: Header): string[] => [
   header.TransactionID,
   header.Process,
@@ -167,6 +171,6 @@ const rowOf = (header: Header): string[] => [
   header.StepName,
   String(header.Attempt),
   header.UpdatedAt,
-  header.WaitingFor ?? (header.Status === 'Retrying' ? (header.NextAttemptAt ?? '') : ''),
+  header.WaitingFor ?? (isWaitingForTime(header) ? (header.NextAttemptAt ?? '') : ''),
   shortLine(header.LastError ?? ''),
 ]

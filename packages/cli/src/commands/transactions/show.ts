@@ -182,6 +182,7 @@ function headerLines(header: Run, isFull: boolean): string[] {
     ['Runs at', header.LeaseOwner && `${header.LeaseOwner}, lease until ${header.LeaseUntil}`],
     ['In doubt', header.InDoubt ? 'an earlier attempt may have done the work of this step' : null],
     ['Waits for', header.WaitingFor ?? wait],
+    ['Not before', header.NotBefore],
     ['Next attempt', header.NextAttemptAt],
     ['Deadline', header.DeadlineAt],
     ['Error class', wait === null ? header.ErrorClass : null],

@@ -271,6 +271,10 @@ describe('commands that change a transaction', () => {
     })
     await cli('queue', '9')
     expect(service.requests.at(-1)?.body).toEqual({ TransactionID: '9', InitialData: '9' })
+    await cli('queue', '9', '--not-before', '90')
+    expect(service.requests.at(-1)?.body).toMatchObject({ NotBefore: 90 })
+    await cli('queue', '9', '--not-before', '2026-12-01T02:00:00-05:00')
+    expect(service.requests.at(-1)?.body).toMatchObject({ NotBefore: '2026-12-01T02:00:00-05:00' })
     await cli('queue', '9', '--tag', 'order=A-7', '--tag', 'plan=gold')
     expect(service.requests.at(-1)?.body).toMatchObject({ Tags: { order: 'A-7', plan: 'gold' } })
     expect((await cli('resume', '9', '--replay', '3')).out).toBe(
@@ -351,6 +355,7 @@ describe('commands that change a transaction', () => {
     [['queue', '9', '10'], "Unexpected argument '10'"],
     [['queue', '9', '--data', 'text'], '--data is not JSON'],
     [['queue', '9', '--realm', 'a b'], '--realm must be'],
+    [['queue', '9', '--not-before', 'tomorrow'], '--not-before must be'],
     [['queue', '9', '--file', 'x'], "Unexpected argument '9'"],
     [['queue', '--file', 'x', '--data', '1'], '--file cannot be combined'],
     [['queue', '--file', 'x', '--tag', 'a=1'], '--file cannot be combined'],

@@ -89,6 +89,7 @@ const LATER_MEMBERS: Partial<Run> = {
   PurgedAt: null,
   DefinitionVersion: null,
   DeadlineAt: null,
+  NotBefore: null,
 }
 const withAllMembers = (stored: StoredRun): StoredRun => ({
   ...stored,

@@ -14,6 +14,7 @@ import { erasureContract } from '../../transaction/erasure.contract.ts'
 import { runDetailContract } from '../../transaction/run-detail.contract.ts'
 import { retentionContract } from '../../transaction/retention.contract.ts'
 import { runSearchContract } from '../../transaction/run-search.contract.ts'
+import { delayedRunsContract } from '../../transaction/delayed-runs.contract.ts'
 import { runTermsContract } from '../../transaction/run-terms.contract.ts'
 import { runExportContract } from '../../transaction/run-export.contract.ts'
 import { payloadContract } from '../../transaction/payload.contract.ts'
@@ -90,6 +91,9 @@ targetCallsContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 
+delayedRunsContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
 runTermsContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )

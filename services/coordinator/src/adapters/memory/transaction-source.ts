@@ -187,7 +187,7 @@ export async function createMemoryTransactionSource(
       const actions = new Map<StoredRun, Action>()
       const results = transactions.map((transaction): QueueResult => {
         const { TransactionID, InitialData, Realm = null, Reason: reason = null } = transaction
-        const { ConcurrencyKey = null } = transaction
+        const { ConcurrencyKey = null, NotBefore: notBefore } = transaction
         const Tags = storedTags(transaction)
         const key = { Process: process.name, TransactionID, ReplayID: 0 }
         const known = table.get(key)
@@ -196,7 +196,7 @@ export async function createMemoryTransactionSource(
             outcome: isRepeated(known.header, transaction) ? 'exists' : 'conflict',
             run: known.header,
           }
-        const data = { ...process, InitialData, Realm, Tags, ConcurrencyKey }
+        const data = { ...process, InitialData, Realm, Tags, ConcurrencyKey, notBefore }
         const run = transitions.queued(key, process.steps[0], data, times())
         table.put(run) // so that a second transaction with the same id in this call is detected
         added.push(run)

@@ -334,7 +334,7 @@ describe('an unsupported database', () => {
           "Order_Operation", "Order_Tag", "Order_Target", "Order_Slot";
         alter table "Order_Header" drop "Tags" cascade, drop "InputChanged", drop "EndedAs" cascade,
           drop "EndedClass", drop "EndedInDoubt", drop "ErasedAt", drop "PurgedAt" cascade,
-          drop "DefinitionVersion", drop "DeadlineAt", drop "ConcurrencyKey";
+          drop "DefinitionVersion", drop "DeadlineAt", drop "ConcurrencyKey", drop "NotBefore" cascade;
         alter table "Order_Attempt" drop "Method", drop "Url", drop "TraceID", drop "ResponseID";
         alter table "Order_Process" drop "PausedAt", drop "PausedBy", drop "Reason"`,
       'drop schema public cascade; drop schema drizzle cascade; create schema public',

@@ -38,9 +38,18 @@ export const isActive = (sql: Sql) => sql.unsafe(ACTIVE)
 export const isBeforeDeadline = (sql: Sql) =>
   sql`(h."DeadlineAt" is null or h."DeadlineAt" > now())`
 
+/** The deadline of a run that begins at `start`. */
+export const deadlineFrom = (
+  sql: Sql,
+  { deadlineMs = null }: RunTerms,
+  start: postgres.PendingQuery<postgres.Row[]>,
+) => sql`${start} + ${deadlineMs}::float8 * interval '1 ms'`
+
 /** The deadline of a run that begins or is resumed now. */
-export const deadlineFromNow = (sql: Sql, { deadlineMs = null }: RunTerms) =>
-  sql`now() + ${deadlineMs}::float8 * interval '1 ms'`
+export const deadlineFromNow = (sql: Sql, terms: RunTerms) => deadlineFrom(sql, terms, sql`now()`)
+
+/** True for a queued run that waits for the time at which it starts. */
+export const isDelayed = (sql: Sql) => sql`(h."Status" = 'Queued' and h."NextAttemptAt" > now())`
 
 /** True for a run without a live lease: the run has no lease, or its lease has expired. */
 export const isUnleased = (sql: Sql) => sql`(h."LeaseUntil" is null or h."LeaseUntil" <= now())`

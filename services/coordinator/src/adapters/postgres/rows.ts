@@ -31,6 +31,7 @@ export const runOf = (row: RunRow): Run => ({
   InDoubt: row.InDoubt,
   DefinitionVersion: row.DefinitionVersion,
   DeadlineAt: row.DeadlineAt,
+  NotBefore: row.NotBefore,
   CreatedAt: row.CreatedAt,
   UpdatedAt: row.UpdatedAt,
   CompletedAt: row.CompletedAt,

@@ -16,6 +16,7 @@ import { operationsContract } from '../../transaction/bulk-operation.contract.ts
 import { operatorActionsContract } from '../../transaction/operator-actions.contract.ts'
 import { retentionContract } from '../../transaction/retention.contract.ts'
 import { runSearchContract } from '../../transaction/run-search.contract.ts'
+import { delayedRunsContract } from '../../transaction/delayed-runs.contract.ts'
 import { runTermsContract } from '../../transaction/run-terms.contract.ts'
 import { runExportContract } from '../../transaction/run-export.contract.ts'
 import { payloadContract } from '../../transaction/payload.contract.ts'
@@ -117,6 +118,7 @@ webhooksContract('Postgres', open)
 targetCallsContract('Postgres', open)
 runSearchContract('Postgres', open)
 runTermsContract('Postgres', open)
+delayedRunsContract('Postgres', open)
 erasureContract('Postgres', open)
 payloadContract('Postgres', open)
 transactionSourceContract('Postgres with payload keys', async () => sealed(await open()))
@@ -322,12 +324,40 @@ describe('the tables of the PostgreSQL source', () => {
     )
     const { neither, both, queued } = Object.fromEntries(due.map((run) => [run.TransactionID, run]))
     expect(neither?.DefinitionVersion).toBe('2')
-    expect(Date.parse(neither?.DeadlineAt ?? '') - Date.now()).toBeGreaterThan(3_000_000)
+    expect(Date.parse(neither?.DeadlineAt ?? '')).toBe(
+      Date.parse(neither?.CreatedAt ?? '') + 3_600_000,
+    )
     expect(both).toMatchObject({
       DefinitionVersion: 'mine',
       DeadlineAt: '2100-01-01T00:00:00.000Z',
     })
     expect(queued).toMatchObject({ DefinitionVersion: null, DeadlineAt: null })
+    await source[Symbol.asyncDispose]()
+  })
+
+  it('a run that SQL inserts with NotBefore does not start before that time, and its deadline counts from that time', async () => {
+    const source = await open()
+    await database.sql`
+      insert into "Order_Header" ("Process", "TransactionID", "InitialData", "NotBefore", "CreatedAt")
+      values ('OrderProcess', 'delayed', '1', now() + interval '1 hour', now()),
+        ('OrderProcess', 'past', '1', now() - interval '1 hour', now() - interval '30 minutes')`
+    const terms = { version: '2', deadlineMs: 3_600_000 }
+    const steps = refs.map((ref) => ({ ...ref, ...terms }))
+    const due = await source.due(steps, 10)
+    const { delayed, past } = Object.fromEntries(due.map((run) => [run.TransactionID, run]))
+    expect(delayed?.NextAttemptAt).toBe(delayed?.NotBefore)
+    const msAfter = (from = '', to: string | null = '') => Date.parse(to ?? '') - Date.parse(from)
+    expect(msAfter(delayed?.NotBefore ?? '', delayed?.DeadlineAt)).toBe(3_600_000)
+    // The sweeper may find an inserted row late. Its deadline counts from the insertion nevertheless.
+    expect(msAfter(past?.CreatedAt, past?.DeadlineAt)).toBe(3_600_000)
+    const [row] = await database.sql<[{ isLater: boolean }]>`
+      select "NextSweepAt" > "NotBefore" as "isLater" from "Order_Header" where "TransactionID" = 'delayed'`
+    expect(row.isLater).toBe(true)
+    const request = { Process: outline.name, ReplayID: 0, version: 0, step: 'order', isFirst: true }
+    const claim = (TransactionID: string) =>
+      source.claim({ ...request, TransactionID, owner: 'me' })
+    expect((await claim('delayed')).kind).toBe('early')
+    expect((await claim('past')).kind).toBe('claimed')
     await source[Symbol.asyncDispose]()
   })
 

@@ -98,6 +98,11 @@ export const orderHeader = pgTable(
     DefinitionVersion: key('DefinitionVersion'),
     /** The time at which the run fails unless it has ended; null if there is no deadline. */
     DeadlineAt: time('DeadlineAt'),
+    /**
+     * The time before which the run does not start. If another program inserts a row, a trigger postpones
+     * `NextAttemptAt` to this time.
+     */
+    NotBefore: time('NotBefore'),
   },
   (table) => [
     primaryKey({ columns: [table.Process, table.TransactionID, table.ReplayID] }),
@@ -109,6 +114,8 @@ export const orderHeader = pgTable(
       sql`"ReplayID" >= 0 and "Version" >= 0 and "Attempt" >= 0 and "SweepCount" between 0 and 1000000`,
     ),
     check('Order_Header_times', sql.raw(HEADER_TIMES.map(isCalendarTime).join(' and '))),
+    // A constraint of its own, so that the migration did not have to check all rows again.
+    check('Order_Header_NotBefore', sql.raw(isCalendarTime('NotBefore'))),
     // Contains unfinished runs only, so the index stays small as finished runs accumulate. A transition should
     // change no indexed column: the new row version can then stay on its page (HOT update), and no index has to
     // be written. Therefore `Status`, which every claim changes, is not indexed.

@@ -2,12 +2,13 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import type postgres from 'postgres'
 import type { Actor } from '../../../transaction/action.ts'
 import { isRepeated, type Run, storedTags } from '../../../transaction/run.ts'
+import { notBeforeMs } from '../../../transaction/start-time.ts'
 import type {
   NewTransaction,
   ProcessOutline,
   QueueResult,
 } from '../../../transaction/transaction-source.ts'
-import { deadlineFromNow } from '../predicates.ts'
+import { deadlineFrom } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 
 /** How often the insertion is repeated if an existing id is deleted between the two statements. */
@@ -72,13 +73,22 @@ function insertRuns(
   // If no run has a concurrency key, the statement does not contain the column of the keys, because most processes have
   // no keys.
   const isKeyed = transactions.some(({ ConcurrencyKey }) => ConcurrencyKey !== undefined)
+  // The same holds for the start of a delayed run, from which its deadline and its first sweep count.
+  const isDelayed = transactions.some(({ NotBefore }) => NotBefore !== undefined)
+  const start = isDelayed ? sql`t.start` : sql`now()`
   const insertion = sql`
     insert into "Order_Header" ("Process", "TransactionID", "StepName", "InitialData", "Realm", "Tags",
-      "DefinitionVersion", "DeadlineAt", "NextSweepAt"${isKeyed ? sql`, "ConcurrencyKey"` : sql``})
+      "DefinitionVersion", "DeadlineAt", "NextSweepAt"${isKeyed ? sql`, "ConcurrencyKey"` : sql``}${isDelayed ? sql`, "NotBefore", "NextAttemptAt"` : sql``})
     select ${process.name}, t."TransactionID", ${process.steps[0]}, coalesce(t."InitialData", 'null'::jsonb),
-      t."Realm", t."Tags", ${process.version ?? null}::text, ${deadlineFromNow(sql, process)}, now() + ${sweepMs} * interval '1 ms'${isKeyed ? sql`, t."ConcurrencyKey"` : sql``}
-    from jsonb_to_recordset(${JSON.stringify(transactions.map(rowOf))}::text::jsonb)
-      as t("TransactionID" text, "InitialData" jsonb, "Realm" text, "Tags" jsonb${isKeyed ? sql`, "ConcurrencyKey" text` : sql``})
+      t."Realm", t."Tags", ${process.version ?? null}::text, ${deadlineFrom(sql, process, start)},
+      ${start} + ${sweepMs} * interval '1 ms'${isKeyed ? sql`, t."ConcurrencyKey"` : sql``}${isDelayed ? sql`, t."notBefore", t.start` : sql``}
+    from ${
+      isDelayed
+        ? sql`(select *, greatest(now(), "notBefore") as start from (
+      select *, coalesce(at, now() + delay * interval '1 s') as "notBefore" from`
+        : sql``
+    } jsonb_to_recordset(${JSON.stringify(transactions.map(rowOf))}::text::jsonb)
+      as t("TransactionID" text, "InitialData" jsonb, "Realm" text, "Tags" jsonb${isKeyed ? sql`, "ConcurrencyKey" text` : sql``}${isDelayed ? sql`, at timestamptz, delay float8)) t) t` : sql`)`}
     order by t."TransactionID" -- two batches with the same ids must lock them in the same order
     on conflict do nothing
     returning *`
@@ -92,12 +102,16 @@ function insertRuns(
 }
 
 const rowOf = (transaction: NewTransaction) => {
-  const { TransactionID, InitialData, Realm, ConcurrencyKey } = transaction
+  const { TransactionID, InitialData, Realm, ConcurrencyKey, NotBefore } = transaction
   return {
     TransactionID,
     InitialData,
     Realm,
     ConcurrencyKey,
+    ...(typeof NotBefore === 'number' && { delay: NotBefore }),
+    ...(typeof NotBefore === 'string' && {
+      at: new Date(notBeforeMs(NotBefore, 0) ?? 0).toISOString(),
+    }),
     Tags: storedTags(transaction) ?? undefined,
   }
 }

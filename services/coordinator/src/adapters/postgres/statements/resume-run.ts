@@ -26,7 +26,7 @@ export async function resumeRun(
       "Status" = 'Queued', "Version" = h."Version" + 1, "Attempt" = 0, "NextAttemptAt" = now(),
       "NextSweepAt" = now() + ${sweepMs} * interval '1 ms', "SweepCount" = 0,
       "LastError" = null, "ErrorClass" = null, "WaitingFor" = null, "CompletedAt" = null,
-      "DeadlineAt" = ${deadlineFromNow(tx, process)}, "UpdatedAt" = now()
+      "DeadlineAt" = ${deadlineFromNow(tx, process)}, "NotBefore" = null, "UpdatedAt" = now()
     where ${isRun(tx, key)} and h."Status" in ('Failed', 'Cancelled')
     returning h.*),
     recorded as (${recordOnChanged(tx, 'resume', act)})

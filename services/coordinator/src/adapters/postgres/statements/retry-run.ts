@@ -1,13 +1,18 @@
 import type postgres from 'postgres'
+import { WAITS_FOR_SLOT } from '../../../process/concurrency.ts'
 import type { Act } from '../../../transaction/action.ts'
 import { notRetryable } from '../../../transaction/errors.ts'
 import type { Run } from '../../../transaction/run.ts'
-import { isRun } from '../predicates.ts'
+import { isDelayed, isRun } from '../predicates.ts'
 import { runOf, type RunRow } from '../rows.ts'
 import { recordOnChanged } from './actions.ts'
 import { lockRun } from './lock-run.ts'
 
-/** Makes a waiting run due at once. The run may wait for its next attempt or for a credential. */
+/**
+ * Makes a waiting run due at once. The run may wait for its next attempt, for the time for which it was queued, or for a
+ * credential. A run that waits for a slot keeps `NextAttemptAt`, which is its place among the waiting runs. The deadline
+ * of a delayed run begins at its start, so it moves with the start.
+ */
 export async function retryRun(
   tx: postgres.TransactionSql,
   process: string,
@@ -19,10 +24,15 @@ export async function retryRun(
   const key = await lockRun(tx, process, transactionId, replayId, act)
   const [row] = await tx<RunRow[]>`
     with changed as (update "Order_Header" h set
-      "Status" = 'Retrying', "Version" = h."Version" + 1, "NextAttemptAt" = now(),
+      "Status" = case when ${isDelayed(tx)} then h."Status" else 'Retrying' end,
+      "Version" = h."Version" + 1,
+      "NextAttemptAt" = case when h."WaitingFor" = ${WAITS_FOR_SLOT} then h."NextAttemptAt" else now() end,
+      "DeadlineAt" = case when ${isDelayed(tx)}
+        then h."DeadlineAt" - (h."NextAttemptAt" - now()) else h."DeadlineAt" end,
+      "NotBefore" = case when ${isDelayed(tx)} then null else h."NotBefore" end,
       "NextSweepAt" = now() + ${sweepMs} * interval '1 ms', "SweepCount" = 0,
       "LastError" = null, "ErrorClass" = null, "WaitingFor" = null, "UpdatedAt" = now()
-    where ${isRun(tx, key)} and h."Status" in ('Retrying', 'Waiting')
+    where ${isRun(tx, key)} and (h."Status" in ('Retrying', 'Waiting') or ${isDelayed(tx)})
     returning h.*),
     recorded as (${recordOnChanged(tx, 'retry', act)})
     select * from changed`

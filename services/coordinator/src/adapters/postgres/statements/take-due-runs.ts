@@ -7,7 +7,9 @@ import { runOf, type RunRow } from '../rows.ts'
 /**
  * Returns at most `limit` overdue runs at these steps. For each of them, doubles the interval until it is returned
  * again. A row without a step name was inserted by another program. It gets the version and the deadline of its process
- * here: a sweep writes to an index anyway, but a claim should not.
+ * here: a sweep writes to an index anyway, but a claim should not. Its deadline counts from `CreatedAt`, or from a later
+ * `NotBefore`. Before a run is due, it is returned only once, because a further message would only be delayed together
+ * with the first one.
  */
 export async function takeDueRuns(
   sql: postgres.Sql,
@@ -43,9 +45,9 @@ export async function takeDueRuns(
       "DefinitionVersion" = case when h."StepName" = ''
         then coalesce(h."DefinitionVersion", ${ofFirstStep('s.version')}) else h."DefinitionVersion" end,
       "DeadlineAt" = case when h."StepName" = ''
-        then coalesce(h."DeadlineAt", now() + ${ofFirstStep('s."deadlineMs"')} * interval '1 ms')
+        then coalesce(h."DeadlineAt", greatest(h."CreatedAt", h."NotBefore") + ${ofFirstStep('s."deadlineMs"')} * interval '1 ms')
         else h."DeadlineAt" end,
-      "NextSweepAt" = now() + least(${SWEEP_CAP_MS}, ${sweepMs} * power(2, least(h."SweepCount", 20)))
+      "NextSweepAt" = greatest(now(), h."NextAttemptAt") + least(${SWEEP_CAP_MS}, ${sweepMs} * power(2, least(h."SweepCount", 20)))
         * interval '1 ms'
     from picked
     where ${isRunOf(sql, 'picked')}

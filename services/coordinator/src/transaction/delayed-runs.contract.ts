@@ -1,0 +1,156 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { anAct } from '../../test-support/act.ts'
+import { runKey, type Run } from './run.ts'
+import type {
+  ClaimResult,
+  NewTransaction,
+  ProcessOutline,
+  TransactionSource,
+} from './transaction-source.ts'
+
+const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report'] }
+const HOUR_MS = 3_600_000
+const fromStart = { fromStep: null, latest: null }
+
+/** The tests of runs that do not start before a time; both the memory and the PostgreSQL source must pass them. */
+export function delayedRunsContract(name: string, open: () => Promise<TransactionSource>): void {
+  describe(`${name} as a source of delayed runs`, () => {
+    let source: TransactionSource
+    beforeEach(async () => {
+      source = await open()
+    })
+    afterEach(() => source[Symbol.asyncDispose]())
+
+    const queue = async (
+      id: string,
+      NotBefore: NonNullable<NewTransaction['NotBefore']>,
+      outline = process,
+    ): Promise<Run> => {
+      const [result] = await source.queue(outline, [
+        { TransactionID: id, InitialData: id, NotBefore },
+      ])
+      if (result?.outcome !== 'queued') throw new Error('not queued')
+      return result.run
+    }
+    const claim = (run: Run): Promise<ClaimResult> => {
+      const { Version: version, StepName: step } = run
+      return source.claim({ ...runKey(run), version, step, isFirst: true, owner: 'worker' })
+    }
+    const msBetween = (from: string | null, to: string | null): number =>
+      Date.parse(to ?? '') - Date.parse(from ?? '')
+
+    it('a run that is queued with NotBefore is due at that time, and its claim before that time is early', async () => {
+      const at = new Date(Date.now() + HOUR_MS)
+      const byTime = await queue('time', at.toISOString())
+      expect(byTime).toMatchObject({
+        Status: 'Queued',
+        NotBefore: at.toISOString(),
+        NextAttemptAt: at.toISOString(),
+      })
+      const inSeconds = await queue('seconds', 7_200)
+      expect(msBetween(inSeconds.CreatedAt, inSeconds.NotBefore)).toBe(2 * HOUR_MS)
+      expect(inSeconds.NextAttemptAt).toBe(inSeconds.NotBefore)
+      const results = [await claim(byTime), await claim(inSeconds)]
+      expect(results).toMatchObject([{ kind: 'early' }, { kind: 'early' }])
+      const [first, second] = results.map((result) =>
+        result.kind === 'early' ? result.delayMs : 0,
+      )
+      expect(first).toBeGreaterThan(HOUR_MS - 60_000)
+      expect(second).toBeGreaterThan(2 * HOUR_MS - 60_000)
+      expect((await source.get(process.name, 'time', null))?.run.NotBefore).toBe(at.toISOString())
+    })
+
+    it('a delayed run can be claimed as soon as its time has passed', async () => {
+      const run = await queue('1', 1)
+      expect((await claim(run)).kind).toBe('early')
+      await sleep(1_020)
+      expect(await claim(run)).toMatchObject({ kind: 'claimed' })
+    })
+
+    it('a run whose NotBefore has passed starts at once, even if the year is too early for the store', async () => {
+      const past = await queue('1', '2020-01-01T00:00:00+02:00')
+      expect(past).toMatchObject({
+        NotBefore: '2019-12-31T22:00:00.000Z',
+        NextAttemptAt: past.CreatedAt,
+      })
+      expect(await claim(past)).toMatchObject({ kind: 'claimed' })
+      expect(await claim(await queue('2', '0000-01-01T00:00:00Z'))).toMatchObject({
+        kind: 'claimed',
+      })
+      expect((await queue('3', 0)).NextAttemptAt).toBe(
+        (await source.get(process.name, '3', null))?.run.CreatedAt,
+      )
+    })
+
+    it('the deadline of a delayed run begins at its start, also when an operator starts it earlier', async () => {
+      const withDeadline = { ...process, deadlineMs: HOUR_MS }
+      const run = await queue('1', 7_200, withDeadline)
+      expect(msBetween(run.NotBefore, run.DeadlineAt)).toBe(HOUR_MS)
+      const started = await source.retry(process.name, '1', null, anAct)
+      expect(started).toMatchObject({
+        Status: 'Queued',
+        NotBefore: null,
+        NextAttemptAt: started.UpdatedAt,
+        Version: run.Version + 1,
+      })
+      expect(Math.abs(msBetween(started.UpdatedAt, started.DeadlineAt) - HOUR_MS)).toBeLessThan(2)
+      expect(await claim(run)).toEqual({ kind: 'stale' })
+      expect(await claim(started)).toMatchObject({ kind: 'claimed' })
+      await source.cancel(process.name, '1', null, anAct)
+    })
+
+    it('a run that is queued without delay cannot be retried before its first claim', async () => {
+      await queue('1', 0)
+      await expect(source.retry(process.name, '1', null, anAct)).rejects.toMatchObject({
+        code: 'transaction_not_retryable',
+      })
+    })
+
+    it('a delayed run can be cancelled, and starts at once when it is resumed or replayed', async () => {
+      await queue('1', 3_600)
+      await expect(source.replay(process, '1', fromStart, anAct)).rejects.toMatchObject({
+        code: 'transaction_active',
+      })
+      await source.cancel(process.name, '1', null, anAct)
+      const replay = await source.replay(process, '1', fromStart, anAct)
+      expect(replay).toMatchObject({ NotBefore: null, NextAttemptAt: replay.CreatedAt })
+      await queue('2', 3_600)
+      await source.cancel(process.name, '2', null, anAct)
+      const resumed = await source.resume(process, '2', null, anAct)
+      expect(resumed).toMatchObject({ NotBefore: null, NextAttemptAt: resumed.UpdatedAt })
+      expect(await claim(resumed)).toMatchObject({ kind: 'claimed' })
+    })
+
+    it('a delayed transaction that is queued again exists, whatever NotBefore the second request has', async () => {
+      const first = await queue('1', 3_600)
+      const again = await source.queue(process, [
+        { TransactionID: '1', InitialData: '1' },
+        { TransactionID: '1', InitialData: '1', NotBefore: 7_200 },
+      ])
+      expect(again).toEqual([
+        { outcome: 'exists', run: first },
+        { outcome: 'exists', run: first },
+      ])
+    })
+
+    it('transactions with and without delay are queued by one call', async () => {
+      const results = await source.queue(process, [
+        { TransactionID: 'a', InitialData: 1, NotBefore: 3_600, ConcurrencyKey: 'k' },
+        { TransactionID: 'b', InitialData: 1 },
+      ])
+      const [delayed, prompt] = results.map(({ run }) => run)
+      expect(delayed).toMatchObject({ ConcurrencyKey: 'k', NotBefore: delayed?.NextAttemptAt })
+      expect(prompt).toMatchObject({ NotBefore: null, NextAttemptAt: prompt?.CreatedAt })
+    })
+
+    it('a delayed run is not due for the sweeper before its time, and the audit does not count it as due', async () => {
+      await queue('1', 3_600)
+      const steps = [{ process: process.name, step: 'order', isFirst: true }]
+      await sleep(600) // longer than the sweep interval of the tested sources
+      expect(await source.due(steps, 10)).toEqual([])
+      const { unfinished } = await source.audit([process.name])
+      expect(unfinished).toMatchObject([{ Count: 1 }])
+    })
+  })
+}
