@@ -1,4 +1,6 @@
 import { randomBytes } from 'node:crypto'
+import { START_EXCHANGE } from '@integration-host/shared/contracts/start-message'
+import { connect } from 'amqplib'
 import postgres from 'postgres'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -8,7 +10,7 @@ import {
   connectCompany,
   waitForRun,
 } from '../support/clients/user-actions.ts'
-import { serviceNames, startSystem, type System } from '../support/system.ts'
+import { backend, serviceNames, startSystem, type System } from '../support/system.ts'
 import {
   startTraceCollector,
   type TraceCollector,
@@ -60,6 +62,39 @@ describe('the trace of an order', () => {
         '                      coordinator: step csv',
         '                        coordinator: postgresql record',
       ])
+    })
+  })
+
+  it('the trace of a run that a message starts continues the trace of the message', async () => {
+    const connection = await connect(backend('TEST_AMQP_URL'))
+    const channel = await connection.createConfirmChannel()
+    const traces = ['1', '2', '3'].map((id) => ({ id, traceId: randomBytes(16).toString('hex') }))
+    for (const { id, traceId } of traces)
+      channel.publish(
+        system.amqpPrefix + START_EXCHANGE,
+        'OrderProcess',
+        Buffer.from(JSON.stringify({ InitialData: id })),
+        {
+          messageId: `traced-${id}`,
+          headers: { traceparent: `00-${traceId}-${randomBytes(8).toString('hex')}-01` },
+        },
+      )
+    await channel.waitForConfirms()
+    await connection.close()
+    await eventually(() => {
+      for (const { traceId } of traces) {
+        const trace = collector.spans.filter((span) => span.traceId === traceId)
+        expect(trace.map(({ name }) => name)).toEqual(
+          expect.arrayContaining([
+            'process start.OrderProcess',
+            'postgresql queue',
+            'publish steps.OrderProcess.order',
+            'process steps.OrderProcess.order',
+            'step csv',
+          ]),
+        )
+        expect(trace.filter(({ name }) => name === 'step order')).toHaveLength(1)
+      }
     })
   })
 

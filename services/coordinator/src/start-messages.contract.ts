@@ -185,6 +185,62 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       },
     )
 
+    it('requeueing a start message queues its transaction under its message id, and deletes the dead letter', async () => {
+      let isBroken = true
+      const host = await start({
+        wrapSource: (source) => ({
+          ...source,
+          async queue(...input) {
+            if (isBroken) throw new TypeError('stopped by the test')
+            return source.queue(...input)
+          },
+        }),
+      })
+      await send(host, { InitialData: 7 }, { messageId: 'by-id' })
+      await eventually(async () => expect(await deadLetters(host)).toHaveLength(1))
+      isBroken = false
+      const [letter] = await deadLetters(host)
+      const requeue = () =>
+        host.call(`/processes/Sale/dead-letters/${letter?.ID}/requeue`, { method: 'POST' })
+      const response = await requeue()
+      expect(response.status).toBe(202)
+      expect(await response.json()).toMatchObject({ TransactionID: 'by-id', InitialData: 7 })
+      expect(await host.reached('by-id', 'Completed')).toMatchObject({ InitialData: 7 })
+      expect(await deadLetters(host)).toEqual([])
+      expect((await requeue()).status).toBe(404)
+    })
+
+    it.each([
+      ['that is not JSON', 'order 66', 409, 'dead_letter_without_run'],
+      [
+        'of more than 64 KiB',
+        `{"InitialData":"${'x'.repeat(300_000)}"}`,
+        409,
+        'dead_letter_without_run',
+      ],
+      [
+        'with other data of an existing id',
+        '{"TransactionID":"1","InitialData":2}',
+        409,
+        'transaction_conflict',
+      ],
+    ])(
+      'a start message %s stays a dead letter when its requeueing is rejected',
+      async (_, body, status, code) => {
+        const host = await start()
+        await host.queue('1', 1)
+        await send(host, body)
+        await eventually(async () => expect(await deadLetters(host)).toHaveLength(1))
+        const [letter] = await deadLetters(host)
+        const at = `/processes/Sale/dead-letters/${letter?.ID}`
+        const response = await host.call(`${at}/requeue`, { method: 'POST' })
+        expect(response.status).toBe(status)
+        expect(await response.json()).toMatchObject({ code })
+        expect(await deadLetters(host)).toHaveLength(1)
+        expect((await host.call(at, { method: 'DELETE' })).status).toBe(204)
+      },
+    )
+
     it('leaves the messages of a paused process in their queue until the process is resumed', async () => {
       const host = await start()
       await eventually(async () => expect(await depth(host)).toMatchObject({ consumers: 1 }))

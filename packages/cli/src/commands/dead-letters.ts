@@ -112,10 +112,11 @@ function linesOf(letter: DeadLetterView): string[] {
 }
 
 export const requeueDeadLetter: Command = {
-  summary: 'publish the due step of its run again, and delete the message',
+  summary: 'publish the due step of its run again or queue its transaction, and delete the message',
   usage: 'ID [--process NAME] [--reason TEXT]',
   help: `Publishes the step that is due in the run of a dead letter, and deletes the dead letter. The message itself is not
-published again. The command fails if the dead letter names no run, or if the run has ended.
+published again. Of a message that starts a run (queue start.<Process>), queues the transaction instead. The command fails if
+the dead letter neither names a run nor has a transaction, or if the run has ended.
 
 ${PROCESS_HELP}
 ${REASON_HELP}

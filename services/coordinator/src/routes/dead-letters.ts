@@ -172,13 +172,15 @@ export function deadLetterRoutes(deps: DeadLetterRouteDeps) {
         operationId: 'requeueDeadLetter',
         tags,
         summary: 'Publish the due step of its run again, and delete the dead letter',
+        description:
+          'The transaction of a start message is queued instead, and the response is its run.',
         requestBody,
         responses: {
           202: jsonResponse('the run', RunResponse),
           ...problemResponses({
-            400: 'invalid',
+            400: 'invalid, or the process does not accept the initial data of a start message',
             404: 'no such dead letter, or the process is not loaded',
-            409: 'the message names no run that exists, or the run is over',
+            409: 'the message names no run that exists and has no transaction, the run is over, or the id of the transaction exists with other data',
           }),
         },
       }),

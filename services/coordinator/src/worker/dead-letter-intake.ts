@@ -236,5 +236,9 @@ function stableIdOf({ messageId, content, contentBytes }: DeadMessage): string {
     : `${withoutControls(messageId)}#${digest.slice(0, 16)}`
 }
 
+/** Returns the id of the message of a dead letter; empty if the message has none. The inverse of `stableIdOf`. */
+export const messageIdOf = ({ MessageID }: Pick<NewDeadLetter, 'MessageID'>): string =>
+  MessageID.startsWith('sha256:') ? '' : MessageID.replace(/#[0-9a-f]{16}$/, '')
+
 /** PostgreSQL cannot store U+0000 or an unpaired surrogate, and control characters could manipulate a terminal. */
 const withoutControls = (text: string): string => text.replace(/[\p{Cc}\p{Cs}]/gu, '\ufffd')

@@ -5,16 +5,20 @@ import { notActive } from '../transaction/errors.ts'
 import type { Run } from '../transaction/run.ts'
 import { isOver } from '../transaction/status.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
-import type { Operations } from './operations.ts'
+import { messageIdOf } from './dead-letter-intake.ts'
+import { inputInvalid, type Operations } from './operations.ts'
+import { readStartMessage } from './read-start-message.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 
 /** The operations that the HTTP API offers on dead letters. Each is recorded in the action log. */
 export interface DeadLetterOperations {
   /**
    * Publishes the due step of the run to which a dead letter belongs, as the sweeper does, and removes the dead letter.
+   * If the message is a start message, queues its transaction instead and returns the run.
    *
-   * @throws {IntegrationError} `process_not_found`, `dead_letter_without_run`, `transaction_not_active`, or
-   * `dead_letter_not_found` if the dead letter was removed meanwhile.
+   * @throws {IntegrationError} `process_not_found`, `dead_letter_without_run` if the message neither names a run nor has
+   * a transaction, `transaction_not_active`, `input_invalid`, `transaction_conflict`, or `dead_letter_not_found` if the
+   * dead letter was removed meanwhile.
    */
   requeue(letter: DeadLetter, act: Act): Promise<Run>
   /** @throws {IntegrationError} `dead_letter_not_found` if the dead letter was removed meanwhile. */
@@ -32,7 +36,7 @@ export function createDeadLetterOperations({
     TransactionSource,
     'get' | 'recordRejected' | 'removeDeadLetter' | 'removeDeadLetters'
   >
-  readonly operations: Pick<Operations, 'process'>
+  readonly operations: Pick<Operations, 'process' | 'queue'>
   readonly publisher: Pick<TransitionPublisher, 'republishStep'>
 }): DeadLetterOperations {
   /** @throws {IntegrationError} if the run has no step that can be published. */
@@ -48,6 +52,35 @@ export function createDeadLetterOperations({
     return found.run
   }
 
+  /**
+   * Queues the transaction of a start message. If the transaction exists already with the same data, its run is returned.
+   *
+   * @throws {IntegrationError} if the message has no transaction that can be queued now.
+   */
+  async function startedRunOf(letter: DeadLetter, { by }: Act): Promise<Run> {
+    operations.process(letter.Process)
+    const { Content: content, ContentBytes } = letter
+    if (content.length < ContentBytes)
+      throw new IntegrationError(
+        'dead_letter_without_run',
+        `the message names no run, and only the first ${content.length} of its ${ContentBytes} bytes are stored`,
+      )
+    const read = readStartMessage({ content, messageId: messageIdOf(letter) })
+    if ('reason' in read)
+      throw new IntegrationError(
+        'dead_letter_without_run',
+        `the message names no run of this process that exists, and has no transaction (${read.reason})`,
+      )
+    const [result] = await operations.queue(letter.Process, [read.transaction], by)
+    if (result?.outcome === 'invalid') throw inputInvalid(result.errors)
+    if (result === undefined || result.outcome === 'conflict')
+      throw new IntegrationError(
+        'transaction_conflict',
+        'the id exists with other data, realm or tags',
+      )
+    return result.run
+  }
+
   async function remove(
     { Process, ID }: DeadLetter,
     kind: 'requeue_dead_letter' | 'delete_dead_letter',
@@ -58,9 +91,10 @@ export function createDeadLetterOperations({
 
   return {
     async requeue(letter, act) {
+      const isStart = letter.TransactionID === null
       let run: Run
       try {
-        run = await activeRunOf(letter)
+        run = isStart ? await startedRunOf(letter, act) : await activeRunOf(letter)
       } catch (error) {
         if (error instanceof IntegrationError && error.code !== 'store_unavailable') {
           const what = { ...namedBy(letter), Outcome: error.code }
@@ -68,8 +102,9 @@ export function createDeadLetterOperations({
         }
         throw error
       }
+      // `queue` has published the first step of the run of a start message.
       // If the message is lost, the sweeper publishes the step again, because the row of the run is the outbox.
-      await publisher.republishStep(run)
+      if (!isStart) await publisher.republishStep(run)
       await remove(letter, 'requeue_dead_letter', act)
       return run
     },
