@@ -17,7 +17,7 @@ const KEYED = ['token-service', 'accounting-gateway', 'coordinator'] as const
 
 let system: System
 beforeAll(async () => {
-  system = await startSystem()
+  system = await startSystem([...serviceNames, 'webhook-receiver'])
   await connectCompany(system, REALM)
 })
 afterAll(() => system[Symbol.asyncDispose]())
@@ -124,7 +124,7 @@ it.each(serviceNames)(
   },
 )
 
-describe.each(['demo-api', 'sandbox-provider'] as const)(
+describe.each(['demo-api', 'sandbox-provider', 'webhook-receiver'] as const)(
   'idle connections to %s, which has no service key',
   (name) => {
     it('a service without a service key serves a health probe while 4,096 connections are idle, and closes them after 5 s', async () => {

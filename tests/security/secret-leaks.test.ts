@@ -40,6 +40,7 @@ import {
   startSystem,
   type System,
 } from '../support/system.ts'
+import { postNotification, signedNotification } from '../support/clients/provider-webhooks.ts'
 import { startHttpServer } from '../support/fakes/http-server.ts'
 import { startTraceCollector, type TraceCollector } from '../support/fakes/trace-collector.ts'
 import {
@@ -67,6 +68,8 @@ const REALM = '9341453908059889'
 const NAME = `ACC-${REALM}`
 const SECOND = 'ACC-4620816365291'
 const OPEN_PATHS = ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']
+
+const names: readonly ServiceName[] = [...serviceNames, 'webhook-receiver']
 
 const absolute = (path: string): string => fileURLToPath(new URL(path, import.meta.url))
 const builtInProcesses = absolute('../../services/coordinator/src/processes')
@@ -318,6 +321,7 @@ describe('the search for leaked secrets in a running system', () => {
     traces = opened.use(await startTraceCollector())
     provider = opened.use(await startRecordingProvider(system.url('sandbox-provider')))
     register('service key', system.serviceKey)
+    register('verifier token', system.verifierToken)
     const CLIENT_SECRET = register('client secret', random('client-secret'))
     const key = randomBytes(32)
     keys = parseKeyRing(new Secret(`k1:${key.toString('base64')}`))
@@ -362,14 +366,15 @@ describe('the search for leaked secrets in a running system', () => {
     start('sandbox-provider')
     await system.ready('sandbox-provider')
     await sandboxClient(system).set({ pkce: true })
-    for (const name of serviceNames) if (name !== 'sandbox-provider') start(name)
-    await system.ready(...serviceNames)
+    for (const name of names) if (name !== 'sandbox-provider') start(name)
+    await system.ready(...names)
     messages = opened.use(await recordMessages(backend('TEST_AMQP_URL'), system.amqpPrefix))
 
     await exerciseSuccess()
     await exerciseLeakyProcess()
     await exerciseProviderFailures()
     await exerciseRejections()
+    await exerciseNotifications()
     await exerciseOperations()
     await exerciseKeysAndLinks()
     await exerciseAdoption()
@@ -462,10 +467,26 @@ describe('the search for leaked secrets in a running system', () => {
     await connectForApplication(SECOND.slice(4))
   }
 
+  async function exerciseNotifications(): Promise<void> {
+    const notification = signedNotification(system.verifierToken)
+    const forged = random('forged-signature')
+    for (const [signature, status] of [
+      [register('signature of a notification', notification.signature), 200],
+      [register('forged signature of a notification', forged), 403],
+    ] as const) {
+      const response = await postNotification(system, { ...notification, signature })
+      expect((await record('a notification', response)).status).toBe(status)
+    }
+    const ignored = signedNotification(system.verifierToken, [{ id: 'not an id', realm: '?' }])
+    register('signature of an ignored notification', ignored.signature)
+    const { status } = await record('a notification', await postNotification(system, ignored))
+    expect(status).toBe(200)
+  }
+
   async function exerciseRejections(): Promise<void> {
     const pasted = register('pasted secret', random('pasted'))
     const token = await requestToken()
-    for (const name of serviceNames) {
+    for (const name of names) {
       for (const header of [`Bearer ${pasted}`, `Basic ${btoa(`:${pasted}`)}`, pasted])
         for (const path of ['/credentials', '/processes', '/v3/company/1/query', '/queue', '/none'])
           await record(
@@ -712,7 +733,7 @@ describe('the search for leaked secrets in a running system', () => {
 
   /** Reads all routes that need no key. With the key, reads every GET route of each OpenAPI document. */
   async function readAllRoutes(): Promise<void> {
-    for (const name of serviceNames) {
+    for (const name of names) {
       for (const path of OPEN_PATHS)
         await record(`${path} of ${name}`, await fetch(system.url(name) + path))
       const document = await fetch(`${system.url(name)}/openapi.json`)
@@ -774,6 +795,10 @@ describe('the search for leaked secrets in a running system', () => {
         'key of the key file',
         'key in place of its digest',
         'ticket of a connect link',
+        'verifier token',
+        'signature of a notification',
+        'forged signature of a notification',
+        'signature of an ignored notification',
         'path of a webhook receiver',
         'webhook secret',
         'bearer token of a target',
@@ -792,7 +817,7 @@ describe('the search for leaked secrets in a running system', () => {
     expect(places).toEqual(
       new Set(['output', 'response', 'Redis', 'RabbitMQ', 'Postgres', 'file', 'traces', 'webhook']),
     )
-    expect(new Set(traces.spans.map(({ service }) => service))).toEqual(new Set(serviceNames))
+    expect(new Set(traces.spans.map(({ service }) => service))).toEqual(new Set(names))
     expect(search(allSecrets(), written)).toEqual([])
   })
 

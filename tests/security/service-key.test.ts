@@ -1,6 +1,6 @@
 import { openPaths } from '@integration-host/shared/test-support/open-paths'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { startSystem, type ServiceName, type System } from '../support/system.ts'
+import { serviceNames, startSystem, type ServiceName, type System } from '../support/system.ts'
 
 interface OpenApi {
   readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>
@@ -25,7 +25,7 @@ describe('the routes in the OpenAPI documents of the services', () => {
   const keyed: readonly ServiceName[] = ['token-service', 'accounting-gateway', 'coordinator']
 
   beforeAll(async () => {
-    system = await startSystem()
+    system = await startSystem([...serviceNames, 'webhook-receiver'])
   })
   afterAll(() => system[Symbol.asyncDispose]())
 
@@ -64,7 +64,7 @@ describe('the routes in the OpenAPI documents of the services', () => {
     }
   })
 
-  it.each([...keyed, 'demo-api', 'sandbox-provider'] as const)(
+  it.each([...keyed, 'demo-api', 'sandbox-provider', 'webhook-receiver'] as const)(
     '%s serves its health, metrics and API documentation without a key',
     async (name) => {
       for (const path of ['/health/live', '/health/ready', '/metrics', '/openapi.json', '/docs']) {

@@ -16,11 +16,11 @@ const TIME = '2026-11-23T17:05:09Z'
 export const eventIdOf = ({ id, realm = REALM, time = TIME }: NotifiedChange): string =>
   `Invoice-${id}@${time}/${realm}`
 
-/** Sends one notification with updates of invoices to the webhook receiver. */
-export function sendNotification(
-  system: Pick<System, 'url' | 'verifierToken'>,
+/** Returns a notification with updates of invoices, and its signature. */
+export function signedNotification(
+  token: string,
   changes: readonly NotifiedChange[] = [{ id: '129' }],
-): Promise<Response> {
+): { readonly body: string; readonly signature: string } {
   const body = JSON.stringify(
     changes.map(({ id, realm = REALM, time = TIME }) => ({
       specversion: '1.0',
@@ -33,12 +33,27 @@ export function sendNotification(
       data: {},
     })),
   )
-  return fetch(`${system.url('webhook-receiver')}/webhooks/intuit`, {
+  return { body, signature: createHmac('sha256', token).update(body).digest('base64') }
+}
+
+/** Sends one notification with updates of invoices to the webhook receiver. */
+export function sendNotification(
+  system: Pick<System, 'url' | 'verifierToken'>,
+  changes?: readonly NotifiedChange[],
+): Promise<Response> {
+  return postNotification(system, signedNotification(system.verifierToken, changes))
+}
+
+/** Sends a notification with any signature to the webhook receiver. */
+export const postNotification = (
+  system: Pick<System, 'url'>,
+  { body, signature }: { readonly body: string; readonly signature: string },
+): Promise<Response> =>
+  fetch(`${system.url('webhook-receiver')}/webhooks/intuit`, {
     method: 'POST',
     headers: {
       'Content-Type': 'application/cloudevents+json',
-      'intuit-signature': createHmac('sha256', system.verifierToken).update(body).digest('base64'),
+      'intuit-signature': signature,
     },
     body,
   })
-}

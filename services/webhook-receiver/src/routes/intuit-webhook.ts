@@ -13,7 +13,7 @@ export const INTUIT_PATH = '/webhooks/intuit'
  * The largest body of a delivery. Intuit documents no limit; its webinars mention 100 events and about 1 MB. The body
  * is buffered, because its signature covers all of it.
  */
-export const MAX_BODY_BYTES = 1_048_576
+const MAX_BODY_BYTES = 1_048_576
 
 /**
  * How long a delivery may take from its first byte to the response. Intuit counts a delivery as failed after 3 s, so a
