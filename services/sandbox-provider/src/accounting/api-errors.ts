@@ -77,6 +77,10 @@ export const apiErrors = {
     detail:
       "Object Not Found : Something you're trying to use has been made inactive. Check the fields with accounts, customers, items, vendors or employees.",
   }),
+  '1040': validation('1040', {
+    message: 'The maximum number of batch items is exceeded',
+    detail: 'A batch has at most 30 items.', // ours
+  }),
   '2010': validation('2010', {
     message: 'Request has invalid or unsupported property',
     detail: 'The body must be a JSON object.', // ours
@@ -120,7 +124,7 @@ export const apiErrors = {
   '4000': validation('4000', {
     message: 'Error parsing query',
     detail:
-      'QueryParserError: the sandbox has select * from <Entity>, with startposition and maxresults, and select count(*) from <Entity>', // ours
+      'QueryParserError: the statement is not select * or select count(*) from <Entity> [where … and …] [orderby …] [startposition n] [maxresults n]', // ours
   }),
   '5010': validation('5010', {
     message: 'Stale Object Error',
@@ -179,6 +183,11 @@ export function apiErrorBody(error: ApiError, accept: string | undefined, now: D
   return { body: JSON.stringify(document), contentType: 'application/json' }
 }
 
+/** Returns the member `Fault` of an error of the accounting service, as the response to a batch contains it. */
+export const apiErrorDocument = (code: ApiErrorCode) => ({
+  Fault: serviceFault(apiErrors[code]),
+})
+
 const gatewayJson = ({ message, detail, code, element, type }: ApiError, now: Date) => ({
   warnings: null,
   intuitObject: null,
@@ -194,19 +203,21 @@ const gatewayJson = ({ message, detail, code, element, type }: ApiError, now: Da
   cdcresponse: [],
 })
 
-const serviceJson = ({ message, detail, code, element, type }: ApiError, now: Date) => ({
-  Fault: {
-    Error: [
-      {
-        Message: message,
-        ...(detail !== null && { Detail: detail }),
-        code,
-        ...(element !== null && { element }),
-      },
-    ],
-    type,
-  },
+const serviceJson = (error: ApiError, now: Date) => ({
+  Fault: serviceFault(error),
   time: now.toISOString(),
+})
+
+const serviceFault = ({ message, detail, code, element, type }: ApiError) => ({
+  Error: [
+    {
+      Message: message,
+      ...(detail !== null && { Detail: detail }),
+      code,
+      ...(element !== null && { element }),
+    },
+  ],
+  type,
 })
 
 const xmlOf = ({ message, detail, code, element, type }: ApiError, now: Date): string =>

@@ -1,3 +1,4 @@
+import { asObject } from '@integration-host/shared/json'
 import type { ApiErrorCode } from './api-errors.ts'
 import { type Entity, uniqueNames } from './entities.ts'
 
@@ -5,20 +6,23 @@ export type Body = Readonly<Record<string, unknown>>
 
 export type Posted =
   /** The response body: the stored entity under the name of its kind, `{ Invoice: {…}, time }`. */
-  | { readonly kind: 'created' | 'updated' | 'deleted' | 'played-back'; readonly document: Body }
+  | {
+      readonly kind: 'created' | 'updated' | 'deleted' | 'voided' | 'played-back'
+      readonly document: Body
+    }
   | { readonly kind: 'rejected'; readonly error: ApiErrorCode }
 
 export interface PostRequest {
   readonly realm: string
   readonly entity: Entity
   readonly requestId: string | null
-  /** The query parameter `operation`. */
+  /** `delete`, `void`, or anything else for an update if the body has an `Id`, and otherwise for a creation. */
   readonly operation: string | null
 }
 
 export interface PostedEntities {
   /**
-   * Creates an entity, or updates or deletes the entity that the body names by `Id` and `SyncToken`. If an earlier
+   * Creates an entity, or updates, voids or deletes the entity that the body names by `Id` and `SyncToken`. If an earlier
    * request of the company with the same `requestId` succeeded, nothing is changed and the first response is returned.
    * Intuit documents neither how long a `requestId` is stored nor whether a client may use the `requestId` of a failed
    * request again. This sandbox accepts the `requestId` of a failed request.
@@ -27,6 +31,11 @@ export interface PostedEntities {
   find(realm: string, entity: Entity, id: string): Body | null
   /** Returns the entities of a kind in the order of their ids. */
   list(realm: string, entity: Entity): readonly Body[]
+  /**
+   * Returns the entities of a kind that were changed at or after `since` (epoch milliseconds), in the order of their
+   * change. A deleted entity has only its id, its status and the time of its deletion.
+   */
+  changes(realm: string, entity: Entity, since: number): readonly Body[]
   reset(): void
 }
 
@@ -41,11 +50,14 @@ const MAX_REQUEST_ID = 50
 // When a limit is reached, the oldest response or entity is deleted.
 const PLAYED_BACK_REQUESTS = 10_000
 const STORED_ENTITIES = 10_000
+const STORED_DELETIONS = 10_000
 
 export function createPostedEntities(): PostedEntities {
   const responses = new Map<string, Body>()
   /** The entities of all companies by id; ids are unique across companies. */
   const stored = new Map<string, Stored>()
+  /** The deleted entities of all companies by id. */
+  const deletions = new Map<string, Stored>()
   let lastId = 0
 
   function find(realm: string, entity: Entity, id: unknown): Stored | null {
@@ -97,12 +109,18 @@ export function createPostedEntities(): PostedEntities {
     if (request.operation === 'delete') {
       stored.delete(Id)
       const deleted = { domain: 'QBO', status: 'Deleted', Id }
+      const content = { ...deleted, SyncToken, MetaData: { LastUpdatedTime: at } }
+      deletions.set(Id, { ...known, content })
+      forgetOldest(deletions, STORED_DELETIONS)
       return { kind: 'deleted', document: { [request.entity]: deleted, time: at } }
     }
+    if (request.operation === 'void' && !VOIDABLE.has(request.entity))
+      return { kind: 'rejected', error: '500' }
+    const given = request.operation === 'void' ? voided(known.content) : body
     // A full update clears the members that the request omits; a sparse update keeps them.
     const content = {
-      ...(body['sparse'] === true && known.content),
-      ...body,
+      ...(given['sparse'] === true && known.content),
+      ...given,
       domain: 'QBO',
       sparse: false,
       Id,
@@ -111,7 +129,8 @@ export function createPostedEntities(): PostedEntities {
     }
     if (isNameTaken(request, content)) return { kind: 'rejected', error: '6240' }
     store(request, content)
-    return { kind: 'updated', document: { [request.entity]: content, time: at } }
+    const kind = request.operation === 'void' ? 'voided' : 'updated'
+    return { kind, document: { [request.entity]: content, time: at } }
   }
 
   return {
@@ -123,7 +142,7 @@ export function createPostedEntities(): PostedEntities {
       const key = requestId === null ? null : `${realm}/${requestId}`
       const known = key === null ? undefined : responses.get(key)
       if (known !== undefined) return { kind: 'played-back', document: known }
-      const isChange = body['Id'] !== undefined || operation === 'delete'
+      const isChange = body['Id'] !== undefined || operation === 'delete' || operation === 'void'
       const outcome = isChange ? change(request, body, now) : create(request, body, now)
       if (key !== null && outcome.kind !== 'rejected') {
         responses.set(key, outcome.document)
@@ -136,13 +155,47 @@ export function createPostedEntities(): PostedEntities {
       [...stored.values()]
         .filter((one) => one.realm === realm && one.entity === entity)
         .map(({ content }) => content),
+    changes: (realm, entity, since) =>
+      [...stored.values(), ...deletions.values()]
+        .filter((one) => one.realm === realm && one.entity === entity)
+        .map(({ content }) => ({ content, at: changedAt(content) }))
+        .filter(({ at }) => at >= since)
+        .toSorted((one, other) => one.at - other.at)
+        .map(({ content }) => content),
     reset() {
       responses.clear()
       stored.clear()
+      deletions.clear()
       lastId = 0
     },
   }
 }
+
+/** The kinds of transactions that can be voided. */
+const VOIDABLE = new Set<Entity>([
+  'BillPayment',
+  'CreditMemo',
+  'Invoice',
+  'Payment',
+  'Purchase',
+  'RefundReceipt',
+  'SalesReceipt',
+  'Transfer',
+])
+
+/** Returns a transaction as it is after it was voided: its amounts are zero, and its lines remain. */
+const voided = (content: Body): Body => ({
+  ...content,
+  ...(Array.isArray(content['Line']) && {
+    Line: content['Line'].map((line: unknown) => ({ ...asObject(line), Amount: 0 })),
+  }),
+  TotalAmt: 0,
+  Balance: 0,
+  PrivateNote: 'Voided',
+})
+
+const changedAt = ({ MetaData }: Body): number =>
+  Date.parse(String(asObject(MetaData)?.['LastUpdatedTime']))
 
 const nameOf = (name: unknown): string | undefined =>
   typeof name === 'string' ? name.trim().toLowerCase() : undefined

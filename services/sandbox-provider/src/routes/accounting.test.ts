@@ -59,7 +59,8 @@ describe('queries for CompanyInfo', () => {
   it.each([
     '',
     'select * from Companies',
-    "select * from Customer where DisplayName = 'x'",
+    "select * from Customer where DisplayName = 'x' or Id = '1'",
+    'select DisplayName from Customer',
     'select * from CompanyInfo; drop table x',
     ' '.repeat(3_000),
   ])(

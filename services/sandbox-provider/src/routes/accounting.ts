@@ -4,14 +4,13 @@ import { parseJsonObject } from '@integration-host/shared/json'
 import { describeRoute } from 'hono-openapi'
 import { apiErrorBody, type ApiErrorCode, apiErrors } from '../accounting/api-errors.ts'
 import { entityOf } from '../accounting/entities.ts'
-import type { Body, Posted, PostedEntities } from '../accounting/posted-entities.ts'
-import { parseQuery } from '../accounting/query.ts'
+import { type BooksResult, createBooks } from '../accounting/books.ts'
+import type { Posted, PostedEntities } from '../accounting/posted-entities.ts'
 import type { Companies } from '../company/companies.ts'
 import { companyInfo } from '../company/company-info.ts'
 import type { RealmCounter } from '../control/counters.ts'
 import type { Grants } from '../grant/grants.ts'
 import type { OnChange } from '../webhooks/book-change.ts'
-import { reportedEntity } from '../webhooks/reported-entity.ts'
 import { bearerToken } from './client-authentication.ts'
 import {
   type AnsweredEnv,
@@ -36,55 +35,67 @@ const COMPANY = '/v3/company/:realm'
 const ENTITY = ':entity{[a-z]+}'
 
 /**
- * The routes of the accounting API under `/v3/company/{realm}`: CompanyInfo, and entities that can be created, read,
- * updated, deleted and listed. References and amounts are not checked, and no rate limit is enforced. Entities are
- * always JSON, whereas Intuit sends XML unless `Accept` names JSON.
+ * The routes of the accounting API under `/v3/company/{realm}`: CompanyInfo, objects that can be created, read, updated,
+ * voided, deleted and queried, batches, change data and reports. References and amounts are not checked, and no rate
+ * limit is enforced. Objects are always JSON, whereas Intuit sends XML unless `Accept` names JSON.
  */
 export function accountingRoutes(deps: AccountingDeps) {
   const { companies, posted, counters } = deps
   const clock = (): Date => new Date(deps.now())
-  const rejected = (c: Context, code: ApiErrorCode) => apiErrorResponse(c, code, clock())
-
-  const query = (c: Context, statement: string) => {
-    const parsed = parseQuery(statement)
-    const found = parsed && entitiesOf(c.req.param('realm') ?? '', parsed.entity)
-    if (parsed === null || found === null) return rejected(c, '4000')
-    const time = clock().toISOString()
-    const { isCount, startPosition, maxResults } = parsed
-    if (isCount) return c.json({ QueryResponse: { totalCount: found.all.length }, time })
-    const page = found.all.slice(startPosition - 1, startPosition - 1 + maxResults)
-    if (page.length === 0) return c.json({ QueryResponse: {}, time })
-    return c.json({
-      QueryResponse: { [found.name]: page, startPosition, maxResults: page.length },
-      time,
-    })
-  }
-
-  function entitiesOf(
-    realm: string,
-    name: string,
-  ): { readonly name: string; readonly all: readonly Body[] } | null {
-    if (name.toLowerCase() === 'companyinfo') {
-      const company = companies.find(realm)
-      return company && { name: 'CompanyInfo', all: [companyInfo(company)] }
-    }
-    const entity = entityOf(name)
-    return entity && { name: entity, all: posted.list(realm, entity) }
-  }
+  const rejected = (c: Context, code: ApiErrorCode, detail?: string) =>
+    apiErrorResponse(c, code, clock(), detail)
+  const books = createBooks({
+    posted,
+    findCompany: (realm) => companies.find(realm),
+    onChange: deps.onChange,
+    onWritten(realm, kind) {
+      const counter = COUNTERS[kind]
+      if (counter !== null) counters.count(realm, counter)
+    },
+  })
+  const respond = (c: Context, result: BooksResult) =>
+    'error' in result ? rejected(c, result.error, result.detail) : c.json(result.document)
 
   return new Hono<AnsweredEnv>()
     .use('/v3/*', counted(deps), underFaults('api', deps), authorized(deps))
     .get(
       `${COMPANY}/query`,
-      describeRoute(
-        operation('query', 'Query; select * or count(*) from an entity, without conditions'),
-      ),
-      (c) => query(c, c.req.query('query') ?? ''),
+      describeRoute(operation('query', 'Query; select * or count(*) from a kind of object')),
+      (c) => respond(c, books.query(c.req.param('realm'), c.req.query('query') ?? '', clock())),
     )
     .post(
       `${COMPANY}/query`,
       describeRoute(operation('postQuery', 'The same query, as text in the body')),
-      async (c) => query(c, await c.req.text()),
+      async (c) => respond(c, books.query(c.req.param('realm'), await c.req.text(), clock())),
+    )
+    .get(
+      `${COMPANY}/cdc`,
+      describeRoute(
+        operation('getChanges', 'Change data: entities, changedSince (at most 30 days ago)'),
+      ),
+      (c) => {
+        const { entities = '', changedSince = '' } = c.req.query()
+        const realm = c.req.param('realm')
+        return respond(c, books.changes(realm, { entities, changedSince }, clock()))
+      },
+    )
+    .get(
+      `${COMPANY}/reports/:name`,
+      describeRoute(operation('getReport', 'The report ProfitAndLoss or AgedReceivables')),
+      (c) => {
+        const { realm, name } = c.req.param()
+        return respond(c, books.report(realm, name, c.req.query(), clock()))
+      },
+    )
+    .post(
+      `${COMPANY}/batch`,
+      describeRoute(operation('batch', 'At most 30 writes and queries')),
+      async (c) => {
+        const body = parseJsonObject(await c.req.text())
+        if (body === null) return rejected(c, '2010')
+        const requestId = c.req.query(REQUEST_ID) || null
+        return respond(c, books.batch(c.req.param('realm'), requestId, body, clock()))
+      },
     )
     .get(
       `${COMPANY}/companyinfo/:id`,
@@ -97,7 +108,7 @@ export function accountingRoutes(deps: AccountingDeps) {
     )
     .get(
       `${COMPANY}/${ENTITY}/:id`,
-      describeRoute(operation('getEntity', 'A posted entity by id')),
+      describeRoute(operation('getEntity', 'An object by id')),
       (c) => {
         const entity = entityOf(c.req.param('entity'))
         if (entity === null) return rejected(c, '500')
@@ -111,58 +122,36 @@ export function accountingRoutes(deps: AccountingDeps) {
       describeRoute(
         operation(
           'writeEntity',
-          'Create an entity, update it (Id, SyncToken) or delete it (operation=delete); a repeated requestid returns the first response',
+          'Create an object, update it (Id, SyncToken), void it (operation=void, or operation=update&include=void) or delete it (operation=delete); a repeated requestid returns the first response',
         ),
       ),
       async (c) => {
-        const realm = c.req.param('realm')
         const entity = entityOf(c.req.param('entity'))
         if (entity === null) return rejected(c, '500')
         const body = parseJsonObject(await c.req.text())
         if (body === null) return rejected(c, '2010')
-        const requestId = c.req.query(REQUEST_ID) || null
-        const outcome = posted.post(
-          { realm, entity, requestId, operation: c.req.query('operation') || null },
-          body,
-          clock(),
-        )
-        if (outcome.kind === 'rejected') return rejected(c, outcome.error)
-        const counter = COUNTERS[outcome.kind]
-        if (counter !== null) counters.count(realm, counter)
-        reportChange(deps, realm, entity, outcome)
-        return c.json(outcome.document)
+        const request = {
+          realm: c.req.param('realm'),
+          entity,
+          requestId: c.req.query(REQUEST_ID) || null,
+          operation: c.req.query('include') === 'void' ? 'void' : c.req.query('operation') || null,
+        }
+        return respond(c, books.write(request, body, clock()))
       },
     )
     .all('/v3/*', (c) => rejected(c, '500'))
-}
-
-const OPERATIONS = { created: 'create', updated: 'update', deleted: 'delete' } as const
-
-function reportChange(
-  { onChange, now }: Pick<AccountingDeps, 'onChange' | 'now'>,
-  realm: string,
-  name: string,
-  outcome: Exclude<Posted, { readonly kind: 'rejected' }>,
-): void {
-  const entity = reportedEntity(name)
-  if (outcome.kind === 'played-back' || entity === null) return
-  const { Id, MetaData } = outcome.document[name] as {
-    readonly Id: string
-    readonly MetaData?: { readonly LastUpdatedTime: string }
-  }
-  const changedAt = MetaData === undefined ? now() : Date.parse(MetaData.LastUpdatedTime)
-  onChange({ realm, entity, id: Id, operation: OPERATIONS[outcome.kind], changedAt })
 }
 
 const COUNTERS: Readonly<Record<Exclude<Posted['kind'], 'rejected'>, RealmCounter | null>> = {
   created: 'entitiesCreated',
   updated: null,
   deleted: null,
+  voided: null,
   'played-back': 'playedBack',
 }
 
-function apiErrorResponse(c: Context, code: ApiErrorCode, now: Date): Response {
-  const error = apiErrors[code]
+function apiErrorResponse(c: Context, code: ApiErrorCode, now: Date, detail?: string): Response {
+  const error = { ...apiErrors[code], ...(detail !== undefined && { detail }) }
   const { body, contentType } = apiErrorBody(error, c.req.header('Accept'), now)
   c.status(error.status)
   c.header('Content-Type', contentType)

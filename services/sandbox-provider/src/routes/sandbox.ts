@@ -4,6 +4,7 @@ import { jsonResponse, problemResponses, validate } from '@integration-host/shar
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
+import { fillBooks } from '../accounting/fill-books.ts'
 import type { PostedEntities } from '../accounting/posted-entities.ts'
 import type { Companies } from '../company/companies.ts'
 import { type Counters, CountersView } from '../control/counters.ts'
@@ -19,6 +20,8 @@ export interface SandboxDeps {
   readonly companies: Companies
   readonly grants: Grants
   readonly posted: PostedEntities
+  /** Returns the time in epoch milliseconds. */
+  readonly now: () => number
   /** The Disconnect URL of the application; `null` if the application has no Disconnect URL. */
   readonly disconnectUrl: string | null
   readonly webhooks: Pick<WebhookSender, 'reset'> | null
@@ -163,6 +166,23 @@ export function sandboxRoutes(deps: SandboxDeps) {
       }),
       validate('param', RealmParam),
       (c) => c.json({ expired: grants.expireRealm(known(c.req.valid('param').realm)) }),
+    )
+    .post(
+      '/sandbox/companies/:realm/books',
+      describeRoute({
+        operationId: 'fillBooks',
+        tags: ['sandbox'],
+        summary: 'Create sample objects of sixteen kinds in the books of a company',
+        responses: {
+          200: jsonResponse('how many objects were created', z.object({ created: z.int() })),
+          ...problemResponses({ 400: 'invalid_request', 404: 'not_found' }),
+        },
+      }),
+      validate('param', RealmParam),
+      (c) => {
+        const realm = known(c.req.valid('param').realm)
+        return c.json({ created: fillBooks(posted, realm, new Date(deps.now())) })
+      },
     )
     .get(
       '/sandbox/counters',

@@ -1,0 +1,54 @@
+/**
+ * Batch operations: several writes and queries in one request. An item that fails does not affect the others.
+ *
+ * @see https://developer.intuit.com/app/developer/qbo/docs/learn/explore-the-quickbooks-online-api/batch
+ */
+import { asObject } from '@integration-host/shared/json'
+import type { ApiErrorCode } from './api-errors.ts'
+import { type Entity, entityOf } from './entities.ts'
+import type { Body } from './posted-entities.ts'
+
+export const MAX_BATCH_ITEMS = 30
+
+export type BatchItem =
+  | {
+      readonly kind: 'write'
+      readonly bId: string
+      readonly entity: Entity
+      readonly operation: string
+      readonly body: Body
+    }
+  | { readonly kind: 'query'; readonly bId: string; readonly statement: string }
+  | { readonly kind: 'rejected'; readonly bId: string; readonly error: ApiErrorCode }
+
+/** Returns the items of the body of a batch request, or the error of the whole request. */
+export function batchItems(body: Body): readonly BatchItem[] | ApiErrorCode {
+  const { BatchItemRequest: items } = body
+  if (!Array.isArray(items)) return '2010'
+  if (items.length > MAX_BATCH_ITEMS) return '1040'
+  return items.map(itemOf)
+}
+
+const OPERATIONS = new Set(['create', 'update', 'delete', 'void'])
+
+function itemOf(item: unknown): BatchItem {
+  const { bId, operation, optionsData, Query: statement, ...named } = asObject(item) ?? {}
+  const id = typeof bId === 'string' ? bId : ''
+  if (typeof statement === 'string') return { kind: 'query', bId: id, statement }
+  const [first, ...others] = Object.entries(named)
+  const [name, content] = first ?? ['', null]
+  const entity = entityOf(name)
+  if (entity === null || others.length > 0 || !OPERATIONS.has(String(operation)))
+    return { kind: 'rejected', bId: id, error: '500' }
+  const object = asObject(content)
+  if (object === null) return { kind: 'rejected', bId: id, error: '2010' }
+  // Intuit voids an object in a batch by an update with `optionsData: 'void'`.
+  const isVoid = operation === 'update' && optionsData === 'void'
+  return {
+    kind: 'write',
+    bId: id,
+    entity,
+    operation: isVoid ? 'void' : String(operation),
+    body: object,
+  }
+}

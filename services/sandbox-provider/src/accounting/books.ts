@@ -1,0 +1,136 @@
+/** The operations on the books of companies: writes, queries, batches, change data and reports. */
+import type { Company } from '../company/companies.ts'
+import { companyInfo } from '../company/company-info.ts'
+import type { OnChange } from '../webhooks/book-change.ts'
+import { reportedEntity } from '../webhooks/reported-entity.ts'
+import { type ApiErrorCode, apiErrorDocument } from './api-errors.ts'
+import { batchItems, type BatchItem } from './batch.ts'
+import { changeData } from './change-data.ts'
+import { entityOf } from './entities.ts'
+import type { Body, Posted, PostedEntities, PostRequest } from './posted-entities.ts'
+import { parseQuery } from './query.ts'
+import { reportNamed } from './reports.ts'
+import { selected } from './select.ts'
+
+/** A response body, or the error of the request. `detail` replaces the usual detail of the error. */
+export type BooksResult =
+  | { readonly document: Body }
+  | { readonly error: ApiErrorCode; readonly detail?: string }
+
+export interface Books {
+  /** Creates, updates, voids or deletes an object. */
+  write(request: PostRequest, body: Body, now: Date): BooksResult
+  query(realm: string, statement: string, now: Date): BooksResult
+  /** @param requestId the `requestid` of the batch. The `requestid` of an item is that of the batch and its `bId`. */
+  batch(realm: string, requestId: string | null, body: Body, now: Date): BooksResult
+  changes(
+    realm: string,
+    given: { readonly entities: string; readonly changedSince: string },
+    now: Date,
+  ): BooksResult
+  report(
+    realm: string,
+    name: string,
+    parameters: Readonly<Record<string, string>>,
+    now: Date,
+  ): BooksResult
+}
+
+export interface BooksDeps {
+  readonly posted: PostedEntities
+  readonly findCompany: (realm: string) => Company | null
+  /** Called after each change of an object whose changes the provider reports by webhook. */
+  readonly onChange: OnChange
+  /** Counts the results of writes. */
+  readonly onWritten: (realm: string, kind: Exclude<Posted['kind'], 'rejected'>) => void
+}
+
+export function createBooks({ posted, findCompany, onChange, onWritten }: BooksDeps): Books {
+  function write(request: PostRequest, body: Body, now: Date): BooksResult {
+    const { realm, entity: name } = request
+    const outcome = posted.post(request, body, now)
+    if (outcome.kind === 'rejected') return { error: outcome.error }
+    const { kind, document } = outcome
+    onWritten(realm, kind)
+    const entity = reportedEntity(name)
+    if (kind !== 'played-back' && entity !== null) {
+      const { Id } = document[name] as { readonly Id: string }
+      // The time of the response is the time of the change.
+      const changedAt = Date.parse(String(document['time']))
+      onChange({ realm, entity, id: Id, operation: OPERATIONS[kind], changedAt })
+    }
+    return { document }
+  }
+
+  function query(realm: string, statement: string, now: Date): BooksResult {
+    const parsed = parseQuery(statement)
+    const found = parsed && entitiesOf(realm, parsed.entity)
+    if (parsed === null || found === null) return { error: '4000' }
+    const { isCount, startPosition, maxResults } = parsed
+    const all = selected(found.all, found.name, parsed)
+    const time = now.toISOString()
+    if (isCount) return { document: { QueryResponse: { totalCount: all.length }, time } }
+    const page = all.slice(startPosition - 1, startPosition - 1 + maxResults)
+    const content =
+      page.length === 0 ? {} : { [found.name]: page, startPosition, maxResults: page.length }
+    return { document: { QueryResponse: content, time } }
+  }
+
+  function entitiesOf(realm: string, name: string) {
+    if (name.toLowerCase() === 'companyinfo') {
+      const company = findCompany(realm)
+      return company && { name: 'CompanyInfo', all: [companyInfo(company)] as readonly Body[] }
+    }
+    const entity = entityOf(name)
+    return entity && { name: entity, all: posted.list(realm, entity) }
+  }
+
+  function itemResult(realm: string, requestId: string | null, item: BatchItem, now: Date): Body {
+    const { bId } = item
+    const result =
+      item.kind === 'rejected'
+        ? item
+        : item.kind === 'query'
+          ? query(realm, item.statement, now)
+          : write(
+              {
+                realm,
+                entity: item.entity,
+                operation: item.operation,
+                requestId: requestId === null ? null : `${requestId}/${bId}`,
+              },
+              item.body,
+              now,
+            )
+    if ('error' in result) return { bId, ...apiErrorDocument(result.error) }
+    const { time: _, ...content } = result.document
+    return { bId, ...content }
+  }
+
+  return {
+    write,
+    query,
+    batch(realm, requestId, body, now) {
+      const items = batchItems(body)
+      if (typeof items === 'string') return { error: items }
+      const results = items.map((item) => itemResult(realm, requestId, item, now))
+      return { document: { BatchItemResponse: results, time: now.toISOString() } }
+    },
+    changes(realm, given, now) {
+      const found = changeData(posted, realm, given, now)
+      return found.kind === 'found' ? found : { error: '2010', detail: found.detail }
+    },
+    report(realm, name, parameters, now) {
+      const report = reportNamed(name)
+      if (report === null) return { error: '500' }
+      return { document: report(posted, realm, parameters, now) }
+    },
+  }
+}
+
+const OPERATIONS = {
+  created: 'create',
+  updated: 'update',
+  deleted: 'delete',
+  voided: 'void',
+} as const

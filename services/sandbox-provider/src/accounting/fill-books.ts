@@ -1,0 +1,34 @@
+import type { ApiErrorCode } from './api-errors.ts'
+import type { Entity } from './entities.ts'
+import type { Body, PostedEntities } from './posted-entities.ts'
+import { SAMPLE_BOOKS } from './sample-books.ts'
+
+const DAY_MS = 86_400_000
+
+/**
+ * Creates the sample objects in the books of a company, and returns their number. A sample object whose name exists
+ * already is not created. The provider reports none of these objects by webhook.
+ */
+export function fillBooks(posted: PostedEntities, realm: string, now: Date): number {
+  const created = new Map<string, Body>()
+  const dateOf = (daysAgo: number): string =>
+    new Date(now.getTime() - daysAgo * DAY_MS).toISOString().slice(0, 10)
+  const keyOf = (entity: Entity, name: string): string => `${entity}/${name}`
+  const referenceTo = (entity: Entity, name: string): Body =>
+    created.get(keyOf(entity, name)) ?? { name }
+  let count = 0
+  for (const { entity, name, body } of SAMPLE_BOOKS) {
+    const request = { realm, entity, requestId: null, operation: null }
+    const outcome = posted.post(request, body(referenceTo, dateOf), now)
+    if (outcome.kind === 'rejected') {
+      if (outcome.error !== DUPLICATE_NAME) throw new Error(`sample object: ${outcome.error}`)
+      continue
+    }
+    count += 1
+    const { Id } = outcome.document[entity] as { readonly Id: string }
+    if (name !== undefined) created.set(keyOf(entity, name), { value: Id, name })
+  }
+  return count
+}
+
+const DUPLICATE_NAME: ApiErrorCode = '6240'

@@ -1,0 +1,240 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { type ProviderFixture, REALM, startProvider } from '../../test-support/provider-fixture.ts'
+
+/** The members of response bodies that these tests read. */
+interface Document {
+  readonly CDCResponse: readonly [
+    { readonly QueryResponse: readonly Readonly<Record<string, unknown>>[] },
+  ]
+  readonly BatchItemResponse: readonly unknown[]
+  readonly Fault: { readonly Error: readonly [{ readonly code: string }] }
+  readonly Rows: { readonly Row: readonly ReportRow[] }
+}
+
+type Cells = readonly { readonly value: string }[]
+type ReportRow = { readonly ColData: Cells } | { readonly Summary: { readonly ColData: Cells } }
+
+let provider: ProviderFixture
+let accessToken: string
+
+beforeAll(async () => {
+  provider = await startProvider()
+})
+beforeEach(async () => {
+  await provider.sandbox('POST', 'reset')
+  accessToken = (await provider.tokens()).access_token
+})
+afterAll(() => provider[Symbol.asyncDispose]())
+
+const at = (path: string) => `/v3/company/${REALM}/${path}`
+const get = async (path: string) => {
+  const response = await provider.api(at(path), accessToken)
+  return { status: response.status, body: (await response.json()) as Document }
+}
+const post = async (path: string, body: object) => {
+  const response = await provider.api(at(path), accessToken, {
+    method: 'POST',
+    body: JSON.stringify(body),
+  })
+  return { status: response.status, body: (await response.json()) as Document }
+}
+const codeOf = ({ body }: { body: Document }): string => body.Fault.Error[0].code
+
+describe('change data of the accounting API', () => {
+  const changes = (entities: string, changedSince: number) =>
+    get(
+      `cdc?entities=${entities}&changedSince=${encodeURIComponent(new Date(changedSince).toISOString())}`,
+    )
+
+  it('the change data has the objects of each kind that were changed or deleted since the time, in the order of their change', async () => {
+    await post('invoice', { DocNumber: 'old' })
+    provider.moveTime(60_000)
+    const since = provider.now()
+    await post('invoice', { DocNumber: 'new' })
+    provider.moveTime(1_000)
+    await post('invoice', { Id: '1', SyncToken: '0', sparse: true, PrivateNote: 'changed' })
+    provider.moveTime(1_000)
+    await post('invoice?operation=delete', { Id: '2', SyncToken: '0' })
+    await post('customer', { DisplayName: 'Ada' })
+    const { body } = await changes('Invoice,Customer,Bill', since)
+    expect(body.CDCResponse).toEqual([
+      {
+        QueryResponse: [
+          {
+            Invoice: [
+              expect.objectContaining({ Id: '1', DocNumber: 'old', PrivateNote: 'changed' }),
+              expect.objectContaining({
+                Id: '2',
+                status: 'Deleted',
+                domain: 'QBO',
+                MetaData: { LastUpdatedTime: new Date(since + 2_000).toISOString() },
+              }),
+            ],
+            startPosition: 1,
+            maxResults: 2,
+          },
+          { Customer: [expect.objectContaining({ Id: '3' })], startPosition: 1, maxResults: 1 },
+          {},
+        ],
+      },
+    ])
+  })
+
+  it('the change data has at most 1,000 objects over all kinds', async () => {
+    const since = provider.now()
+    for (let n = 0; n < 35; n += 1)
+      await post('batch', {
+        BatchItemRequest: Array.from({ length: 30 }, (_, k) => ({
+          bId: String(k),
+          operation: 'create',
+          Invoice: {},
+        })),
+      })
+    await post('bill', {})
+    const { body } = await changes('Invoice,Bill', since)
+    const [invoices, bills] = body.CDCResponse[0].QueryResponse
+    expect([invoices?.['maxResults'], bills]).toEqual([1_000, {}])
+  })
+
+  it.each([
+    ['a time more than 30 days ago', 'Invoice', -31 * 86_400_000],
+    ['an unknown kind of object', 'Invoice,Nothing', 0],
+    ['a kind of object without change data', 'TimeActivity', 0],
+  ])('the accounting API rejects a request for change data with %s', async (_, entities, ms) => {
+    const response = await changes(entities, provider.now() + ms)
+    expect([response.status, codeOf(response)]).toEqual([400, '2010'])
+    expect((await get('cdc?entities=Invoice&changedSince=yesterday')).status).toBe(400)
+  })
+})
+
+describe('a batch', () => {
+  it('the accounting API runs each item of a batch, and an item that fails affects no other', async () => {
+    await post('invoice', { DocNumber: '1' })
+    const { body } = await post('batch', {
+      BatchItemRequest: [
+        { bId: 'a', operation: 'create', Customer: { DisplayName: 'Ada' } },
+        { bId: 'b', operation: 'update', Invoice: { Id: '1', SyncToken: '7' } },
+        { bId: 'c', Query: "select * from Customer where DisplayName = 'ada'" },
+        {
+          bId: 'd',
+          operation: 'update',
+          optionsData: 'void',
+          Invoice: { Id: '1', SyncToken: '0' },
+        },
+        { bId: 'e', operation: 'explode', Invoice: {} },
+        null,
+      ],
+    })
+    expect(body.BatchItemResponse).toMatchObject([
+      { bId: 'a', Customer: { Id: '2' } },
+      { bId: 'b', Fault: { Error: [{ code: '5010' }] } },
+      { bId: 'c', QueryResponse: { Customer: [{ DisplayName: 'Ada' }], maxResults: 1 } },
+      { bId: 'd', Invoice: { Id: '1', SyncToken: '1', TotalAmt: 0, PrivateNote: 'Voided' } },
+      { bId: 'e', Fault: { Error: [{ code: '500' }] } },
+      { bId: '', Fault: { Error: [{ code: '500' }] } },
+    ])
+  })
+
+  it('the accounting API creates the objects of a repeated batch with the same requestid once', async () => {
+    const batch = {
+      BatchItemRequest: [
+        { bId: '1', operation: 'create', Invoice: {} },
+        { bId: '2', operation: 'create', Invoice: {} },
+      ],
+    }
+    const first = await post('batch?requestid=r', batch)
+    expect((await post('batch?requestid=r', batch)).body).toEqual(first.body)
+    const { body } = await get(`query?query=${encodeURIComponent('select count(*) from Invoice')}`)
+    expect(body).toMatchObject({ QueryResponse: { totalCount: 2 } })
+  })
+
+  it('the accounting API rejects a batch of more than 30 items, and a body without items', async () => {
+    const items = Array.from({ length: 31 }, (_, n) => ({ bId: String(n), Query: 'select' }))
+    expect(codeOf(await post('batch', { BatchItemRequest: items }))).toBe('1040')
+    expect(codeOf(await post('batch', {}))).toBe('2010')
+  })
+})
+
+describe('voided transactions', () => {
+  it.each(['invoice?operation=void', 'invoice?operation=update&include=void'])(
+    'POST %s sets the amounts of a transaction to zero and keeps its lines',
+    async (path) => {
+      await post('invoice', {
+        DocNumber: '1',
+        TotalAmt: 5,
+        Line: [{ Amount: 5, Description: 'x' }],
+      })
+      expect((await post(path, { Id: '1', SyncToken: '0' })).body).toMatchObject({
+        Invoice: { SyncToken: '1', TotalAmt: 0, Line: [{ Amount: 0, Description: 'x' }] },
+      })
+    },
+  )
+
+  it('an object that is not a transaction cannot be voided', async () => {
+    await post('customer', { DisplayName: 'Ada' })
+    expect(codeOf(await post('customer?operation=void', { Id: '1', SyncToken: '0' }))).toBe('500')
+  })
+})
+
+describe('reports', () => {
+  it('ProfitAndLoss has the income and the expenses of the period', async () => {
+    await post('invoice', { TxnDate: '2026-05-01', Line: [{ Amount: 100 }, { Amount: 20.5 }] })
+    await post('creditmemo', { TxnDate: '2026-05-02', TotalAmt: 20 })
+    await post('invoice', { TxnDate: '2025-05-01', TotalAmt: 1_000 })
+    await post('bill', { TxnDate: '2026-05-03', TotalAmt: 40 })
+    const { body } = await get('reports/ProfitAndLoss?start_date=2026-01-01&end_date=2026-12-31')
+    expect(body).toMatchObject({
+      Header: { ReportName: 'ProfitAndLoss', StartPeriod: '2026-01-01' },
+      Rows: {
+        Row: [
+          { group: 'Income', Summary: { ColData: [{}, { value: '100.50' }] } },
+          { group: 'Expenses', Summary: { ColData: [{}, { value: '40.00' }] } },
+          { group: 'NetIncome', Summary: { ColData: [{}, { value: '60.50' }] } },
+        ],
+      },
+    })
+  })
+
+  it('AgedReceivables has the unpaid invoices of each customer by the days since they were due', async () => {
+    const invoice = (DueDate: string, TotalAmt: number, name: string) =>
+      post('invoice', {
+        TxnDate: '2026-01-01',
+        DueDate,
+        TotalAmt,
+        CustomerRef: { value: '1', name },
+      })
+    await invoice('2026-06-10', 10, 'Ada')
+    await invoice('2026-05-20', 20, 'Ada')
+    await invoice('2026-01-20', 40, 'Ben')
+    const { body } = await get('reports/AgedReceivables?report_date=2026-06-01')
+    const cells = body.Rows.Row.map((row) =>
+      ('Summary' in row ? row.Summary : row).ColData.map(({ value }) => value),
+    )
+    expect(cells).toEqual([
+      ['Ada', '10.00', '20.00', '', '', '', '30.00'],
+      ['Ben', '', '', '', '', '40.00', '40.00'],
+      ['TOTAL', '10.00', '20.00', '', '', '40.00', '70.00'],
+    ])
+  })
+
+  it('a report that the sandbox does not have is an unsupported operation', async () => {
+    expect(codeOf(await get('reports/CashFlow'))).toBe('500')
+  })
+})
+
+describe('sample books', () => {
+  it('the sandbox fills the books of a company with objects of sixteen kinds, once', async () => {
+    const fill = async (realm = REALM) => {
+      const response = await provider.sandbox('POST', `companies/${realm}/books`)
+      return { status: response.status, ...((await response.json()) as { created?: number }) }
+    }
+    expect((await fill()).created).toBe(27)
+    const { body } = await get(`query?query=${encodeURIComponent('select * from Invoice')}`)
+    expect(body).toMatchObject({
+      QueryResponse: { Invoice: [{ CustomerRef: { name: 'Amy Lauterbach' } }, {}, {}] },
+    })
+    const report = await get('reports/AgedReceivables')
+    expect(report.body.Rows.Row).toHaveLength(4)
+    expect((await fill('404')).status).toBe(404)
+  })
+})
