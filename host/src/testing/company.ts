@@ -1,5 +1,6 @@
 /** The companies of a test: their books at the sandbox provider, reached through the gateway. */
 import type { Fault } from '@integration-host/sandbox-provider/faults'
+import type { ConnectedCompanies } from '@integration-host/coordinator/connected-companies'
 import type { HttpCall } from '@integration-host/coordinator/http-call'
 import {
   credentialMessageId,
@@ -59,6 +60,8 @@ export interface TestCompany {
 export interface Companies extends AsyncDisposable {
   /** Makes the calls of the steps to the gateway. */
   readonly call: HttpCall
+  /** The connected companies, for the schedules of processes. */
+  readonly connected: ConnectedCompanies
   connect(realm: string, options: CompanyOptions): Promise<TestCompany>
 }
 
@@ -115,6 +118,7 @@ export function createCompanies({ clock, work, bus, logger, settle }: CompaniesD
 
   return {
     call: gateway.call,
+    connected: custody.companies,
     async connect(realm, options) {
       if (!Realm.safeParse(realm).success) throw new TypeError(`${realm} is not a realm`)
       const { name = `Company ${realm}`, grantEndsIn } = options

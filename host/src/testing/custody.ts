@@ -10,6 +10,7 @@ import {
   grantLimits,
   refreshDueAt,
 } from '@integration-host/token-service/credential'
+import type { ConnectedCompanies } from '@integration-host/coordinator/connected-companies'
 import { outboxEntryOf } from '@integration-host/token-service/outbox'
 import { readTokenResponse } from '@integration-host/token-service/token-response'
 import type {
@@ -35,6 +36,8 @@ export interface Custody {
   readonly source: TokenSource
   /** Connects a company, or connects it again. */
   connect(realm: string, name: string): Promise<void>
+  /** The companies for which schedules run. */
+  readonly companies: ConnectedCompanies
   noticesOf(realm: string): readonly ExpiryNotice[]
   /** Refreshes the credentials that are due. Resolves with the milliseconds until the next refresh. */
   refreshDue(): Promise<number>
@@ -127,6 +130,13 @@ export function createCustody({ sandbox, clock, publish }: CustodyDeps): Custody
   }
 
   return {
+    companies: {
+      page: async () => ({
+        realms: [...credentials].filter(([, { isFaulted }]) => !isFaulted).map(([realm]) => realm),
+        next: null,
+      }),
+      isConnected: async (realm) => credentials.has(realm),
+    },
     source: {
       async token(realm) {
         const known = requireKnown(realm)

@@ -3,6 +3,7 @@
  * OS process had been killed: the broker delivers its unacknowledged messages again, and its leases expire.
  */
 import { readEmbeddedConfig } from '@integration-host/coordinator/config'
+import type { ConnectedCompanies } from '@integration-host/coordinator/connected-companies'
 import type { HttpCall } from '@integration-host/coordinator/http-call'
 import type { ProcessDefinition } from '@integration-host/coordinator/process'
 import { type CoordinatorAdapters, startCoordinator } from '@integration-host/coordinator/service'
@@ -48,6 +49,7 @@ export interface ReplicaDeps {
   readonly source: TransactionSource
   readonly bus: MessageBus
   readonly call: HttpCall
+  readonly companies: ConnectedCompanies
   readonly clock: Clock
   readonly work: WorkInFlight
   readonly processes: readonly ProcessDefinition[]
@@ -140,6 +142,7 @@ export async function startReplica(deps: ReplicaDeps): Promise<Replica> {
       source: replicaSource,
       bus: replicaBus,
       processes: deps.processes,
+      companies: deps.companies,
       clock,
       waitForClock: (wait) => work.waitForClock(wait),
       // The longest possible jitter, so that a test can compute when a step is attempted again.

@@ -71,9 +71,11 @@ export interface TestHost extends AsyncDisposable {
     data?: unknown,
     options?: RunOptions,
   ): Promise<TestRun>
+  /** Returns the latest 500 runs of a process, oldest first, for example those that a schedule has begun. */
+  runs(process: string | { readonly name: string }): Promise<readonly TestRun[]>
   /**
-   * Moves the clock, and runs everything that becomes due in that time: retries, waits, time limits, recovery of lost
-   * workers and retention.
+   * Moves the clock, and runs everything that becomes due in that time: schedules, retries, waits, time limits,
+   * recovery of lost workers and retention.
    *
    * @throws {Error} a step calls an address that has no target, or does not end.
    */
@@ -147,6 +149,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
       source,
       bus,
       call,
+      companies: companies.connected,
       clock,
       work,
       processes,
@@ -256,6 +259,15 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
         NotBefore: notBefore,
       }
       return testRunOf(await request(pathOf(name), transaction))
+    },
+    async runs(process) {
+      const name = typeof process === 'string' ? process : process.name
+      const page = (await request(`${pathOf(name)}?limit=500`)) as unknown as {
+        readonly items: readonly RunView[]
+      }
+      const found: TestRun[] = []
+      for (const item of page.items.toReversed()) found.push(await testRunOf(item))
+      return found
     },
     async advance(duration) {
       await runUntil(clock.now() + milliseconds(duration))

@@ -8,6 +8,7 @@ import type { ResealingProgress } from './transaction/payload.ts'
 import type { Audit, RunGroup } from './transaction/audit.ts'
 import type { WebhookBacklog } from './transaction/transaction-source.ts'
 import type { StartResult } from './worker/start-intake.ts'
+import type { StoredSchedule } from './schedule/schedule-store.ts'
 import type { RetentionAges } from './worker/retention.ts'
 
 export interface CoordinatorMetrics {
@@ -30,6 +31,9 @@ export interface CoordinatorMetrics {
   /** Sets the age of the oldest finished run of each process, and the time since the last completed retention pass. */
   readonly setRetention: (ages: RetentionAges) => void
   readonly setResealing: (progress: ResealingProgress | null) => void
+  readonly countScheduled: (process: string, schedule: string, count: number) => void
+  /** Sets the lag of each schedule of this coordinator. */
+  readonly setSchedules: (schedules: readonly StoredSchedule[]) => void
   readonly setAudit: (audit: Audit) => Promise<void>
 }
 
@@ -143,6 +147,16 @@ export function createCoordinatorMetrics(
     'Messages of the queues start.<Process> by result: queued, exists, or the reason of the dead letter',
     ['process', 'result'],
   )
+  const scheduledRuns = metrics.counter(
+    'coordinator_scheduled_runs_total',
+    'Runs that this replica has queued at the times of a schedule',
+    ['process', 'schedule'],
+  )
+  const scheduleLag = metrics.gauge(
+    'coordinator_schedule_lag_seconds',
+    'How long the next time of a schedule has passed without its runs; 0 while the schedule is on time or paused',
+    ['process', 'schedule'],
+  )
   const online = metrics.gauge('coordinator_online', '1 while a probe reaches the internet')
 
   return {
@@ -180,6 +194,12 @@ export function createCoordinatorMetrics(
       outdatedPayloads.reset()
       if (typeof progress?.outdated === 'number')
         outdatedPayloads.set({ key: progress.keyId }, progress.outdated)
+    },
+    countScheduled: (process, schedule, count) => scheduledRuns.inc({ process, schedule }, count),
+    setSchedules(schedules) {
+      scheduleLag.reset() // a schedule that was removed is no longer in the list
+      for (const { process, name: schedule, lagMs } of schedules)
+        scheduleLag.set({ process, schedule }, lagMs / 1_000)
     },
     async setAudit(audit) {
       for (const [kind, count] of Object.entries(audit.violations)) violations.set({ kind }, count)

@@ -22,11 +22,13 @@ import { createProbe } from './adapters/http/probe.ts'
 import { onCredentialUsable, onErasureRequested } from './adapters/message-bus/credential-events.ts'
 import { createDeadLetterQueue } from './adapters/message-bus/dead-letter-queue.ts'
 import { createStartQueue } from './adapters/message-bus/start-queue.ts'
+import { createConnectedCompanies } from './adapters/token-service/connected-companies.ts'
 import { createStepQueue } from './adapters/message-bus/step-queue.ts'
 import { joinTransactionEvents } from './adapters/message-bus/transaction-events.ts'
 import { createApp } from './app.ts'
 import { type EmbeddedConfig, probesOf } from './config.ts'
 import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
+import type { ConnectedCompanies } from './company/connected-companies.ts'
 import { outlineOf, type ProcessDefinition } from './process/definition.ts'
 import type { HttpCall } from './process/http-call.ts'
 import { createPayloads } from './transaction/payload.ts'
@@ -48,6 +50,7 @@ import { type StartIntake, startStartIntake } from './worker/start-intake.ts'
 import { createStepsInFlight } from './worker/steps-in-flight.ts'
 import { createRemoveFilesOfRuns } from './worker/run-files.ts'
 import { startRetention } from './worker/retention.ts'
+import { type Scheduler, startScheduler } from './worker/scheduler.ts'
 import { type SlotKeeper, startSlotKeeper } from './worker/slot-keeper.ts'
 import { createStoreRetry } from './worker/store-retry.ts'
 import { startResealing } from './worker/resealing.ts'
@@ -81,6 +84,8 @@ export interface CoordinatorAdapters {
   readonly waitForClock?: WorkerDeps['waitForClock']
   /** Returns a random number in [0, 1), for the jitter of delays. */
   readonly random?: () => number
+  /** The companies for which schedules run. Default: read from token-service. */
+  readonly companies?: ConnectedCompanies
   /** Makes the HTTP calls of the steps. Default: over connections that the coordinator opens. */
   readonly call?: HttpCall
   /** Serves the HTTP interface. Default: listens on `HOST` and `PORT`. */
@@ -144,6 +149,12 @@ export async function startCoordinator(
   }
   await Promise.all([...processes.values()].map(declare))
   const stepsInFlight = createStepsInFlight()
+  const {
+    companies = createConnectedCompanies({
+      url: config.TOKEN_SERVICE_URL,
+      key: config.SERVICE_API_KEY[0],
+    }),
+  } = adapters
   const events = stack.use(
     await joinTransactionEvents(bus, owner, (event) => {
       feed.add(event)
@@ -154,6 +165,7 @@ export async function startCoordinator(
   let webhooks: WebhookStarter | null = null
   let slots: SlotKeeper | null = null
   let starts: StartIntake | null = null
+  let scheduler: Scheduler | null = null
   const publisher = createTransitionPublisher({
     queue,
     feed,
@@ -244,6 +256,7 @@ export async function startCoordinator(
         }
         worker.followDefinitions()
         starts?.followDefinitions()
+        scheduler?.soon()
         reportLoaded({ definitions: processes, failures: changed.failures }, true)
       }, onWatchError),
     )
@@ -350,6 +363,20 @@ export async function startCoordinator(
       clock,
       random,
       intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
+    }),
+  )
+  scheduler = stack.use(
+    startScheduler({
+      source,
+      companies,
+      publisher,
+      processes,
+      log,
+      clock,
+      random,
+      intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
+      onRuns: metrics.countScheduled,
+      onSchedules: metrics.setSchedules,
     }),
   )
   const auditor = createAuditor({

@@ -12,6 +12,7 @@ export type { Json, JsonInput } from './json-normalization.ts'
 export type { ProcessChain, ProcessStart } from './process-chain.ts'
 export type { StepLog } from './redaction.ts'
 export type { RetryPolicy } from './retry-policy.ts'
+export type { ScheduleOptions } from '../schedule/schedule.ts'
 export { secret, type SettingSchemas, type SettingValues, type StepSettings } from './settings.ts'
 export {
   type AnyStep,

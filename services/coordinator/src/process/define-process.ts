@@ -1,5 +1,6 @@
 import { StepName } from '@integration-host/shared/contracts/step-message'
 import type { z } from 'zod'
+import { schedulesOf } from '../schedule/schedule.ts'
 import { concurrencyOf } from './concurrency.ts'
 import { bindSettings, MARK, type ProcessDefinition } from './definition.ts'
 import {
@@ -40,6 +41,7 @@ const MEMBERS = new Set<string>([
   'concurrency',
   'concurrencyKey',
   'retention',
+  'schedules',
   'files',
   'steps',
 ] satisfies (keyof ProcessOptions | 'steps')[])
@@ -152,6 +154,7 @@ function definitionOf(
       `${name}: with dispatch 'inline' all steps together may take 1500 seconds: set stepTimeoutSeconds`,
     )
   const { targets = {} } = options
+  const concurrency = concurrencyOf(name, options)
   const definition: ProcessDefinition = {
     ...MARK,
     name,
@@ -159,7 +162,8 @@ function definitionOf(
     dispatch,
     version: versionOf(name, options.version),
     deadlineMs: deadlineSeconds === undefined ? null : deadlineSeconds * 1_000,
-    concurrency: concurrencyOf(name, options),
+    concurrency,
+    schedules: schedulesOf(name, options.schedules, { input, concurrency }),
     retention,
     // The functions that name a run's files read the settings of the process, which `bindSettings` sets.
     files: files as RunFiles,

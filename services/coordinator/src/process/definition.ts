@@ -1,4 +1,5 @@
 import type { z } from 'zod'
+import type { Schedule } from '../schedule/schedule.ts'
 import type { Run } from '../transaction/run.ts'
 import type { Claim, ProcessOutline } from '../transaction/transaction-source.ts'
 import type { Concurrency } from './concurrency.ts'
@@ -27,6 +28,8 @@ export interface ProcessDefinition {
   readonly deadlineMs: number | null
   /** `null` if the number of runs in progress is not limited. @internal */
   readonly concurrency: Concurrency | null
+  /** @internal */
+  readonly schedules: readonly Schedule[]
   /** @internal */
   readonly retention: ProcessRetention
   /** @internal */

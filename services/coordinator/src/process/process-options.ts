@@ -1,5 +1,6 @@
 /** The options with which a process is defined. */
 import type { z } from 'zod'
+import type { ScheduleOptions } from '../schedule/schedule.ts'
 import type { Json } from './json-normalization.ts'
 import type { RetryPolicy } from './retry-policy.ts'
 import type { SettingSchemas, SettingValues, StepSettings } from './settings.ts'
@@ -70,6 +71,8 @@ export interface ProcessOptions<
    * `RETENTION_…_DAYS`.
    */
   readonly retention?: ProcessRetention
+  /** When runs begin without a request, for example every night. */
+  readonly schedules?: readonly ScheduleOptions<z.input<Input>>[]
   /**
    * Returns the paths of the files that the steps of a run may have written into `settings.dataDir`. These files are
    * removed before the run is purged. A path at which the run has written no file is allowed.

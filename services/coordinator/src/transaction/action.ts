@@ -29,6 +29,9 @@ export type ActionKind =
   | 'start_operation'
   | 'stop_operation'
   | 'continue_operation'
+  | 'pause_schedule'
+  | 'resume_schedule'
+  | 'run_schedule'
   | 'purge'
   | 'forget'
 

@@ -10,8 +10,15 @@ import type { PayloadColumn, PayloadPlace, Payloads, PayloadStore } from './payl
 import type { Retention } from './retention.ts'
 import { hasInitialData, isRepeated, type Run, type RunKey } from './run.ts'
 import type { RunDetail } from './run-detail.ts'
+import type { ScheduleStore } from '../schedule/schedule-store.ts'
 import type { TargetCalls } from './target-calls.ts'
-import type { Claim, QueueResult, ReplayRequest, TransactionSource } from './transaction-source.ts'
+import type {
+  Claim,
+  NewTransaction,
+  QueueResult,
+  ReplayRequest,
+  TransactionSource,
+} from './transaction-source.ts'
 
 /**
  * The members of the port that neither accept nor return payloads in plain text. The sealed source forwards them to the
@@ -28,6 +35,7 @@ type PassedThrough =
   | keyof PauseStore
   | keyof PayloadStore
   | keyof Retention
+  | Exclude<keyof ScheduleStore, 'fireSchedules' | 'queueTick'>
   | keyof TargetCalls
   | 'actions'
   | 'addWebhooks'
@@ -75,6 +83,13 @@ export function createSealedSource(
     ResponseBody: payloads.openText(item.ResponseBody, place(run, 'ResponseBody', item.StepName)),
     Data: payloads.openJson(item.Data, place(run, 'Data', item.StepName)),
   })
+  const sealNew = (process: string, transaction: NewTransaction): NewTransaction => {
+    const { TransactionID, InitialData } = transaction
+    const key = { Process: process, TransactionID, ReplayID: 0 }
+    const sealed = payloads.sealJson(InitialData, place(key, 'InitialData'))
+    // The cast changes only which members are readonly.
+    return { ...transaction, InitialData: sealed as typeof InitialData }
+  }
   const readable = (run: Run): Run => unlessUnreadable(() => openRun(run)) ?? run
   const readableDetail = <D extends Pick<RunDetail, 'run' | 'items'>>(detail: D): D => ({
     ...detail,
@@ -91,13 +106,7 @@ export function createSealedSource(
   const passedThrough: Pick<TransactionSource, PassedThrough> = source
   const sealing: Omit<TransactionSource, PassedThrough> = {
     async queue(process, transactions, by) {
-      const stored = transactions.map((transaction) => {
-        const key = { Process: process.name, TransactionID: transaction.TransactionID, ReplayID: 0 }
-        const { InitialData } = transaction
-        const sealed = payloads.sealJson(InitialData, place(key, 'InitialData'))
-        // The cast changes only which members are readonly.
-        return { ...transaction, InitialData: sealed as typeof InitialData }
-      })
+      const stored = transactions.map((transaction) => sealNew(process.name, transaction))
       const results = await source.queue(process, stored, by)
       // Sealed values differ even for equal data, so the data is compared again after it was decrypted.
       return results.map((result, n): QueueResult => {
@@ -155,6 +164,24 @@ export function createSealedSource(
     async search(request) {
       const page = await source.search(request)
       return { ...page, runs: page.runs.map(readable) }
+    },
+    async fireSchedules(processes, limit) {
+      const sealed = processes.map(({ outline, schedules }) => ({
+        outline,
+        schedules: new Map(
+          [...schedules].map(([name, transactionAt]) => [
+            name,
+            (...tick: Parameters<typeof transactionAt>) =>
+              sealNew(outline.name, transactionAt(...tick)),
+          ]),
+        ),
+      }))
+      const fired = await source.fireSchedules(sealed, limit)
+      return { ...fired, runs: fired.runs.map(readable) }
+    },
+    async queueTick(process, tick, transactions, next) {
+      const sealed = transactions.map((transaction) => sealNew(process.name, transaction))
+      return (await source.queueTick(process, tick, sealed, next))?.map(readable) ?? null
     },
     due: async (...args) => (await source.due(...args)).map(readable),
     recoverExpiredLeases: async (...args) =>

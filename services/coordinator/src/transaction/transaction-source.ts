@@ -11,6 +11,7 @@ import type { Audit } from './audit.ts'
 import type { FinishedItem } from './item.ts'
 import type { PauseStore } from './pause.ts'
 import type { RunReader } from './run-detail.ts'
+import type { ScheduleStore } from '../schedule/schedule-store.ts'
 import type { OperatorActions } from './operator-actions.ts'
 import type { Retention } from './retention.ts'
 import type { RunSearchSource } from './run-search.ts'
@@ -44,6 +45,7 @@ export interface TransactionSource
     RunExports,
     RunReader,
     RunSearchSource,
+    ScheduleStore,
     Slots,
     TargetCalls,
     AsyncDisposable {

@@ -24,6 +24,7 @@ import {
 import { damaged, type JournalOptions, openJournal, readJournal } from './journal.ts'
 import { createOperationTable, type OperationChange, type OperationTable } from './operations.ts'
 import { createRunTable, type RunTable } from './run-table.ts'
+import { createScheduleTable, type ScheduleRow, type ScheduleTable } from './schedules.ts'
 import { createWebhookQueue, type StoredWebhook, type WebhookQueue } from './webhook-queue.ts'
 
 interface State {
@@ -41,6 +42,8 @@ interface State {
   readonly operations?: readonly Operation[]
   /** Missing in a snapshot that was written before retention existed. */
   readonly retention?: RetentionState
+  /** Missing in a snapshot that was written before schedules existed. */
+  readonly schedules?: readonly ScheduleRow[]
 }
 
 /** The stored state of the retention. */
@@ -55,7 +58,7 @@ export interface RetentionState {
 /**
  * One durable change. It is one of: the new state of a run with the webhooks of its transition; the new set of paused
  * processes; webhooks of other events; the id of a webhook whose run is over; a new dead letter; the ids of removed
- * dead letters; the new state of a bulk operation. It may also contain the entry of the change in the action log; for a
+ * dead letters; the new state of a bulk operation; the new state of a schedule. It may also contain the entry of the change in the action log; for a
  * rejected action it contains only this entry. A run or an operation whose id is in `forgotten` is deleted.
  */
 export type Entry = { readonly action?: Action; readonly retention?: RetentionState } & (
@@ -70,6 +73,7 @@ export type Entry = { readonly action?: Action; readonly retention?: RetentionSt
   | { readonly removedDeadLetters: readonly number[] }
   | { readonly operation: OperationChange }
   | { readonly forgottenOperation: string }
+  | { readonly schedule: ScheduleRow }
 )
 
 // This schema checks only what is needed to recognise a snapshot. The rest of the file was written by this code
@@ -111,6 +115,7 @@ export interface MemoryStore extends AsyncDisposable {
   readonly webhooks: WebhookQueue
   readonly deadLetters: DeadLetterTable
   readonly operations: OperationTable
+  readonly schedules: ScheduleTable
   readonly paused: () => Pauses
   readonly retention: () => RetentionState
   /**
@@ -143,6 +148,7 @@ export async function openMemoryStore(
   const webhooks = createWebhookQueue(table)
   const deadLetters = createDeadLetterTable()
   const operations = createOperationTable()
+  const schedules = createScheduleTable()
   let paused: Pauses = new Map()
   let retention: RetentionState
   /** For each change that is not flushed yet, the function that undoes it; oldest first. */
@@ -164,6 +170,7 @@ export async function openMemoryStore(
     if ('removedDeadLetters' in entry) deadLetters.remove(entry.removedDeadLetters)
     if ('operation' in entry) operations.put(entry.operation)
     if ('forgottenOperation' in entry) operations.remove(entry.forgottenOperation)
+    if ('schedule' in entry) schedules.put(entry.schedule)
     if (entry.action !== undefined) log.add(entry.action)
   }
 
@@ -182,6 +189,7 @@ export async function openMemoryStore(
         (loaded.state as State).lastDeadLetterId,
       )
       for (const operation of (loaded.state as State).operations ?? []) operations.put(operation)
+      for (const schedule of (loaded.state as State).schedules ?? []) schedules.put(schedule)
     }
     const known = (loaded.state as State | null)?.retention
     retention = known ?? {
@@ -205,6 +213,7 @@ export async function openMemoryStore(
           deadLetters: deadLetters.all(),
           lastDeadLetterId: deadLetters.lastId,
           operations: operations.all(),
+          schedules: schedules.all(),
           retention,
         }),
         onFailure: () => {
@@ -240,6 +249,8 @@ export async function openMemoryStore(
           : 'forgottenOperation' in entry
             ? entry.forgottenOperation
             : ''
+      const scheduleBefore =
+        'schedule' in entry ? schedules.get(entry.schedule.process, entry.schedule.name) : undefined
       const operationBefore = operations.get(operationId)
       apply(entry)
       return () => {
@@ -252,6 +263,8 @@ export async function openMemoryStore(
         if (removed !== undefined) webhooks.restore(removed)
         if ('deadLetter' in entry) deadLetters.remove([entry.deadLetter.ID])
         deadLetters.add(removedLetters)
+        if (scheduleBefore !== undefined) schedules.put(scheduleBefore)
+        else if ('schedule' in entry) schedules.remove(entry.schedule)
         if (operationBefore !== undefined) operations.put(operationBefore)
         else if ('operation' in entry) operations.remove(entry.operation.ID)
       }
@@ -278,6 +291,7 @@ export async function openMemoryStore(
     webhooks,
     deadLetters,
     operations,
+    schedules,
     paused: () => paused,
     retention: () => retention,
     commit,

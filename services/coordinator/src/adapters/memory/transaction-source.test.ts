@@ -25,6 +25,7 @@ import {
 } from '../../transaction/transaction-source.contract.ts'
 import { operationsContract } from '../../transaction/bulk-operation.contract.ts'
 import { operatorActionsContract } from '../../transaction/operator-actions.contract.ts'
+import { schedulesContract } from '../../schedule/schedule-store.contract.ts'
 import { slotsContract } from '../../transaction/slots.contract.ts'
 import { targetCallsContract } from '../../transaction/target-calls.contract.ts'
 import { webhooksContract } from '../../transaction/webhooks.contract.ts'
@@ -47,6 +48,26 @@ transactionSourceContract('ITSourceMemory.json', async () =>
 slotsContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
+
+schedulesContract('ITSourceMemory.json', async () => {
+  let lateMs = 0
+  const options = { ...contractTimes, now: () => Date.now() + lateMs }
+  const source = await createMemoryTransactionSource(await newFolder(), options)
+  const makeLate = async (ms: number): Promise<void> => {
+    lateMs += ms
+  }
+  return { source, makeLate }
+})
+
+schedulesContract('an encrypting source', async () => {
+  let lateMs = 0
+  const options = { ...contractTimes, now: () => Date.now() + lateMs }
+  const source = sealed(await createMemoryTransactionSource(await newFolder(), options))
+  const makeLate = async (ms: number): Promise<void> => {
+    lateMs += ms
+  }
+  return { source, makeLate }
+})
 
 slotsContract('an encrypting source', async () =>
   sealed(await createMemoryTransactionSource(await newFolder(), contractTimes)),

@@ -26,6 +26,7 @@ import {
   transactionSourceContract,
 } from '../../transaction/transaction-source.contract.ts'
 import type { TransactionSource } from '../../transaction/transaction-source.ts'
+import { schedulesContract } from '../../schedule/schedule-store.contract.ts'
 import { slotsContract } from '../../transaction/slots.contract.ts'
 import { webhooksContract } from '../../transaction/webhooks.contract.ts'
 import { targetCallsContract } from '../../transaction/target-calls.contract.ts'
@@ -56,7 +57,7 @@ async function open(): Promise<TransactionSource> {
   await ready()
   await database.sql`
     truncate "Order_Header", "Order_Item", "Order_Attempt", "Order_Process", "Order_Action",
-      "Order_Webhook", "Order_DeadLetter", "Order_Operation", "Order_Tag", "Order_Target", "Order_Slot"`
+      "Order_Webhook", "Order_DeadLetter", "Order_Operation", "Order_Tag", "Order_Target", "Order_Slot", "Order_Schedule"`
   await database.sql`delete from "Order_Installation" where "Name" <> 'KeepsByDefault'`
   return source
 }
@@ -64,6 +65,13 @@ async function open(): Promise<TransactionSource> {
 transactionSourceContract('Postgres', open)
 
 slotsContract('Postgres', open)
+
+schedulesContract('Postgres', async () => ({
+  source: await open(),
+  async makeLate(ms) {
+    await database.sql`update "Order_Schedule" set "NextAt" = "NextAt" - ${ms} * interval '1 ms'`
+  },
+}))
 
 describe('the slots of a process on two replicas', () => {
   it('claims and grants of two replicas at the same time never give more slots than the limit', async () => {

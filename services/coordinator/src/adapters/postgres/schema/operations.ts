@@ -142,6 +142,34 @@ export const orderTarget = pgTable(
   (table) => [primaryKey({ columns: [table.Process, table.Target] })],
 )
 
+/** The schedules of the processes, and when each of them is due next. */
+export const orderSchedule = pgTable(
+  'Order_Schedule',
+  {
+    Process: key('Process').notNull(),
+    Name: key('Name').notNull(),
+    Cron: text('Cron').notNull(),
+    TimeZone: text('TimeZone').notNull(),
+    Each: text('Each').notNull(),
+    CatchUp: text('CatchUp').notNull(),
+    JitterSeconds: integer('JitterSeconds').notNull(),
+    /** The earliest time of the schedule that was not decided yet. */
+    NextAt: time('NextAt').notNull(),
+    LastAt: time('LastAt'),
+    /** The time whose runs of companies are being queued; null if there is none. */
+    TickAt: time('TickAt'),
+    /** The position in the list of companies after which `TickAt` continues. */
+    TickCursor: text('TickCursor'),
+    PausedAt: time('PausedAt'),
+    PausedBy: text('PausedBy'),
+    Reason: text('Reason'),
+    /** When a coordinator has started whose definition of the process has no schedule of this name. */
+    RemovedAt: time('RemovedAt'),
+    UpdatedAt: time('UpdatedAt').notNull().defaultNow(),
+  },
+  (table) => [primaryKey({ columns: [table.Process, table.Name] })],
+)
+
 /** Facts about this installation as a whole, such as the default of the retention. */
 export const orderInstallation = pgTable('Order_Installation', {
   Name: key('Name').primaryKey(),

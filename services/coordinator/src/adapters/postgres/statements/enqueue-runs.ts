@@ -22,7 +22,7 @@ const MAX_TRIES = 3
  * the other ids are then queued, and a repeated request finds them.
  */
 export async function enqueueRuns(
-  sql: postgres.Sql,
+  sql: postgres.Sql | postgres.TransactionSql,
   process: ProcessOutline,
   transactions: readonly NewTransaction[],
   times: { readonly sweepMs: number },
@@ -64,7 +64,7 @@ const neitherInsertedNorFound = () =>
 
 /** Inserts the runs that do not exist, and returns them. */
 function insertRuns(
-  sql: postgres.Sql,
+  sql: postgres.Sql | postgres.TransactionSql,
   process: ProcessOutline,
   transactions: readonly NewTransaction[],
   { sweepMs }: { readonly sweepMs: number },
@@ -120,7 +120,11 @@ const rowOf = (transaction: NewTransaction) => {
  * The reasons are looked up in one JSON object, because a join would compare each reason with each row. OFFSET makes
  * PostgreSQL parse the object once instead of once per row.
  */
-const recordQueued = (sql: postgres.Sql, by: Actor, transactions: readonly NewTransaction[]) => {
+const recordQueued = (
+  sql: postgres.Sql | postgres.TransactionSql,
+  by: Actor,
+  transactions: readonly NewTransaction[],
+) => {
   const reasons = Object.fromEntries(
     transactions
       .flatMap(({ TransactionID, Reason }) =>

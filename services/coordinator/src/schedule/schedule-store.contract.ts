@@ -1,0 +1,246 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { anAct } from '../../test-support/act.ts'
+import { aSearch } from '../../test-support/search.ts'
+import type { ProcessOutline, TransactionSource } from '../transaction/transaction-source.ts'
+import { type Schedule, scheduledId } from './schedule.ts'
+import type { ScheduledProcess, StoredSchedule } from './schedule-store.ts'
+
+const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report'] }
+const schedule = (change: Partial<Schedule> = {}): Schedule => ({
+  name: 'nightly',
+  cron: '0 2 * * *',
+  timeZone: 'UTC',
+  each: 'once',
+  catchUp: 'last',
+  jitterSeconds: 0,
+  input: { a: 1 },
+  ...change,
+})
+const of = (...schedules: readonly Schedule[]): readonly ScheduledProcess[] => [
+  {
+    outline: process,
+    schedules: new Map(
+      schedules.map(({ name, input }) => [
+        name,
+        (_timing, at) => ({
+          TransactionID: scheduledId(name, at, null),
+          InitialData: input as never,
+        }),
+      ]),
+    ),
+  },
+]
+const DAY_MS = 86_400_000
+
+/**
+ * The tests of stored schedules; both the memory and the PostgreSQL source must pass them.
+ *
+ * @param open returns the source, and a function that makes all schedules late by this many milliseconds more, as if no
+ *   coordinator had run for this time
+ */
+export function schedulesContract(
+  name: string,
+  open: () => Promise<{
+    readonly source: TransactionSource
+    readonly makeLate: (ms: number) => Promise<void>
+  }>,
+): void {
+  describe(`${name} as a store of schedules`, () => {
+    let source: TransactionSource
+    let makeLate: (ms: number) => Promise<void>
+    beforeEach(async () => {
+      ;({ source, makeLate } = await open())
+    })
+    afterEach(() => source[Symbol.asyncDispose]())
+
+    const find = async (wanted: string): Promise<StoredSchedule> => {
+      const found = (await source.schedules()).find((one) => one.name === wanted)
+      if (found === undefined) throw new Error(`no schedule ${wanted}`)
+      return found
+    }
+    const queuedIds = async (): Promise<string[]> => {
+      const { runs } = await source.search(aSearch(process.name))
+      return runs.map(({ TransactionID }) => TransactionID).toSorted()
+    }
+
+    it('a declared schedule is due at its next time, not at once', async () => {
+      await source.declareSchedules(process.name, [schedule()])
+      const { nextAt, lagMs, lastAt } = await find('nightly')
+      expect(nextAt).toMatch(/T02:00:00.000Z$/)
+      expect(Date.parse(nextAt) - Date.now()).toBeGreaterThan(-60_000)
+      expect({ lagMs, lastAt }).toEqual({ lagMs: 0, lastAt: null })
+      const { runs, fired, nextInMs } = await source.fireSchedules(of(schedule()), 10)
+      expect({ runs, fired }).toEqual({ runs: [], fired: [] })
+      expect(nextInMs).toBeGreaterThan(0)
+      expect(nextInMs).toBeLessThanOrEqual(DAY_MS)
+    })
+
+    it('a schedule that is due queues one run whose id is its time, and moves to its next time', async () => {
+      await source.declareSchedules(process.name, [schedule()])
+      await makeLate(DAY_MS)
+      const { lagMs } = await find('nightly')
+      expect(lagMs).toBeGreaterThan(0)
+      const { runs, fired } = await source.fireSchedules(of(schedule()), 10)
+      const { lastAt, nextAt } = await find('nightly')
+      expect(runs).toMatchObject([
+        {
+          TransactionID: `nightly@${lastAt?.replace('.000Z', 'Z')}`,
+          Status: 'Queued',
+          StepName: 'order',
+          InitialData: { a: 1 },
+        },
+      ])
+      expect(fired).toEqual([
+        { process: process.name, name: 'nightly', at: Date.parse(lastAt ?? '') },
+      ])
+      expect(Date.parse(nextAt) - Date.parse(lastAt ?? '')).toBe(DAY_MS)
+      expect((await source.fireSchedules(of(schedule()), 10)).runs).toEqual([])
+    })
+
+    it('twenty checks at the same time queue one run for each time', async () => {
+      const every = schedule({ cron: '* * * * *', catchUp: 'all' })
+      await source.declareSchedules(process.name, [every])
+      await makeLate(30 * 60_000)
+      const results = await Promise.all(
+        Array.from({ length: 20 }, () => source.fireSchedules(of(every), 10)),
+      )
+      const ids = results.flatMap(({ runs }) => runs.map(({ TransactionID }) => TransactionID))
+      expect(ids.length).toBeGreaterThanOrEqual(29)
+      expect(ids.length).toBeLessThanOrEqual(32)
+      expect(new Set(ids).size).toBe(ids.length)
+      expect(await queuedIds()).toEqual(ids.toSorted())
+    })
+
+    it('a time whose run already exists does not begin a second run', async () => {
+      await source.declareSchedules(process.name, [schedule()])
+      await makeLate(DAY_MS)
+      const TransactionID = scheduledId('nightly', Date.parse((await find('nightly')).nextAt), null)
+      await source.queue(process, [{ TransactionID, InitialData: 'by hand' }])
+      const { runs, fired } = await source.fireSchedules(of(schedule()), 10)
+      expect(runs).toEqual([])
+      expect(fired).toHaveLength(1)
+      expect(await queuedIds()).toEqual([TransactionID])
+    })
+
+    it('after an outage of three hours, an hourly schedule makes up for the times that catchUp says', async () => {
+      const each = (catchUp: Schedule['catchUp']) =>
+        schedule({ name: catchUp, cron: '0 * * * *', catchUp })
+      const all = [each('last'), each('all'), each('none')]
+      await source.declareSchedules(process.name, all)
+      await makeLate(3 * 3_600_000)
+      // A schedule that fired in the last minute of an hour is not late.
+      const isOnTime = Date.now() % 3_600_000 < 60_000
+      const { runs } = await source.fireSchedules(of(...all), 10)
+      const count = (prefix: string): number =>
+        runs.filter(({ TransactionID }) => TransactionID.startsWith(`${prefix}@`)).length
+      expect(count('last')).toBe(1)
+      expect(count('all')).toBe(3)
+      expect(count('none')).toBe(isOnTime ? 1 : 0)
+      expect((await source.fireSchedules(of(...all), 10)).runs).toEqual([])
+    })
+
+    it('a coordinator does not fire a schedule that its own definition does not have', async () => {
+      await source.declareSchedules(process.name, [schedule()])
+      await makeLate(DAY_MS)
+      expect((await source.fireSchedules(of(schedule({ name: 'other' })), 10)).fired).toEqual([])
+      expect((await source.fireSchedules([], 10)).fired).toEqual([])
+    })
+
+    it('a removed schedule stays visible, is not fired, and begins with its next time when it is back', async () => {
+      await source.declareSchedules(process.name, [schedule()])
+      await makeLate(DAY_MS)
+      await source.declareSchedules(process.name, [])
+      expect((await find('nightly')).removedAt).not.toBeNull()
+      expect((await source.fireSchedules(of(schedule()), 10)).fired).toEqual([])
+      await source.declareSchedules(process.name, [schedule()])
+      expect(await find('nightly')).toMatchObject({ removedAt: null, lagMs: 0 })
+      expect((await source.fireSchedules(of(schedule()), 10)).fired).toEqual([])
+    })
+
+    it('a schedule that is declared again keeps its next time and its pause; a changed cron begins from now', async () => {
+      await source.declareSchedules(process.name, [schedule()])
+      await source.setSchedulePaused(process.name, 'nightly', true, anAct)
+      await makeLate(DAY_MS)
+      const before = await find('nightly')
+      await source.declareSchedules(process.name, [schedule({ catchUp: 'none' })])
+      expect(await find('nightly')).toMatchObject({
+        nextAt: before.nextAt,
+        pausedAt: before.pausedAt,
+        timing: { catchUp: 'none' },
+      })
+      await source.declareSchedules(process.name, [schedule({ cron: '30 3 * * *' })])
+      const { nextAt, pausedAt } = await find('nightly')
+      expect(nextAt).toMatch(/T03:30:00.000Z$/)
+      expect(Date.parse(nextAt)).toBeGreaterThan(Date.now() - 60_000)
+      expect(pausedAt).toBe(before.pausedAt)
+    })
+
+    it('a paused schedule is not fired, and continues with its next time after it is resumed', async () => {
+      const act = { ...anAct, reason: 'maintenance' }
+      await source.declareSchedules(process.name, [schedule()])
+      const paused = await source.setSchedulePaused(process.name, 'nightly', true, act)
+      expect(paused).toMatchObject({ pausedBy: 'ops', reason: 'maintenance' })
+      await makeLate(2 * DAY_MS)
+      expect((await source.fireSchedules(of(schedule()), 10)).fired).toEqual([])
+      expect((await find('nightly')).lagMs).toBe(0)
+      const resumed = await source.setSchedulePaused(process.name, 'nightly', false, act)
+      expect(resumed).toMatchObject({ pausedAt: null, pausedBy: null, reason: null, lagMs: 0 })
+      expect((await source.fireSchedules(of(schedule()), 10)).fired).toEqual([])
+      const entries = await source.actions({ process: process.name, limit: 10 })
+      expect(entries).toMatchObject([
+        { Action: 'resume_schedule', TransactionID: 'nightly@', Reason: 'maintenance' },
+        { Action: 'pause_schedule', TransactionID: 'nightly@', KeyID: 'ops', Outcome: 'done' },
+      ])
+    })
+
+    it('a schedule that does not exist can be neither paused nor opened', async () => {
+      expect(await source.setSchedulePaused(process.name, 'none', true, anAct)).toBeNull()
+      expect(await source.openTick(process.name, 'none', anAct)).toBeNull()
+    })
+
+    it('the runs of companies are queued page by page, and only once if two coordinators read the same page', async () => {
+      const monthly = schedule({ each: 'company' })
+      await source.declareSchedules(process.name, [monthly])
+      await makeLate(DAY_MS)
+      expect((await source.fireSchedules(of(monthly), 10)).runs).toEqual([])
+      const [tick] = await source.openTicks(of(monthly))
+      if (tick === undefined) throw new Error('no open tick')
+      expect(tick).toMatchObject({ process: process.name, name: 'nightly', cursor: null })
+      // While a tick is open, no other time of the schedule begins.
+      expect((await source.fireSchedules(of(monthly), 10)).fired).toEqual([])
+      expect(await source.openTick(process.name, 'nightly', anAct)).toBeNull()
+      const page = (...realms: readonly string[]) =>
+        realms.map((Realm) => ({
+          TransactionID: scheduledId('nightly', tick.at, Realm),
+          InitialData: 1,
+          Realm,
+        }))
+      const first = await Promise.all([
+        source.queueTick(process, tick, page('1', '2'), 'ACC-2'),
+        source.queueTick(process, tick, page('1', '2'), 'ACC-2'),
+      ])
+      expect(first.filter((runs) => runs === null)).toHaveLength(1)
+      expect(first.flatMap((runs) => runs ?? [])).toHaveLength(2)
+      const [moved] = await source.openTicks(of(monthly))
+      expect(moved).toEqual({ ...tick, cursor: 'ACC-2' })
+      const last = await source.queueTick(process, moved ?? tick, page('3'), null)
+      expect(last).toMatchObject([{ Realm: '3' }])
+      expect(await source.openTicks(of(monthly))).toEqual([])
+      expect(await queuedIds()).toEqual(
+        page('1', '2', '3').map(({ TransactionID }) => TransactionID),
+      )
+    })
+
+    it('a tick that an operator opens has a time of its own, and its entry is in the action log', async () => {
+      const monthly = schedule({ each: 'company' })
+      await source.declareSchedules(process.name, [monthly])
+      const { nextAt } = await find('nightly')
+      const tick = await source.openTick(process.name, 'nightly', anAct)
+      expect(await source.openTicks(of(monthly))).toEqual([tick])
+      expect((await find('nightly')).nextAt).toBe(nextAt)
+      expect(await source.actions({ process: process.name, limit: 10 })).toMatchObject([
+        { Action: 'run_schedule', TransactionID: scheduledId('nightly', tick?.at ?? 0, null) },
+      ])
+    })
+  })
+}

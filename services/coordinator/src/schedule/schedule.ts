@@ -1,0 +1,166 @@
+/** The schedules of a process definition: when runs begin without a request. */
+import type { z } from 'zod'
+import { acceptedKey, type Concurrency } from '../process/concurrency.ts'
+import { isPreservedAsJson, type Json, normalizedJson } from '../process/json-normalization.ts'
+import { cronTimes } from './cron.ts'
+
+/** One schedule of a process, as a definition contains it. */
+export interface ScheduleOptions<Input = unknown> {
+  /**
+   * The name, which is part of the id of each run: a lower-case letter, then at most 35 letters, digits, `-` and `_`.
+   */
+  readonly name: string
+  /**
+   * The times in five fields: minute, hour, day of the month, month, day of the week, for example `0 2 * * *`. If both
+   * a day of the month and a day of the week are given, either is sufficient.
+   */
+  readonly cron: string
+  /** The IANA time zone of `cron`, such as `America/New_York`; `UTC` by default. */
+  readonly timeZone?: string
+  /**
+   * `once`: one run at each time. `company`: one run for each connected company, with the company as the realm of the
+   * run. `once` by default.
+   */
+  readonly each?: 'once' | 'company'
+  /** The initial data of each run; `null` by default. It must match the `input` of the process. */
+  readonly input?: Input
+  /**
+   * What happens to the times that passed while no coordinator was running. `last`: one run, for the latest of them.
+   * `all`: a run for each of them, for the latest 500 at most. `none`: no run. `last` by default.
+   */
+  readonly catchUp?: 'last' | 'all' | 'none'
+  /**
+   * Over how many seconds the runs of one time are spread, at most a day; 0 by default. The delay of a company is the
+   * same each time.
+   */
+  readonly jitterSeconds?: number
+}
+
+/** When a schedule fires. These members are stored, so that all coordinators agree on them. */
+export interface ScheduleTiming {
+  readonly cron: string
+  readonly timeZone: string
+  readonly each: 'once' | 'company'
+  readonly catchUp: 'last' | 'all' | 'none'
+  readonly jitterSeconds: number
+}
+
+/** A valid schedule. */
+export interface Schedule extends ScheduleTiming {
+  readonly name: string
+  readonly input: Json
+}
+
+const MEMBERS = new Set<string>([
+  'name',
+  'cron',
+  'timeZone',
+  'each',
+  'input',
+  'catchUp',
+  'jitterSeconds',
+] satisfies (keyof ScheduleOptions)[])
+/** The id of a run has the name, a time of 24 characters and a realm of 64, and 128 characters at most. */
+const NAME = /^[a-z][A-Za-z0-9_-]{0,35}$/
+const MAX_JITTER_SECONDS = 86_400
+/** The maximum bounds the statements that read all schedules of a process. */
+const MAX_SCHEDULES = 100
+
+/** What a process accepts, against which the input of its schedules is checked. */
+export interface ScheduledInput {
+  readonly input: z.ZodType | null
+  readonly concurrency: Concurrency | null
+}
+
+/**
+ * Returns the valid schedules of a process.
+ *
+ * @throws {TypeError} names the schedule and the member that is not valid.
+ */
+export function schedulesOf(
+  process: string,
+  given: unknown,
+  accepts: ScheduledInput,
+): readonly Schedule[] {
+  if (given === undefined) return []
+  if (!Array.isArray(given)) throw new TypeError(`schedules of ${process} must be an array`)
+  if (given.length > MAX_SCHEDULES)
+    throw new TypeError(`process ${process} has ${given.length} schedules; 100 are possible`)
+  const names = new Set<string>()
+  return (given as readonly unknown[]).map((one, index) => {
+    const schedule = scheduleOf(process, index, one, accepts)
+    if (names.has(schedule.name))
+      throw new TypeError(`process ${process} has two schedules ${schedule.name}`)
+    names.add(schedule.name)
+    return schedule
+  })
+}
+
+function scheduleOf(
+  process: string,
+  index: number,
+  given: unknown,
+  accepts: ScheduledInput,
+): Schedule {
+  if (typeof given !== 'object' || given === null || Array.isArray(given))
+    throw new TypeError(`schedules[${index}] of ${process} must be an object`)
+  const options = given as Record<keyof ScheduleOptions, unknown>
+  const { name } = options
+  if (typeof name !== 'string' || !NAME.test(name))
+    throw new TypeError(
+      `schedules[${index}].name of ${process} must be a lower-case letter, then at most 35 letters, digits, - and _`,
+    )
+  const what = `schedule ${name} of ${process}`
+  const unknown = Object.keys(options).find((member) => !MEMBERS.has(member))
+  if (unknown !== undefined) throw new TypeError(`${what} has no option ${unknown}`)
+  const { cron, timeZone = 'UTC', each = 'once', catchUp = 'last', jitterSeconds = 0 } = options
+  if (typeof cron !== 'string') throw new TypeError(`cron of ${what} must be a text`)
+  if (typeof timeZone !== 'string') throw new TypeError(`timeZone of ${what} must be a text`)
+  if (each !== 'once' && each !== 'company')
+    throw new TypeError(`each of ${what} must be once or company`)
+  if (catchUp !== 'last' && catchUp !== 'all' && catchUp !== 'none')
+    throw new TypeError(`catchUp of ${what} must be last, all or none`)
+  if (
+    !(
+      Number.isSafeInteger(jitterSeconds) &&
+      (jitterSeconds as number) >= 0 &&
+      (jitterSeconds as number) <= MAX_JITTER_SECONDS
+    )
+  )
+    throw new TypeError(`jitterSeconds of ${what} must be a whole number from 0 to 86400`)
+  try {
+    cronTimes(cron, timeZone)
+  } catch (error) {
+    const why = error instanceof Error ? error.message : ''
+    throw new TypeError(`cron of ${what} (${cron}, ${timeZone}): ${why}`, { cause: error })
+  }
+  const input = options.input ?? null
+  if (!isPreservedAsJson(input)) throw new TypeError(`input of ${what} cannot be stored as JSON`)
+  const data = normalizedJson(input)
+  const accepted = acceptedKey(accepts, data)
+  if ('problems' in accepted)
+    throw new TypeError(`input of ${what} is not valid: ${accepted.problems.join('; ')}`)
+  return {
+    name,
+    cron: cron.trim(),
+    timeZone,
+    each,
+    catchUp,
+    jitterSeconds: jitterSeconds as number,
+    input: data,
+  }
+}
+
+/**
+ * Returns the id of the run of a schedule at a time. A time of the schedule is a whole second, and is written without
+ * milliseconds. A run that an operator has started has milliseconds in its id, so the two never have the same id.
+ */
+export function scheduledId(
+  name: string,
+  at: number,
+  realm: string | null,
+  isManual = false,
+): string {
+  const time = new Date(at).toISOString()
+  return `${name}@${isManual ? time : time.replace('.000Z', 'Z')}${realm === null ? '' : `/${realm}`}`
+}

@@ -1,0 +1,107 @@
+import { describe, expect, it } from 'vitest'
+import type { ScheduleTiming } from './schedule.ts'
+import { dueTicks, delaySeconds, MAX_CAUGHT_UP, type Ticks } from './ticks.ts'
+
+const at = (time: string): number => Date.parse(time)
+const timing = (change: Partial<ScheduleTiming> = {}): ScheduleTiming => ({
+  cron: '0 * * * *',
+  timeZone: 'UTC',
+  each: 'once',
+  catchUp: 'last',
+  jitterSeconds: 0,
+  ...change,
+})
+const shown = ({ due, nextAt }: Ticks) => ({
+  due: due.map((time) => new Date(time).toISOString()),
+  nextAt: new Date(nextAt).toISOString(),
+})
+
+describe('the times of a schedule that is due', () => {
+  const missed = at('2026-11-23T09:00:00Z')
+  const now = at('2026-11-23T12:30:00Z')
+
+  it('after an outage, catchUp last begins the latest missed time', () => {
+    expect(shown(dueTicks(timing(), missed, now))).toEqual({
+      due: ['2026-11-23T12:00:00.000Z'],
+      nextAt: '2026-11-23T13:00:00.000Z',
+    })
+  })
+
+  it('after an outage, catchUp all begins each missed time in order', () => {
+    expect(shown(dueTicks(timing({ catchUp: 'all' }), missed, now))).toEqual({
+      due: [9, 10, 11, 12]
+        .map((hour) => at(`2026-11-23T${String(hour).padStart(2, '0')}:00:00Z`))
+        .map((time) => new Date(time).toISOString()),
+      nextAt: '2026-11-23T13:00:00.000Z',
+    })
+  })
+
+  it('after an outage, catchUp none begins no missed time', () => {
+    expect(shown(dueTicks(timing({ catchUp: 'none' }), missed, now))).toEqual({
+      due: [],
+      nextAt: '2026-11-23T13:00:00.000Z',
+    })
+  })
+
+  it('catchUp none begins a time that is late by less than a minute', () => {
+    const late = at('2026-11-23T12:00:59Z')
+    const { due } = dueTicks(timing({ catchUp: 'none' }), at('2026-11-23T12:00:00Z'), late)
+    expect(due).toEqual([at('2026-11-23T12:00:00Z')])
+  })
+
+  it('catchUp all makes up for the latest 500 times of a long outage, 50 at a time', () => {
+    const minutely = timing({ cron: '* * * * *', catchUp: 'all' })
+    const from = at('2026-11-20T00:00:00Z')
+    const found: number[] = []
+    let next = from
+    for (let calls = 0; next <= now && calls < 100; calls += 1) {
+      const ticks = dueTicks(minutely, next, now)
+      expect(ticks.due.length).toBeLessThanOrEqual(50)
+      found.push(...ticks.due)
+      next = ticks.nextAt
+    }
+    expect(found).toEqual(
+      Array.from({ length: MAX_CAUGHT_UP }, (_, n) => now - (MAX_CAUGHT_UP - 1 - n) * 60_000),
+    )
+  })
+
+  it('catchUp all of a schedule for each company opens one time after the other', () => {
+    const each = timing({ catchUp: 'all', each: 'company' })
+    expect(shown(dueTicks(each, missed, now))).toEqual({
+      due: ['2026-11-23T09:00:00.000Z'],
+      nextAt: '2026-11-23T10:00:00.000Z',
+    })
+  })
+
+  it('a clock that jumps forward by an hour begins one run, and no time twice when it jumps back', () => {
+    const jumped = dueTicks(timing(), at('2026-11-23T12:00:00Z'), at('2026-11-23T13:00:01Z'))
+    expect(shown(jumped)).toEqual({
+      due: ['2026-11-23T13:00:00.000Z'],
+      nextAt: '2026-11-23T14:00:00.000Z',
+    })
+    // The clock is back at 12:00:02, but the schedule is not due before 14:00.
+    expect(jumped.nextAt).toBeGreaterThan(at('2026-11-23T12:00:02Z'))
+  })
+})
+
+describe('the delay of a run after its time', () => {
+  it('is the same each time, below jitterSeconds, and spreads companies evenly', () => {
+    const spread = timing({ jitterSeconds: 3_600 })
+    const realms = Array.from({ length: 5_000 }, (_, n) => String(9_130_354_674_010_000 + n))
+    const delays = realms.map((realm) => delaySeconds(spread, realm))
+    expect(delays).toEqual(realms.map((realm) => delaySeconds(spread, realm)))
+    expect(Math.min(...delays)).toBeGreaterThanOrEqual(0)
+    expect(Math.max(...delays)).toBeLessThan(3_600)
+    const minutes = delays.map((seconds) => Math.floor(seconds / 60))
+    const perMinute = Array.from(
+      { length: 60 },
+      (_, n) => minutes.filter((one) => one === n).length,
+    )
+    expect(Math.max(...perMinute)).toBeLessThan(150) // 83 on average
+    expect(Math.min(...perMinute)).toBeGreaterThan(40)
+  })
+
+  it('is zero without jitterSeconds', () => {
+    expect(delaySeconds(timing(), '9130354674010000')).toBe(0)
+  })
+})

@@ -1,0 +1,67 @@
+/** Decides which times of a schedule begin runs. Pure: the clock of the transaction source comes in as `now`. */
+import { cronTimes } from './cron.ts'
+import type { ScheduleTiming } from './schedule.ts'
+
+export interface Ticks {
+  /** The times that begin runs now, oldest first, in epoch ms. */
+  readonly due: readonly number[]
+  /** The next time that is to be decided, in epoch ms. It may have passed already. */
+  readonly nextAt: number
+}
+
+/** With `catchUp: 'none'`, a time that is older than this was missed. */
+export const MISSED_AFTER_MS = 60_000
+/** The maximum number of missed times that `catchUp: 'all'` makes up for; the latest ones. */
+export const MAX_CAUGHT_UP = 500
+/** The maximum number of times whose runs one database transaction queues. */
+const BATCH = 50
+
+/**
+ * Returns the ticks of a schedule that is due.
+ *
+ * @param nextAt the earliest time that was not decided yet, in epoch ms; at most `now`
+ */
+export function dueTicks(timing: ScheduleTiming, nextAt: number, now: number): Ticks {
+  const cron = cronTimes(timing.cron, timing.timeZone)
+  const following = { due: [], nextAt: cron.next(now) }
+  if (timing.catchUp === 'all') {
+    const missed = cron.latest(nextAt, now, MAX_CAUGHT_UP)
+    // The runs of a time for all companies are queued in several database transactions, so only one time is open.
+    const due = missed.slice(0, timing.each === 'company' ? 1 : BATCH)
+    return { due, nextAt: missed[due.length] ?? following.nextAt }
+  }
+  const [latest] = cron.latest(nextAt, now, 1)
+  if (latest === undefined) return following
+  if (timing.catchUp === 'none' && now - latest > MISSED_AFTER_MS) return following
+  return { ...following, due: [latest] }
+}
+
+/** Returns the first time of a schedule after `now`, in epoch ms. */
+export const firstTick = ({ cron, timeZone }: ScheduleTiming, now: number): number =>
+  cronTimes(cron, timeZone).next(now)
+
+/** Returns the next `count` times after `now`, in epoch ms. */
+export function nextTicks(
+  { cron, timeZone }: ScheduleTiming,
+  now: number,
+  count: number,
+): number[] {
+  const times = cronTimes(cron, timeZone)
+  const next: number[] = []
+  for (let at = now; next.length < count; next.push(at)) at = times.next(at)
+  return next
+}
+
+/**
+ * Returns by how many seconds a run starts later than it is queued: 0 or more, and less than `jitterSeconds`. It is
+ * always the same for one company, so that the time between its runs does not vary.
+ */
+export function delaySeconds({ jitterSeconds }: ScheduleTiming, of: string): number {
+  if (jitterSeconds === 0) return 0
+  // FNV-1a: realms that differ in one digit get different delays.
+  let hash = 0x811c9dc5
+  for (let index = 0; index < of.length; index += 1)
+    hash = Math.imul(hash ^ of.charCodeAt(index), 0x01000193) >>> 0
+  hash = Math.imul(hash ^ (hash >>> 15), 0x85ebca6b) >>> 0
+  return ((hash ^ (hash >>> 13)) >>> 0) % jitterSeconds
+}
