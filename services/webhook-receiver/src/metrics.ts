@@ -3,7 +3,7 @@ import type { Notification } from './delivery/notification.ts'
 
 /** The metrics of the receiver. Every label has few values, whatever a client sends. */
 export interface ReceiverMetrics {
-  /** Counts a delivery. `outcome` is `accepted` or a problem code. */
+  /** Counts a delivery. `outcome` is `accepted`, `body_incomplete` or a problem code. */
   countDelivery(outcome: string): void
   countChanges(notification: Notification): void
 }
@@ -15,7 +15,7 @@ export function createReceiverMetrics(
 ): ReceiverMetrics {
   const deliveries = metrics.counter(
     'webhook_deliveries_total',
-    'Webhook deliveries of the provider by outcome: accepted, or the code of the problem',
+    'Webhook deliveries of the provider by outcome: accepted, body_incomplete, or the code of the problem',
     ['outcome'],
   )
   const published = metrics.counter(

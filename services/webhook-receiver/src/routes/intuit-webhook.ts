@@ -24,7 +24,7 @@ export const RESPONSE_DEADLINE_MS = 2_500
 export interface IntuitWebhookDeps {
   readonly accept: AcceptDelivery
   readonly memory: BodyMemory
-  /** Called for each delivery with `accepted` or the code of the problem. */
+  /** Called for each delivery with `accepted`, `body_incomplete` or the code of the problem. */
   readonly count: (outcome: string) => void
   readonly deadlineMs?: number
 }
@@ -35,6 +35,17 @@ const Accepted = z
     ignored: z.int().meta({ description: 'changes that cannot be published' }),
   })
   .meta({ ref: 'AcceptedDelivery' })
+
+const codeOf = (error: unknown): string =>
+  error instanceof IntegrationError ? error.code : 'internal_error'
+
+/**
+ * The outcomes that have another name than the code of the problem while the body is not complete. Anyone can end a
+ * body early, so this must not be counted as a signed body without a known format.
+ */
+const unreadOutcomes: ReadonlyMap<string, string> = new Map([
+  ['invalid_request', 'body_incomplete'],
+])
 
 /** `POST /webhooks/intuit`: accepts a notification of Intuit in either format. */
 export function intuitWebhookRoutes(deps: IntuitWebhookDeps) {
@@ -95,7 +106,7 @@ export function intuitWebhookRoutes(deps: IntuitWebhookDeps) {
       } catch (error) {
         // The unread bytes of the body would be parsed as the next request.
         if (!isBodyRead) c.header('Connection', 'close')
-        count(error instanceof IntegrationError ? error.code : 'internal_error')
+        count(isBodyRead ? codeOf(error) : (unreadOutcomes.get(codeOf(error)) ?? codeOf(error)))
         throw error
       } finally {
         clearTimeout(timer)
