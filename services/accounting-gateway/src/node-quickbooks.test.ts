@@ -82,14 +82,123 @@ describe('calls of node-quickbooks through the gateway to the sandbox provider',
   })
 
   it('node-quickbooks receives an error response of the provider unchanged', async () => {
-    await expect(call('findCustomers', { DisplayName: "O'Hara" })).rejects.toMatchObject({
+    await expect(call('findCustomers', "where x = 'a' or x = 'b'")).rejects.toMatchObject({
       response: {
         status: 400,
         data: { Fault: { type: 'ValidationFault', Error: [{ code: '4000' }] } },
       },
     })
   })
+
+  it('node-quickbooks creates, updates, voids and deletes objects, and the change data has each of them', async () => {
+    const since = new Date(Date.now() - 60_000).toISOString()
+    const customer = await call<Stored>('createCustomer', { DisplayName: "O'Hara & Söhne" })
+    const invoice = { CustomerRef: { value: customer.Id }, DocNumber: '1', TotalAmt: 66 }
+    const [first, second] = [
+      await call<Stored>('createInvoice', invoice),
+      await call<Stored>('createInvoice', invoice),
+    ]
+    const updated = await call<Stored>('updateInvoice', { ...idOf(first), PrivateNote: 'ü' })
+    expect(updated).toMatchObject({ ...invoice, Id: first.Id, SyncToken: '1', PrivateNote: 'ü' })
+    expect(await call('getInvoice', first.Id)).toEqual(updated)
+    await expect(call('updateInvoice', { ...idOf(first) })).rejects.toMatchObject({
+      response: { data: { Fault: { Error: [{ code: '5010' }] } } },
+    })
+    expect(await call('updateInvoice', { ...idOf(updated), void: true })).toMatchObject({
+      TotalAmt: 0,
+      SyncToken: '2',
+    })
+    await call('deleteInvoice', idOf(second))
+    await expect(call('getInvoice', second.Id)).rejects.toMatchObject({
+      response: { data: { Fault: { Error: [{ code: '610' }] } } },
+    })
+    expect(await call('changeDataCapture', ['Customer', 'Invoice'], since)).toMatchObject({
+      CDCResponse: [
+        {
+          QueryResponse: [
+            { Customer: [{ Id: customer.Id }] },
+            { Invoice: [{ Id: first.Id }, { Id: second.Id, status: 'Deleted' }] },
+          ],
+        },
+      ],
+    })
+  })
+
+  it('node-quickbooks finds objects by conditions, counts them, and reads all pages', async () => {
+    for (const name of ["O'Hara", 'Ohm 100%', 'Zoë'])
+      await call('createCustomer', { DisplayName: name, Active: true })
+    const found = async (criteria: unknown) => {
+      const { QueryResponse } = await call<{ QueryResponse: { Customer?: Named[] } }>(
+        'findCustomers',
+        criteria,
+      )
+      return QueryResponse.Customer?.map(({ DisplayName }) => DisplayName) ?? []
+    }
+    expect(await found([{ field: 'DisplayName', value: 'o%', operator: 'LIKE' }])).toEqual([
+      "O'Hara",
+      'Ohm 100%',
+    ])
+    expect(await found([{ field: 'DisplayName', value: 'Zoë' }])).toEqual(['Zoë'])
+    expect(await found({ DisplayName: "O'Hara" })).toEqual(["O'Hara"])
+    expect(
+      await found([
+        { field: 'desc', value: 'DisplayName' },
+        { field: 'limit', value: 1 },
+        { field: 'fetchAll', value: true },
+      ]),
+    ).toEqual(['Zoë', 'Ohm 100%', "O'Hara"])
+    expect(await call('findCustomers', { count: true })).toMatchObject({
+      QueryResponse: { totalCount: 3 },
+    })
+  })
+
+  it('node-quickbooks receives the result of each item of a batch, also if one of them fails', async () => {
+    const { BatchItemResponse } = await call<{ BatchItemResponse: object[] }>('batch', [
+      { bId: '1', operation: 'create', Customer: { DisplayName: 'Ü' } },
+      { bId: '2', operation: 'create', Customer: { DisplayName: 'Ü' } },
+      { bId: '3', Query: 'select count(*) from Customer' },
+    ])
+    expect(BatchItemResponse).toMatchObject([
+      { bId: '1', Customer: { DisplayName: 'Ü' } },
+      { bId: '2', Fault: { Error: [{ code: '6240' }] } },
+      { bId: '3', QueryResponse: { totalCount: 1 } },
+    ])
+  })
+
+  it('node-quickbooks receives a report that is computed from the invoices of the company', async () => {
+    await call('createInvoice', { DocNumber: '1', TotalAmt: 66, TxnDate: '2026-01-31' })
+    const report = await call('reportProfitAndLoss', {
+      start_date: '2026-01-01',
+      end_date: '2026-01-31',
+    })
+    expect(report).toMatchObject({ Header: { ReportName: 'ProfitAndLoss' } })
+    expect(JSON.stringify(report)).toContain('66.00')
+  })
+
+  it('node-quickbooks uploads a file that is linked to an invoice, and receives the PDF of the invoice', async () => {
+    const invoice = await call<Stored>('createInvoice', { DocNumber: '1', TotalAmt: 66 })
+    const content = Readable.from([randomBytes(300_000)])
+    const linked = await call('upload', 'ü.png', 'image/png', content, 'Invoice', invoice.Id)
+    expect(linked).toMatchObject({
+      FileName: 'ü.png',
+      ContentType: 'image/png',
+      Size: 300_000,
+      AttachableRef: [{ EntityRef: { type: 'Invoice', value: invoice.Id } }],
+    })
+    const pdf = await call<Buffer>('getInvoicePdf', invoice.Id)
+    expect(pdf.toString('latin1')).toMatch(/^%PDF-[^]*Invoice 1[^]*%%EOF/)
+  })
 })
+
+interface Stored {
+  readonly Id: string
+  readonly SyncToken: string
+}
+interface Named {
+  readonly DisplayName: string
+}
+
+const idOf = ({ Id, SyncToken }: Stored): Stored => ({ Id, SyncToken })
 
 describe('requests of node-quickbooks', () => {
   const pdf = randomBytes(100_000)

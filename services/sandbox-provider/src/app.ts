@@ -4,6 +4,7 @@ import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
 import type { Hono } from 'hono'
+import { createAttachments } from './accounting/attachments.ts'
 import { createPostedEntities } from './accounting/posted-entities.ts'
 import { createCompanies } from './company/companies.ts'
 import { createCounters } from './control/counters.ts'
@@ -14,6 +15,7 @@ import { createGrants } from './grant/grants.ts'
 import type { IdentitySigner } from './identity/identity-signer.ts'
 import type { SandboxMemory } from './memory.ts'
 import { accountingRoutes } from './routes/accounting.ts'
+import { downloadRoutes } from './routes/attachments.ts'
 import type { Addresses } from './routes/addresses.ts'
 import { authorizeRoutes } from './routes/authorize.ts'
 import type { Client } from './routes/client-authentication.ts'
@@ -64,9 +66,10 @@ export function createApp(deps: SandboxProviderDeps): Hono {
     faults: createFaults(),
     companies: createCompanies(deps.memory.companies),
     posted: createPostedEntities(),
+    attachments: createAttachments({ now: deps.now, random }),
     grants: createGrants({
       now: deps.now,
-      random: () => randomBytes(24).toString('base64url'),
+      random,
       settings: () => settings.current(),
       counters,
       memory: deps.memory.grants,
@@ -116,12 +119,15 @@ export function createApp(deps: SandboxProviderDeps): Hono {
       app.route('/', revocationRoutes(shared))
       app.route('/', identityRoutes(shared))
       app.route('/', accountingRoutes(shared))
+      app.route('/', downloadRoutes(shared))
       app.route('/', controlGuard)
       app.route('/', sandboxRoutes(shared))
       app.route('/', webhookRoutes(shared))
     },
   )
 }
+
+const random = (): string => randomBytes(24).toString('base64url')
 
 /** Returns a trace id in Intuit's form: `1-<epoch seconds in hex>-<24 hex digits>`. */
 const traceId = (nowMs: number): string =>

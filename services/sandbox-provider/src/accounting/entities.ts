@@ -1,6 +1,7 @@
 /** The entities that can be posted, in Intuit's spelling. */
 const ENTITIES = [
   'Account',
+  'Attachable',
   'Bill',
   'BillPayment',
   'Budget',

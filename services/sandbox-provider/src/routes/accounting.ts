@@ -6,11 +6,14 @@ import { apiErrorBody, type ApiErrorCode, apiErrors } from '../accounting/api-er
 import { entityOf } from '../accounting/entities.ts'
 import { type BooksResult, createBooks } from '../accounting/books.ts'
 import type { Posted, PostedEntities } from '../accounting/posted-entities.ts'
+import type { Attachments } from '../accounting/attachments.ts'
 import type { Companies } from '../company/companies.ts'
 import { companyInfo } from '../company/company-info.ts'
 import type { RealmCounter } from '../control/counters.ts'
 import type { Grants } from '../grant/grants.ts'
 import type { OnChange } from '../webhooks/book-change.ts'
+import type { Addresses } from './addresses.ts'
+import { attachmentRoutes } from './attachments.ts'
 import { bearerToken } from './client-authentication.ts'
 import {
   type AnsweredEnv,
@@ -26,6 +29,8 @@ export interface AccountingDeps extends UnderFaultsDeps {
   readonly companies: Companies
   readonly grants: Grants
   readonly posted: PostedEntities
+  readonly attachments: Attachments
+  readonly addresses: () => Addresses
   /** Called after each change of an entity whose changes the provider reports by webhook. */
   readonly onChange: OnChange
 }
@@ -36,7 +41,7 @@ const ENTITY = ':entity{[a-z]+}'
 
 /**
  * The routes of the accounting API under `/v3/company/{realm}`: CompanyInfo, objects that can be created, read, updated,
- * voided, deleted and queried, batches, change data and reports. References and amounts are not checked, and no rate
+ * voided, deleted and queried, batches, change data, reports and files. References and amounts are not checked, and no rate
  * limit is enforced. Objects are always JSON, whereas Intuit sends XML unless `Accept` names JSON.
  */
 export function accountingRoutes(deps: AccountingDeps) {
@@ -44,20 +49,22 @@ export function accountingRoutes(deps: AccountingDeps) {
   const clock = (): Date => new Date(deps.now())
   const rejected = (c: Context, code: ApiErrorCode, detail?: string) =>
     apiErrorResponse(c, code, clock(), detail)
+  const countWritten = (realm: string, kind: keyof typeof COUNTERS): void => {
+    const counter = COUNTERS[kind]
+    if (counter !== null) counters.count(realm, counter)
+  }
   const books = createBooks({
     posted,
     findCompany: (realm) => companies.find(realm),
     onChange: deps.onChange,
-    onWritten(realm, kind) {
-      const counter = COUNTERS[kind]
-      if (counter !== null) counters.count(realm, counter)
-    },
+    onWritten: countWritten,
   })
   const respond = (c: Context, result: BooksResult) =>
     'error' in result ? rejected(c, result.error, result.detail) : c.json(result.document)
 
   return new Hono<AnsweredEnv>()
     .use('/v3/*', counted(deps), underFaults('api', deps), authorized(deps))
+    .route('/', attachmentRoutes({ ...deps, rejected, requestIdOf, onUploaded: countWritten }))
     .get(
       `${COMPANY}/query`,
       describeRoute(operation('query', 'Query; select * or count(*) from a kind of object')),
@@ -93,7 +100,7 @@ export function accountingRoutes(deps: AccountingDeps) {
       async (c) => {
         const body = parseJsonObject(await c.req.text())
         if (body === null) return rejected(c, '2010')
-        const requestId = c.req.query(REQUEST_ID) || null
+        const requestId = requestIdOf(c)
         return respond(c, books.batch(c.req.param('realm'), requestId, body, clock()))
       },
     )
@@ -133,7 +140,7 @@ export function accountingRoutes(deps: AccountingDeps) {
         const request = {
           realm: c.req.param('realm'),
           entity,
-          requestId: c.req.query(REQUEST_ID) || null,
+          requestId: requestIdOf(c),
           operation: c.req.query('include') === 'void' ? 'void' : c.req.query('operation') || null,
         }
         return respond(c, books.write(request, body, clock()))
@@ -157,6 +164,8 @@ function apiErrorResponse(c: Context, code: ApiErrorCode, now: Date, detail?: st
   c.header('Content-Type', contentType)
   return c.body(body)
 }
+
+const requestIdOf = (c: Context): string | null => c.req.query(REQUEST_ID) || null
 
 const realmIn = (c: Context): string => /^\/v3\/company\/([^/]*)/.exec(c.req.path)?.[1] ?? ''
 

@@ -5,6 +5,7 @@ import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
 import { fillBooks } from '../accounting/fill-books.ts'
+import type { Attachments } from '../accounting/attachments.ts'
 import type { PostedEntities } from '../accounting/posted-entities.ts'
 import type { Companies } from '../company/companies.ts'
 import { type Counters, CountersView } from '../control/counters.ts'
@@ -20,6 +21,7 @@ export interface SandboxDeps {
   readonly companies: Companies
   readonly grants: Grants
   readonly posted: PostedEntities
+  readonly attachments: Attachments
   /** Returns the time in epoch milliseconds. */
   readonly now: () => number
   /** The Disconnect URL of the application; `null` if the application has no Disconnect URL. */
@@ -37,7 +39,8 @@ const MAX_WAITING_FAULTS = 1_000
 
 /** The routes under `/sandbox`, with which tests and demos control the provider's behaviour and read its counters. */
 export function sandboxRoutes(deps: SandboxDeps) {
-  const { settings, faults, counters, companies, grants, posted, disconnectUrl, webhooks } = deps
+  const { settings, faults, counters, companies, grants, posted, attachments } = deps
+  const { disconnectUrl, webhooks } = deps
   const known = (realm: string): string => {
     if (companies.find(realm) === null)
       throw new IntegrationError('not_found', 'the sandbox has no company with this realm')
@@ -203,7 +206,8 @@ export function sandboxRoutes(deps: SandboxDeps) {
         responses: { 204: { description: 'reset' } },
       }),
       (c) => {
-        for (const part of [settings, counters, companies, grants, posted]) part.reset()
+        for (const part of [settings, counters, companies, grants, posted, attachments])
+          part.reset()
         faults.clear()
         webhooks?.reset()
         return c.body(null, 204)

@@ -1,0 +1,95 @@
+/** The content of uploaded files and the temporary addresses at which they can be downloaded. */
+import type { Body } from './posted-entities.ts'
+
+export interface StoredFile {
+  readonly name: string
+  readonly contentType: string
+  readonly bytes: Uint8Array<ArrayBuffer>
+}
+
+export interface Attachments {
+  /** Stores the content of the attachable with this id. If the files exceed the limit, the oldest ones are deleted. */
+  put(realm: string, id: string, file: StoredFile): void
+  /**
+   * Returns a key with which the file can be downloaded for 15 minutes without an access token; `null` if the company
+   * has no such file. The key is a secret: whoever knows it can read the file.
+   */
+  temporaryKey(realm: string, id: string): string | null
+  /** Returns the file of a key; `null` if the key is unknown or has expired, or the file was deleted. */
+  file(key: string): StoredFile | null
+  /** Returns the response to an earlier upload of the company with this `requestid`; `null` if there is none. */
+  response(realm: string, requestId: string): Body | null
+  /** Stores the response to an upload, which a repeated upload with the same `requestid` returns. */
+  setResponse(realm: string, requestId: string, document: Body): void
+  reset(): void
+}
+
+export interface AttachmentsDeps {
+  /** Returns the time in epoch milliseconds. */
+  readonly now: () => number
+  /** Returns a secret that cannot be guessed. */
+  readonly random: () => string
+}
+
+/** Intuit documents that the address of a download is valid for 15 minutes. */
+export const DOWNLOAD_MS = 15 * 60_000
+/** The sizes of all stored files together. It limits the memory use of the sandbox. */
+export const STORED_BYTES = 64 * 1_024 * 1_024
+const STORED_FILES = 1_000
+const STORED_KEYS = 1_000
+const STORED_RESPONSES = 1_000
+
+export function createAttachments({ now, random }: AttachmentsDeps): Attachments {
+  /** The files by company and id, in the order of their upload. */
+  const files = new Map<string, StoredFile>()
+  const keys = new Map<string, { readonly file: string; readonly expiresAt: number }>()
+  const responses = new Map<string, Body>()
+  let bytes = 0
+
+  function removeFile(name: string): void {
+    bytes -= files.get(name)?.bytes.length ?? 0
+    files.delete(name)
+  }
+
+  return {
+    put(realm, id, file) {
+      const name = `${realm}/${id}`
+      removeFile(name)
+      files.set(name, file)
+      bytes += file.bytes.length
+      for (const oldest of files.keys()) {
+        if (bytes <= STORED_BYTES && files.size <= STORED_FILES) break
+        removeFile(oldest)
+      }
+    },
+    temporaryKey(realm, id) {
+      const file = `${realm}/${id}`
+      if (!files.has(file)) return null
+      const key = random()
+      keys.set(key, { file, expiresAt: now() + DOWNLOAD_MS })
+      forgetOldest(keys, STORED_KEYS)
+      return key
+    },
+    file(key) {
+      const found = keys.get(key)
+      if (found === undefined || found.expiresAt <= now()) return null
+      return files.get(found.file) ?? null
+    },
+    response: (realm, requestId) => responses.get(`${realm}/${requestId}`) ?? null,
+    setResponse(realm, requestId, document) {
+      responses.set(`${realm}/${requestId}`, document)
+      forgetOldest(responses, STORED_RESPONSES)
+    },
+    reset() {
+      responses.clear()
+      files.clear()
+      keys.clear()
+      bytes = 0
+    },
+  }
+}
+
+function forgetOldest(map: Map<string, unknown>, limit: number): void {
+  const [oldest] = map.keys()
+  if (map.size > limit && oldest !== undefined) map.delete(oldest)
+}

@@ -1,0 +1,65 @@
+/** The PDF of an invoice: one page with the customer, the dates, the lines and the amounts, in plain text. */
+import { asObject } from '@integration-host/shared/json'
+import type { Body } from './posted-entities.ts'
+
+/** More lines do not fit on the page; the PDF has the number of those that are missing. */
+const MAX_LINES = 40
+const MAX_CHARACTERS = 90
+
+/** Returns the bytes of a PDF document (ISO 32000-1) with one page that shows the invoice. */
+export function invoicePdf(invoice: Body): Uint8Array<ArrayBuffer> {
+  const lines = linesOf(invoice)
+  const shown = lines.slice(0, MAX_LINES)
+  if (shown.length < lines.length) shown.push(`and ${lines.length - shown.length} more lines`)
+  const text = shown.map((line) => `(${literal(line)}) Tj T*`).join('\n')
+  const content = `BT /F1 11 Tf 14 TL 72 770 Td\n${text}\nET`
+  return document([
+    '<< /Type /Catalog /Pages 2 0 R >>',
+    '<< /Type /Pages /Kids [3 0 R] /Count 1 >>',
+    '<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>',
+    `<< /Length ${content.length} >>\nstream\n${content}\nendstream`,
+    '<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>',
+  ])
+}
+
+function linesOf(invoice: Body): string[] {
+  const customer = asObject(invoice['CustomerRef'])
+  const lines = Array.isArray(invoice['Line']) ? invoice['Line'].map(asObject) : []
+  return [
+    `Invoice ${textOf(invoice['DocNumber'] ?? invoice['Id'])}`,
+    `Customer: ${textOf(customer?.['name'] ?? customer?.['value'])}`,
+    `Date: ${textOf(invoice['TxnDate'])}`,
+    `Due: ${textOf(invoice['DueDate'])}`,
+    ...lines.map((line) => `${textOf(line?.['Description'])}  ${textOf(line?.['Amount'])}`),
+    `Total: ${textOf(invoice['TotalAmt'])}`,
+    `Balance: ${textOf(invoice['Balance'])}`,
+  ]
+}
+
+/** Returns a text or a number as text, and an empty text for anything else that a client has stored in the member. */
+const textOf = (value: unknown): string =>
+  typeof value === 'string' || typeof value === 'number' ? String(value) : ''
+
+/**
+ * Returns the text as the content of a literal string: parentheses and backslashes are escaped, so that no text of a
+ * client ends the string. Characters outside Latin-1 and control characters become question marks.
+ */
+const literal = (text: string): string =>
+  text
+    .slice(0, MAX_CHARACTERS)
+    .replaceAll(/[^\x20-\x7e\xa1-\xff]/g, '?')
+    .replaceAll(/[\\()]/g, String.raw`\$&`)
+
+/** Writes the objects, the table of their positions and the trailer. Every character is one byte. */
+function document(objects: readonly string[]): Uint8Array<ArrayBuffer> {
+  let file = '%PDF-1.4\n'
+  const positions = objects.map((object, index) => {
+    const position = file.length
+    file += `${index + 1} 0 obj\n${object}\nendobj\n`
+    return `${String(position).padStart(10, '0')} 00000 n \n`
+  })
+  const table = file.length
+  file += `xref\n0 ${objects.length + 1}\n0000000000 65535 f \n${positions.join('')}`
+  file += `trailer\n<< /Size ${objects.length + 1} /Root 1 0 R >>\nstartxref\n${table}\n%%EOF\n`
+  return Uint8Array.from(file, (character) => character.charCodeAt(0))
+}

@@ -1,0 +1,190 @@
+import { type Context, Hono } from 'hono'
+import { parseJsonObject } from '@integration-host/shared/json'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { problemResponses } from '@integration-host/shared/http/service-app'
+import { describeRoute } from 'hono-openapi'
+import type { ApiErrorCode } from '../accounting/api-errors.ts'
+import type { Attachments } from '../accounting/attachments.ts'
+import { invoicePdf } from '../accounting/pdf.ts'
+import type { Body, PostedEntities } from '../accounting/posted-entities.ts'
+import type { Addresses } from './addresses.ts'
+import { responsesUnderFaults } from './under-faults.ts'
+
+export interface AttachmentRoutesDeps {
+  readonly posted: PostedEntities
+  readonly attachments: Attachments
+  readonly addresses: () => Addresses
+  readonly now: () => number
+  /** Returns the response to a request that the accounting API rejects. */
+  readonly rejected: (c: Context, code: ApiErrorCode, detail?: string) => Response
+  /** Returns the `requestid` of the request; `null` if it has none. */
+  readonly requestIdOf: (c: Context) => string | null
+  /** Counts an upload of the company. */
+  readonly onUploaded: (realm: string, kind: 'created' | 'played-back') => void
+}
+
+const COMPANY = '/v3/company/:realm'
+const MAX_FILES = 20
+const MAX_REQUEST_ID = 50
+const MEDIA_TYPE = /^[a-z0-9][\w.+-]{0,60}\/[a-z0-9][\w.+-]{0,60}$/i
+const ANY_TYPE = 'application/octet-stream'
+
+/**
+ * The routes of the accounting API for files: uploads, the temporary addresses of downloads, and the PDF of an invoice.
+ * Intuit documents which types of files it accepts, but not with which error it rejects others: this sandbox accepts
+ * all types.
+ */
+export function attachmentRoutes(deps: AttachmentRoutesDeps) {
+  const { posted, attachments, rejected } = deps
+  const temporaryUrl = (realm: string, id: string): string | null => {
+    const key = attachments.temporaryKey(realm, id)
+    return key === null ? null : `${deps.addresses().base}${DOWNLOADS}/${key}`
+  }
+
+  function stored(realm: string, { metadata, name, type, bytes }: Upload, now: Date): Body {
+    const FileName = typeof metadata['FileName'] === 'string' ? metadata['FileName'] : name
+    const ContentType = MEDIA_TYPE.test(type) ? type : ANY_TYPE
+    const { Id: _, ...given } = metadata
+    const outcome = posted.post(
+      { realm, entity: 'Attachable', requestId: null, operation: null },
+      { ...given, FileName, ContentType, Size: bytes.length },
+      now,
+    )
+    // An attachable has no unique name and the request has no requestid, so no rule can reject it.
+    if (outcome.kind === 'rejected') throw new Error(`an attachable was rejected: ${outcome.error}`)
+    const attachable = outcome.document['Attachable'] as Body & { readonly Id: string }
+    attachments.put(realm, attachable.Id, { name: FileName, contentType: ContentType, bytes })
+    deps.onUploaded(realm, 'created')
+    return { Attachable: { ...attachable, TempDownloadUri: temporaryUrl(realm, attachable.Id) } }
+  }
+
+  return new Hono()
+    .post(
+      `${COMPANY}/upload`,
+      describeRoute(
+        operation(
+          'upload',
+          'Upload files: multipart parts file_content_N and file_metadata_N (JSON)',
+        ),
+      ),
+      async (c) => {
+        const { realm } = c.req.param()
+        const requestId = deps.requestIdOf(c)
+        if (requestId !== null && requestId.length > MAX_REQUEST_ID) return rejected(c, '2130')
+        const uploads = await uploadsOf(c)
+        if (uploads === null)
+          return rejected(
+            c,
+            '2010',
+            `The body must be multipart/form-data with 1 to ${MAX_FILES} parts file_content_N, and JSON objects in file_metadata_N.`,
+          )
+        // Looked up after the body was read, so that of two equal uploads at the same time the second finds the first.
+        const known = requestId === null ? null : attachments.response(realm, requestId)
+        if (known !== null) {
+          deps.onUploaded(realm, 'played-back')
+          return c.json(known)
+        }
+        const now = new Date(deps.now())
+        const results = uploads.map((upload) => stored(realm, upload, now))
+        const document = { AttachableResponse: results, time: now.toISOString() }
+        if (requestId !== null) attachments.setResponse(realm, requestId, document)
+        return c.json(document)
+      },
+    )
+    .get(
+      `${COMPANY}/download/:id`,
+      describeRoute(operation('download', 'An address of the file that is valid for 15 minutes')),
+      (c) => {
+        const { realm, id } = c.req.param()
+        const isKnown = posted.find(realm, 'Attachable', id) !== null
+        const url = isKnown ? temporaryUrl(realm, id) : null
+        return url === null ? rejected(c, '610') : c.text(url)
+      },
+    )
+    .get(
+      `${COMPANY}/invoice/:id/pdf`,
+      describeRoute(operation('getInvoicePdf', 'An invoice as PDF')),
+      (c) => {
+        const { realm, id } = c.req.param()
+        const invoice = posted.find(realm, 'Invoice', id)
+        if (invoice === null) return rejected(c, '610')
+        return c.body(invoicePdf(invoice), 200, { 'Content-Type': 'application/pdf' })
+      },
+    )
+}
+
+/** The route of the temporary addresses. The key in the address is the only authorization, as at Intuit. */
+export function downloadRoutes({ attachments }: Pick<AttachmentRoutesDeps, 'attachments'>) {
+  return new Hono().get(
+    `${DOWNLOADS}/:key`,
+    describeRoute({
+      operationId: 'downloadFile',
+      tags: ['accounting'],
+      summary: 'The content of an uploaded file',
+      responses: {
+        200: { description: 'the file', content: { '*/*': {} } },
+        ...problemResponses({ 404: 'not_found: the address is unknown or has expired' }),
+      },
+    }),
+    (c) => {
+      const file = attachments.file(c.req.param('key'))
+      if (file === null)
+        throw new IntegrationError('not_found', 'this address of a file is unknown or has expired')
+      return c.body(file.bytes, 200, {
+        'Content-Type': file.contentType,
+        // A browser must not run an uploaded page in the origin of the sandbox.
+        'Content-Disposition': `attachment; filename*=UTF-8''${encoded(file.name)}`,
+        'Content-Security-Policy': 'sandbox',
+      })
+    },
+  )
+}
+
+const DOWNLOADS = '/downloads'
+
+/** Encodes a file name for `filename*` (RFC 8187 §3.2). Halves of surrogate pairs are replaced. */
+const encoded = (name: string): string =>
+  encodeURIComponent(name.toWellFormed()).replaceAll(
+    /['()*!]/g,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+  )
+
+interface Upload {
+  readonly metadata: Body
+  readonly name: string
+  readonly type: string
+  readonly bytes: Uint8Array<ArrayBuffer>
+}
+
+/** Reads the files of a multipart body with their metadata; `null` if the body is not an upload. */
+async function uploadsOf(c: Context): Promise<readonly Upload[] | null> {
+  let form: FormData
+  try {
+    form = await c.req.raw.formData()
+  } catch {
+    return null // not multipart, or a truncated body
+  }
+  const files = [...form].filter(
+    (part): part is [string, File] => CONTENT.test(part[0]) && typeof part[1] !== 'string',
+  )
+  if (files.length === 0 || files.length > MAX_FILES) return null
+  const uploads: Upload[] = []
+  for (const [part, file] of files) {
+    const given = form.get(part.replace('content', 'metadata'))
+    const text = given === null || typeof given === 'string' ? given : await given.text()
+    const metadata = text === null ? {} : parseJsonObject(text)
+    if (metadata === null) return null
+    const { name, type } = file
+    uploads.push({ metadata, name, type, bytes: new Uint8Array(await file.arrayBuffer()) })
+  }
+  return uploads
+}
+
+const CONTENT = /^file_content_\w{1,10}$/
+
+const operation = (operationId: string, summary: string) => ({
+  operationId,
+  tags: ['accounting'],
+  summary,
+  responses: responsesUnderFaults({ 200: summary, 400: 'ValidationFault' }),
+})
