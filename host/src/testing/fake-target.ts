@@ -78,8 +78,13 @@ export interface ServedTarget extends FakeTarget {
   serve(request: CallRequest): Promise<Replied>
 }
 
+/** @throws {TypeError} if the address is not an HTTP URL. */
 export function createFakeTarget(address: string, now: () => number): ServedTarget {
-  const base = new URL(address)
+  const base = URL.canParse(address) ? new URL(address) : null
+  if (base === null || !/^https?:$/.test(base.protocol))
+    throw new TypeError(
+      `host.target('${address}'): must be the URL of the target, such as https://erp.test, and not its name`,
+    )
   const basePath = base.pathname.replace(/\/+$/, '')
   const routes: { readonly matches: RouteMatcher; readonly next: NextReply }[] = []
   const calls: TargetCall[] = []

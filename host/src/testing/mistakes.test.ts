@@ -183,6 +183,16 @@ describe('a mistake in a test', () => {
     },
   )
 
+  it.each(['erp', '', '//erp.test', 'ftp://erp.test'])(
+    'the address %j of a target is rejected with an example of an address',
+    async (address) => {
+      await using host = await startTestHost({ processes: orders })
+      expect(() => host.target(address)).toThrow(
+        /must be the URL of the target, such as https:\/\/erp\.test, and not its name$/,
+      )
+    },
+  )
+
   it('a start time that is not a time is rejected', async () => {
     await expect(startTestHost({ processes: orders, startsAt: 'yesterday' })).rejects.toThrow(
       'startsAt: yesterday is not a time',
