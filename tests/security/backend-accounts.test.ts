@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import { CREDENTIALS_EXCHANGE } from '@integration-host/shared/contracts/credential-event'
 import { PROVIDER_EXCHANGE } from '@integration-host/shared/contracts/provider-event'
+import { START_EXCHANGE, startQueue } from '@integration-host/shared/contracts/start-message'
 import { DEAD_EXCHANGE, STEPS_EXCHANGE } from '@integration-host/shared/contracts/step-message'
 import type { TransactionView } from '@integration-host/shared/contracts/transaction'
 import { eventually } from '@integration-host/shared/test-support/eventually'
@@ -202,6 +203,39 @@ describe('a service with a restricted account at Redis and RabbitMQ', () => {
     expect(await channel.get(queue, { noAck: true })).toMatchObject({
       fields: { routingKey: 'intuit.Invoice.update' },
     })
+    await connection.close()
+  })
+
+  it('an account of another program can start runs of one process by messages, and can do nothing else', async () => {
+    const exchange = system.amqpPrefix + START_EXCHANGE
+    const pattern = `^${exchange.replaceAll('.', '\\.')}$`
+    await broker.control('add_user', 'erp', password)
+    await broker.control('set_permissions', 'erp', '^$', pattern, '^$')
+    await broker.control('set_topic_permissions', 'erp', exchange, '^OrderProcess$', '^$')
+    const connection = await connect(urlAs('erp', broker.url))
+    const rejected = async (act: (channel: Channel) => unknown): Promise<void> => {
+      const channel = await connection.createChannel()
+      const closed = new Promise<Error>((resolve) => channel.once('error', resolve))
+      Promise.resolve(act(channel)).catch(() => {})
+      expect((await closed).message).toMatch(/ACCESS_REFUSED|403/)
+    }
+    const body = Buffer.from(JSON.stringify({ TransactionID: 'erp-1', InitialData: '1' }))
+    const channel = await connection.createConfirmChannel()
+    channel.publish(exchange, 'OrderProcess', body, { userId: 'erp', mandatory: true })
+    await channel.waitForConfirms()
+    const run = `${system.url('coordinator')}/processes/OrderProcess/transactions/erp-1`
+    await eventually(async () => expect((await system.call(run)).status).toBe(200))
+    const actions = await system.call(`${system.url('coordinator')}/actions?limit=10`)
+    expect(await actions.json()).toMatchObject({
+      items: expect.arrayContaining([
+        expect.objectContaining({ TransactionID: 'erp-1', KeyID: 'rabbitmq:erp' }),
+      ]),
+    })
+    await rejected((other) => other.publish(exchange, 'InvoiceExport', body))
+    await rejected((other) => other.publish('', 'steps.OrderProcess.order', body))
+    await rejected((other) =>
+      other.consume(`${system.amqpPrefix}${startQueue('OrderProcess')}`, () => {}),
+    )
     await connection.close()
   })
 

@@ -296,6 +296,36 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       )
     })
 
+    it('keeps the messages of a process that is not loaded any more, until it is loaded again', async () => {
+      const source = await backends.openSource()
+      const bus = await backends.openBus()
+      opened.push(bus, source)
+      await bus.ready(AbortSignal.timeout(60_000))
+      // The first coordinator declares the queues.
+      const first = await startFixture(backends, { processes: [sale, refund], source, bus })
+      await first[Symbol.asyncDispose]()
+      const without = await start({ processes: [sale], source, bus })
+      const body = { TransactionID: '1', InitialData: { amount: 1 } }
+      await send(without, body, { routingKey: 'Refund' })
+      await send(without, { TransactionID: 'other', InitialData: 1 })
+      await without.reached('other', 'Completed')
+      await eventually(async () =>
+        expect(await depth(without, 'Refund')).toEqual({ ready: 1, consumers: 0 }),
+      )
+      const again = await start({ source, bus })
+      await eventually(async () =>
+        expect((await again.call('/processes/Refund/transactions/1')).status).toBe(200),
+      )
+    })
+
+    it('delays the run of a message with NotBefore, as the route does', async () => {
+      const host = await start()
+      await send(host, { TransactionID: 'later', InitialData: 1, NotBefore: 3_600 })
+      const run = await host.reached('later', 'Queued')
+      expect(run).toMatchObject({ NextAttemptAt: expect.stringMatching(/Z$/) })
+      expect(Date.parse(run.NextAttemptAt ?? '') - Date.now()).toBeGreaterThan(3_000_000)
+    })
+
     it('dead-letters a message of which its transaction alone makes the store fail, and queues the others', async () => {
       const host = await start({
         wrapSource: (source) => ({

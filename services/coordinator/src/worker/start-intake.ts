@@ -68,6 +68,11 @@ const RENEW_AFTER = 8
 const MAX_RENEWALS = 50
 /** RabbitMQ closes the channel of a consumer that has not acknowledged a message for 30 minutes. */
 const HOLD_MS = 600_000
+/**
+ * The pause before a message is handled that was published again. It is often delivered before its original is
+ * acknowledged. If it ended the coordinator then, the original would be returned once more, up to the delivery limit.
+ */
+const RENEWED_PAUSE_MS = 200
 /** The pause before a message is returned that could not be dead-lettered, so that it is not redelivered in a loop. */
 const RETURN_PAUSE_MS = 1_000
 
@@ -116,6 +121,9 @@ export function startStartIntake(deps: StartIntakeDeps): StartIntake {
     consumers.set(process, consumer)
   }
 
+  const pause = (ms: number): Promise<void> =>
+    sleep(ms, undefined, { signal: shutdown.signal }).catch(() => {})
+
   async function handle(
     process: string,
     message: StartMessage,
@@ -126,6 +134,7 @@ export function startStartIntake(deps: StartIntakeDeps): StartIntake {
         return deadLetter(process, message, 'delivery_limit', 'delivery_limit')
       if (await isPublishedAgain(process, message)) return 'ack'
     }
+    if (message.renewals > 0 && message.deliveryCount === 0) await pause(RENEWED_PAUSE_MS)
     const read = readStartMessage(message)
     if ('reason' in read) return deadLetter(process, message, 'invalid', read.reason)
     const { transaction } = read
@@ -193,7 +202,7 @@ export function startStartIntake(deps: StartIntakeDeps): StartIntake {
     try {
       await queue.deadLetter(process, message, reason)
     } catch {
-      await sleep(RETURN_PAUSE_MS, null, { signal: shutdown.signal }).catch(() => {})
+      await pause(RETURN_PAUSE_MS)
       return 'requeue'
     }
     count(process, result)
