@@ -19,6 +19,7 @@ import {
   runSearchRoutes,
   type RunSearchRouteDeps,
 } from './routes/run-search.ts'
+import { scheduleRoutes, type ScheduleRouteDeps } from './routes/schedules.ts'
 import { summaryRoutes, type SummaryRouteDeps } from './routes/summary.ts'
 import { transactionRoutes, type TransactionRouteDeps } from './routes/transactions.ts'
 
@@ -34,6 +35,7 @@ export interface AppDeps
     ExportRouteDeps,
     ActionRouteDeps,
     OperationRouteDeps,
+    ScheduleRouteDeps,
     DeadLetterRouteDeps {
   readonly logger: Logger
   readonly health: Health
@@ -63,6 +65,7 @@ export const createApp = (deps: AppDeps) =>
       app.route('/processes/:process/dead-letters', deadLetterRoutes(deps))
       app.route('/processes', processRoutes(deps))
       app.route('/operations', operationRoutes(deps))
+      app.route('/schedules', scheduleRoutes(deps))
       app.route('/processes', summaryRoutes(deps))
       app.route('/actions', actionRoutes(deps))
       app.route('/transactions', exportRoutes(deps))

@@ -50,6 +50,7 @@ import { type StartIntake, startStartIntake } from './worker/start-intake.ts'
 import { createStepsInFlight } from './worker/steps-in-flight.ts'
 import { createRemoveFilesOfRuns } from './worker/run-files.ts'
 import { startRetention } from './worker/retention.ts'
+import { createScheduleOperations } from './worker/schedule-operations.ts'
 import { type Scheduler, startScheduler } from './worker/scheduler.ts'
 import { type SlotKeeper, startSlotKeeper } from './worker/slot-keeper.ts'
 import { createStoreRetry } from './worker/store-retry.ts'
@@ -464,6 +465,7 @@ export async function startCoordinator(
     keys: access.keys,
     operations,
     operationRunner,
+    schedules: createScheduleOperations({ source, processes, publisher, scheduler, now }),
     erase,
     shutdown: exportsEnd.signal,
     source,

@@ -1,0 +1,83 @@
+import { IntegrationError } from '@integration-host/shared/errors'
+import { outlineOf, type ProcessDefinition } from '../process/definition.ts'
+import type { Schedule } from '../schedule/schedule.ts'
+import type { StoredSchedule } from '../schedule/schedule-store.ts'
+import type { Act } from '../transaction/action.ts'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+import { type Scheduler, transactionOf } from './scheduler.ts'
+import type { TransitionPublisher } from './transition-publisher.ts'
+
+/** The operations that the HTTP API offers on schedules. Each change is recorded in the action log. */
+export interface ScheduleOperations {
+  list(): Promise<readonly StoredSchedule[]>
+  /** @throws {IntegrationError} `schedule_not_found` */
+  setPaused(process: string, name: string, isPaused: boolean, act: Act): Promise<StoredSchedule>
+  /**
+   * Begins the run of a schedule now, or the runs of all companies, also while the schedule is paused.
+   *
+   * @throws {IntegrationError} `process_not_found` or `schedule_not_found` if this coordinator has not loaded the
+   * process or the schedule, and `schedule_in_progress` if the runs of an earlier time are still being queued.
+   */
+  run(process: string, name: string, act: Act): Promise<StartedRuns>
+}
+
+export interface StartedRuns {
+  /** The transaction; `null` if there is one for each company. */
+  readonly transactionId: string | null
+  /** Epoch ms. */
+  readonly at: number
+}
+
+export interface ScheduleOperationsDeps {
+  readonly source: Pick<TransactionSource, 'schedules' | 'setSchedulePaused' | 'openTick' | 'queue'>
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
+  readonly publisher: Pick<TransitionPublisher, 'publishSteps'>
+  readonly scheduler: Pick<Scheduler, 'soon'>
+  readonly now: () => number
+}
+
+export function createScheduleOperations(deps: ScheduleOperationsDeps): ScheduleOperations {
+  const { source, processes, publisher, scheduler } = deps
+  const find = (process: string, name: string): readonly [ProcessDefinition, Schedule] => {
+    const definition = processes.get(process)
+    if (definition === undefined)
+      throw new IntegrationError('process_not_found', `no process ${process} is loaded`)
+    const schedule = definition.schedules.find((one) => one.name === name)
+    if (schedule === undefined) throw notFound(process, name)
+    return [definition, schedule]
+  }
+  return {
+    list: () => source.schedules(),
+    async setPaused(process, name, isPaused, act) {
+      const changed = await source.setSchedulePaused(process, name, isPaused, act)
+      if (changed === null) throw notFound(process, name)
+      scheduler.soon()
+      return changed
+    },
+    async run(process, name, act) {
+      const [definition, schedule] = find(process, name)
+      if (schedule.each === 'company') {
+        const tick = await source.openTick(process, name, act)
+        if (tick === null)
+          throw new IntegrationError(
+            'schedule_in_progress',
+            'the runs of an earlier time of the schedule are still being queued',
+          )
+        scheduler.soon()
+        return { transactionId: null, at: tick.at }
+      }
+      const at = deps.now()
+      const transaction = transactionOf(definition, schedule, at, null, true)
+      const Reason = act.reason ?? undefined
+      const given = Reason === undefined ? transaction : { ...transaction, Reason }
+      const results = await source.queue(outlineOf(definition), [given], act.by)
+      publisher.publishSteps(
+        results.flatMap((result) => (result.outcome === 'queued' ? [result.run] : [])),
+      )
+      return { transactionId: transaction.TransactionID, at }
+    },
+  }
+}
+
+const notFound = (process: string, name: string): IntegrationError =>
+  new IntegrationError('schedule_not_found', `the process ${process} has no schedule ${name}`)
