@@ -95,6 +95,7 @@ const COORDINATOR_QUEUES = [
   'steps\\..+',
   'dead\\..+',
   'start\\..+',
+  'on\\..+',
   'integration\\.delay\\..+', // a queue and an exchange of the same name
   'coordinator\\.(credentials|erasures|webhooks)',
   'coordinator\\.transactions\\..+', // one for each replica
@@ -113,12 +114,18 @@ export const brokerAccounts = {
   },
   coordinator: {
     configure: [
-      'integration\\.(steps|dead|start|credentials|transactions|coordinators)',
+      'integration\\.(steps|dead|start|provider|credentials|transactions|coordinators)',
       ...COORDINATOR_QUEUES,
     ],
     // The gateway must not publish credential events, so its account has no `write` on integration.credentials.
-    write: ['integration\\.(steps|dead|start|transactions|coordinators)', ...COORDINATOR_QUEUES],
-    read: ['integration\\.(steps|dead|start|credentials|coordinators)', ...COORDINATOR_QUEUES],
+    write: [
+      'integration\\.(steps|dead|start|provider|transactions|coordinators)',
+      ...COORDINATOR_QUEUES,
+    ],
+    read: [
+      'integration\\.(steps|dead|start|provider|credentials|coordinators)',
+      ...COORDINATOR_QUEUES,
+    ],
   },
   // The only service that anyone can send requests to. It publishes events, and can neither read nor bind anything.
   'webhook-receiver': {

@@ -1,4 +1,5 @@
 import {
+  changesTopology,
   credentialsTopology,
   ladder,
   processTopology,
@@ -18,6 +19,7 @@ const topologies = [
   credentialsTopology,
   processTopology('OrderProcess', ['order', 'report', 'csv']),
   startTopology('OrderProcess'),
+  changesTopology('OrderProcess', []),
 ]
 /**
  * Names of the queues and exchanges that a system declares. They remain on the broker after the system's processes

@@ -7,6 +7,7 @@ import type { CutReason } from './routes/event-streams.ts'
 import type { ResealingProgress } from './transaction/payload.ts'
 import type { Audit, RunGroup } from './transaction/audit.ts'
 import type { WebhookBacklog } from './transaction/transaction-source.ts'
+import type { ChangeResult } from './worker/change-intake.ts'
 import type { StartResult } from './worker/start-intake.ts'
 import type { StoredSchedule } from './schedule/schedule-store.ts'
 import type { RetentionAges } from './worker/retention.ts'
@@ -24,6 +25,8 @@ export interface CoordinatorMetrics {
   readonly setOperations: (counts: Readonly<Record<'Running' | 'Paused', number>>) => void
   /** Counts a message of the queue `start.<process>`. */
   readonly countStart: (process: string, result: StartResult) => void
+  /** Counts an event of the queue `on.<process>`. */
+  readonly countChange: (process: string, result: ChangeResult) => void
   readonly countBulkRun: (action: string, outcome: string) => void
   /** Counts the purged runs of a process, and the deleted ids. */
   readonly countPurged: (process: string, count: number) => void
@@ -157,6 +160,11 @@ export function createCoordinatorMetrics(
     'How long the next time of a schedule has passed without its runs; 0 while the schedule is on time or paused',
     ['process', 'schedule'],
   )
+  const changes = metrics.counter(
+    'coordinator_changes_total',
+    'Events of the queues on.<Process> by result: queued, exists, unwanted, unknown_realm, or that of the dead letter',
+    ['process', 'result'],
+  )
   const online = metrics.gauge('coordinator_online', '1 while a probe reaches the internet')
 
   return {
@@ -181,6 +189,7 @@ export function createCoordinatorMetrics(
     setOperations(counts) {
       for (const [status, count] of Object.entries(counts)) bulkOperations.set({ status }, count)
     },
+    countChange: (process, result) => changes.inc({ process, result }),
     countStart: (process, result) => startMessages.inc({ process, result }),
     countBulkRun: (action, outcome) => bulkRuns.inc({ action, outcome }),
     countPurged: (process, count) => purgedRuns.inc({ process }, count),

@@ -21,11 +21,13 @@ import type { WebhookPostOptions } from './adapters/http/webhook-post.ts'
 import { createProbe } from './adapters/http/probe.ts'
 import { onCredentialUsable, onErasureRequested } from './adapters/message-bus/credential-events.ts'
 import { createDeadLetterQueue } from './adapters/message-bus/dead-letter-queue.ts'
+import { createChangeQueue } from './adapters/message-bus/change-queue.ts'
 import { createStartQueue } from './adapters/message-bus/start-queue.ts'
 import { createConnectedCompanies } from './adapters/token-service/connected-companies.ts'
 import { createStepQueue } from './adapters/message-bus/step-queue.ts'
 import { joinTransactionEvents } from './adapters/message-bus/transaction-events.ts'
 import { createApp } from './app.ts'
+import { createKnownCompanies } from './company/known-companies.ts'
 import { type EmbeddedConfig, probesOf } from './config.ts'
 import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
 import type { ConnectedCompanies } from './company/connected-companies.ts'
@@ -46,7 +48,9 @@ import { createRealmErasure } from './worker/erase-removed-realms.ts'
 import { createErasure } from './worker/erasure.ts'
 import { createOperations } from './worker/operations.ts'
 import { startOperationRunner } from './worker/run-operations.ts'
-import { type StartIntake, startStartIntake } from './worker/start-intake.ts'
+import { startChangeIntake } from './worker/change-intake.ts'
+import type { MessageIntake } from './worker/message-intake.ts'
+import { startStartIntake } from './worker/start-intake.ts'
 import { createStepsInFlight } from './worker/steps-in-flight.ts'
 import { createRemoveFilesOfRuns } from './worker/run-files.ts'
 import { startRetention } from './worker/retention.ts'
@@ -85,7 +89,7 @@ export interface CoordinatorAdapters {
   readonly waitForClock?: WorkerDeps['waitForClock']
   /** Returns a random number in [0, 1), for the jitter of delays. */
   readonly random?: () => number
-  /** The companies for which schedules run. Default: read from token-service. */
+  /** The companies that are connected. Default: read from token-service. */
   readonly companies?: ConnectedCompanies
   /** Makes the HTTP calls of the steps. Default: over connections that the coordinator opens. */
   readonly call?: HttpCall
@@ -165,8 +169,9 @@ export async function startCoordinator(
   )
   let webhooks: WebhookStarter | null = null
   let slots: SlotKeeper | null = null
-  let starts: StartIntake | null = null
   let scheduler: Scheduler | null = null
+  let starts: MessageIntake | null = null
+  let changes: MessageIntake | null = null
   const publisher = createTransitionPublisher({
     queue,
     feed,
@@ -258,6 +263,7 @@ export async function startCoordinator(
         worker.followDefinitions()
         starts?.followDefinitions()
         scheduler?.soon()
+        changes?.followDefinitions()
         reportLoaded({ definitions: processes, failures: changed.failures }, true)
       }, onWatchError),
     )
@@ -273,6 +279,7 @@ export async function startCoordinator(
     setPaused(paused: PausedNames) {
       worker.setPaused(paused)
       starts?.setPaused(paused)
+      changes?.setPaused(paused)
     },
   }
   const operations = createOperations({
@@ -295,6 +302,25 @@ export async function startCoordinator(
       random,
       intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
       count: metrics.countStart,
+    }),
+  )
+  changes = stack.use(
+    startChangeIntake({
+      store: source,
+      queue: createChangeQueue(bus, owner),
+      operations,
+      processes,
+      isConnected: createKnownCompanies({
+        isConnected: (realm) => companies.isConnected(realm),
+        now,
+      }),
+      isBatched: tracing === undefined,
+      retryStore,
+      log,
+      clock,
+      random,
+      intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
+      count: metrics.countChange,
     }),
   )
   const operationRunner = stack.use(

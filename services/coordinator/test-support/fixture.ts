@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import {
+  changesTopology,
   credentialsTopology,
   ladder,
   processTopology,
@@ -110,6 +111,7 @@ async function removeTopology(
     webhooksTopology,
     ...Object.entries(steps).map(([name, names]) => processTopology(name, names)),
     ...Object.keys(steps).map(startTopology),
+    ...Object.keys(steps).map((process) => changesTopology(process, [])),
   ]
   const queues = topologies.flatMap((topology) => topology.queues)
   const exchanges = topologies.flatMap((topology) => topology.exchanges)
@@ -169,6 +171,7 @@ export async function startFixture(
     DATA_DIR: backends.dataDir,
     DEMO_API_URL: target.url,
     GATEWAY_URL: target.url,
+    TOKEN_SERVICE_URL: target.url,
     LOCAL_PULL_SECONDS: '0.2',
     REMOTE_PULL_SECONDS: '0.5',
     ...options.env,

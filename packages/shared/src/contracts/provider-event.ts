@@ -7,6 +7,9 @@ import { Realm } from './realm.ts'
  */
 export const PROVIDER_EXCHANGE = 'integration.provider'
 
+/** Returns the name of the queue whose events start runs of a business process, such as `on.InvoiceExport`. */
+export const onQueue = (process: string): string => `on.${process}`
+
 /**
  * The entities whose changes Intuit reports by webhook, in the spelling of its API.
  *
@@ -97,3 +100,10 @@ export function providerEventId(
   const deleted = event.Operation === 'delete' ? ':deleted' : ''
   return `${event.Entity}-${event.EntityId}${deleted}@${second}/${event.Realm}`
 }
+
+/** The routing keys of all events. */
+export const providerRoutingKeys: readonly string[] = providerEntities.flatMap((Entity) =>
+  providerOperations.map((Operation) =>
+    providerRoutingKey({ Provider: 'intuit', Entity, Operation }),
+  ),
+)

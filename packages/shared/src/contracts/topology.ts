@@ -13,6 +13,7 @@ import {
   stepRoutingKey,
   STEPS_EXCHANGE,
 } from './step-message.ts'
+import { onQueue, PROVIDER_EXCHANGE } from './provider-event.ts'
 import { START_EXCHANGE, startQueue } from './start-message.ts'
 import { WEBHOOK_PROCESS } from './webhook.ts'
 
@@ -54,6 +55,19 @@ export const startTopology = (process: string): Topology => ({
     {
       name: startQueue(process),
       bindings: [{ exchange: START_EXCHANGE, routingKey: process }],
+      deadLetter: { exchange: DEAD_EXCHANGE, routingKey: process },
+      deliveryLimit: DELIVERY_LIMIT,
+    },
+  ],
+})
+
+/** The queue of the provider events that start runs of a business process, bound to the events with these keys. */
+export const changesTopology = (process: string, routingKeys: readonly string[]): Topology => ({
+  exchanges: [{ name: PROVIDER_EXCHANGE, type: 'topic' }],
+  queues: [
+    {
+      name: onQueue(process),
+      bindings: routingKeys.map((routingKey) => ({ exchange: PROVIDER_EXCHANGE, routingKey })),
       deadLetter: { exchange: DEAD_EXCHANGE, routingKey: process },
       deliveryLimit: DELIVERY_LIMIT,
     },

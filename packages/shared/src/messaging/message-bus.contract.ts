@@ -186,6 +186,34 @@ export function messageBusContract(name: string, open: () => Promise<MessageBus>
       expect(oneWord.deliveries.map(({ routingKey }) => routingKey)).toEqual(['news.local'])
     })
 
+    it('the message bus adds the bindings of a queue that is declared again, and removes bindings on request', async () => {
+      const queue = `rebound-${crypto.randomUUID()}`
+      const bindings = (...keys: readonly string[]) =>
+        keys.map((routingKey) => ({ exchange: 'news', routingKey }))
+      const declare = (...keys: readonly string[]) =>
+        bus.declare({
+          exchanges: [],
+          queues: [{ name: queue, bindings: bindings(...keys), exclusive: true }],
+        })
+      const send = (routingKey: string) =>
+        bus.publish(order(routingKey, { exchange: 'news', routingKey, mandatory: false }))
+      await declare('rebound.a')
+      await declare('rebound.b')
+      const { deliveries, arrived } = collect(queue)
+      await send('rebound.a')
+      await send('rebound.b')
+      await arrived(2)
+      await bus.unbind(queue, bindings('rebound.a', 'rebound.never'))
+      await send('rebound.a')
+      await send('rebound.b')
+      await arrived(3)
+      expect(deliveries.map(({ routingKey }) => routingKey)).toEqual([
+        'rebound.a',
+        'rebound.b',
+        'rebound.b',
+      ])
+    })
+
     it('cancelling a consumer stops deliveries and waits for the deliveries in flight', async () => {
       const started = Promise.withResolvers<void>()
       const finish = Promise.withResolvers<void>()

@@ -10,9 +10,17 @@ export interface MessageBus extends AsyncDisposable {
   /**
    * Declares exchanges and queues, now and after each reconnect. Resolves even if the broker is unavailable or the
    * declaration fails: the health of the dependency then contains the reason, and the declaration is retried until it
-   * succeeds.
+   * succeeds. A queue that is declared again with other bindings keeps the bindings that it has; after a reconnect,
+   * only the bindings of the latest declaration are declared.
    */
   declare(topology: Topology): Promise<void>
+
+  /**
+   * Removes bindings of a queue that this connection has declared. A binding that does not exist is ignored.
+   *
+   * @throws {IntegrationError} `broker_unavailable` if the broker has not confirmed the removal of every binding.
+   */
+  unbind(queue: string, bindings: readonly Binding[]): Promise<void>
 
   /**
    * Resolves when the broker has accepted responsibility for the message (publisher confirm).
@@ -49,9 +57,14 @@ export interface ExchangeSpec {
   readonly type: 'direct' | 'fanout' | 'topic'
 }
 
+export interface Binding {
+  readonly exchange: string
+  readonly routingKey: string
+}
+
 export interface QueueSpec {
   readonly name: string
-  readonly bindings: readonly { readonly exchange: string; readonly routingKey: string }[]
+  readonly bindings: readonly Binding[]
   /** The age in milliseconds at which a message is dead-lettered. */
   readonly messageTtlMs?: number
   /**

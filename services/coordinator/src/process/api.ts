@@ -4,6 +4,7 @@
  * @module integration-host
  */
 export { z } from 'zod'
+export { type ChangeTrigger, ProviderChange } from './change-trigger.ts'
 export { defineProcess } from './define-process.ts'
 export type { ProcessDefinition } from './definition.ts'
 export type { ProcessOptions, ProcessRetention, RunFiles } from './process-options.ts'

@@ -1,6 +1,7 @@
 import { StepName } from '@integration-host/shared/contracts/step-message'
 import type { z } from 'zod'
 import { schedulesOf } from '../schedule/schedule.ts'
+import { triggersOf } from './change-trigger.ts'
 import { concurrencyOf } from './concurrency.ts'
 import { bindSettings, MARK, type ProcessDefinition } from './definition.ts'
 import {
@@ -31,6 +32,7 @@ const MAX_STEPS = 100
 const MEMBERS = new Set<string>([
   'input',
   'settings',
+  'on',
   'targets',
   'requireInternet',
   'retry',
@@ -164,6 +166,7 @@ function definitionOf(
     deadlineMs: deadlineSeconds === undefined ? null : deadlineSeconds * 1_000,
     concurrency,
     schedules: schedulesOf(name, options.schedules, { input, concurrency }),
+    on: triggersOf(name, options.on),
     retention,
     // The functions that name a run's files read the settings of the process, which `bindSettings` sets.
     files: files as RunFiles,

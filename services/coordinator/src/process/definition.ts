@@ -2,6 +2,7 @@ import type { z } from 'zod'
 import type { Schedule } from '../schedule/schedule.ts'
 import type { Run } from '../transaction/run.ts'
 import type { Claim, ProcessOutline } from '../transaction/transaction-source.ts'
+import type { ChangeTrigger } from './change-trigger.ts'
 import type { Concurrency } from './concurrency.ts'
 import type { ProcessRetention, RunFiles } from './process-options.ts'
 import type { StepOutcome } from './progress.ts'
@@ -28,6 +29,8 @@ export interface ProcessDefinition {
   readonly deadlineMs: number | null
   /** `null` if the number of runs in progress is not limited. @internal */
   readonly concurrency: Concurrency | null
+  /** The changes that start a run. @internal */
+  readonly on: readonly ChangeTrigger[]
   /** @internal */
   readonly schedules: readonly Schedule[]
   /** @internal */

@@ -1,6 +1,7 @@
 /** The options with which a process is defined. */
 import type { z } from 'zod'
 import type { ScheduleOptions } from '../schedule/schedule.ts'
+import type { ChangeTrigger } from './change-trigger.ts'
 import type { Json } from './json-normalization.ts'
 import type { RetryPolicy } from './retry-policy.ts'
 import type { SettingSchemas, SettingValues, StepSettings } from './settings.ts'
@@ -24,6 +25,11 @@ export interface ProcessOptions<
    * `INVOICE_EXPORT_ERP_URL`.
    */
   readonly settings?: Schemas
+  /**
+   * The changes in the books of companies that start a run. The initial data of the run is a `ProviderChange`, its
+   * `Realm` is the company, and its `TransactionID` is the id of the change, which is the same for every delivery.
+   */
+  readonly on?: readonly ChangeTrigger[]
   /** The services that steps call by name, or a function that returns them for the values of the settings. */
   readonly targets?: Named | ((settings: SettingValues<Schemas>) => Named)
   /**

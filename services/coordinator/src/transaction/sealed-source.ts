@@ -11,6 +11,7 @@ import type { Retention } from './retention.ts'
 import { hasInitialData, isRepeated, type Run, type RunKey } from './run.ts'
 import type { RunDetail } from './run-detail.ts'
 import type { ScheduleStore } from '../schedule/schedule-store.ts'
+import type { Subscriptions } from './subscriptions.ts'
 import type { TargetCalls } from './target-calls.ts'
 import type {
   Claim,
@@ -36,6 +37,7 @@ type PassedThrough =
   | keyof PayloadStore
   | keyof Retention
   | Exclude<keyof ScheduleStore, 'fireSchedules' | 'queueTick'>
+  | keyof Subscriptions
   | keyof TargetCalls
   | 'actions'
   | 'addWebhooks'

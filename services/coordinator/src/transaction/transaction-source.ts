@@ -17,6 +17,7 @@ import type { Retention } from './retention.ts'
 import type { RunSearchSource } from './run-search.ts'
 import type { RunExports } from './run-export.ts'
 import type { SlotRequest, Slots } from './slots.ts'
+import type { Subscriptions } from './subscriptions.ts'
 import type { TargetCalls } from './target-calls.ts'
 
 /**
@@ -47,6 +48,7 @@ export interface TransactionSource
     RunSearchSource,
     ScheduleStore,
     Slots,
+    Subscriptions,
     TargetCalls,
     AsyncDisposable {
   /**

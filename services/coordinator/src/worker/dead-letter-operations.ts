@@ -7,6 +7,7 @@ import { isOver } from '../transaction/status.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { messageIdOf } from './dead-letter-intake.ts'
 import { inputInvalid, type Operations } from './operations.ts'
+import { transactionOfEvent } from './read-change.ts'
 import { readStartMessage } from './read-start-message.ts'
 import type { TransitionPublisher } from './transition-publisher.ts'
 
@@ -14,7 +15,7 @@ import type { TransitionPublisher } from './transition-publisher.ts'
 export interface DeadLetterOperations {
   /**
    * Publishes the due step of the run to which a dead letter belongs, as the sweeper does, and removes the dead letter.
-   * If the message is a start message, queues its transaction instead and returns the run.
+   * If the message is a start message or a provider event, queues its transaction instead and returns the run.
    *
    * @throws {IntegrationError} `process_not_found`, `dead_letter_without_run` if the message neither names a run nor has
    * a transaction, `transaction_not_active`, `input_invalid`, `transaction_conflict`, or `dead_letter_not_found` if the
@@ -53,7 +54,7 @@ export function createDeadLetterOperations({
   }
 
   /**
-   * Queues the transaction of a start message. If the transaction exists already with the same data, its run is returned.
+   * Queues the transaction of a start message or of a provider event. If the transaction exists already with the same data, its run is returned.
    *
    * @throws {IntegrationError} if the message has no transaction that can be queued now.
    */
@@ -65,7 +66,11 @@ export function createDeadLetterOperations({
         'dead_letter_without_run',
         `the message names no run, and only the first ${content.length} of its ${ContentBytes} bytes are stored`,
       )
-    const read = readStartMessage({ content, messageId: messageIdOf(letter) })
+    const changed = transactionOfEvent(content)
+    const read =
+      changed === null
+        ? readStartMessage({ content, messageId: messageIdOf(letter) })
+        : { transaction: changed }
     if ('reason' in read)
       throw new IntegrationError(
         'dead_letter_without_run',

@@ -52,7 +52,6 @@ function intakeOn({ holdMs = 60_000 } = {}) {
       },
     },
     queue: {
-      async declare() {},
       consume(_process, handlers) {
         state.consumer = handlers
         state.starts += 1

@@ -1,15 +1,21 @@
 import { backoffMs } from '@integration-host/shared/process/backoff'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { hasCode } from '@integration-host/shared/errors'
+import { type ErrorCode, hasCode } from '@integration-host/shared/errors'
 
 /** The result of a retried call if a shutdown aborted the retries. */
 export const ABORTED = Symbol('retries aborted')
 
-/** Retries a call while the store is unavailable. Throws every error other than `store_unavailable`. */
+/**
+ * Retries a call while the store is unavailable, or while the call fails with another of the codes. Throws every other
+ * error. `codes` is `store_unavailable` by default.
+ */
 export type StoreRetry = <Result>(
   call: () => Promise<Result>,
   signal: AbortSignal,
+  codes?: readonly ErrorCode[],
 ) => Promise<Result | typeof ABORTED>
+
+const STORE = ['store_unavailable'] as const
 
 /**
  * Builds a StoreRetry. It waits 100 ms before the first retry, and at most 2 s before each later retry. Jitter shortens
@@ -17,12 +23,12 @@ export type StoreRetry = <Result>(
  */
 export const createStoreRetry =
   (random: () => number): StoreRetry =>
-  async (call, signal) => {
+  async (call, signal, codes = STORE) => {
     for (let tries = 1; ; tries += 1) {
       try {
         return await call()
       } catch (error) {
-        if (!hasCode(error, 'store_unavailable')) throw error
+        if (!codes.some((code) => hasCode(error, code))) throw error
         if (signal.aborted) return ABORTED
         const backoff = { baseMs: 100, capMs: 2_000, random: 0.5 + random() / 2 }
         await sleep(backoffMs(tries, backoff), null, { signal }).catch(() => {})

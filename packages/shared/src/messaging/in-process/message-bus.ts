@@ -7,6 +7,7 @@ import { IntegrationError } from '../../errors.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { type Clock, systemClock, type Timer } from '../../process/clock.ts'
 import {
+  type Binding,
   type ConsumeOptions,
   contentOf,
   type Delivery,
@@ -28,7 +29,7 @@ interface Subscriber {
 }
 
 interface Queue {
-  readonly spec: QueueSpec
+  spec: QueueSpec
   readonly ready: QueuedDelivery[]
   readonly subscribers: Subscriber[]
 }
@@ -131,8 +132,18 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
     async declare(topology) {
       for (const exchange of topology.exchanges) exchanges.set(exchange.name, exchange)
       for (const spec of topology.queues) {
-        if (!queues.has(spec.name)) queues.set(spec.name, { spec, ready: [], subscribers: [] })
+        const queue = queues.get(spec.name)
+        if (queue === undefined) queues.set(spec.name, { spec, ready: [], subscribers: [] })
+        else queue.spec = { ...spec, bindings: union(queue.spec.bindings, spec.bindings) }
       }
+    },
+
+    async unbind(name, bindings) {
+      const queue = queues.get(name)
+      if (queue === undefined) return
+      const { spec } = queue
+      const isRemoved = (bound: Binding) => bindings.some((binding) => isSame(binding, bound))
+      queue.spec = { ...spec, bindings: spec.bindings.filter((bound) => !isRemoved(bound)) }
     },
 
     async publish(message: OutgoingMessage) {
@@ -193,6 +204,14 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
     },
   }
 }
+
+const isSame = (one: Binding, other: Binding): boolean =>
+  one.exchange === other.exchange && one.routingKey === other.routingKey
+
+const union = (known: readonly Binding[], added: readonly Binding[]): readonly Binding[] => [
+  ...known,
+  ...added.filter((binding) => !known.some((bound) => isSame(bound, binding))),
+]
 
 /** Returns whether a binding matches a routing key (AMQP 0-9-1 §3.1.3). */
 function matches(type: ExchangeSpec['type'], pattern: string, routingKey: string): boolean {

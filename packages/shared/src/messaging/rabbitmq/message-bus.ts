@@ -66,7 +66,7 @@ interface RunningConsumer {
  */
 export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageBus {
   const { dependency, logger, prefix = '', confirmDeadlineMs = 5_000 } = options
-  const topologies: Topology[] = []
+  let topologies: readonly Topology[] = []
   const consumers = new Set<RunningConsumer>()
   const publishings = new Set<Publishing>()
   const waiting = new Set<() => void>()
@@ -256,7 +256,12 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
 
   const bus: MessageBus = {
     async declare(topology) {
-      topologies.push(topology)
+      const declared = new Set(topology.queues.map(({ name }) => name))
+      const without = (known: Topology): Topology => ({
+        ...known,
+        queues: known.queues.filter(({ name }) => !declared.has(name)),
+      })
+      topologies = [...topologies.map(without), topology]
       for (const { name, exclusive } of topology.queues) if (exclusive) exclusiveQueues.add(name)
       const [current, channel] = [model, publisher]
       if (current === null || channel === null) return
@@ -266,6 +271,18 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
         // The next connection declares the topology again. If that fails too, it logs the reason (I1).
         restart(current, brokerReason(error))
       }
+    },
+
+    async unbind(queue, bindings) {
+      const [current, channel] = [model, publisher]
+      if (current === null || channel === null) throw unavailable('not connected')
+      const removed = Promise.all(
+        bindings.map(({ exchange, routingKey }) =>
+          channel.unbindQueue(queueName(queue), named(exchange), routingKey),
+        ),
+      )
+      if ((await within(confirmDeadlineMs, removed)) === null)
+        throw unavailable('a binding could not be removed')
     },
 
     publish(message) {

@@ -27,6 +27,7 @@ import { operationsContract } from '../../transaction/bulk-operation.contract.ts
 import { operatorActionsContract } from '../../transaction/operator-actions.contract.ts'
 import { schedulesContract } from '../../schedule/schedule-store.contract.ts'
 import { slotsContract } from '../../transaction/slots.contract.ts'
+import { subscriptionsContract } from '../../transaction/subscriptions.contract.ts'
 import { targetCallsContract } from '../../transaction/target-calls.contract.ts'
 import { webhooksContract } from '../../transaction/webhooks.contract.ts'
 import { createMemoryTransactionSource } from './transaction-source.ts'
@@ -112,6 +113,9 @@ targetCallsContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 
+subscriptionsContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
 delayedRunsContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )

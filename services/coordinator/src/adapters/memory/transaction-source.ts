@@ -373,6 +373,9 @@ export async function createMemoryTransactionSource(
     ...createMemorySchedules(store, times),
     ...createMemoryTargetCalls(now),
     paused: async () => store.paused(),
+    // There is only one replica.
+    keepSubscriptions: async (_, routingKeys) => routingKeys,
+
     async setPaused(process, isPaused, act) {
       const pauses = new Map(store.paused())
       const pause = {

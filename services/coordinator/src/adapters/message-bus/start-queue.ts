@@ -1,16 +1,16 @@
 import { START_EXCHANGE, startQueue } from '@integration-host/shared/contracts/start-message'
 import { startTopology } from '@integration-host/shared/contracts/topology'
-import type { Delivery, MessageBus } from '@integration-host/shared/messaging/message-bus'
+import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { tracing } from '@integration-host/shared/observability/telemetry'
-import type { StartMessage, StartQueue } from '../../worker/start-queue.ts'
+import type { StartQueue } from '../../worker/start-queue.ts'
 import { outgoingDeadLetter } from './dead-letter-queue.ts'
+import { intakeMessageOf, intakeSpan, RENEWALS_HEADER } from './intake-messages.ts'
 
 /**
  * The maximum number of unacknowledged start messages of a process. There are more than one batch has, so that the next
  * batch is complete when the previous one is committed.
  */
 const PREFETCH = 250
-const RENEWALS_HEADER = 'renewals'
 
 export const createStartQueue = (bus: MessageBus, owner: string): StartQueue => ({
   declare: (process) => bus.declare(startTopology(process)),
@@ -20,9 +20,9 @@ export const createStartQueue = (bus: MessageBus, owner: string): StartQueue => 
       startQueue(process),
       { prefetch: PREFETCH, tag: `${owner} ${startQueue(process)}`, onRejected },
       (delivery) => {
-        const message = startMessageOf(delivery)
+        const message = { ...intakeMessageOf(delivery), userId: delivery.userId }
         if (tracing === undefined) return handle(message)
-        return tracing.span(spanOf(process, delivery), () => handle(message))
+        return tracing.span(intakeSpan(startQueue(process), delivery), () => handle(message))
       },
     ),
 
@@ -41,33 +41,4 @@ export const createStartQueue = (bus: MessageBus, owner: string): StartQueue => 
     bus.publish(
       outgoingDeadLetter(process, { messageId, reason, content, contentBytes: content.length }),
     ),
-})
-
-function startMessageOf({
-  messageId,
-  userId,
-  content,
-  headers,
-  deliveryCount,
-}: Delivery): StartMessage {
-  const { traceparent, [RENEWALS_HEADER]: renewals } = headers
-  return {
-    messageId,
-    userId,
-    content,
-    traceparent: typeof traceparent === 'string' ? traceparent.slice(0, 200) : null,
-    deliveryCount,
-    renewals: Number.isSafeInteger(renewals) ? Math.max(0, Number(renewals)) : 0,
-  }
-}
-
-const spanOf = (process: string, { headers }: Delivery) => ({
-  name: `process ${startQueue(process)}`,
-  kind: 'consumer' as const,
-  attributes: {
-    'messaging.system': 'rabbitmq',
-    'messaging.operation.name': 'process',
-    'messaging.destination.name': startQueue(process),
-  },
-  from: headers,
 })

@@ -29,6 +29,7 @@ import type { TransactionSource } from '../../transaction/transaction-source.ts'
 import { schedulesContract } from '../../schedule/schedule-store.contract.ts'
 import { slotsContract } from '../../transaction/slots.contract.ts'
 import { webhooksContract } from '../../transaction/webhooks.contract.ts'
+import { subscriptionsContract } from '../../transaction/subscriptions.contract.ts'
 import { targetCallsContract } from '../../transaction/target-calls.contract.ts'
 import { connectPostgres } from './connection.ts'
 import { createPostgresTransactionSource } from './transaction-source.ts'
@@ -123,6 +124,7 @@ operatorActionsContract('Postgres', open)
 runExportContract('Postgres', open)
 retentionContract('Postgres', open)
 webhooksContract('Postgres', open)
+subscriptionsContract('Postgres', open)
 targetCallsContract('Postgres', open)
 runSearchContract('Postgres', open)
 runTermsContract('Postgres', open)

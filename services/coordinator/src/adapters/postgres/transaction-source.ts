@@ -65,6 +65,8 @@ import {
   saveResealing,
 } from './statements/payloads.ts'
 import { pausedProcesses, setPaused } from './statements/paused-processes.ts'
+import { keepSubscriptions } from './statements/subscriptions.ts'
+import { SUBSCRIPTION_MS } from '../../transaction/subscriptions.ts'
 import { countUnfinished, processNames } from './statements/process-names.ts'
 import { readResponse } from './statements/read-response.ts'
 import { recordOutcomes } from './statements/record-outcomes.ts'
@@ -245,6 +247,8 @@ export function createPostgresTransactionSource(
       run((sql) => recordProgress(sql, lease, progress, end, times)),
     countOperations: () => run(countOperations),
     paused: () => run(pausedProcesses),
+    keepSubscriptions: (process, keys) =>
+      run((sql) => keepSubscriptions(sql, process, keys, SUBSCRIPTION_MS)),
     setPaused: (process, isPaused, act) => run((sql) => setPaused(sql, process, isPaused, act)),
     recordRejected: (action) => run((sql) => recordRejected(sql, action)),
     actions: (filter) => run((sql) => listActions(sql, filter)),

@@ -1,0 +1,48 @@
+import { onQueue, PROVIDER_EXCHANGE } from '@integration-host/shared/contracts/provider-event'
+import { changesTopology } from '@integration-host/shared/contracts/topology'
+import type { Delivery, MessageBus } from '@integration-host/shared/messaging/message-bus'
+import { tracing } from '@integration-host/shared/observability/telemetry'
+import type { ChangeQueue } from '../../worker/change-queue.ts'
+import { outgoingDeadLetter } from './dead-letter-queue.ts'
+import { intakeMessageOf, intakeSpan, RENEWALS_HEADER } from './intake-messages.ts'
+
+/** The maximum number of unacknowledged events of a process; see `start-queue.ts`. */
+const PREFETCH = 250
+
+export const createChangeQueue = (bus: MessageBus, owner: string): ChangeQueue => ({
+  declare: (process, routingKeys) => bus.declare(changesTopology(process, routingKeys)),
+
+  unbind: (process, routingKeys) =>
+    bus.unbind(
+      onQueue(process),
+      routingKeys.map((routingKey) => ({ exchange: PROVIDER_EXCHANGE, routingKey })),
+    ),
+
+  consume: (process, { handle, onRejected }) =>
+    bus.consume(
+      onQueue(process),
+      { prefetch: PREFETCH, tag: `${owner} ${onQueue(process)}`, onRejected },
+      (delivery: Delivery) => {
+        const message = { ...intakeMessageOf(delivery), routingKey: delivery.routingKey }
+        if (tracing === undefined) return handle(message)
+        return tracing.span(intakeSpan(onQueue(process), delivery), () => handle(message))
+      },
+    ),
+
+  // The event reaches the queues of the other processes a second time too, which starts no second run there.
+  publishAgain: (_, { messageId, content, traceparent, renewals, routingKey }) =>
+    bus.publish({
+      exchange: PROVIDER_EXCHANGE,
+      routingKey,
+      messageId,
+      type: routingKey,
+      headers: { [RENEWALS_HEADER]: renewals, ...(traceparent !== null && { traceparent }) },
+      body: content,
+      mandatory: true,
+    }),
+
+  deadLetter: (process, { messageId, content }, reason) =>
+    bus.publish(
+      outgoingDeadLetter(process, { messageId, reason, content, contentBytes: content.length }),
+    ),
+})

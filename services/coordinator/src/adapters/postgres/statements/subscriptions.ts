@@ -1,0 +1,30 @@
+import type postgres from 'postgres'
+
+/**
+ * Stores the routing keys that a process wants, each with the time of this statement, in a row of
+ * `"Order_Installation"`. Removes and does not return the keys that were stored more than `keptMs` milliseconds ago. A
+ * process that never wanted an event gets no row.
+ */
+export async function keepSubscriptions(
+  sql: postgres.Sql,
+  process: string,
+  routingKeys: readonly string[],
+  keptMs: number,
+): Promise<readonly string[]> {
+  const name = `on:${process}`
+  const keys = JSON.stringify(routingKeys)
+  const kept = sql`(
+    select coalesce(jsonb_object_agg(key, value), '{}') from jsonb_each(r."Value")
+    where (value #>> '{}')::timestamptz > now() - ${keptMs} * interval '1 ms')`
+  const wanted = sql`(
+    select coalesce(jsonb_object_agg(key, now()), '{}')
+    from jsonb_array_elements_text(${keys}::text::jsonb) as key)`
+  const rows =
+    routingKeys.length === 0
+      ? await sql<{ readonly Value: object }[]>`
+          update "Order_Installation" r set "Value" = ${kept} where r."Name" = ${name} returning r."Value"`
+      : await sql<{ readonly Value: object }[]>`
+          insert into "Order_Installation" as r ("Name", "Value") values (${name}, ${wanted})
+          on conflict ("Name") do update set "Value" = ${kept} || excluded."Value" returning r."Value"`
+  return Object.keys(rows[0]?.Value ?? {})
+}

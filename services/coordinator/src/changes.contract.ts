@@ -1,0 +1,267 @@
+import type { DeadLetterPage } from '@integration-host/shared/contracts/dead-letter'
+import {
+  onQueue,
+  PROVIDER_EXCHANGE,
+  type ProviderEvent,
+  providerEventId,
+  providerRoutingKey,
+} from '@integration-host/shared/contracts/provider-event'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import {
+  type Backends,
+  type Fixture,
+  type FixtureOptions,
+  openBackends,
+  startFixture,
+} from '../test-support/fixture.ts'
+import { ProviderChange } from './process/change-trigger.ts'
+import { defineProcess } from './process/define-process.ts'
+import type { Step } from './process/step.ts'
+
+const complete = (step: Step): void => void step.complete()
+export const sale = defineProcess('Sale', {
+  on: [{ provider: 'intuit', entity: 'Invoice', operations: ['create', 'update'] }],
+  input: ProviderChange,
+}).step('sell', (step) => step.complete())
+export const refund = defineProcess('Refund', {
+  on: [{ provider: 'intuit', entity: 'Payment', operations: ['void'] }],
+  steps: { refund: complete },
+})
+
+export const changeEvent = (change: Partial<Omit<ProviderEvent, 'Id'>> = {}): ProviderEvent => {
+  const event = {
+    Provider: 'intuit' as const,
+    Realm: '42',
+    Entity: 'Invoice' as const,
+    EntityId: '129',
+    Operation: 'update' as const,
+    ChangedAt: '2026-11-23T17:05:09.179Z',
+    Source: 'webhook' as const,
+    ...change,
+  }
+  return { ...event, Id: providerEventId(event) }
+}
+
+export const publishEvent = (host: Fixture, event: ProviderEvent, body: unknown = event) =>
+  host.bus.publish({
+    exchange: PROVIDER_EXCHANGE,
+    routingKey: providerRoutingKey(event),
+    messageId: event.Id,
+    type: providerRoutingKey(event),
+    body,
+    mandatory: true,
+  })
+
+/** Resolves when the queue of the process is bound and consumed. */
+export const isConsumed = (host: Fixture, process = 'Sale', consumers = 1): Promise<void> =>
+  eventually(async () =>
+    expect(await host.bus.depth(onQueue(process))).toMatchObject({ consumers }),
+  )
+
+/** The tests of runs that changes start, from the event to the run. The behaviour must be the same on all backends. */
+export function changesContract(kind: 'embedded' | 'real'): void {
+  describe(`runs from changes on ${kind} backends`, () => {
+    let backends: Backends
+    const opened: AsyncDisposable[] = []
+    beforeEach(async () => {
+      backends = await openBackends(kind, { Sale: ['sell'], Refund: ['refund'] })
+    })
+    afterEach(async () => {
+      for (const resource of opened.splice(0).toReversed()) await resource[Symbol.asyncDispose]()
+      await backends[Symbol.asyncDispose]()
+    })
+
+    const start = async (options: FixtureOptions = {}): Promise<Fixture> => {
+      const host = await startFixture(backends, { processes: [sale, refund], ...options })
+      opened.push(host)
+      const [first] = options.processes ?? [sale]
+      if (first !== undefined && first.on.length > 0) await isConsumed(host, first.name)
+      return host
+    }
+    const deadLetters = async (host: Fixture) => {
+      const response = await host.call('/processes/Sale/dead-letters?limit=100')
+      return ((await response.json()) as DeadLetterPage).items
+    }
+    /** Returns the counts of the events of the process by result. */
+    const counts = async (host: Fixture, process = 'Sale'): Promise<Record<string, number>> => {
+      const text = await (await host.call('/metrics')).text()
+      const lines = [...text.matchAll(/^coordinator_changes_total\{(.*?)\} (\d+)$/gm)]
+      return Object.fromEntries(
+        lines
+          .filter(([, labels]) => labels?.includes(`process="${process}"`))
+          .map(([, labels = '', count]) => [
+            /result="(\w+)"/.exec(labels)?.[1] ?? '',
+            Number(count),
+          ]),
+      )
+    }
+
+    it('queues a run with the names and ids of the change, and the run completes', async () => {
+      const host = await start()
+      const event = changeEvent()
+      await publishEvent(host, event)
+      expect(await host.reached(event.Id, 'Completed')).toMatchObject({
+        TransactionID: 'Invoice-129@2026-11-23T17:05:09Z/42',
+        Realm: '42',
+        InitialData: {
+          provider: 'intuit',
+          realm: '42',
+          entity: 'Invoice',
+          id: '129',
+          operation: 'update',
+          changedAt: '2026-11-23T17:05:09.179Z',
+        },
+      })
+    })
+
+    it('queues one run for each change that is delivered five times in another order', async () => {
+      const host = await start()
+      const events = Array.from({ length: 20 }, (_, n) => changeEvent({ EntityId: String(n) }))
+      // Every seventh event of a list of 100 comes next; 7 and 100 have no common divisor.
+      for (let n = 0; n < 100; n += 1) {
+        const event = events[((n * 7) % 100) % 20]
+        if (event !== undefined) await publishEvent(host, event)
+      }
+      for (const { Id } of events) await host.reached(Id, 'Completed')
+      await eventually(async () => expect(await counts(host)).toEqual({ queued: 20, exists: 80 }))
+      expect(await deadLetters(host)).toEqual([])
+    })
+
+    it('queues no second run for a delivery that names another operation or a more exact time', async () => {
+      const host = await start()
+      const event = changeEvent()
+      await publishEvent(host, event)
+      await host.reached(event.Id, 'Completed')
+      await publishEvent(host, changeEvent({ Operation: 'create', Source: 'change-feed' }))
+      await publishEvent(host, changeEvent({ ChangedAt: '2026-11-23T17:05:09Z' }))
+      await eventually(async () => expect(await counts(host)).toEqual({ queued: 1, exists: 2 }))
+      expect(await deadLetters(host)).toEqual([])
+    })
+
+    it('counts and logs a change of a company that is not connected, and starts no run', async () => {
+      const host = await start()
+      host.target.on('/credentials/ACC-404', (_, response) => {
+        response.writeHead(404).end('{}')
+      })
+      const unknown = changeEvent({ Realm: '404' })
+      await publishEvent(host, unknown)
+      const next = changeEvent({ EntityId: 'next' })
+      await publishEvent(host, next)
+      await host.reached(next.Id, 'Completed')
+      await eventually(async () =>
+        expect(await counts(host)).toEqual({ queued: 1, unknown_realm: 1 }),
+      )
+      expect(await host.source.get('Sale', unknown.Id, null)).toBeNull()
+      const line = host.log.find(({ msg }) => msg.includes('not connected'))
+      expect(line).toMatchObject({ transactionId: unknown.Id, realm: '404' })
+    })
+
+    it('holds the events while token-service is unavailable, and loses and dead-letters none', async () => {
+      const host = await start()
+      let isAvailable = false
+      let requests = 0
+      host.target.on('/credentials/ACC-42', (_, response) => {
+        requests += 1
+        response.writeHead(isAvailable ? 200 : 503).end('{}')
+      })
+      const events = Array.from({ length: 30 }, (_, n) => changeEvent({ EntityId: String(n) }))
+      for (const event of events) await publishEvent(host, event)
+      await eventually(() => expect(requests).toBeGreaterThan(3))
+      isAvailable = true
+      for (const { Id } of events) await host.reached(Id, 'Completed')
+      expect(await deadLetters(host)).toEqual([])
+    })
+
+    it('holds the events while the store is unavailable', async () => {
+      let isAvailable = false
+      let tries = 0
+      const host = await start({
+        wrapSource: (source) => ({
+          ...source,
+          async queue(...input) {
+            tries += 1
+            if (!isAvailable) throw new IntegrationError('store_unavailable', 'stopped by the test')
+            return source.queue(...input)
+          },
+        }),
+      })
+      const event = changeEvent()
+      await publishEvent(host, event)
+      await eventually(() => expect(tries).toBeGreaterThan(2))
+      isAvailable = true
+      await host.reached(event.Id, 'Completed')
+    })
+
+    it.each([
+      ['no JSON', 'changed', /^malformed: /],
+      ['an unknown entity', { ...changeEvent(), Entity: 'Spaceship' }, /^malformed: /],
+      ['the id of another change', { ...changeEvent(), EntityId: '130' }, /^invalid_request: Id /],
+      ['17 KiB', ' '.repeat(17_000), /^payload_too_large: /],
+    ])(
+      'dead-letters an event with %s and its reason, and queues the next event',
+      async (_, body, reason) => {
+        const host = await start()
+        const bytes = typeof body === 'string' ? Buffer.from(body) : body
+        await publishEvent(host, changeEvent(), bytes)
+        const next = changeEvent({ EntityId: 'next' })
+        await publishEvent(host, next)
+        await host.reached(next.Id, 'Completed')
+        await eventually(async () => expect(await deadLetters(host)).toHaveLength(1))
+        expect((await deadLetters(host))[0]?.Reason).toMatch(reason)
+      },
+    )
+
+    it('queues the run of a dead letter that is requeued when the process accepts its data', async () => {
+      const strict = defineProcess('Sale', {
+        on: sale.on,
+        input: ProviderChange.refine(() => false, 'not now'),
+      }).step('sell', (step) => step.complete())
+      const before = await start({ processes: [strict] })
+      const event = changeEvent()
+      await publishEvent(before, event)
+      await eventually(async () => expect(await deadLetters(before)).toHaveLength(1))
+      await opened.pop()?.[Symbol.asyncDispose]()
+      const host = await start()
+      await eventually(async () => expect(await deadLetters(host)).toHaveLength(1))
+      const [letter] = await deadLetters(host)
+      expect(letter?.Reason).toMatch(/^input_invalid: /)
+      const path = `/processes/Sale/dead-letters/${letter?.ID}/requeue`
+      expect((await host.call(path, { method: 'POST' })).status).toBe(202)
+      await host.reached(event.Id, 'Completed')
+      expect(await deadLetters(host)).toEqual([])
+    })
+
+    it('leaves the events of a paused process in their queue until the process is resumed', async () => {
+      const host = await start()
+      const post = (path: string) => host.call(`/processes/Sale/${path}`, { method: 'POST' })
+      expect((await post('pause')).status).toBe(200)
+      await isConsumed(host, 'Sale', 0)
+      const event = changeEvent()
+      await publishEvent(host, event)
+      await eventually(async () =>
+        expect(await host.bus.depth(onQueue('Sale'))).toMatchObject({ ready: 1 }),
+      )
+      expect((await post('resume')).status).toBe(200)
+      await host.reached(event.Id, 'Completed')
+    })
+
+    it('starts a run of each process that names the change', async () => {
+      const audit = defineProcess('Refund', { on: sale.on, steps: { refund: complete } })
+      const host = await start({ processes: [sale, audit] })
+      await isConsumed(host, 'Refund')
+      const event = changeEvent()
+      await publishEvent(host, event)
+      await host.reached(event.Id, 'Completed')
+      await eventually(async () => expect(await counts(host, 'Refund')).toEqual({ queued: 1 }))
+    })
+
+    it('declares no queue for a process without on', async () => {
+      const host = await start({ processes: [defineProcess('Refund', { steps: { a: complete } })] })
+      const other = await start({ processes: [sale], source: host.source, bus: host.bus })
+      await isConsumed(other)
+      expect(await host.bus.depth(onQueue('Refund'))).toBeNull()
+    })
+  })
+}

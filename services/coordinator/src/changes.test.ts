@@ -1,0 +1,3 @@
+import { changesContract } from './changes.contract.ts'
+
+changesContract('embedded')

@@ -1,0 +1,113 @@
+/** The member `on` of a process definition: the changes in the books of companies that start a run. */
+import {
+  EntityId,
+  providerEntities,
+  type ProviderEntity,
+  type ProviderEvent,
+  providerOperations,
+  type ProviderOperation,
+  providerRoutingKey,
+} from '@integration-host/shared/contracts/provider-event'
+import { Realm } from '@integration-host/shared/contracts/realm'
+import { z } from 'zod'
+import { requireMembers } from './definition-checks.ts'
+
+/** An entry of `on`: each change of an object of this entity by one of these operations starts a run. */
+export interface ChangeTrigger {
+  readonly provider: 'intuit'
+  /** The entity in the spelling of the provider's API, for example `Invoice`. */
+  readonly entity: ProviderEntity
+  readonly operations: readonly [ProviderOperation, ...ProviderOperation[]]
+}
+
+/**
+ * The schema of the initial data of a run that a change has started, for the member `input` of a process. It contains
+ * names and ids only: the run reads the object from the provider.
+ */
+export const ProviderChange = z.strictObject({
+  provider: z.literal('intuit'),
+  /** The company whose books have changed. It is also the `Realm` of the run. */
+  realm: Realm,
+  entity: z.enum(providerEntities),
+  /** The id of the changed object. */
+  id: EntityId,
+  operation: z.enum(providerOperations),
+  /** When the object was changed, as the provider reports it, in ISO 8601. */
+  changedAt: z.iso.datetime(),
+  /** For a merge: the id of the object that was merged into `id` and deleted. */
+  deletedId: EntityId.optional(),
+})
+export type ProviderChange = z.output<typeof ProviderChange>
+
+const MEMBERS = new Set<string>([
+  'provider',
+  'entity',
+  'operations',
+] satisfies (keyof ChangeTrigger)[])
+const ENTITIES: ReadonlySet<unknown> = new Set(providerEntities)
+const OPERATIONS: ReadonlySet<unknown> = new Set(providerOperations)
+
+/**
+ * Returns the entries of `on` after checking them.
+ *
+ * @throws {TypeError} for an unknown provider, entity, operation or member, and for a change that two entries name.
+ */
+export function triggersOf(process: string, on: unknown): readonly ChangeTrigger[] {
+  if (on === undefined) return []
+  if (!Array.isArray(on)) throw new TypeError(`on of ${process} must be an array`)
+  const seen = new Set<string>()
+  for (const [index, entry] of (on as readonly unknown[]).entries()) {
+    const what = `on[${index}] of ${process}`
+    if (typeof entry !== 'object' || entry === null || Array.isArray(entry))
+      throw new TypeError(`${what} must be an object with provider, entity and operations`)
+    requireMembers(entry, MEMBERS, what)
+    const { provider, entity, operations } = entry as Partial<Record<string, unknown>>
+    if (provider !== 'intuit')
+      throw new TypeError(`${what}: ${shown(provider)} is not a provider: use 'intuit'`)
+    if (!ENTITIES.has(entity))
+      throw new TypeError(
+        `${what}: ${shown(entity)} is not an entity whose changes are reported${spelling(entity)}`,
+      )
+    if (!Array.isArray(operations) || operations.length === 0)
+      throw new TypeError(`${what}: operations must be an array with at least one operation`)
+    for (const operation of operations) {
+      if (!OPERATIONS.has(operation))
+        throw new TypeError(
+          `${what}: ${shown(operation)} is not an operation: use ${providerOperations.join(', ')}`,
+        )
+      const change = `${String(entity)}.${String(operation)}`
+      if (seen.has(change)) throw new TypeError(`${what}: ${change} is named twice`)
+      seen.add(change)
+    }
+  }
+  return on as readonly ChangeTrigger[]
+}
+
+/** Returns the routing keys of the events that start a run of the process. */
+export const routingKeysOf = (triggers: readonly ChangeTrigger[]): readonly string[] =>
+  triggers.flatMap(({ provider, entity, operations }) =>
+    operations.map((operation) =>
+      providerRoutingKey({ Provider: provider, Entity: entity, Operation: operation }),
+    ),
+  )
+
+/** Returns the initial data of the run that an event starts. */
+export const changeOf = (event: ProviderEvent): Readonly<Record<string, string>> => ({
+  provider: event.Provider,
+  realm: event.Realm,
+  entity: event.Entity,
+  id: event.EntityId,
+  operation: event.Operation,
+  changedAt: event.ChangedAt,
+  ...(event.DeletedId !== undefined && { deletedId: event.DeletedId }),
+})
+
+const shown = (value: unknown): string =>
+  typeof value === 'string' ? `'${value.slice(0, 64)}'` : typeof value
+
+/** Returns a hint for an entity whose upper and lower case differs. */
+function spelling(entity: unknown): string {
+  if (typeof entity !== 'string') return ''
+  const meant = providerEntities.find((name) => name.toLowerCase() === entity.toLowerCase())
+  return meant === undefined ? '' : `: use '${meant}'`
+}

@@ -1,0 +1,30 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { TransactionSource } from './transaction-source.ts'
+
+/** The behaviour of subscriptions that every transaction source must have. */
+export function subscriptionsContract(name: string, open: () => Promise<TransactionSource>): void {
+  describe(`subscriptions in ${name}`, () => {
+    let source: TransactionSource
+    beforeEach(async () => {
+      source = await open()
+    })
+    afterEach(() => source[Symbol.asyncDispose]())
+
+    it('returns the routing keys that a process wants, each once', async () => {
+      const keys = ['intuit.Invoice.create', 'intuit.Invoice.update']
+      expect((await source.keepSubscriptions('P', keys)).toSorted()).toEqual(keys)
+      expect((await source.keepSubscriptions('P', keys)).toSorted()).toEqual(keys)
+    })
+
+    it('returns no routing key of another process', async () => {
+      await source.keepSubscriptions('P', ['intuit.Invoice.create'])
+      expect(await source.keepSubscriptions('Q', ['intuit.Bill.create'])).toEqual([
+        'intuit.Bill.create',
+      ])
+    })
+
+    it('returns nothing for a process that has never wanted an event', async () => {
+      expect(await source.keepSubscriptions('P', [])).toEqual([])
+    })
+  })
+}

@@ -1,0 +1,93 @@
+/**
+ * Queues a run for each provider event of the queues `on.<Process>`, and keeps the bindings of these queues.
+ *
+ * B1  A routing key is stored as wanted before its binding is declared, and again at each check.
+ * B2  A binding is removed only if no replica has stored its routing key for a while. So two replicas with different
+ *     versions of a definition do not remove each other's bindings.
+ * B3  An event that another replica wants starts a run too, because it is not lost if this replica consumes it.
+ */
+import {
+  type ProviderEvent,
+  providerRoutingKeys,
+} from '@integration-host/shared/contracts/provider-event'
+import { hasCode } from '@integration-host/shared/errors'
+import { routingKeysOf } from '../process/change-trigger.ts'
+import type { ProcessDefinition } from '../process/definition.ts'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { ChangeMessage, ChangeQueue } from './change-queue.ts'
+import {
+  type IntakeResult,
+  type MessageIntake,
+  type MessageIntakeDeps,
+  startMessageIntake,
+} from './message-intake.ts'
+import { createChangeReader, type IgnoredChange } from './read-change.ts'
+
+/** What became of an event. */
+export type ChangeResult = IntakeResult | IgnoredChange
+
+export interface ChangeIntakeDeps extends Omit<
+  MessageIntakeDeps<ChangeMessage, IgnoredChange>,
+  'kind' | 'queues' | 'read' | 'ignoresConflicts' | 'prepare' | 'processes' | 'queue' | 'store'
+> {
+  readonly store: Pick<TransactionSource, 'paused' | 'keepSubscriptions'>
+  readonly queue: ChangeQueue
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
+  readonly isConnected: (realm: string) => Promise<boolean>
+}
+
+export function startChangeIntake(deps: ChangeIntakeDeps): MessageIntake {
+  const { store, queue, processes, log } = deps
+  /** For each process with a queue: the routing keys that some replica wants. */
+  const wanted = new Map<string, ReadonlySet<string>>()
+  /** For each process: the routing keys whose bindings this replica has removed, or need not remove. */
+  const unbound = new Map<string, Set<string>>()
+  const declared = new Map<string, string>()
+
+  /** Stores what the process wants, and then declares and removes bindings. */
+  async function prepare(process: ProcessDefinition): Promise<void> {
+    const { name } = process
+    const own = routingKeysOf(process.on)
+    const kept = new Set([...own, ...(await store.keepSubscriptions(name, own))])
+    if (kept.size === 0 && !wanted.has(name)) return
+    wanted.set(name, kept)
+    const text = own.join(' ')
+    if (declared.get(name) !== text) await queue.declare(name, own)
+    declared.set(name, text)
+    const removed = unbound.get(name) ?? new Set()
+    for (const key of kept) removed.delete(key)
+    const superfluous = providerRoutingKeys.filter((key) => !kept.has(key) && !removed.has(key))
+    if (superfluous.length > 0)
+      await queue.unbind(name, superfluous).then(
+        () => superfluous.forEach((key) => removed.add(key)),
+        (error: unknown) => {
+          // The next check tries it again.
+          if (!hasCode(error, 'broker_unavailable')) throw error
+        },
+      )
+    unbound.set(name, removed)
+  }
+
+  const read = createChangeReader({
+    wants: (process, routingKey) => wanted.get(process)?.has(routingKey) ?? false,
+    isConnected: deps.isConnected,
+    onUnknownRealm: (process, event: ProviderEvent) =>
+      log.warn(
+        { process, transactionId: event.Id, realm: event.Realm },
+        'change of a company that is not connected starts no run',
+      ),
+  })
+
+  return startMessageIntake({
+    ...deps,
+    kind: 'provider event',
+    queues: 'on.*',
+    read,
+    // Two deliveries of a change can differ in the operation, because the change feed does not know all operations.
+    ignoresConflicts: true,
+    processes: () => [...wanted.keys()],
+    async prepare() {
+      for (const process of processes.values()) await prepare(process)
+    },
+  })
+}

@@ -1,0 +1,21 @@
+import type { IntakeMessage, IntakeQueue } from './message-intake.ts'
+
+/** The port to the queues `on.<Process>`, whose provider events become runs. */
+export interface ChangeQueue extends IntakeQueue<ChangeMessage> {
+  /**
+   * Declares the queue of a process and binds it to these routing keys, now and after every reconnect. Bindings to other
+   * routing keys are not removed.
+   */
+  declare(process: string, routingKeys: readonly string[]): Promise<void>
+  /**
+   * Removes bindings of the queue. A binding that does not exist is ignored.
+   *
+   * @throws {IntegrationError} `broker_unavailable` if a binding may still exist.
+   */
+  unbind(process: string, routingKeys: readonly string[]): Promise<void>
+}
+
+export interface ChangeMessage extends IntakeMessage {
+  /** The routing key with which the event was published first, for example `intuit.Invoice.update`. */
+  readonly routingKey: string
+}

@@ -1,0 +1,321 @@
+/**
+ * Queues a run for each message of the queues of one kind: `start.<Process>` or `on.<Process>`.
+ *
+ * M1  A message is acknowledged after its run is committed, or after the broker has confirmed its dead letter. A message
+ *     that is delivered again finds its run by the primary key, and starts no second run.
+ * M2  While the store or token-service is unavailable, no message is consumed, and the messages in flight are held
+ *     instead of returned. RabbitMQ counts how often a message is returned, and dead-letters it beyond the delivery
+ *     limit.
+ * M3  A message may be returned because a coordinator dies or a connection breaks. A message that was returned
+ *     `RENEW_AFTER` times is published again before it is acknowledged. RabbitMQ counts the new message from 0. After
+ *     `MAX_RENEWALS` of these, the message is dead-lettered, because it may be the cause.
+ * M4  The messages of a paused process stay in their queue.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { hasCode, IntegrationError } from '@integration-host/shared/errors'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Clock } from '@integration-host/shared/process/clock'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+import type { PausedNames } from './gate.ts'
+import type { Operations, QueueOutcome } from './operations.ts'
+import { startPolling } from './polling.ts'
+import { createStartBatches, type StartRequest } from './start-batches.ts'
+import type { StepConsumer } from './step-queue.ts'
+import { ABORTED, type StoreRetry } from './store-retry.ts'
+
+/** What became of a message. */
+export type IntakeResult =
+  | 'queued'
+  /** The transaction exists already, with the same data. */
+  | 'exists'
+  /** The transaction exists already, with other data. */
+  | 'conflict'
+  | 'invalid'
+  /** The store rejected the transaction with an unexpected error. */
+  | 'failed'
+  /** The message was returned to the queue too often. */
+  | 'delivery_limit'
+
+export interface IntakeMessage {
+  /** The message id; empty if the message has none. */
+  readonly messageId: string
+  readonly content: Buffer
+  /** The header `traceparent`; `null` if the message has none. */
+  readonly traceparent: string | null
+  /** How often the broker has returned the message to the queue. */
+  readonly deliveryCount: number
+  /** How often a coordinator has published the message again. */
+  readonly renewals: number
+}
+
+/** The port to the queues of one kind. */
+export interface IntakeQueue<Message extends IntakeMessage> {
+  /** Consumes the queue of a process until the consumer is cancelled or rejected by the broker. */
+  consume(
+    process: string,
+    handlers: {
+      readonly handle: (message: Message) => Promise<'ack' | 'requeue'>
+      /** Called if the broker rejects or ends the consumer. The consumer is then cancelled. */
+      readonly onRejected: (reason: string) => void
+    },
+  ): StepConsumer
+  /**
+   * Publishes a copy of the message as a new message, which the broker has returned 0 times.
+   *
+   * @throws {IntegrationError} `broker_unavailable` if the broker has not confirmed the new message.
+   */
+  publishAgain(process: string, message: Message): Promise<void>
+  /**
+   * Publishes the message to the dead letters of the process.
+   *
+   * @throws {IntegrationError} `broker_unavailable` if the broker has not confirmed the dead letter.
+   */
+  deadLetter(process: string, message: Message, reason: string): Promise<void>
+}
+
+/** What a message asks for: a run, nothing, or something that is not possible. */
+export type ReadMessage<Ignored extends string> =
+  | StartRequest
+  /** The message is acknowledged and counted as this result, and starts no run. */
+  | { readonly ignored: Ignored }
+  /** The message is dead-lettered. The reason begins with a stable code, and contains no data of the message. */
+  | { readonly reason: string }
+
+export interface MessageIntakeDeps<Message extends IntakeMessage, Ignored extends string> {
+  /** The kind of message in log entries, for example `start message`. */
+  readonly kind: string
+  /** The pattern of the names of the queues in log entries, for example `start.*`. */
+  readonly queues: string
+  readonly store: Pick<TransactionSource, 'paused'>
+  readonly queue: IntakeQueue<Message>
+  readonly operations: Pick<Operations, 'queue'>
+  /**
+   * Reads a message.
+   *
+   * @throws {IntegrationError} `store_unavailable` or `token_service_unavailable`: the message is then held, and read
+   * again.
+   */
+  readonly read: (
+    process: string,
+    message: Message,
+  ) => ReadMessage<Ignored> | Promise<ReadMessage<Ignored>>
+  /** Whether a transaction that exists with other data is a duplicate, and is acknowledged as such. */
+  readonly ignoresConflicts?: boolean
+  /** Called before each check of which queues must be consumed. If it fails, no further queue is consumed. */
+  readonly prepare?: () => Promise<void>
+  /** Returns the names of the processes whose queues are consumed. */
+  readonly processes: () => readonly string[]
+  /** Whether transactions are queued in batches. A batch belongs to no trace, so it is false while tracing is on. */
+  readonly isBatched: boolean
+  readonly retryStore: StoreRetry
+  readonly log: Logger
+  readonly clock: Clock
+  readonly random: () => number
+  /** Milliseconds between two checks of which queues must be consumed. */
+  readonly intervalMs: number
+  readonly count: (process: string, result: IntakeResult | Ignored) => void
+  /** Milliseconds that messages in flight are held while the store is unavailable. */
+  readonly holdMs?: number
+}
+
+export interface MessageIntake extends AsyncDisposable {
+  setPaused(paused: PausedNames): void
+  /** Consumes the queues of the processes that are loaded now. Called after definitions were added. */
+  followDefinitions(): void
+}
+
+/** This number is far below the delivery limit of the queue. */
+const RENEW_AFTER = 8
+const MAX_RENEWALS = 50
+/** RabbitMQ closes the channel of a consumer that has not acknowledged a message for 30 minutes. */
+const HOLD_MS = 600_000
+/** The pause before a message is returned that could not be dead-lettered, so that it is not redelivered in a loop. */
+const RETURN_PAUSE_MS = 1_000
+/**
+ * The pause before a message is handled that was published again. It is often delivered before its original is
+ * acknowledged. If it ended the coordinator then, the original would be returned once more, up to the delivery limit.
+ */
+const RENEWED_PAUSE_MS = 200
+
+export function startMessageIntake<Message extends IntakeMessage, Ignored extends string = never>(
+  deps: MessageIntakeDeps<Message, Ignored>,
+): MessageIntake {
+  const { kind, store, queue, operations, retryStore, log, count, holdMs = HOLD_MS } = deps
+  const shutdown = new AbortController()
+  const consumers = new Map<string, StepConsumer>()
+  const cancelling = new Set<Promise<void>>()
+  /** For each process, the last reason for which the broker rejected the consumer, which is logged only once. */
+  const rejections = new Map<string, string>()
+  /** The number of messages of each process that are held until the store is available. */
+  const held = new Map<string, number>()
+
+  const pause = (ms: number): Promise<void> =>
+    sleep(ms, undefined, { signal: shutdown.signal }).catch(() => {})
+
+  function stop(process: string): void {
+    const consumer = consumers.get(process)
+    if (consumer === undefined) return
+    consumers.delete(process)
+    const cancelled = consumer.cancel().finally(() => cancelling.delete(cancelled))
+    cancelling.add(cancelled)
+  }
+
+  function start(process: string): void {
+    const enqueue = deps.isBatched
+      ? createStartBatches(process, operations.queue)
+      : async ({ transaction, by }: StartRequest): Promise<QueueOutcome> => {
+          const [outcome] = await operations.queue(process, [transaction], by)
+          return outcome as QueueOutcome // one outcome for each transaction
+        }
+    const consumer = queue.consume(process, {
+      handle: (message) => handle(process, message, enqueue),
+      onRejected(reason) {
+        if (consumers.get(process) === consumer) consumers.delete(process)
+        if (rejections.get(process) === reason) return
+        rejections.set(process, reason)
+        log.warn(
+          {
+            process,
+            reason,
+            remediation: `let the account of the coordinator read the queues ${deps.queues} (docs/rabbitmq.md)`,
+          },
+          `consuming the ${kind}s failed`,
+        )
+      },
+    })
+    consumers.set(process, consumer)
+  }
+
+  async function handle(
+    process: string,
+    message: Message,
+    enqueue: (request: StartRequest) => Promise<QueueOutcome>,
+  ): Promise<'ack' | 'requeue'> {
+    if (message.deliveryCount >= RENEW_AFTER) {
+      if (message.renewals >= MAX_RENEWALS)
+        return deadLetter(process, message, 'delivery_limit', 'delivery_limit')
+      if (await isPublishedAgain(process, message)) return 'ack'
+    }
+    if (message.renewals > 0 && message.deliveryCount === 0) await pause(RENEWED_PAUSE_MS)
+    let handled: Handled<Ignored> | typeof ABORTED
+    try {
+      handled = await retried(process, async () => {
+        const read = await deps.read(process, message)
+        return 'transaction' in read ? enqueue(read) : read
+      })
+    } catch (error) {
+      log.error({ err: error, process }, `${kind} could not be queued`)
+      const code = error instanceof IntegrationError ? error.code : 'unexpected error'
+      return deadLetter(process, message, 'failed', `failed: ${code}`)
+    }
+    if (handled === ABORTED) return 'requeue'
+    if ('reason' in handled) return deadLetter(process, message, 'invalid', handled.reason)
+    if ('ignored' in handled) {
+      count(process, handled.ignored)
+      return 'ack'
+    }
+    switch (handled.outcome) {
+      case 'invalid': {
+        const reason = `input_invalid: ${handled.errors.join('; ')}`
+        return deadLetter(process, message, 'invalid', reason)
+      }
+      case 'conflict':
+        if (deps.ignoresConflicts !== true)
+          return deadLetter(process, message, 'conflict', 'transaction_conflict')
+        count(process, 'exists')
+        return 'ack'
+      case 'queued':
+      case 'exists':
+        count(process, handled.outcome)
+        return 'ack'
+    }
+  }
+
+  /** Returns ABORTED if the run was not committed before the hold timed out or the coordinator shut down. */
+  async function retried<Result>(
+    process: string,
+    attempt: () => Promise<Result>,
+  ): Promise<Result | typeof ABORTED> {
+    try {
+      return await attempt()
+    } catch (error) {
+      if (!TRANSIENT.some((code) => hasCode(error, code))) throw error
+    }
+    // The consumer is started again when no message is held. Otherwise each new consumer could hold more messages, if
+    // the store can be read but not written.
+    held.set(process, (held.get(process) ?? 0) + 1)
+    stop(process)
+    const signal = AbortSignal.any([shutdown.signal, AbortSignal.timeout(holdMs)])
+    return retryStore(attempt, signal, TRANSIENT).finally(() => {
+      const left = (held.get(process) ?? 1) - 1
+      held.set(process, left)
+      if (left === 0) polling.pollSoon()
+    })
+  }
+
+  const isPublishedAgain = (process: string, message: Message): Promise<boolean> =>
+    queue.publishAgain(process, { ...message, renewals: message.renewals + 1 }).then(
+      () => true,
+      () => false,
+    )
+
+  async function deadLetter(
+    process: string,
+    message: Message,
+    result: IntakeResult,
+    reason: string,
+  ): Promise<'ack' | 'requeue'> {
+    try {
+      await queue.deadLetter(process, message, reason)
+    } catch {
+      await pause(RETURN_PAUSE_MS)
+      return 'requeue'
+    }
+    count(process, result)
+    log.warn(
+      { process, reason, messageId: message.messageId.slice(0, 200) },
+      `${kind} cannot be queued and is dead-lettered`,
+    )
+    return 'ack'
+  }
+
+  function follow(paused: PausedNames): void {
+    if (shutdown.signal.aborted) return
+    const wanted = deps.processes()
+    for (const process of consumers.keys()) if (!wanted.includes(process)) stop(process)
+    for (const process of wanted)
+      if (paused.has(process)) stop(process)
+      else if (!consumers.has(process) && (held.get(process) ?? 0) === 0) start(process)
+  }
+
+  const polling = startPolling({
+    task: `${kind} intake`,
+    intervalMs: deps.intervalMs,
+    log,
+    clock: deps.clock,
+    random: deps.random,
+    async poll() {
+      await deps.prepare?.()
+      follow(await store.paused())
+      return true
+    },
+  })
+  return {
+    setPaused(paused) {
+      // No queue is consumed before the first check, because `prepare` has not run.
+      if (deps.prepare === undefined || consumers.size > 0) follow(paused)
+      else polling.pollSoon()
+    },
+    followDefinitions: () => polling.pollSoon(),
+    async [Symbol.asyncDispose]() {
+      shutdown.abort()
+      await polling[Symbol.asyncDispose]()
+      for (const process of consumers.keys()) stop(process)
+      await Promise.allSettled(cancelling)
+    },
+  }
+}
+
+type Handled<Ignored extends string> = QueueOutcome | Exclude<ReadMessage<Ignored>, StartRequest>
+
+const TRANSIENT = ['store_unavailable', 'token_service_unavailable'] as const

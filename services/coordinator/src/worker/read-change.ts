@@ -1,0 +1,63 @@
+import {
+  ProviderEvent,
+  providerEventId,
+  providerRoutingKey,
+} from '@integration-host/shared/contracts/provider-event'
+import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
+import { parseJsonAs } from '@integration-host/shared/json'
+import { changeOf } from '../process/change-trigger.ts'
+import type { ChangeMessage } from './change-queue.ts'
+import type { ReadMessage } from './message-intake.ts'
+
+/** What became of an event that starts no run. */
+export type IgnoredChange =
+  /** token-service has no credential of the company. */
+  | 'unknown_realm'
+  /** The definition of the process does not name the change any more. */
+  | 'unwanted'
+
+/** An event has less than 1 KiB. */
+const MAX_BYTES = 16_384
+
+export interface ChangeReaderDeps {
+  /** Whether the process wants the events with this routing key. */
+  readonly wants: (process: string, routingKey: string) => boolean
+  /** @throws {IntegrationError} `token_service_unavailable` */
+  readonly isConnected: (realm: string) => Promise<boolean>
+  /** Called for each event of a company that is not connected. */
+  readonly onUnknownRealm: (process: string, event: ProviderEvent) => void
+}
+
+/** Returns the function that reads the provider events of the queues `on.<Process>`. */
+export function createChangeReader({ wants, isConnected, onUnknownRealm }: ChangeReaderDeps) {
+  return async (process: string, message: ChangeMessage): Promise<ReadMessage<IgnoredChange>> => {
+    if (message.content.length > MAX_BYTES)
+      return { reason: `payload_too_large: may have at most ${MAX_BYTES} bytes` }
+    const event = eventOf(message.content)
+    if (event === null) return { reason: 'malformed: the message is not a provider event' }
+    // The id is the key that makes the run of a change unique, so it must be the one that every publisher derives.
+    if (event.Id !== providerEventId(event))
+      return { reason: 'invalid_request: Id is not the id of this change' }
+    if (!wants(process, providerRoutingKey(event))) return { ignored: 'unwanted' }
+    if (!(await isConnected(event.Realm))) {
+      onUnknownRealm(process, event)
+      return { ignored: 'unknown_realm' }
+    }
+    return { transaction: transactionOf(event), by: undefined }
+  }
+}
+
+const eventOf = (content: Buffer): ProviderEvent | null =>
+  parseJsonAs(ProviderEvent, content.toString('utf8'))
+
+const transactionOf = (event: ProviderEvent): QueueTransaction => ({
+  TransactionID: event.Id,
+  Realm: event.Realm,
+  InitialData: changeOf(event),
+})
+
+/** Returns the transaction of a dead letter that is a provider event; `null` if it is not one. */
+export function transactionOfEvent(content: Buffer): QueueTransaction | null {
+  const event = eventOf(content)
+  return event === null || event.Id !== providerEventId(event) ? null : transactionOf(event)
+}
