@@ -55,7 +55,7 @@ export function importFailure(
 ): LoadFailure {
   const thrown = describe(error)
   const { kind, message } = thrown
-  const text = `${kind}: ${message.split('\n', 1)[0] ?? ''}`
+  const text = `${kind}: ${withEndExplained(message.split('\n', 1)[0] ?? '')}`
   const place = placeOf(path, thrown, isOfUser)
   const isElsewhere = place !== null && place.path !== path
   return {
@@ -66,6 +66,12 @@ export function importFailure(
     settings: [],
   }
 }
+
+/** Node's parser reports a missing bracket at the end of the file, because every later line could still have closed it. */
+const withEndExplained = (message: string): string =>
+  message.endsWith("got '<eof>'")
+    ? `${message}: the file ends before a bracket, parenthesis or brace is closed`
+    : message
 
 /**
  * Returns the path and line at which a file of the user has called `process.exit()`; `null` if no such file has. Must

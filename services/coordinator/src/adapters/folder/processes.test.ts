@@ -147,6 +147,11 @@ describe('loading the processes of a folder', () => {
     const faults: Readonly<Record<string, readonly [string, number | null, string]>> = {
       'parse.ts': [`${define}export default defineProcess('P', {\n  steps: ,`, 3, 'SyntaxError: '],
       'parse.js': [`${define}export default defineProcess('P', {\n  steps: ,`, 3, 'SyntaxError: '],
+      'end.ts': [
+        `${define}export default defineProcess('P', {\n  steps: {\n}\n`,
+        4,
+        'the file ends before a bracket, parenthesis or brace is closed',
+      ],
       'enum.ts': [`${define}enum E { a }\ndefineProcess(E)`, 2, 'enum is not supported'],
       'throws.ts': [
         `${define}\nthrow new RangeError('no rate') // defineProcess(`,
