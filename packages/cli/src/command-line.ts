@@ -26,6 +26,7 @@ import {
 } from './commands/operations.ts'
 import { listProcesses, pauseProcess, resumeProcess } from './commands/processes.ts'
 import { rotateKeys } from './commands/rotate-keys.ts'
+import { listSchedules, pauseSchedule, resumeSchedule, runSchedule } from './commands/schedules.ts'
 import { cancel, replay, resume, retry, settle } from './commands/transactions/change-run.ts'
 import { exportTransactions } from './commands/transactions/export.ts'
 import { listTransactions } from './commands/transactions/list.ts'
@@ -132,6 +133,19 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
     },
   ],
   [
+    'schedules',
+    {
+      title: 'Schedules: when runs begin without a request',
+      commands: new Map([
+        ['list', listSchedules],
+        ['pause', pauseSchedule],
+        ['resume', resumeSchedule],
+        ['run', runSchedule],
+      ]),
+      examples: ['schedules list', "schedules run Reports nightly --reason 'the night was missed'"],
+    },
+  ],
+  [
     'actions',
     {
       title: 'The action log: who changed which run or process, and why',
@@ -178,7 +192,8 @@ const PROGRAM = 'integration-host'
 
 const COMMON_HELP = `Options of all commands on an installation; keys, doctor, verify-provider and chaos have no --url:
   --url URL    the address of the service: of token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217), and for
-               transactions, operations, erasures, dead-letters, processes and actions of the coordinator
+               transactions, operations, erasures, dead-letters, processes, schedules and actions of the
+               coordinator
                (COORDINATOR_URL, default http://127.0.0.1:7219)
   --json       print only JSON on standard output
   -h, --help   print this text

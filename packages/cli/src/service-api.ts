@@ -243,6 +243,7 @@ function rejectionOf(connection: Connection, response: Response, body: string): 
 const NOT_FOUND = new Set([
   'credential_not_found',
   'process_not_found',
+  'schedule_not_found',
   'transaction_not_found',
   'operation_not_found',
   'dead_letter_not_found',
