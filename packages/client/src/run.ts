@@ -31,6 +31,12 @@ export interface QueueOptions extends ActOptions {
    * year ahead.
    */
   readonly notBefore?: QueueTransaction['NotBefore']
+  /**
+   * Requests with the same key, process and realm start one run, with the data of the last request. It starts `Seconds`
+   * after the last request, and at most `MaxSeconds` (10 times `Seconds` by default) after the first one. The promise
+   * resolves with that run.
+   */
+  readonly debounce?: QueueTransaction['Debounce']
 }
 /** The options of `replay`. */
 export interface ReplayOptions<Input> extends ActOptions {
@@ -95,13 +101,14 @@ export interface ApiRequest extends RequestOptions {
 export function createProcessClient<Input>(process: string, deps: RunDeps): ProcessClient<Input> {
   const base = `/processes/${segment(process)}/transactions`
   return {
-    async queue(id, data, { realm, tags, notBefore, reason, signal } = {}) {
+    async queue(id, data, { realm, tags, notBefore, debounce, reason, signal } = {}) {
       const body: QueueTransaction = {
         TransactionID: id,
         InitialData: data as JsonValue,
         ...(realm !== undefined && { Realm: realm }),
         ...(tags !== undefined && { Tags: tags }),
         ...(notBefore !== undefined && { NotBefore: notBefore }),
+        ...(debounce !== undefined && { Debounce: debounce }),
         ...(reason !== undefined && { Reason: reason }),
       }
       const request = { method: 'POST', path: base, body, isRepeatable: true } as const

@@ -147,7 +147,7 @@ export function createCoordinatorMetrics(
   )
   const startMessages = metrics.counter(
     'coordinator_start_messages_total',
-    'Messages of the queues start.<Process> by result: queued, exists, or the reason of the dead letter',
+    'Messages of the queues start.<Process> by result: queued, absorbed, exists, or the reason of the dead letter',
     ['process', 'result'],
   )
   const scheduledRuns = metrics.counter(

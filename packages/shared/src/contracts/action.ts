@@ -23,7 +23,8 @@ export const ActionView = z
     Realm: z.string().nullable(),
     Reason: z.string().nullable(),
     Outcome: z.string().meta({
-      description: 'done, or the problem code of the rejection; of a settle, done or not_done',
+      description:
+        'done, or the problem code of the rejection; of a settle, done or not_done; of a queue, absorbed if a waiting run has taken over the data',
     }),
     OperationID: z.string().nullable().meta({
       description: 'the bulk operation to which the action belongs; null for a single one',

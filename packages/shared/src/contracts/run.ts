@@ -22,6 +22,13 @@ export const RunResponse = HeaderView.extend({
     description:
       'the time before which the run does not start; null without delay, and after an operator has started the run',
   }),
+  DebounceKey: z.string().nullable().meta({
+    description: 'the key of Debounce with which the transaction was queued',
+  }),
+  Absorbed: z.int().nonnegative().meta({
+    description:
+      'how many later requests with the same key have replaced the initial data of the run before it started',
+  }),
   Tags: z.record(z.string(), z.string()).nullable(),
   ConcurrencyKey: z.string().nullable().meta({
     description: 'the key for which the limit of the process holds',

@@ -29,3 +29,43 @@ export const NotBefore = z
     examples: ['2027-01-31T02:00:00-05:00', 90],
   })
 export type NotBefore = z.output<typeof NotBefore>
+
+const MAX_KEY_LENGTH = 128
+/** `MaxSeconds` is this many times `Seconds` if it is missing. */
+const DEFAULT_MAX_FACTOR = 10
+
+const seconds = z
+  .int('must be a whole number of seconds')
+  .min(1, 'must be at least 1')
+  .max(MAX_DELAY_SECONDS, `must be at most ${MAX_DELAY_SECONDS}`)
+
+/**
+ * Makes several requests start one run. While the run of an earlier request with the same key waits, a later request
+ * replaces its initial data and moves its start to `Seconds` from then, but to at most `MaxSeconds` after the first
+ * request.
+ */
+export const Debounce = z
+  .strictObject({
+    Key: z
+      .string()
+      .min(1, 'must not be empty')
+      .max(MAX_KEY_LENGTH, `must have at most ${MAX_KEY_LENGTH} characters`)
+      .refine((key) => !/\p{Cc}/u.test(key), 'must not contain control characters')
+      .refine((key) => key.isWellFormed(), 'must be well-formed Unicode'),
+    Seconds: seconds,
+    MaxSeconds: seconds.optional(),
+  })
+  .refine(({ Seconds, MaxSeconds = Seconds }) => MaxSeconds >= Seconds, {
+    path: ['MaxSeconds'],
+    error: 'must not be less than Seconds',
+  })
+  .meta({
+    description:
+      'requests of the same key, process and realm start one run with the data of the last one; MaxSeconds is 10 times Seconds if it is missing',
+    examples: [{ Key: 'Invoice-129', Seconds: 30, MaxSeconds: 300 }],
+  })
+export type Debounce = z.output<typeof Debounce>
+
+/** Returns `MaxSeconds`, or its default. */
+export const maxSecondsOf = ({ Seconds, MaxSeconds }: Debounce): number =>
+  MaxSeconds ?? Math.min(Seconds * DEFAULT_MAX_FACTOR, MAX_DELAY_SECONDS)

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { Tags } from './labels.ts'
 import { Realm } from './realm.ts'
 import { Reason } from './reason.ts'
-import { NotBefore } from './start-time.ts'
+import { Debounce, NotBefore } from './start-time.ts'
 
 /** The statuses of a run, as stored in the database. docs/glossary.md explains them. */
 export const headerStatuses = [
@@ -67,6 +67,7 @@ export const QueueTransaction = z
     Tags: Tags.optional(),
     /** Not compared when the same transaction is queued again. */
     NotBefore: NotBefore.optional(),
+    Debounce: Debounce.optional(),
     /** The reason is stored only in the action log; it is not part of the transaction. */
     Reason: Reason.optional(),
   })

@@ -85,6 +85,7 @@ export function bulkRoutes({ operations }: { readonly operations: Operations }) 
       const count = (wanted: string) => results.filter(({ outcome }) => outcome === wanted).length
       return c.json({
         queued: count('queued'),
+        absorbed: count('absorbed'),
         exists: count('exists'),
         conflicts: count('conflict'),
         invalid: count('invalid'),

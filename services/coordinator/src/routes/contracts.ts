@@ -87,6 +87,9 @@ export type RunPage = z.output<typeof RunPage>
 export const BulkResponse = z
   .object({
     queued: z.int(),
+    absorbed: z
+      .int()
+      .meta({ description: 'taken over by the waiting run of the same Debounce key' }),
     exists: z.int(),
     conflicts: z.int(),
     invalid: z.int(),
@@ -94,7 +97,7 @@ export const BulkResponse = z
       z.object({
         line: z.int().positive(),
         TransactionID: z.string().nullable(),
-        outcome: z.enum(['queued', 'exists', 'conflict', 'invalid']),
+        outcome: z.enum(['queued', 'absorbed', 'exists', 'conflict', 'invalid']),
         code: z.string().optional(),
         errors: z.array(z.string()).optional(),
       }),

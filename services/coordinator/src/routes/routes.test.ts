@@ -167,6 +167,37 @@ describe('queueing an invalid transaction', () => {
       body({ TransactionID: 'x', InitialData: 1, NotBefore }),
       400,
     ]),
+    ...[
+      {},
+      { Seconds: 5 },
+      { Key: '', Seconds: 5 },
+      { Key: 'k' },
+      { Key: 'k', Seconds: 0 },
+      { Key: 'k', Seconds: -1 },
+      { Key: 'k', Seconds: 1.5 },
+      { Key: 'k', Seconds: '5' },
+      { Key: 'k', Seconds: 5, MaxSeconds: 4 },
+      { Key: 'k', Seconds: 5, MaxSeconds: 31_536_001 },
+      { Key: 'k'.repeat(129), Seconds: 5 },
+      { Key: 'a\nb', Seconds: 5 },
+      { Key: '\ud83d', Seconds: 5 },
+      { Key: 'k', Seconds: 5, Extra: 1 },
+      'k',
+    ].map((Debounce): [string, string, number] => [
+      `Debounce ${JSON.stringify(Debounce)}`,
+      body({ TransactionID: 'x', InitialData: 1, Debounce }),
+      400,
+    ]),
+    [
+      'both NotBefore and Debounce',
+      body({
+        TransactionID: 'x',
+        InitialData: 1,
+        NotBefore: 5,
+        Debounce: { Key: 'k', Seconds: 5 },
+      }),
+      400,
+    ],
     ['initial data with a NUL', body({ TransactionID: 'x', InitialData: { a: 'b\0' } }), 400],
     ...['9007199254740993', '1e400', '0.1234567890123456789'].map(
       (number): [string, string, number] => [
@@ -219,6 +250,43 @@ describe('queueing an invalid transaction', () => {
         { outcome: 'invalid', errors: [expect.stringMatching(shape)] },
       ],
     })
+  })
+
+  it('a debounced transaction responds with 202 and the run that waits, and its repetition with 200', async () => {
+    const post = async (path: string, data: unknown) => {
+      const response = await host.call(path, {
+        method: 'POST',
+        headers: json,
+        body: JSON.stringify(data),
+      })
+      return { status: response.status, body: (await response.json()) as object }
+    }
+    const debounced = (name: string, more = {}) => ({
+      TransactionID: name,
+      InitialData: name,
+      Debounce: { Key: 'invoice 7', Seconds: 3_600, ...more },
+    })
+    expect((await post(transactions, debounced('deb-a'))).status).toBe(202)
+    const second = await post(transactions, debounced('deb-b'))
+    expect(second).toMatchObject({
+      status: 202,
+      body: { TransactionID: 'deb-a', InitialData: 'deb-b', Absorbed: 1, DebounceKey: 'invoice 7' },
+    })
+    expect(await post(transactions, debounced('deb-b'))).toEqual({ ...second, status: 200 })
+    expect((await post(transactions, debounced('deb-a'))).status).toBe(200)
+    const bulk = [debounced('deb-c'), debounced('deb-b'), debounced('deb-d', { MaxSeconds: 1 })]
+    expect((await post(`${transactions}/bulk`, bulk)).body).toMatchObject({
+      queued: 0,
+      absorbed: 1,
+      exists: 1,
+      invalid: 1,
+      results: [
+        { outcome: 'absorbed' },
+        { outcome: 'exists' },
+        { outcome: 'invalid', errors: ['Debounce.MaxSeconds: must not be less than Seconds'] },
+      ],
+    })
+    await post(`${transactions}/deb-a/cancel`, {})
   })
 
   it('a delayed run starts within a second after its time', async () => {

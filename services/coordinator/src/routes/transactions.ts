@@ -50,7 +50,10 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
         tags,
         summary: 'Queue a transaction; it is durable before the response',
         responses: {
-          202: jsonResponse('queued', RunResponse),
+          202: jsonResponse(
+            'queued, or absorbed by the waiting run with the same Debounce key, which is returned',
+            RunResponse,
+          ),
           200: jsonResponse(
             'a transaction with this id, data, realm and tags exists already',
             RunResponse,
@@ -82,7 +85,7 @@ export function transactionRoutes(deps: TransactionRouteDeps) {
             'transaction_conflict',
             'the id exists with other data, realm or tags',
           )
-        return c.json(result.run, result.outcome === 'queued' ? 202 : 200)
+        return c.json(result.run, result.outcome === 'exists' ? 200 : 202)
       },
     )
     .post(

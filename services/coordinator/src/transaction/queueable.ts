@@ -19,6 +19,10 @@ export const Queueable = QueueTransaction.refine(
   ({ InitialData }) => isPreservedAsJson(InitialData),
   NOT_PRESERVED,
 )
+  .refine(({ NotBefore, Debounce }) => NotBefore === undefined || Debounce === undefined, {
+    path: ['NotBefore'],
+    error: 'must not be combined with Debounce, which sets it',
+  })
   // JSON stores -0 as 0. The data is normalized here, so that queueing the same data again is not a conflict.
   .overwrite((transaction) => ({
     ...transaction,

@@ -33,6 +33,10 @@ export interface Run extends Readonly<HeaderView> {
   readonly DeadlineAt: string | null
   /** The time before which the run does not start; `null` if it was not delayed, or was started by an operator. */
   readonly NotBefore: string | null
+  /** The key of `Debounce`; `null` if the transaction was queued without. */
+  readonly DebounceKey: string | null
+  /** How many later requests have replaced the initial data before the run started. */
+  readonly Absorbed: number
   /** The tags with which the transaction was queued; `null` if there are none. */
   readonly Tags: Readonly<Record<string, string>> | null
   /** The key for which the limit of its process holds; `null` if the process has no `concurrencyKey`. */
@@ -48,6 +52,8 @@ export interface Run extends Readonly<HeaderView> {
 /** The members that are only needed for display and search. A claim does not read these members. */
 type Annotations =
   | 'NotBefore'
+  | 'DebounceKey'
+  | 'Absorbed'
   | 'ConcurrencyKey'
   | 'Tags'
   | 'InputChanged'
@@ -81,11 +87,13 @@ export const hasInitialData = (
 
 /**
  * Returns whether a request to queue a transaction repeats the request that queued `run`: realm, tags and initial data
- * are equal. The tags and data of an erased or purged run are no longer known, so they are not compared.
+ * are equal. The tags and data of an erased or purged run are no longer known, and the data of a run that has absorbed
+ * requests was replaced, so they are not compared.
  */
 export const isRepeated = (run: Run, transaction: QueueTransaction): boolean =>
   run.Realm === (transaction.Realm ?? null) &&
   (run.ErasedAt !== null ||
     run.PurgedAt !== null ||
+    run.Absorbed > 0 ||
     (isDeepStrictEqual(run.Tags, storedTags(transaction)) &&
       isDeepStrictEqual(run.InitialData, transaction.InitialData)))

@@ -1,5 +1,6 @@
 import { hasCode } from '@integration-host/shared/errors'
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
+import { isDebounced } from './debounce.ts'
 import { notFound } from './errors.ts'
 import type { Item } from './item.ts'
 import type { OperationStore } from './bulk-operation.ts'
@@ -89,8 +90,14 @@ export function createSealedSource(
     const { TransactionID, InitialData } = transaction
     const key = { Process: process, TransactionID, ReplayID: 0 }
     const sealed = payloads.sealJson(InitialData, place(key, 'InitialData'))
-    // The cast changes only which members are readonly.
-    return { ...transaction, InitialData: sealed as typeof InitialData }
+    // The casts change only which members are readonly.
+    const initialDataFor = (run: RunKey) =>
+      payloads.sealJson(InitialData, place(run, 'InitialData')) as typeof InitialData
+    return {
+      ...transaction,
+      InitialData: sealed as typeof InitialData,
+      ...(isDebounced(transaction) && { initialDataFor }),
+    }
   }
   const readable = (run: Run): Run => unlessUnreadable(() => openRun(run)) ?? run
   const readableDetail = <D extends Pick<RunDetail, 'run' | 'items'>>(detail: D): D => ({
@@ -114,7 +121,10 @@ export function createSealedSource(
       return results.map((result, n): QueueResult => {
         const transaction = transactions[n]
         if (transaction === undefined) return result
+        if (result.outcome === 'absorbed') return { ...result, run: readable(result.run) }
         if (result.outcome === 'queued') {
+          // The run may already have the data of a later transaction of this call.
+          if (isDebounced(transaction)) return { ...result, run: readable(result.run) }
           const { InitialData } = transaction
           return { outcome: 'queued', run: { ...result.run, InitialData } }
         }

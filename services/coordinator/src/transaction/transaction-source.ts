@@ -155,6 +155,11 @@ export interface TransactionSource
 /** A transaction with the concurrency key of its run, if its process has `concurrencyKey`. */
 export interface NewTransaction extends QueueTransaction {
   readonly ConcurrencyKey?: string
+  /**
+   * Returns the initial data in the form in which another run stores it, because a sealed value is bound to its run. If
+   * absent, the form is the same for all runs.
+   */
+  readonly initialDataFor?: (run: RunKey) => QueueTransaction['InitialData']
 }
 
 /** The part of a process definition that a source needs. `steps` are in order. */
@@ -236,9 +241,12 @@ export interface StepRef extends RunTerms {
   readonly isFirst: boolean
 }
 
-/** `run` is the run that was queued, or the run that already existed. */
+/**
+ * `run` is the run that was queued, or the run that already existed. With `absorbed`, `run` is the waiting run of another
+ * transaction with the same key of `Debounce`, which now has the data of this one.
+ */
 export interface QueueResult {
-  readonly outcome: 'queued' | 'exists' | 'conflict'
+  readonly outcome: 'queued' | 'exists' | 'conflict' | 'absorbed'
   readonly run: Run
 }
 

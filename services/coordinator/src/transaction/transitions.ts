@@ -54,6 +54,8 @@ export interface StoredRun {
   } | null
   /** Set while the run has a slot of its process, or waits for one. */
   readonly slot?: { readonly key: string; readonly isHeld: boolean }
+  /** The time until which a debounced run absorbs requests, epoch ms. */
+  readonly absorbsUntil?: number
   /** Set in a purged run while its files may remain. */
   readonly filesLeft?: true
   /** The time at which the sweeper publishes the run again, epoch ms. */
@@ -169,11 +171,12 @@ export const queued = (
     Tags = null,
     ConcurrencyKey = null,
     notBefore,
+    debounceKey = null,
     version = null,
     deadlineMs = null,
   }: Pick<Run, 'InitialData'> &
     Partial<Pick<Run, 'Realm' | 'Tags' | 'ConcurrencyKey'>> &
-    RunTerms & { readonly notBefore?: NotBefore | undefined },
+    RunTerms & { readonly notBefore?: NotBefore | undefined; readonly debounceKey?: string | null },
   { now, sweepMs }: Times,
 ): StoredRun => {
   const earliest = notBeforeMs(notBefore, now)
@@ -192,6 +195,8 @@ export const queued = (
       DefinitionVersion: version,
       ...deadline({ deadlineMs }, start),
       NotBefore: earliest === null ? null : iso(earliest),
+      DebounceKey: debounceKey,
+      Absorbed: 0,
       CreatedAt: iso(now),
       UpdatedAt: iso(now),
       CompletedAt: null,
@@ -394,6 +399,7 @@ export const erased = (stored: StoredRun, now: number): StoredRun => ({
     InitialData: null,
     Tags: null,
     ConcurrencyKey: null,
+    DebounceKey: null,
     LastError: null,
     ErasedAt: iso(now),
   },
@@ -525,6 +531,7 @@ export const purged = (stored: StoredRun, now: number): StoredRun => ({
     InitialData: null,
     Tags: null,
     ConcurrencyKey: null,
+    DebounceKey: null,
     LastError: null,
     PurgedAt: iso(now),
   },

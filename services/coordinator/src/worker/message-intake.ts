@@ -26,6 +26,8 @@ import { ABORTED, type StoreRetry } from './store-retry.ts'
 /** What became of a message. */
 export type IntakeResult =
   | 'queued'
+  /** A waiting run with the same key of `Debounce` has the data of the transaction now. */
+  | 'absorbed'
   /** The transaction exists already, with the same data. */
   | 'exists'
   /** The transaction exists already, with other data. */
@@ -225,6 +227,7 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
         count(process, 'exists')
         return 'ack'
       case 'queued':
+      case 'absorbed':
       case 'exists':
         count(process, handled.outcome)
         return 'ack'

@@ -14,6 +14,8 @@ const run = (n: number, StepName = 'first'): Run => ({
   Tags: null,
   ConcurrencyKey: null,
   NotBefore: null,
+  DebounceKey: null,
+  Absorbed: 0,
   InputChanged: false,
   ErasedAt: null,
   PurgedAt: null,

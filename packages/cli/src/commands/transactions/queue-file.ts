@@ -16,7 +16,7 @@ const BulkResponse = z.object({
     z.object({
       line: z.int(),
       TransactionID: z.string().nullable(),
-      outcome: z.enum(['queued', 'exists', 'conflict', 'invalid']),
+      outcome: z.enum(['queued', 'absorbed', 'exists', 'conflict', 'invalid']),
       code: z.string().optional(),
       errors: z.array(z.string()).optional(),
     }),
@@ -57,7 +57,8 @@ export async function queueFile(
     counts.queued += response.queued
     counts.exists += response.exists
     for (const { line, TransactionID, outcome, code = outcome, errors = [] } of response.results) {
-      const isAccepted = outcome === 'queued' || outcome === 'exists'
+      const isAccepted = outcome === 'queued' || outcome === 'absorbed' || outcome === 'exists'
+      if (outcome === 'absorbed') counts.queued += 1
       if (!isAccepted) counts.refused += 1
       const number = batch[line - 1]?.number ?? 0
       if (isJson)

@@ -1,4 +1,5 @@
 /** The runs of the memory source, with the indexes that make its operations fast. */
+import { debounceKeyText } from '../../transaction/debounce.ts'
 import { keyText, type RunKey } from '../../transaction/run.ts'
 import { isOver } from '../../transaction/status.ts'
 import type { StoredRun } from '../../transaction/transitions.ts'
@@ -16,12 +17,28 @@ export interface RunTable {
   /** Returns the unfinished runs. */
   active(): StoredRun[]
   all(): StoredRun[]
+  /** Returns the run that was queued last for a key of `Debounce`, while no transition of it has followed. */
+  debounced(key: string): StoredRun | undefined
+  /** Stores or removes the ids of transactions that a run has absorbed. */
+  addAbsorbed(run: RunKey, ids: readonly string[]): void
+  removeAbsorbed(run: RunKey, ids: readonly string[]): void
+  /** Returns the run that has absorbed the transaction. */
+  absorberOf(process: string, transactionId: string): StoredRun | undefined
+  absorbedBy(run: RunKey): readonly string[]
+  /** Returns the ids that each run has absorbed. */
+  allAbsorbed(): Absorbed[]
   /** Returns how many runs have a slot of this process and key. */
   countSlots(process: string, key: string): number
   /** Returns the runs that wait for a slot of this process and key. */
   waitingForSlot(process: string, key: string): StoredRun[]
   /** Returns the groups with runs that have a slot or wait for one. */
   slotGroups(): SlotGroup[]
+}
+
+/** The ids of the transactions that a run has absorbed. */
+export interface Absorbed {
+  readonly run: RunKey
+  readonly ids: readonly string[]
 }
 
 /** A group: the runs of a process that share one limit. */
@@ -47,6 +64,35 @@ export function createRunTable(): RunTable {
     string,
     { readonly group: SlotGroup; readonly held: Set<string>; readonly waiting: Set<string> }
   >()
+
+  /** The run that was queued last for each key of `Debounce`. */
+  const debounces = new Map<string, string>()
+  /** The ids of the absorbed transactions: those of each run, and the run of each id. */
+  const absorbed = new Map<string, { readonly run: RunKey; readonly ids: Set<string> }>()
+  const absorbers = new Map<string, string>()
+
+  /** Must be called before the run is stored. A run that waits already does not replace a newer one. */
+  const updateDebounce = (key: string, { header, absorbsUntil }: StoredRun): void => {
+    if (absorbsUntil === undefined) return
+    const debounce = debounceKeyText(header.Process, header.Realm, header.DebounceKey)
+    const waits = header.Status === 'Queued' && header.Version === 0
+    if (waits && !(runs.has(key) && debounces.has(debounce))) debounces.set(debounce, key)
+    if (!waits) leaveDebounce(key)
+  }
+  const leaveDebounce = (key: string): void => {
+    const before = runs.get(key)?.header
+    if (before === undefined) return
+    const debounce = debounceKeyText(before.Process, before.Realm, before.DebounceKey)
+    if (debounces.get(debounce) === key) debounces.delete(debounce)
+  }
+  const removeAbsorbed: RunTable['removeAbsorbed'] = (run, ids) => {
+    const known = absorbed.get(keyText(run))
+    for (const id of ids) {
+      known?.ids.delete(id)
+      absorbers.delete(transactionKey(run.Process, id))
+    }
+    if (known?.ids.size === 0) absorbed.delete(keyText(run))
+  }
 
   const replayIds = (process: string, transactionId: string): readonly number[] =>
     replays.get(transactionKey(process, transactionId)) ?? []
@@ -83,6 +129,7 @@ export function createRunTable(): RunTable {
       const key = keyText(stored.header)
       leaveSlot(key)
       enterSlot(key, stored)
+      updateDebounce(key, stored)
       if (!runs.has(key))
         replays.set(transactionKey(Process, TransactionID), [
           ...replayIds(Process, TransactionID),
@@ -95,6 +142,8 @@ export function createRunTable(): RunTable {
     remove({ header }) {
       const { Process, TransactionID, ReplayID } = header
       leaveSlot(keyText(header))
+      leaveDebounce(keyText(header))
+      removeAbsorbed(header, [...(absorbed.get(keyText(header))?.ids ?? [])])
       runs.delete(keyText(header))
       active.delete(keyText(header))
       const others = replayIds(Process, TransactionID).filter((id) => id !== ReplayID)
@@ -117,6 +166,21 @@ export function createRunTable(): RunTable {
     },
     active: () => [...active].map((key) => runs.get(key)).filter((stored) => stored !== undefined),
     all: () => [...runs.values()],
+    debounced: (key) => runs.get(debounces.get(key) ?? ''),
+    addAbsorbed({ Process, TransactionID, ReplayID }, ids) {
+      if (ids.length === 0) return
+      const run = { Process, TransactionID, ReplayID }
+      const known = absorbed.get(keyText(run)) ?? { run, ids: new Set<string>() }
+      absorbed.set(keyText(run), known)
+      for (const id of ids) {
+        known.ids.add(id)
+        absorbers.set(transactionKey(Process, id), keyText(run))
+      }
+    },
+    removeAbsorbed,
+    absorberOf: (process, id) => runs.get(absorbers.get(transactionKey(process, id)) ?? ''),
+    absorbedBy: (run) => [...(absorbed.get(keyText(run))?.ids ?? [])],
+    allAbsorbed: () => [...absorbed.values()].map(({ run, ids }) => ({ run, ids: [...ids] })),
     countSlots: (process, key) => slots.get(groupKey(process, key))?.held.size ?? 0,
     waitingForSlot: (process, key) =>
       [...(slots.get(groupKey(process, key))?.waiting ?? [])]

@@ -23,7 +23,7 @@ import {
 } from './dead-letters.ts'
 import { damaged, type JournalOptions, openJournal, readJournal } from './journal.ts'
 import { createOperationTable, type OperationChange, type OperationTable } from './operations.ts'
-import { createRunTable, type RunTable } from './run-table.ts'
+import { type Absorbed, createRunTable, type RunTable } from './run-table.ts'
 import { createScheduleTable, type ScheduleRow, type ScheduleTable } from './schedules.ts'
 import { createWebhookQueue, type StoredWebhook, type WebhookQueue } from './webhook-queue.ts'
 
@@ -40,6 +40,8 @@ interface State {
   readonly lastDeadLetterId?: number
   /** Missing in a snapshot that was written before bulk operations existed. */
   readonly operations?: readonly Operation[]
+  /** Missing in a snapshot that was written before debounced transactions existed. */
+  readonly absorbed?: readonly Absorbed[]
   /** Missing in a snapshot that was written before retention existed. */
   readonly retention?: RetentionState
   /** Missing in a snapshot that was written before schedules existed. */
@@ -56,14 +58,20 @@ export interface RetentionState {
 }
 
 /**
- * One durable change. It is one of: the new state of a run with the webhooks of its transition; the new set of paused
+ * One durable change. It is one of: the new state of a run with the webhooks of its transition, and with the ids of
+ * transactions that it absorbs; the new set of paused
  * processes; webhooks of other events; the id of a webhook whose run is over; a new dead letter; the ids of removed
- * dead letters; the new state of a bulk operation; the new state of a schedule. It may also contain the entry of the change in the action log; for a
+ * dead letters; the new state of a bulk operation; the new state of a schedule. It may also contain the entry of the change
+ * in the action log; for a
  * rejected action it contains only this entry. A run or an operation whose id is in `forgotten` is deleted.
  */
 export type Entry = { readonly action?: Action; readonly retention?: RetentionState } & (
   | { readonly action: Action }
-  | { readonly run: StoredRun; readonly webhooks?: readonly StoredWebhook[] }
+  | {
+      readonly run: StoredRun
+      readonly webhooks?: readonly StoredWebhook[]
+      readonly absorbed?: readonly string[]
+    }
   | { readonly forgotten: RunKey }
   | { readonly retention: RetentionState }
   | { readonly paused: readonly (Pause | string)[] }
@@ -94,6 +102,8 @@ const LATER_MEMBERS: Partial<Run> = {
   DefinitionVersion: null,
   DeadlineAt: null,
   NotBefore: null,
+  DebounceKey: null,
+  Absorbed: 0,
 }
 const withAllMembers = (stored: StoredRun): StoredRun => ({
   ...stored,
@@ -157,7 +167,10 @@ export async function openMemoryStore(
   let flushed: Promise<unknown> = Promise.resolve()
 
   const apply = (entry: Entry): void => {
-    if ('run' in entry) table.put(entry.run)
+    if ('run' in entry) {
+      table.put(entry.run)
+      table.addAbsorbed(entry.run.header, entry.absorbed ?? [])
+    }
     if ('paused' in entry) paused = pausesOf(entry.paused)
     if ('forgotten' in entry) {
       const forgotten = table.get(entry.forgotten)
@@ -181,6 +194,7 @@ export async function openMemoryStore(
       const state = StateSchema.safeParse(loaded.state)
       if (!state.success) throw damaged(path)
       for (const run of (loaded.state as State).runs) table.put(withAllMembers(run))
+      for (const { run, ids } of (loaded.state as State).absorbed ?? []) table.addAbsorbed(run, ids)
       paused = pausesOf((loaded.state as State).paused)
       for (const action of (loaded.state as State).actions ?? []) log.add(action)
       webhooks.add((loaded.state as State).webhooks ?? [])
@@ -214,6 +228,7 @@ export async function openMemoryStore(
           lastDeadLetterId: deadLetters.lastId,
           operations: operations.all(),
           schedules: schedules.all(),
+          absorbed: table.allAbsorbed(),
           retention,
         }),
         onFailure: () => {
@@ -237,6 +252,7 @@ export async function openMemoryStore(
     const undos = entries.map((entry) => {
       const key = 'run' in entry ? entry.run.header : 'forgotten' in entry ? entry.forgotten : null
       const before = key === null ? undefined : table.get(key)
+      const absorbedBefore = 'forgotten' in entry ? table.absorbedBy(entry.forgotten) : []
       const retentionBefore = retention
       const pausedBefore = paused
       const added = 'webhooks' in entry ? (entry.webhooks ?? []) : []
@@ -257,8 +273,10 @@ export async function openMemoryStore(
         if (entry.action !== undefined) log.remove(entry.action)
         if ('paused' in entry) paused = pausedBefore
         retention = retentionBefore
+        if ('run' in entry) table.removeAbsorbed(entry.run.header, entry.absorbed ?? [])
         if ('run' in entry && before === undefined) table.remove(entry.run)
         if (before !== undefined) table.put(before)
+        if (key !== null) table.addAbsorbed(key, absorbedBefore)
         for (const { TransactionID } of added) webhooks.remove(TransactionID)
         if (removed !== undefined) webhooks.restore(removed)
         if ('deadLetter' in entry) deadLetters.remove([entry.deadLetter.ID])

@@ -14,6 +14,7 @@ import { erasureContract } from '../../transaction/erasure.contract.ts'
 import { runDetailContract } from '../../transaction/run-detail.contract.ts'
 import { retentionContract } from '../../transaction/retention.contract.ts'
 import { runSearchContract } from '../../transaction/run-search.contract.ts'
+import { debounceContract } from '../../transaction/debounce.contract.ts'
 import { delayedRunsContract } from '../../transaction/delayed-runs.contract.ts'
 import { runTermsContract } from '../../transaction/run-terms.contract.ts'
 import { runExportContract } from '../../transaction/run-export.contract.ts'
@@ -116,6 +117,9 @@ targetCallsContract('ITSourceMemory.json', async () =>
 subscriptionsContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
+debounceContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
 delayedRunsContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
@@ -150,6 +154,33 @@ describe('the files of the in-memory transaction source', () => {
     snapshot = join(folder, 'ITSourceMemory.json')
     journal = join(folder, 'ITSourceMemory.journal')
   })
+
+  it.each(['the journal', 'the snapshot'])(
+    'a waiting run and the ids that it has absorbed are read from %s after a restart',
+    async (file) => {
+      const debounced = (id: string) => ({
+        TransactionID: id,
+        InitialData: id,
+        Debounce: { Key: 'k', Seconds: 3_600 },
+      })
+      const source = await createMemoryTransactionSource(folder)
+      await source.queue(outline, [debounced('a'), debounced('b')])
+      await source.queue(outline, [debounced('c')])
+      if (file === 'the snapshot') await source.endErasure() // writes the snapshot
+      await source[Symbol.asyncDispose]()
+      const reopened = await createMemoryTransactionSource(folder)
+      const results = await reopened.queue(outline, ['a', 'b', 'c', 'd'].map(debounced))
+      expect(results.map(({ outcome, run }) => [outcome, run.TransactionID, run.Absorbed])).toEqual(
+        [
+          ['exists', 'a', 3],
+          ['exists', 'a', 3],
+          ['exists', 'a', 3],
+          ['absorbed', 'a', 3],
+        ],
+      )
+      await reopened[Symbol.asyncDispose]()
+    },
+  )
 
   it('the journal and the snapshot do not contain the data of runs that are erased', async () => {
     const source = await createMemoryTransactionSource(folder)

@@ -22,14 +22,13 @@ import {
 import { EXPORT_LAG_MS } from '../../transaction/run-export.ts'
 import { isFinished } from '../../transaction/item.ts'
 import { pausedBy } from '../../transaction/pause.ts'
-import { isRepeated, type Run, runKey, storedTags } from '../../transaction/run.ts'
+import { type Run, runKey } from '../../transaction/run.ts'
 import {
   type ClaimRequest,
   type ClaimResult,
   LEASE_MS,
   type Lease,
   type NewWebhook,
-  type QueueResult,
   SWEEP_MS,
   type TransactionSource,
   type UnkeyedRun,
@@ -45,6 +44,7 @@ import { createMemoryOperations } from './operations.ts'
 import { createMemoryErasures } from './erase-runs.ts'
 import { createMemoryExports } from './export-runs.ts'
 import type { JournalOptions } from './journal.ts'
+import { createMemoryQueue } from './queue-runs.ts'
 import { runReader } from './run-reader.ts'
 import { createMemoryRetention } from './retention.ts'
 import { countUnfinished, searchRuns, storedProcesses } from './search-runs.ts'
@@ -183,40 +183,7 @@ export async function createMemoryTransactionSource(
   }
 
   return {
-    async queue(process, transactions, by) {
-      const added: StoredRun[] = []
-      const actions = new Map<StoredRun, Action>()
-      const results = transactions.map((transaction): QueueResult => {
-        const { TransactionID, InitialData, Realm = null, Reason: reason = null } = transaction
-        const { ConcurrencyKey = null, NotBefore: notBefore } = transaction
-        const Tags = storedTags(transaction)
-        const key = { Process: process.name, TransactionID, ReplayID: 0 }
-        const known = table.get(key)
-        if (known !== undefined)
-          return {
-            outcome: isRepeated(known.header, transaction) ? 'exists' : 'conflict',
-            run: known.header,
-          }
-        const data = { ...process, InitialData, Realm, Tags, ConcurrencyKey, notBefore }
-        const run = transitions.queued(key, process.steps[0], data, times())
-        table.put(run) // so that a second transaction with the same id in this call is detected
-        added.push(run)
-        if (by !== undefined)
-          actions.set(run, log.next(entryOf('queue', { by, reason }, run.header, { now: now() })))
-        return { outcome: 'queued', run: run.header }
-      })
-      // The new runs are removed here, because `commitRuns` adds them again and records how to undo the addition.
-      for (const run of added) table.remove(run)
-      await commit(
-        ...added.map((run): Entry => {
-          const action = actions.get(run)
-          return action === undefined ? { run } : { run, action }
-        }),
-      )
-      // An existing run may not be flushed yet, so the method waits for the flush even if no run was added.
-      await store.flush()
-      return results
-    },
+    queue: createMemoryQueue(store, times),
 
     async claim(request) {
       const stored = table.get(request)

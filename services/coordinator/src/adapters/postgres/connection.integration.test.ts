@@ -331,10 +331,12 @@ describe('an unsupported database', () => {
       'with a trigger of a migration that is not recorded',
       `delete from drizzle.__drizzle_migrations where id >= 3;
         drop table "Order_Action", "Order_Webhook", "Order_DeadLetter", "Order_Installation",
-          "Order_Operation", "Order_Tag", "Order_Target", "Order_Slot", "Order_Schedule";
+          "Order_Operation", "Order_Tag", "Order_Target", "Order_Slot", "Order_Schedule",
+          "Order_Debounce", "Order_Absorbed";
         alter table "Order_Header" drop "Tags" cascade, drop "InputChanged", drop "EndedAs" cascade,
           drop "EndedClass", drop "EndedInDoubt", drop "ErasedAt", drop "PurgedAt" cascade,
-          drop "DefinitionVersion", drop "DeadlineAt", drop "ConcurrencyKey", drop "NotBefore" cascade;
+          drop "DefinitionVersion", drop "DeadlineAt", drop "ConcurrencyKey", drop "NotBefore" cascade,
+          drop "DebounceKey", drop "Absorbed";
         alter table "Order_Attempt" drop "Method", drop "Url", drop "TraceID", drop "ResponseID";
         alter table "Order_Process" drop "PausedAt", drop "PausedBy", drop "Reason"`,
       'drop schema public cascade; drop schema drizzle cascade; create schema public',

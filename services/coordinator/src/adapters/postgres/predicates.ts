@@ -81,6 +81,13 @@ export const isRunOf = (sql: Sql, alias: Alias) => {
     and h."ReplayID" = ${other}."ReplayID"`
 }
 
+/** True for the row `h` of `"Order_Debounce"` of a run. Only the first run of a transaction is debounced. */
+export const isFirstRunOf = (sql: Sql, alias: Alias) => {
+  const other = sql(alias)
+  return sql`h."Process" = ${other}."Process" and h."TransactionID" = ${other}."TransactionID"
+    and ${other}."ReplayID" = 0`
+}
+
 /**
  * True for every row of a batch; it only lowers the planner's row estimate. PostgreSQL expects a hundred rows
  * from `json_to_recordset`. Reading a small table whole then looks cheaper than one lookup by key for each row,

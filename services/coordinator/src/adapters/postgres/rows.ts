@@ -32,6 +32,8 @@ export const runOf = (row: RunRow): Run => ({
   DefinitionVersion: row.DefinitionVersion,
   DeadlineAt: row.DeadlineAt,
   NotBefore: row.NotBefore,
+  DebounceKey: row.DebounceKey,
+  Absorbed: row.Absorbed ?? 0,
   CreatedAt: row.CreatedAt,
   UpdatedAt: row.UpdatedAt,
   CompletedAt: row.CompletedAt,

@@ -16,6 +16,7 @@ import { operationsContract } from '../../transaction/bulk-operation.contract.ts
 import { operatorActionsContract } from '../../transaction/operator-actions.contract.ts'
 import { retentionContract } from '../../transaction/retention.contract.ts'
 import { runSearchContract } from '../../transaction/run-search.contract.ts'
+import { debounceContract } from '../../transaction/debounce.contract.ts'
 import { delayedRunsContract } from '../../transaction/delayed-runs.contract.ts'
 import { runTermsContract } from '../../transaction/run-terms.contract.ts'
 import { runExportContract } from '../../transaction/run-export.contract.ts'
@@ -58,7 +59,8 @@ async function open(): Promise<TransactionSource> {
   await ready()
   await database.sql`
     truncate "Order_Header", "Order_Item", "Order_Attempt", "Order_Process", "Order_Action",
-      "Order_Webhook", "Order_DeadLetter", "Order_Operation", "Order_Tag", "Order_Target", "Order_Slot", "Order_Schedule"`
+      "Order_Webhook", "Order_DeadLetter", "Order_Operation", "Order_Tag", "Order_Target", "Order_Slot",
+      "Order_Debounce", "Order_Absorbed", "Order_Schedule"`
   await database.sql`delete from "Order_Installation" where "Name" <> 'KeepsByDefault'`
   return source
 }
@@ -129,6 +131,8 @@ targetCallsContract('Postgres', open)
 runSearchContract('Postgres', open)
 runTermsContract('Postgres', open)
 delayedRunsContract('Postgres', open)
+debounceContract('Postgres', open)
+debounceContract('Postgres with payload keys', async () => sealed(await open()))
 erasureContract('Postgres', open)
 payloadContract('Postgres', open)
 transactionSourceContract('Postgres with payload keys', async () => sealed(await open()))

@@ -9,6 +9,8 @@
 import { batched } from '@integration-host/shared/batching/batched'
 import type postgres from 'postgres'
 import type { Transition } from '../../process/progress.ts'
+import type { Actor } from '../../transaction/action.ts'
+import { isDebounced } from '../../transaction/debounce.ts'
 import { MAX_CONTENT_BYTES, type NewDeadLetter } from '../../transaction/dead-letter.ts'
 import { EXPORT_LAG_MS } from '../../transaction/run-export.ts'
 import type { ClaimedRun, Run } from '../../transaction/run.ts'
@@ -18,7 +20,9 @@ import {
   type ClaimResult,
   LEASE_MS,
   type Lease,
+  type NewTransaction,
   type NewWebhook,
+  type ProcessOutline,
   type QueueResult,
   type RunState,
   SWEEP_MS,
@@ -39,6 +43,7 @@ import {
   removeDeadLetter,
   removeDeadLetters,
 } from './statements/dead-letters.ts'
+import { enqueueDebounced } from './statements/enqueue-debounced.ts'
 import { enqueueRuns } from './statements/enqueue-runs.ts'
 import { erasableRuns, eraseRuns, realmsOf } from './statements/erase-runs.ts'
 import { exportEnd, exportPage } from './statements/export-runs.ts'
@@ -117,6 +122,8 @@ export interface PostgresSourceOptions {
 /** Makes all statements of an audit see the same rows. */
 const AUDIT_MODE = 'isolation level repeatable read read only'
 const QUEUE_BATCH = 1_000
+/** Bounds the advisory locks that one database transaction holds: two for each debounced transaction. */
+const DEBOUNCE_BATCH = 100
 /** Bounds the disk space: 10,000 dead letters of 64 KiB are 640 MB. */
 const DEAD_LETTERS = 10_000
 /**
@@ -136,6 +143,27 @@ export function createPostgresTransactionSource(
   const { run } = connection
   const times = { sweepMs, leaseMs }
   let webhooksOf: WebhooksOf | null = null
+  /** Queues a batch that contains debounced transactions. */
+  const queueMixed = async (
+    process: ProcessOutline,
+    batch: readonly NewTransaction[],
+    by: Actor | undefined,
+  ): Promise<QueueResult[]> => {
+    const results = new Map<NewTransaction, QueueResult>()
+    const keep = (transactions: readonly NewTransaction[], found: readonly QueueResult[]) => {
+      for (const [n, result] of found.entries())
+        results.set(transactions[n] as NewTransaction, result)
+    }
+    const plain = batch.filter((transaction) => !isDebounced(transaction))
+    if (plain.length > 0)
+      keep(plain, await run((sql) => enqueueRuns(sql, process, plain, times, by)))
+    const debounced = batch.filter(isDebounced)
+    for (let start = 0; start < debounced.length; start += DEBOUNCE_BATCH) {
+      const part = debounced.slice(start, start + DEBOUNCE_BATCH)
+      keep(part, await run((sql) => enqueueDebounced(sql, process, part, times, by)))
+    }
+    return batch.map((transaction) => results.get(transaction) as QueueResult)
+  }
   const claim = batched<ClaimRequest, ClaimResult>((requests) =>
     run(async (sql) => {
       if (webhooksOf === null) return claimRuns(sql, requests, times)
@@ -185,7 +213,11 @@ export function createPostgresTransactionSource(
       const results: QueueResult[] = []
       for (let start = 0; start < transactions.length; start += QUEUE_BATCH) {
         const batch = transactions.slice(start, start + QUEUE_BATCH)
-        results.push(...(await run((sql) => enqueueRuns(sql, process, batch, times, by))))
+        results.push(
+          ...(batch.some(isDebounced)
+            ? await queueMixed(process, batch, by)
+            : await run((sql) => enqueueRuns(sql, process, batch, times, by))),
+        )
       }
       return results
     },

@@ -103,6 +103,9 @@ export const orderHeader = pgTable(
      * `NextAttemptAt` to this time.
      */
     NotBefore: time('NotBefore'),
+    /** The key of `Debounce`, and how many requests the run has absorbed; null if the run was queued without. */
+    DebounceKey: text('DebounceKey'),
+    Absorbed: integer('Absorbed'),
   },
   (table) => [
     primaryKey({ columns: [table.Process, table.TransactionID, table.ReplayID] }),
@@ -247,6 +250,43 @@ export const orderSlot = pgTable(
       table.TransactionID,
       table.ReplayID,
     ),
+  ],
+)
+
+/**
+ * The newest run of each key of `Debounce`, which absorbs requests while it waits. All statements that queue with a key
+ * hold its advisory lock. A claim neither reads nor writes this table: the row in `Order_Header`, under its lock, decides
+ * whether the run still waits.
+ */
+export const orderDebounce = pgTable(
+  'Order_Debounce',
+  {
+    Process: key('Process').notNull(),
+    /** Empty if the transaction has no realm. */
+    Realm: key('Realm').notNull(),
+    Key: key('Key').notNull(),
+    TransactionID: key('TransactionID').notNull(),
+    /** The time until which the run absorbs requests: `MaxSeconds` after the first one. */
+    Until: time('Until').notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.Process, table.Realm, table.Key] }),
+    index('Order_Debounce_run').on(table.Process, table.TransactionID),
+  ],
+)
+
+/** The ids of the requests that the run of another transaction has absorbed, so that a repeated request is known. */
+export const orderAbsorbed = pgTable(
+  'Order_Absorbed',
+  {
+    Process: key('Process').notNull(),
+    TransactionID: key('TransactionID').notNull(),
+    AbsorbedBy: key('AbsorbedBy').notNull(),
+    At: time('At').notNull().defaultNow(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.Process, table.TransactionID] }),
+    index('Order_Absorbed_run').on(table.Process, table.AbsorbedBy),
   ],
 )
 

@@ -62,33 +62,38 @@ const neitherInsertedNorFound = () =>
     retryAfterSeconds: 1,
   })
 
+/** A transaction of which other transactions of the same batch may have been absorbed. */
+type Inserted = NewTransaction & { readonly absorbed?: number }
+
 /** Inserts the runs that do not exist, and returns them. */
-function insertRuns(
+export function insertRuns(
   sql: postgres.Sql | postgres.TransactionSql,
   process: ProcessOutline,
-  transactions: readonly NewTransaction[],
+  transactions: readonly Inserted[],
   { sweepMs }: { readonly sweepMs: number },
   by: Actor | undefined,
 ): Promise<RunRow[]> {
-  // If no run has a concurrency key, the statement does not contain the column of the keys, because most processes have
-  // no keys.
+  // Columns that no run of the batch needs are not part of the statement, because most processes do not use them.
   const isKeyed = transactions.some(({ ConcurrencyKey }) => ConcurrencyKey !== undefined)
-  // The same holds for the start of a delayed run, from which its deadline and its first sweep count.
   const isDelayed = transactions.some(({ NotBefore }) => NotBefore !== undefined)
-  const start = isDelayed ? sql`t.start` : sql`now()`
+  const isDebounced = transactions.some(({ Debounce }) => Debounce !== undefined)
+  const none = sql``
+  // The deadline and the first sweep of a delayed run count from its start.
+  const start = isDelayed ? sql`s.start` : sql`now()`
   const insertion = sql`
     insert into "Order_Header" ("Process", "TransactionID", "StepName", "InitialData", "Realm", "Tags",
-      "DefinitionVersion", "DeadlineAt", "NextSweepAt"${isKeyed ? sql`, "ConcurrencyKey"` : sql``}${isDelayed ? sql`, "NotBefore", "NextAttemptAt"` : sql``})
+      "DefinitionVersion", "DeadlineAt", "NextSweepAt"${isKeyed ? sql`, "ConcurrencyKey"` : none}${isDelayed ? sql`, "NotBefore", "NextAttemptAt"` : none}${isDebounced ? sql`, "DebounceKey", "Absorbed"` : none})
     select ${process.name}, t."TransactionID", ${process.steps[0]}, coalesce(t."InitialData", 'null'::jsonb),
       t."Realm", t."Tags", ${process.version ?? null}::text, ${deadlineFrom(sql, process, start)},
-      ${start} + ${sweepMs} * interval '1 ms'${isKeyed ? sql`, t."ConcurrencyKey"` : sql``}${isDelayed ? sql`, t."notBefore", t.start` : sql``}
-    from ${
-      isDelayed
-        ? sql`(select *, greatest(now(), "notBefore") as start from (
-      select *, coalesce(at, now() + delay * interval '1 s') as "notBefore" from`
-        : sql``
-    } jsonb_to_recordset(${JSON.stringify(transactions.map(rowOf))}::text::jsonb)
-      as t("TransactionID" text, "InitialData" jsonb, "Realm" text, "Tags" jsonb${isKeyed ? sql`, "ConcurrencyKey" text` : sql``}${isDelayed ? sql`, at timestamptz, delay float8)) t) t` : sql`)`}
+      ${start} + ${sweepMs} * interval '1 ms'${isKeyed ? sql`, t."ConcurrencyKey"` : none}${isDelayed ? sql`, n."notBefore", s.start` : none}${isDebounced ? sql`, t."DebounceKey", t.absorbed` : none}
+    from jsonb_to_recordset(${JSON.stringify(transactions.map(rowOf))}::text::jsonb)
+      as t("TransactionID" text, "InitialData" jsonb, "Realm" text, "Tags" jsonb${isKeyed ? sql`, "ConcurrencyKey" text` : none}${isDelayed ? sql`, at timestamptz, delay float8` : none}${isDebounced ? sql`, "DebounceKey" text, absorbed int` : none})${
+        isDelayed
+          ? sql`
+      cross join lateral (select coalesce(t.at, now() + t.delay * interval '1 s') as "notBefore") n
+      cross join lateral (select greatest(now(), n."notBefore") as start) s`
+          : none
+      }
     order by t."TransactionID" -- two batches with the same ids must lock them in the same order
     on conflict do nothing
     returning *`
@@ -101,7 +106,7 @@ function insertRuns(
         select * from changed`
 }
 
-const rowOf = (transaction: NewTransaction) => {
+const rowOf = (transaction: Inserted) => {
   const { TransactionID, InitialData, Realm, ConcurrencyKey, NotBefore } = transaction
   return {
     TransactionID,
@@ -111,6 +116,10 @@ const rowOf = (transaction: NewTransaction) => {
     ...(typeof NotBefore === 'number' && { delay: NotBefore }),
     ...(typeof NotBefore === 'string' && {
       at: new Date(notBeforeMs(NotBefore, 0) ?? 0).toISOString(),
+    }),
+    ...(transaction.Debounce !== undefined && {
+      DebounceKey: transaction.Debounce.Key,
+      absorbed: transaction.absorbed,
     }),
     Tags: storedTags(transaction) ?? undefined,
   }

@@ -9,7 +9,7 @@ import type {
   RunToErase,
 } from '../../../transaction/erasure.ts'
 import { runKey, type RunKey } from '../../../transaction/run.ts'
-import { areFew, isActive, isRunOf } from '../predicates.ts'
+import { areFew, isActive, isFirstRunOf, isRunOf } from '../predicates.ts'
 import { recordOnChanged } from './actions.ts'
 import { FILES_LEFT } from './retention.ts'
 import { deleteTags } from './tags.ts'
@@ -101,11 +101,13 @@ export async function eraseRuns(
           and h."ErasedAt" is null and h."PurgedAt" is null) h
     ), changed as (
       update "Order_Header" h set "InitialData" = 'null', "Tags" = null, "LastError" = null,
-        "ConcurrencyKey" = null, "ErasedAt" = now()
+        "ConcurrencyKey" = null, "DebounceKey" = null, "ErasedAt" = now()
       from ended where ${isRunOf(tx, 'ended')}
       returning h."Process", h."TransactionID", h."ReplayID", h."Realm"
     ), slots as (
       delete from "Order_Slot" h using changed where ${isRunOf(tx, 'changed')}
+    ), debounces as (
+      delete from "Order_Debounce" h using changed where ${isFirstRunOf(tx, 'changed')}
     ), items as (
       update "Order_Item" h set "ResponseBody" = null, "Data" = null, "Error" = null
       from changed where ${isRunOf(tx, 'changed')}

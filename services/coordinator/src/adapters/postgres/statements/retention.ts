@@ -8,7 +8,7 @@ import {
   type RetentionPolicy,
 } from '../../../transaction/retention.ts'
 import { type RunKey, runKey } from '../../../transaction/run.ts'
-import { areFew, isRunOf } from '../predicates.ts'
+import { areFew, isFirstRunOf, isRunOf } from '../predicates.ts'
 import { positionAfter } from '../rows.ts'
 import { type InstallationLease, isAvailable, leaseMembers, renewLease } from './installation.ts'
 import { deleteTags } from './tags.ts'
@@ -160,6 +160,8 @@ export async function purgeRuns(
         for update skip locked) h
     ), slots as (
       delete from "Order_Slot" h using held where ${isRunOf(sql, 'held')}
+    ), debounces as (
+      delete from "Order_Debounce" h using held where ${isFirstRunOf(sql, 'held')}
     ), items as (
       delete from "Order_Item" h using held where ${isRunOf(sql, 'held')}
     ), attempts as (
@@ -167,7 +169,7 @@ export async function purgeRuns(
     ), ${deleteTags(sql, 'held')},
     changed as (
       update "Order_Header" h set "InitialData" = 'null', "Tags" = null, "LastError" = null,
-        "ConcurrencyKey" = null, "PurgedAt" = now()
+        "ConcurrencyKey" = null, "DebounceKey" = null, "PurgedAt" = now()
       from held where ${isRunOf(sql, 'held')}
       returning h."Process", h."TransactionID", h."ReplayID"
     ), left_behind as (
@@ -215,7 +217,10 @@ export async function forgetRuns(
       delete from "Order_Header" h using (select distinct * from old) w
       where h."Process" = w."Process" and h."TransactionID" = w."TransactionID"
         and h."PurgedAt" is not null
-      returning h."Process"
+      returning h."Process", h."TransactionID"
+    ), absorbed as (
+      delete from "Order_Absorbed" a using (select distinct * from changed) c
+      where a."Process" = c."Process" and a."AbsorbedBy" = c."TransactionID"
     ), counted as (${addToCounts(sql, 'forget')})
     select count(*)::int as count from changed`
   return row?.count ?? 0

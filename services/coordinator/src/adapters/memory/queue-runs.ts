@@ -1,0 +1,120 @@
+/** Queueing transactions in the memory source. */
+import { type Action, type Actor, entryOf } from '../../transaction/action.ts'
+import {
+  type DebouncedTransaction,
+  isDebounced,
+  planDebounced,
+  type WaitingRun,
+} from '../../transaction/debounce.ts'
+import { isRepeated, storedTags } from '../../transaction/run.ts'
+import type {
+  NewTransaction,
+  ProcessOutline,
+  QueueResult,
+  TransactionSource,
+} from '../../transaction/transaction-source.ts'
+import { queued, type StoredRun, type Times } from '../../transaction/transitions.ts'
+import type { Entry, MemoryStore } from './store.ts'
+
+interface Queued {
+  /** In the order of the transactions. */
+  readonly results: readonly QueueResult[]
+  readonly entries: readonly Entry[]
+}
+
+export function createMemoryQueue(
+  { table, log, commit, flush }: Pick<MemoryStore, 'table' | 'log' | 'commit' | 'flush'>,
+  times: () => Times,
+): TransactionSource['queue'] {
+  const queuePlain = (
+    process: ProcessOutline,
+    transactions: readonly NewTransaction[],
+    at: Times,
+    by: Actor | undefined,
+  ): Queued => {
+    const added = new Map<StoredRun, Action | null>()
+    const results = transactions.map((transaction): QueueResult => {
+      const { TransactionID, InitialData, Realm = null, Reason: reason = null } = transaction
+      const { ConcurrencyKey = null, NotBefore: notBefore } = transaction
+      const Tags = storedTags(transaction)
+      const key = { Process: process.name, TransactionID, ReplayID: 0 }
+      const known = table.get(key)
+      if (known !== undefined)
+        return {
+          outcome: isRepeated(known.header, transaction) ? 'exists' : 'conflict',
+          run: known.header,
+        }
+      const data = { ...process, InitialData, Realm, Tags, ConcurrencyKey, notBefore }
+      const run = queued(key, process.steps[0], data, at)
+      table.put(run) // so that a second transaction with the same id in this call is detected
+      const action = () => log.next(entryOf('queue', { by: by as Actor, reason }, run.header, at))
+      added.set(run, by === undefined ? null : action())
+      return { outcome: 'queued', run: run.header }
+    })
+    // The new runs are removed here, because the commit adds them again and records how to undo the addition.
+    for (const run of added.keys()) table.remove(run)
+    const entries = [...added].map(([run, action]): Entry =>
+      action === null ? { run } : { run, action },
+    )
+    return { results, entries }
+  }
+
+  const queueDebounced = (
+    process: ProcessOutline,
+    transactions: readonly DebouncedTransaction[],
+    at: Times,
+    by: Actor | undefined,
+  ): Queued => {
+    const { name: Process } = process
+    const knownRun = (id: string) =>
+      (table.get({ Process, TransactionID: id, ReplayID: 0 }) ?? table.absorberOf(Process, id))
+        ?.header
+    const waitingRun = (key: string): WaitingRun | undefined => {
+      const stored = table.debounced(key)
+      return stored && { run: stored.header, until: stored.absorbsUntil ?? 0 }
+    }
+    const plan = planDebounced(process, transactions, { knownRun, waitingRun }, at.now)
+    const absorbed = Map.groupBy(plan.absorbed, ({ by: absorber }) => absorber)
+    const entries = [...plan.added.values(), ...plan.changed.values()].map(
+      ({ run, until }): Entry => ({
+        run: {
+          items: [],
+          attempts: [],
+          lease: null,
+          ...table.get(run),
+          header: run,
+          nextSweepAt: Date.parse(run.NextAttemptAt ?? '') + at.sweepMs,
+          sweepCount: 0,
+          absorbsUntil: until,
+        },
+        absorbed: (absorbed.get(run.TransactionID) ?? []).map(
+          ({ transaction }) => transaction.TransactionID,
+        ),
+      }),
+    )
+    const actions = plan.outcomes.flatMap(({ outcome, run, reason = null }): Entry[] => {
+      if (by === undefined || (outcome !== 'queued' && outcome !== 'absorbed')) return []
+      const entry = { now: at.now, ...(outcome === 'absorbed' && { outcome }) }
+      return [{ action: log.next(entryOf('queue', { by, reason }, run, entry)) }]
+    })
+    return { results: plan.outcomes, entries: [...entries, ...actions] }
+  }
+
+  return async (process, transactions, by) => {
+    const at = times()
+    const plain = transactions.filter((transaction) => !isDebounced(transaction))
+    const debounced = transactions.filter(isDebounced)
+    const first = queuePlain(process, plain, at, by)
+    const isCommitted = commit(...first.entries)
+    const second = queueDebounced(process, debounced, at, by)
+    await Promise.all([isCommitted, commit(...second.entries)])
+    // An existing run may not be flushed yet, so the method waits for the flush even if no run was added.
+    await flush()
+    const results = new Map([
+      ...plain.map((transaction, n) => [transaction, first.results[n]] as const),
+      ...debounced.map((transaction, n) => [transaction, second.results[n]] as const),
+    ])
+    // Each transaction has a result of one of the two calls.
+    return transactions.map((transaction) => results.get(transaction) as QueueResult)
+  }
+}

@@ -1,0 +1,207 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { anAct } from '../../test-support/act.ts'
+import { runKey, type Run } from './run.ts'
+import type {
+  ClaimResult,
+  NewTransaction,
+  ProcessOutline,
+  QueueResult,
+  TransactionSource,
+} from './transaction-source.ts'
+
+const process: ProcessOutline = { name: 'OrderProcess', steps: ['order', 'report'] }
+const HOUR_MS = 3_600_000
+const debounce = { Key: 'invoice 7', Seconds: 3_600, MaxSeconds: 7_200 }
+const soon = { Key: 'invoice 7', Seconds: 1, MaxSeconds: 2 }
+
+/** The tests of debounced transactions; both the memory and the PostgreSQL source must pass them. */
+export function debounceContract(name: string, open: () => Promise<TransactionSource>): void {
+  describe(`${name} as a source of debounced runs`, () => {
+    let source: TransactionSource
+    beforeEach(async () => {
+      source = await open()
+    })
+    afterEach(() => source[Symbol.asyncDispose]())
+
+    const transaction = (id: string, more: Partial<NewTransaction> = {}): NewTransaction => ({
+      TransactionID: id,
+      InitialData: { of: id },
+      Debounce: debounce,
+      ...more,
+    })
+    const queue = async (
+      id: string,
+      more: Partial<NewTransaction> = {},
+      outline = process,
+    ): Promise<QueueResult> => {
+      const [result] = await source.queue(outline, [transaction(id, more)])
+      if (result === undefined) throw new Error('no result')
+      return result
+    }
+    const stored = async (id: string): Promise<Run | undefined> =>
+      (await source.get(process.name, id, null))?.run
+    const claim = (run: Run): Promise<ClaimResult> => {
+      const { Version: version, StepName: step } = run
+      return source.claim({ ...runKey(run), version, step, isFirst: true, owner: 'worker' })
+    }
+    const msBetween = (from: string | null, to: string | null): number =>
+      Date.parse(to ?? '') - Date.parse(from ?? '')
+
+    it('a later request with the same key replaces the data of the waiting run and moves its start', async () => {
+      const first = await queue('a')
+      expect(first).toMatchObject({
+        outcome: 'queued',
+        run: { DebounceKey: 'invoice 7', Absorbed: 0, InitialData: { of: 'a' } },
+      })
+      await sleep(20)
+      const second = await queue('b', { ConcurrencyKey: 'of b' })
+      expect(second).toMatchObject({
+        outcome: 'absorbed',
+        run: {
+          TransactionID: 'a',
+          Version: 0,
+          Absorbed: 1,
+          InitialData: { of: 'b' },
+          ConcurrencyKey: 'of b',
+        },
+      })
+      const { run } = second
+      expect(run.NextAttemptAt).toBe(run.NotBefore)
+      expect(msBetween(first.run.NotBefore, run.NotBefore)).toBeGreaterThanOrEqual(15)
+      expect(msBetween(run.UpdatedAt, run.NotBefore)).toBe(HOUR_MS)
+      expect(await stored('a')).toEqual(run)
+      expect(await stored('b')).toBeUndefined()
+      // The message of the first request is still valid, and is delayed further.
+      expect((await claim(first.run)).kind).toBe('early')
+    })
+
+    it('a repeated request exists, whether it was queued or absorbed, while its run waits, after it has started and after it has ended', async () => {
+      const repeated = async () => {
+        for (const id of ['a', 'b', 'c']) {
+          const again = await queue(id)
+          expect([again.outcome, again.run.TransactionID]).toEqual(['exists', 'a'])
+        }
+      }
+      await queue('a', { Debounce: soon })
+      await queue('b', { Debounce: soon })
+      const { run } = await queue('c', { Debounce: soon })
+      await repeated()
+      expect(await stored('a')).toEqual(run)
+      await sleep(Math.max(0, Date.parse(run.NotBefore ?? '') - Date.now()) + 20)
+      const claimed = await claim(run)
+      expect(claimed).toMatchObject({ claim: { run: { InitialData: { of: 'c' } } } })
+      await repeated()
+      await source.cancel(process.name, 'a', null, anAct)
+      await repeated()
+    })
+
+    it('a request after the start of the run begins a new run that waits', async () => {
+      const first = await queue('a')
+      const started = await source.retry(process.name, 'a', null, anAct)
+      expect((await claim(started)).kind).toBe('claimed')
+      expect(await queue('b')).toMatchObject({ outcome: 'queued', run: { TransactionID: 'b' } })
+      expect(await queue('c')).toMatchObject({ outcome: 'absorbed', run: { TransactionID: 'b' } })
+      expect((await stored('a'))?.InitialData).toEqual(first.run.InitialData)
+    })
+
+    it.each(['cancel', 'retry'] as const)(
+      'a run that an operator has changed by %s absorbs no further request',
+      async (action) => {
+        await queue('a')
+        await source[action](process.name, 'a', null, anAct)
+        expect(await queue('b')).toMatchObject({ outcome: 'queued', run: { TransactionID: 'b' } })
+        expect(await queue('b')).toMatchObject({ outcome: 'exists' })
+      },
+    )
+
+    it('the start of a run is at most MaxSeconds after the first request, and never moved to an earlier time', async () => {
+      const { run: first } = await queue('a', { Debounce: { ...debounce, MaxSeconds: 3_600 } })
+      await sleep(20)
+      const { run } = await queue('b', { Debounce: { ...debounce, MaxSeconds: 9_000 } })
+      expect(run.NotBefore).toBe(first.NotBefore)
+      const { run: earlier } = await queue('c', { Debounce: { ...debounce, Seconds: 1 } })
+      expect(earlier).toMatchObject({ NotBefore: first.NotBefore, InitialData: { of: 'c' } })
+    })
+
+    it('a request later than MaxSeconds after the first one begins a new run', async () => {
+      const { run } = await queue('a', { Debounce: { ...soon, MaxSeconds: 1 } })
+      await sleep(Math.max(0, Date.parse(run.NotBefore ?? '') - Date.now()) + 20)
+      expect((await queue('b')).outcome).toBe('queued')
+      expect((await claim(run)).kind).toBe('claimed')
+    })
+
+    it('the deadline of the run moves with its start', async () => {
+      const outline = { ...process, deadlineMs: HOUR_MS }
+      await queue('a', {}, outline)
+      await sleep(20)
+      const { run } = await queue('b', {}, outline)
+      expect(msBetween(run.NotBefore, run.DeadlineAt)).toBe(HOUR_MS)
+    })
+
+    it('requests of another company, process or key are not absorbed', async () => {
+      await queue('a', { Realm: '1' })
+      const others = [
+        await queue('b', { Realm: '2' }),
+        await queue('c'),
+        await queue('d', { Realm: '1', Debounce: { ...debounce, Key: 'invoice 8' } }),
+        await queue('e', { Realm: '1' }, { ...process, name: 'Other' }),
+      ]
+      expect(others.map(({ outcome }) => outcome)).toEqual(Array(4).fill('queued'))
+      expect((await queue('f', { Realm: '1' })).run.TransactionID).toBe('a')
+      expect((await queue('f', { Realm: '2' })).outcome).toBe('conflict')
+    })
+
+    it('a call with many transactions absorbs them in their order, next to transactions without Debounce', async () => {
+      const more = { Debounce: { ...debounce, Key: 'invoice 8' } }
+      const results = await source.queue(process, [
+        transaction('a'),
+        transaction('x', more),
+        { TransactionID: 'plain', InitialData: 1 },
+        transaction('b'),
+        transaction('y', more),
+        transaction('b'),
+        transaction('c'),
+        { TransactionID: 'plain', InitialData: 2 },
+      ])
+      expect(results.map(({ outcome, run }) => [outcome, run.TransactionID])).toEqual([
+        ['queued', 'a'],
+        ['queued', 'x'],
+        ['queued', 'plain'],
+        ['absorbed', 'a'],
+        ['absorbed', 'x'],
+        ['exists', 'a'],
+        ['absorbed', 'a'],
+        ['conflict', 'plain'],
+      ])
+      expect(await stored('a')).toMatchObject({ Absorbed: 2, InitialData: { of: 'c' } })
+      expect(await stored('x')).toMatchObject({ Absorbed: 1, InitialData: { of: 'y' } })
+      for (const id of ['b', 'c', 'y']) expect((await queue(id)).outcome).toBe('exists')
+    })
+
+    it('absorbed transactions are recorded in the action log as entries of the run', async () => {
+      const by = { keyId: 'key', person: 'Ada' }
+      await source.queue(process, [transaction('a', { Reason: 'first' })], by)
+      await source.queue(process, [transaction('b', { Reason: 'second' })], by)
+      const actions = await source.actions({ process: process.name, limit: 10 })
+      expect(
+        actions.map(({ TransactionID, Outcome, Reason }) => [TransactionID, Outcome, Reason]),
+      ).toEqual([
+        ['a', 'absorbed', 'second'],
+        ['a', 'done', 'first'],
+      ])
+    })
+
+    it('an erased run shows no key and keeps the ids that it has absorbed', async () => {
+      await queue('a')
+      await queue('b')
+      const cancelled = await source.cancel(process.name, 'a', null, anAct)
+      await source.erase(
+        [{ ...runKey(cancelled), Version: cancelled.Version, filesLeft: false }],
+        anAct,
+      )
+      expect(await stored('a')).toMatchObject({ DebounceKey: null, InitialData: null })
+      expect((await queue('b')).outcome).toBe('exists')
+    })
+  })
+}
