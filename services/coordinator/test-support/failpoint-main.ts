@@ -11,7 +11,8 @@
  *   the sweeper.
  * - `PROBE_MS`: the interval of the internet probes.
  * - `PROCESS`: the business process to run instead of the order process. `inline` is the order process with `dispatch:
- *   'inline'`; the first step of `company` calls a company through the gateway, and that of `short` completes the run.
+ *   'inline'`; the first step of `company` calls a company through the gateway, that of `short` completes the run, and
+ *   `changes` is `short` with runs from changes of invoices, for which every company is connected.
  */
 import { writeSync } from 'node:fs'
 import { createHealth } from '@integration-host/shared/observability/health'
@@ -22,6 +23,7 @@ import { connectRabbitMq } from '@integration-host/shared/messaging/rabbitmq/mes
 import { loadProcesses } from '../src/adapters/folder/processes.ts'
 import { connectPostgres } from '../src/adapters/postgres/connection.ts'
 import { createPostgresTransactionSource } from '../src/adapters/postgres/transaction-source.ts'
+import type { ConnectedCompanies } from '../src/company/connected-companies.ts'
 import { readConfig } from '../src/config.ts'
 import { defineProcess } from '../src/process/define-process.ts'
 import type { ProcessDefinition } from '../src/process/definition.ts'
@@ -43,6 +45,8 @@ const points = [
   'replayed',
   'dead letter received',
   'dead letter stored',
+  'company requested',
+  'company known',
 ] as const
 type Point = (typeof points)[number]
 
@@ -148,6 +152,26 @@ const shortProcess = defineProcess('OrderProcess', {
   },
 })
 
+const changesProcess = defineProcess('OrderProcess', {
+  on: [{ provider: 'intuit', entity: 'Invoice', operations: ['create', 'update', 'delete'] }],
+  steps: {
+    order: (step: Step) => step.setStatus('Completed'),
+    report: (step: Step) => void step.complete(),
+    csv: (step: Step) => void step.complete(),
+  },
+})
+
+/** The list of companies of `changes`, because no token-service runs in the fault tests. */
+const companiesWithFailpoints: ConnectedCompanies = {
+  page: async () => ({ realms: [], next: null }),
+  async isConnected() {
+    await failpoint('company requested', DIES_WITH)
+    await new Promise((resolve) => setImmediate(resolve))
+    await failpoint('company known', DIES_WITH)
+    return true
+  },
+}
+
 // The file of the order process imports `integration-host`, so it is loaded with the coordinator's own loader.
 const orderProcess = (await loadProcesses()).definitions.get('OrderProcess')
 if (orderProcess === undefined) throw new StartupError('OrderProcess was not loaded')
@@ -157,6 +181,7 @@ const processes: Readonly<Record<string, ProcessDefinition>> = {
   inline: { ...orderProcess, dispatch: 'inline' },
   company: companyProcess,
   short: shortProcess,
+  changes: changesProcess,
 }
 
 await runService('coordinator', async () => {
@@ -201,6 +226,7 @@ await runService('coordinator', async () => {
       source: sourceWithFailpoints(source),
       bus: busWithFailpoints(bus),
       processes: [definition],
+      ...(definition === changesProcess && { companies: companiesWithFailpoints }),
       timing: {
         ...(leaseMs !== undefined && { renewMs: leaseMs / 3 }),
         ...(probeMs !== undefined && {
