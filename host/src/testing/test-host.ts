@@ -6,6 +6,12 @@ import type { HttpCall } from '@integration-host/coordinator/http-call'
 import { createHttpCaller } from '@integration-host/coordinator/http-caller'
 import type { ProcessDefinition } from '@integration-host/coordinator/process'
 import { createMemoryTransactionSource } from '@integration-host/coordinator/memory-transaction-source'
+import { type ChangeTrigger, routingKeysOf } from '@integration-host/coordinator/change-trigger'
+import type { DeadLetterPage } from '@integration-host/shared/contracts/dead-letter'
+import {
+  PROVIDER_EXCHANGE,
+  providerRoutingKey,
+} from '@integration-host/shared/contracts/provider-event'
 import { isLoopback } from '@integration-host/shared/http/loopback'
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
 import { createLogger } from '@integration-host/shared/observability/logger'
@@ -19,6 +25,7 @@ import {
   type TestProcess,
 } from './load-test-processes.ts'
 import { GATEWAY_URL, type KillPoint, killPoints, type Replica, startReplica } from './replica.ts'
+import { providerEventOf } from './provider-event-of.ts'
 import { createTestRun, type RefreshedRun, type RunView, type TestRun } from './test-run.ts'
 import { createVirtualClock } from './virtual-clock.ts'
 import { createWorkInFlight } from './work-in-flight.ts'
@@ -47,6 +54,18 @@ export interface RunOptions {
   readonly notBefore?: string | number
 }
 
+/** A change in the books of a company. */
+export interface BookChange {
+  readonly realm: string
+  /** The id of the changed object. */
+  readonly id: string
+  readonly operation: ChangeTrigger['operations'][number]
+  /** The time of the change, in ISO 8601. Default: the time of the host. */
+  readonly at?: string
+  /** For a merge: the id of the object that was merged into `id` and deleted. */
+  readonly deletedId?: string
+}
+
 /** A coordinator that runs the processes of a test, on a clock that the test moves. */
 export interface TestHost extends AsyncDisposable {
   /** The time on the clock of the host. */
@@ -71,6 +90,13 @@ export interface TestHost extends AsyncDisposable {
     data?: unknown,
     options?: RunOptions,
   ): Promise<TestRun>
+  /**
+   * Reports a change in the books of a company, as the provider does, and runs what is due now. Returns the run of each
+   * process whose `on` names the change. A change that is reported again, with the same `at`, returns the same runs.
+   *
+   * @throws {Error} the company is not connected, no process names the change, or a process rejects its data.
+   */
+  change(entity: ChangeTrigger['entity'], change: BookChange): Promise<readonly TestRun[]>
   /** Returns the latest 500 runs of a process, oldest first, for example those that a schedule has begun. */
   runs(process: string | { readonly name: string }): Promise<readonly TestRun[]>
   /**
@@ -233,6 +259,13 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
     return run
   }
 
+  /** Returns the reason of the latest dead letter of a process. */
+  async function rejectionOf(process: string): Promise<string> {
+    const path = `/processes/${encodeURIComponent(process)}/dead-letters?limit=1`
+    const page = (await request(path)) as unknown as DeadLetterPage
+    return page.items[0]?.Reason ?? 'there is no dead letter'
+  }
+
   const owned = stack.move()
   return {
     get now() {
@@ -259,6 +292,38 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
         NotBefore: notBefore,
       }
       return testRunOf(await request(pathOf(name), transaction))
+    },
+    async change(
+      entity,
+      { realm, id, operation, at = new Date(clock.now()).toISOString(), deletedId },
+    ) {
+      const event = providerEventOf({ realm, entity, id, operation, at, deletedId })
+      const routingKey = providerRoutingKey(event)
+      const started = processes.filter(({ on }) => routingKeysOf(on).includes(routingKey))
+      if (started.length === 0) throw new Error(`no process names ${entity}.${operation} in on`)
+      if (!(await work.track(companies.connected.isConnected(realm))))
+        throw new Error(
+          `the company ${realm} is not connected: call host.company('${realm}') first`,
+        )
+      await work.track(
+        bus.publish({
+          exchange: PROVIDER_EXCHANGE,
+          routingKey,
+          messageId: event.Id,
+          type: routingKey,
+          body: event,
+          mandatory: true,
+        }),
+      )
+      await runUntil(clock.now())
+      const found: TestRun[] = []
+      for (const { name } of started)
+        found.push(
+          await request(pathOf(name, event.Id)).then(testRunOf, async () => {
+            throw new Error(`the change started no run of ${name}: ${await rejectionOf(name)}`)
+          }),
+        )
+      return found
     },
     async runs(process) {
       const name = typeof process === 'string' ? process : process.name

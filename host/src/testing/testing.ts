@@ -16,6 +16,12 @@ export type {
 } from './fake-target.ts'
 export type { ProcessSettingValues, TestProcess } from './load-test-processes.ts'
 export type { KillPoint } from './replica.ts'
-export { type RunOptions, startTestHost, type TestHost, type TestHostOptions } from './test-host.ts'
+export {
+  type BookChange,
+  type RunOptions,
+  startTestHost,
+  type TestHost,
+  type TestHostOptions,
+} from './test-host.ts'
 export { startTargetServer, type TargetServer } from './target-server.ts'
 export type { RunStatus, RunView, TestRun } from './test-run.ts'

@@ -1,0 +1,58 @@
+import { defineProcess, ProviderChange } from 'integration-host'
+import { startTestHost } from 'integration-host/testing'
+import { describe, expect, it } from 'vitest'
+
+const invoices = defineProcess('Invoices', {
+  on: [{ provider: 'intuit', entity: 'Invoice', operations: ['create', 'update'] }],
+  input: ProviderChange,
+}).step('read', (step) => step.complete(step.initialData.id))
+
+const deletions = defineProcess('Deletions', {
+  on: [{ provider: 'intuit', entity: 'Invoice', operations: ['delete'] }],
+  input: ProviderChange.refine(({ id }) => id !== '13', 'must not be 13'),
+}).step('note', (step) => step.complete())
+
+const startsAt = '2026-11-23T17:05:09Z'
+
+describe('changes in the books of a company in a test host', () => {
+  it('start a run of each process that names the change', async () => {
+    await using host = await startTestHost({ processes: [invoices, deletions], startsAt })
+    await host.company('9130')
+    const change = { realm: '9130', id: '129', operation: 'update' } as const
+    const [run, ...others] = await host.change('Invoice', change)
+    expect(others).toEqual([])
+    run?.toHaveStatus('Completed')
+    expect(run?.process).toBe('Invoices')
+    expect(run?.id).toBe('Invoice-129@2026-11-23T17:05:09Z/9130')
+    expect(run?.view).toMatchObject({
+      Realm: '9130',
+      InitialData: { entity: 'Invoice', id: '129', operation: 'update', realm: '9130' },
+    })
+  })
+
+  it('start one run if the same change is reported twice, and another one for a later change', async () => {
+    await using host = await startTestHost({ processes: invoices, startsAt })
+    await host.company('9130')
+    const change = { realm: '9130', id: '129', operation: 'update', at: startsAt } as const
+    await host.change('Invoice', change)
+    await host.change('Invoice', change)
+    expect(await host.runs(invoices)).toHaveLength(1)
+    await host.change('Invoice', { ...change, at: '2026-11-23T17:05:10Z' })
+    expect(await host.runs(invoices)).toHaveLength(2)
+  })
+
+  it('are rejected with the reason if no run can start', async () => {
+    await using host = await startTestHost({ processes: [invoices, deletions], startsAt })
+    await host.company('9130')
+    const deletion = { realm: '9130', id: '13', operation: 'delete' } as const
+    await expect(host.change('Invoice', deletion)).rejects.toThrow(
+      /no run of Deletions: input_invalid: .*must not be 13/,
+    )
+    await expect(host.change('Bill', deletion)).rejects.toThrow(
+      'no process names Bill.delete in on',
+    )
+    await expect(host.change('Invoice', { ...deletion, realm: '1' })).rejects.toThrow(
+      "the company 1 is not connected: call host.company('1') first",
+    )
+  })
+})
