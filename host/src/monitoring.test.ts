@@ -85,6 +85,7 @@ async function exportedNames(): Promise<Exported> {
     bus,
   })
   const env = {
+    MONTHLY_BUDGET: '500000',
     PORT: '0',
     SERVICE_API_KEY: 'monitoring-test-key-0123456789-0123456789',
     DATA_DIR: dataDir,

@@ -33,6 +33,7 @@ import { listTransactions } from './commands/transactions/list.ts'
 import { queueTransactions } from './commands/transactions/queue.ts'
 import { listRuns } from './commands/transactions/runs.ts'
 import { showTransaction } from './commands/transactions/show.ts'
+import { usage } from './commands/usage.ts'
 import { verifyProvider } from './commands/verify-provider.ts'
 import { CommandFailed, exitCodes, UsageError } from './exit-code.ts'
 import { plain, print, notify, type Terminal } from './terminal.ts'
@@ -183,6 +184,7 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
 
 /** The commands that belong to no group. */
 export const single: ReadonlyMap<string, Command> = new Map([
+  ['usage', usage],
   ['doctor', doctor],
   ['verify-provider', verifyProvider],
   ['chaos', chaos],
@@ -285,7 +287,12 @@ function helpOf(
     (one) => one.examples,
   )
   if (group === undefined)
-    examples.push('doctor', 'verify-provider --no-create', 'chaos --against http://127.0.0.1')
+    examples.push(
+      'usage',
+      'doctor',
+      'verify-provider --no-create',
+      'chaos --against http://127.0.0.1',
+    )
   return [
     `Usage: ${name} <command> [options]`,
     '',

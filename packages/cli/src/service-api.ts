@@ -62,6 +62,10 @@ export const openTokenService = (url: string | undefined, terminal: Terminal): S
 export const openCoordinator = (url: string | undefined, terminal: Terminal): ServiceApi =>
   openService('coordinator', url, terminal)
 
+/** @throws {UsageError} the address or the key is invalid or missing. */
+export const openGateway = (url: string | undefined, terminal: Terminal): ServiceApi =>
+  openService('accounting-gateway', url, terminal)
+
 function openService(
   service: ServiceName,
   url: string | undefined,

@@ -5,8 +5,9 @@ import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
 import type { Hono } from 'hono'
 import { companyRoutes } from './routes/company.ts'
+import { type UsageRouteDeps, usageRoutes } from './routes/usage.ts'
 
-export interface AppDeps {
+export interface AppDeps extends UsageRouteDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
@@ -14,8 +15,8 @@ export interface AppDeps {
 }
 
 /**
- * Creates the app that serves every request that is not forwarded to the accounting API: health, metrics and API
- * documentation. The app responds 401 or 404 on all other paths.
+ * Creates the app that serves every request that is not forwarded to the accounting API: health, metrics, usage and
+ * API documentation. The app responds 401 or 404 on all other paths.
  */
 export const createApp = (deps: AppDeps): Hono =>
   createServiceApp(
@@ -26,5 +27,6 @@ export const createApp = (deps: AppDeps): Hono =>
     },
     (app) => {
       app.route('/', companyRoutes())
+      app.route('/', usageRoutes(deps))
     },
   )

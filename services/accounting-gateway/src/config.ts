@@ -44,6 +44,8 @@ const shape = {
   LONGEST_BODY_MB: integer(1, 100_000).default(1_024),
   /** Maximum time from the arrival of a call to the first byte of its response. Retries and waits are included. */
   DEADLINE_SECONDS: integer(1, 119).default(110),
+  /** The metered calls that the provider's plan allows in a month, over all companies. */
+  MONTHLY_BUDGET: integer(1, 1_000_000_000).optional(),
   METRICS_BY_REALM: onOff(),
   /** `off` disables the fast path for GET requests (src/fast-path), so that `node:http` serves every connection. */
   FAST_PATH: onOff('on'),

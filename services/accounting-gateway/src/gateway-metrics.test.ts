@@ -49,7 +49,11 @@ describe('metrics of the rate limits', () => {
   function watch(acquire: RealmLimits['acquire']) {
     const clock = { ms: 1_000 }
     const metrics = createMetrics('test')
-    const watching = createGatewayMetrics(metrics, { byRealm: false, now: () => clock.ms })
+    const watching = createGatewayMetrics(metrics, {
+      byRealm: false,
+      budget: null,
+      now: () => clock.ms,
+    })
     const limits: RealmLimits = { acquire, coolDown() {} }
     const { calls } = watching.measured({ calls: limits, batches: limits })
     return { calls, clock, readMetrics: () => metrics.read() }

@@ -1,6 +1,7 @@
 import { hasCode } from '@integration-host/shared/errors'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { GatewayLimits, RealmLimits } from './realm/throttle.ts'
+import { type CallCounts, type CallKind, meteredOf } from './usage/usage.ts'
 
 /** The metrics that only the gateway has. They have the label `realm` only if `METRICS_BY_REALM` is on. */
 export interface GatewayMetrics {
@@ -11,13 +12,21 @@ export interface GatewayMetrics {
   callCompleted(realm: string | null, status: number, durationMs: number, waitedMs: number): void
   retry(reason: string): void
   coolDownStarted(): void
+  /** Counts a successful call by kind. */
+  usageCounted(kind: CallKind): void
+  /** Records the metered calls of this month over all companies and replicas. */
+  usageTotal(total: CallCounts): void
   /** Returns limits that behave like `limits` and also record metrics for waits, rejections and cool-downs. */
   measured(limits: GatewayLimits): GatewayLimits
 }
 
 export function createGatewayMetrics(
   metrics: Metrics,
-  { byRealm, now }: { readonly byRealm: boolean; readonly now: () => number },
+  {
+    byRealm,
+    budget,
+    now,
+  }: { readonly byRealm: boolean; readonly budget: number | null; readonly now: () => number },
 ): GatewayMetrics {
   const calls = metrics.counter(
     'gateway_requests_total',
@@ -53,6 +62,19 @@ export function createGatewayMetrics(
     'gateway_realms_on_hold',
     'Realms in a cool-down after a 429 that this process received',
   )
+  const usage = metrics.counter(
+    'gateway_successful_calls_total',
+    'Calls to which the accounting API responded with 2xx, by kind',
+    ['kind'],
+  )
+  const metered = metrics.gauge(
+    'gateway_metered_calls_this_month',
+    'Metered calls of this month (UTC) over all companies and replicas',
+  )
+  if (budget !== null)
+    metrics
+      .gauge('gateway_monthly_budget', 'MONTHLY_BUDGET: the metered calls that the plan allows')
+      .set(budget)
   const coolDownUntil = new Map<string, number>()
   const removeEnded = (): void => {
     for (const [realm, until] of coolDownUntil) if (until <= now()) coolDownUntil.delete(realm)
@@ -97,5 +119,7 @@ export function createGatewayMetrics(
     },
     retry: (reason) => retries.inc({ reason }),
     coolDownStarted: () => coolDowns.inc(),
+    usageCounted: (kind) => usage.inc({ kind }),
+    usageTotal: (total) => metered.set(meteredOf(total)),
   }
 }

@@ -8,6 +8,7 @@ import { connectRedis } from '@integration-host/shared/redis/connection'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import { type TlsFiles, tlsFiles } from '@integration-host/shared/tls/tls-files'
 import { createRedisAvailability, createRedisRateLimiter } from './adapters/redis/rate-limiter.ts'
+import { createRedisUsageStore } from './adapters/redis/usage-store.ts'
 import { limitsOf, readConfig } from './config.ts'
 import { createGatewayLimits } from './realm/process-rate-limiter.ts'
 import {
@@ -17,6 +18,7 @@ import {
   type RealmRates,
 } from './realm/throttle.ts'
 import { startAccountingGateway } from './service.ts'
+import type { UsageStore } from './usage/usage.ts'
 
 const NAME = 'accounting-gateway'
 
@@ -42,22 +44,30 @@ await runService(NAME, async () => {
   const { REDIS_URL, REDIS_KEY_PREFIX } = config
   if (REDIS_URL === undefined)
     logger.warn('REDIS_URL is not set: each gateway replica limits only its own calls')
-  const limits =
+  const { limits, usage } =
     REDIS_URL === undefined
-      ? createGatewayLimits(limitsOf(config))
-      : sharedLimits(stack, REDIS_URL, {
+      ? { limits: createGatewayLimits(limitsOf(config)) }
+      : sharedThroughRedis(stack, REDIS_URL, {
           provider: limitsOf(config),
           logger,
           health,
           tls: tlsFiles('REDIS', config),
           REDIS_KEY_PREFIX,
         })
-  const service = stack.use(await startAccountingGateway(config, { logger, health, bus, limits }))
+  const service = stack.use(
+    await startAccountingGateway(config, {
+      logger,
+      health,
+      bus,
+      limits,
+      ...(usage !== undefined && { usage }),
+    }),
+  )
   const owned = stack.move()
   return { url: service.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 })
 
-interface SharedLimitsOptions {
+interface SharedOptions {
   readonly provider: ProviderLimits
   readonly logger: Logger
   readonly health: Health
@@ -65,11 +75,12 @@ interface SharedLimitsOptions {
   readonly REDIS_KEY_PREFIX: string
 }
 
-function sharedLimits(
+/** Returns the rate limits and the usage that all gateway replicas share. */
+function sharedThroughRedis(
   stack: AsyncDisposableStack,
   url: Secret,
-  { provider, logger, health, tls, REDIS_KEY_PREFIX }: SharedLimitsOptions,
-): GatewayLimits {
+  { provider, logger, health, tls, REDIS_KEY_PREFIX }: SharedOptions,
+): { readonly limits: GatewayLimits; readonly usage?: UsageStore } {
   const { redis } = stack.use(
     connectRedis(url, {
       name: NAME,
@@ -87,7 +98,10 @@ function sharedLimits(
     return createRealmLimits({ limiter, now: Date.now })
   }
   return {
-    calls: limits('throttle', provider.calls),
-    batches: limits('batch', batchRates(provider)),
+    limits: {
+      calls: limits('throttle', provider.calls),
+      batches: limits('batch', batchRates(provider)),
+    },
+    usage: createRedisUsageStore(redis),
   }
 }

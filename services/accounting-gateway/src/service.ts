@@ -2,6 +2,7 @@ import { openAccessKeys } from '@integration-host/shared/access/key-file'
 import type { Health } from '@integration-host/shared/observability/health'
 import { honoListener, listen } from '@integration-host/shared/http/http-server'
 import { isLoopback } from '@integration-host/shared/http/loopback'
+import { type Clock, systemClock } from '@integration-host/shared/process/clock'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
@@ -10,6 +11,7 @@ import { discoverAccountingUrl } from './adapters/discovery/accounting-url.ts'
 import { consumeCredentialEvents } from './adapters/message-bus/credential-events.ts'
 import { connectTokenService } from './adapters/token-service/token-source.ts'
 import { connectUpstream } from './adapters/http/upstream.ts'
+import { createMemoryUsageStore } from './adapters/memory/usage-store.ts'
 import { createApp } from './app.ts'
 import { type Config, limitsOf } from './config.ts'
 import { createGatewayMetrics } from './gateway-metrics.ts'
@@ -20,6 +22,7 @@ import { upstreamBase } from './proxy/target.ts'
 import { createAccessTokens } from './realm/access-token.ts'
 import { createGatewayLimits } from './realm/process-rate-limiter.ts'
 import type { GatewayLimits } from './realm/throttle.ts'
+import { startUsage, type UsageStore } from './usage/usage.ts'
 
 export interface Adapters {
   readonly logger: Logger
@@ -28,6 +31,10 @@ export interface Adapters {
   readonly metrics?: Metrics
   /** Rate limits that all gateway replicas share through Redis. If absent, this process counts only its own calls. */
   readonly limits?: GatewayLimits
+  /** The usage that all gateway replicas share through Redis. If absent, this process counts only its own calls. */
+  readonly usage?: UsageStore
+  /** Tests replace it. */
+  readonly clock?: Clock
 }
 
 /**
@@ -50,7 +57,15 @@ const DRAIN_MS = 8_000
  */
 export async function startAccountingGateway(
   config: Config,
-  { logger, health, bus, limits, metrics = createMetrics('accounting-gateway') }: Adapters,
+  {
+    logger,
+    health,
+    bus,
+    limits,
+    usage: usageStore = createMemoryUsageStore(),
+    clock = systemClock,
+    metrics = createMetrics('accounting-gateway'),
+  }: Adapters,
 ): Promise<RunningService> {
   await using stack = new AsyncDisposableStack()
   const tokenService = stack.use(
@@ -68,13 +83,26 @@ export async function startAccountingGateway(
   )
   stack.defer(() => events.cancel())
 
+  const budget = config.MONTHLY_BUDGET ?? null
   const gatewayMetrics = createGatewayMetrics(metrics, {
     byRealm: config.METRICS_BY_REALM,
+    budget,
     now: () => performance.now(),
   })
+  const usage = stack.use(
+    startUsage({
+      store: usageStore,
+      clock,
+      onCall: (kind) => gatewayMetrics.usageCounted(kind),
+      onTotal: (total) => gatewayMetrics.usageTotal(total),
+      onError: (error) => logger.warn({ err: error }, 'usage is not stored; it is stored later'),
+    }),
+  )
   const { keys } = stack.use(openAccessKeys(config, { logger, health, metrics }))
   const listener = createListener({
-    app: honoListener(createApp({ logger, health, metrics, keys })),
+    app: honoListener(
+      createApp({ logger, health, metrics, keys, usage: usageStore, budget, now: clock.now }),
+    ),
     proxy: {
       tokens,
       limits: gatewayMetrics.measured(limits ?? createGatewayLimits(limitsOf(config))),
@@ -87,6 +115,8 @@ export async function startAccountingGateway(
       markPost: createPostMarker(config.PROVIDER_PROFILE.accounting, () => crypto.randomUUID()),
       onRetry: (reason) => gatewayMetrics.retry(reason),
       onCoolDown: () => gatewayMetrics.coolDownStarted(),
+      onSuccess: ({ request: { method = 'GET' }, target: { realm, path } }) =>
+        usage.count(realm, method, path),
     },
     keys,
     logger,

@@ -15,6 +15,7 @@ import { createLogger } from '@integration-host/shared/observability/logger'
 import { readEmbeddedConfig } from '../src/config.ts'
 import type { GatewayLimits } from '../src/realm/throttle.ts'
 import { startAccountingGateway } from '../src/service.ts'
+import type { UsageStore } from '../src/usage/usage.ts'
 import {
   echo,
   type FakeServer,
@@ -39,13 +40,14 @@ export interface GatewayOptions {
   readonly settings?: Readonly<Record<string, string>>
   readonly limits?: GatewayLimits
   readonly bus?: MessageBus
+  readonly usage?: UsageStore
 }
 
 /** Starts a gateway as the embedded host does. The limits are high unless `settings` contains other limits. */
 export async function startGateway(
   upstreamUrl: string,
   tokenServiceUrl: string,
-  { settings = {}, limits, bus: givenBus }: GatewayOptions = {},
+  { settings = {}, limits, usage, bus: givenBus }: GatewayOptions = {},
 ): Promise<Gateway> {
   const lines: string[] = []
   const logger = createLogger('gateway', 'trace', { write: (line) => void lines.push(line) })
@@ -69,6 +71,7 @@ export async function startGateway(
     health: createHealth(logger),
     bus,
     ...(limits !== undefined && { limits }),
+    ...(usage !== undefined && { usage }),
   })
   return {
     url: service.url,

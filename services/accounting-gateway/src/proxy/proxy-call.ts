@@ -43,6 +43,8 @@ export interface ProxyCallDeps {
   readonly markPost: (post: CallersPost) => MarkedPost
   readonly onRetry?: (reason: 'status' | 'failure' | 'unauthorized') => void
   readonly onCoolDown?: () => void
+  /** Called when the accounting API has responded to a call with 2xx, even if the caller has gone. */
+  readonly onSuccess?: (call: CompanyCall) => void
 }
 
 type Phase =
@@ -284,6 +286,7 @@ export class ProxyCall {
       limits.calls.coolDown(realm, retryAfterMs)
       onCoolDown?.()
     }
+    if (status >= 200 && status < 300) this.#deps.onSuccess?.(this.#call)
     const verdict = afterStatus(status, retryAfterMs, this.#tries())
     if (verdict.kind === 'retry') return { retryInMs: verdict.delayMs }
     if (this.#phase.kind === 'attempting') this.#phase = { ...this.#phase, kind: 'relaying' }

@@ -1,0 +1,61 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { type FakeService, startFakeService } from '../../test-support/fake-service.ts'
+import { run } from '../../test-support/run.ts'
+
+const items = [
+  { Realm: '1', Calls: { core: 5, query: 2 }, Metered: 2 },
+  { Realm: '2', Calls: { cdc: 1 }, Metered: 1 },
+]
+let budget: number | null
+let service: FakeService
+beforeEach(async () => {
+  budget = 4
+  service = await startFakeService({
+    'GET /usage': ({ query }) => {
+      const isSecond = query.get('cursor') === '1'
+      return {
+        body: {
+          Month: query.get('month') ?? '2026-11',
+          Budget: budget,
+          Total: { Calls: { core: 5, query: 2, cdc: 1 }, Metered: 3 },
+          items: items.slice(isSecond ? 1 : 0, isSecond ? 2 : 1),
+          next_cursor: isSecond ? null : '1',
+        },
+      }
+    },
+  })
+})
+afterEach(() => service[Symbol.asyncDispose]())
+
+const cli = (...args: readonly string[]) =>
+  run(['usage', ...args], { env: { GATEWAY_URL: service.url } })
+
+describe('usage', () => {
+  it('`usage` prints the calls of each company by kind, and the part of the budget that is used', async () => {
+    const { code, out, err } = await cli()
+    expect([code, err]).toEqual([0, '2026-11: 3 metered calls of 4 (75.0 %).\n'])
+    const rows = out.split('\n').map((line) => line.split(/ +/))
+    expect(rows[0]?.slice(0, 4)).toEqual(['REALM', 'METERED', 'CORE', 'READ'])
+    expect(rows.slice(1, 3)).toEqual([
+      ['1', '2', '5', '0', '2', '0', '0', '0', '0'],
+      ['2', '1', '0', '0', '0', '1', '0', '0', '0'],
+    ])
+  })
+
+  it('`usage` sends the month, and prints one JSON object for each company with --json', async () => {
+    budget = null
+    const { out, err } = await cli('--month', '2026-10', '--json')
+    expect(err).toBe('2026-10: 3 metered calls.\n')
+    expect(
+      out
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line) as object),
+    ).toEqual(items)
+  })
+
+  it('`usage` rejects an unknown option and an argument', async () => {
+    expect((await cli('--months', '1')).code).toBe(2)
+    expect((await cli('2026-10')).code).toBe(2)
+  })
+})

@@ -1,0 +1,82 @@
+/** The command `usage`: the calls to the accounting API in a month. */
+import { z } from 'zod'
+import { type Command, expectNone, parse } from '../command.ts'
+import { exitCodes } from '../exit-code.ts'
+import { limitOf, pagesOf, printPages } from '../paging.ts'
+import { openGateway } from '../service-api.ts'
+import { notify } from '../terminal.ts'
+
+const Calls = z.record(z.string(), z.number())
+const Item = z.looseObject({ Realm: z.string(), Calls, Metered: z.number() })
+const Page = z.object({
+  Month: z.string(),
+  Budget: z.number().nullable(),
+  Total: z.object({ Calls, Metered: z.number() }).nullable(),
+  items: z.array(Item),
+  next_cursor: z.string().nullable(),
+})
+
+const DEFAULT_LIMIT = 100
+const KINDS = ['core', 'read', 'query', 'cdc', 'report', 'batch', 'attachment']
+
+export const usage: Command = {
+  summary: 'list the calls of a month to the accounting API, by company',
+  usage: '[--month YYYY-MM] [--realm REALM] [--limit N | --all]',
+  help: `Lists the successful calls to the accounting API by company and kind. All kinds but core (objects that are created or changed)
+are metered by Intuit. The gateway counts them; the counts are up to five seconds old.
+
+  --month YYYY-MM   the month in UTC (default: this month)
+  --realm REALM     only this company
+  --limit N         at most N companies (default ${DEFAULT_LIMIT})
+  --all             all companies
+
+--url is the address of the gateway (GATEWAY_URL, default http://127.0.0.1:7218).
+
+Examples:
+  integration-host usage
+  integration-host usage --month 2026-10 --all --json | jq -r '[.Realm, .Metered] | @tsv'`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {
+      month: { type: 'string' },
+      realm: { type: 'string' },
+      limit: { type: 'string' },
+      all: { type: 'boolean' },
+    })
+    expectNone(positionals)
+    const query = new URLSearchParams()
+    if (values.month !== undefined) query.set('month', values.month)
+    if (values.realm !== undefined) query.set('realm', values.realm)
+    let first: z.output<typeof Page> | null = null
+    const schema = Page.transform((page) => {
+      first ??= page
+      return page
+    })
+    const pages = pagesOf(openGateway(values.url, terminal), {
+      path: '/usage',
+      query,
+      schema,
+      limit: limitOf(values, DEFAULT_LIMIT),
+      mostPerPage: 1_000,
+    })
+    await printPages(
+      pages,
+      {
+        isJson: values.json,
+        columns: ['REALM', 'METERED', ...KINDS.map((kind) => kind.toUpperCase())],
+        rowOf: (item) => [
+          item.Realm,
+          String(item.Metered),
+          ...KINDS.map((kind) => String(item.Calls[kind] ?? 0)),
+        ],
+      },
+      terminal,
+    )
+    const { Month, Budget, Total } = first as unknown as z.output<typeof Page>
+    if (Total !== null)
+      notify(
+        terminal,
+        `${Month}: ${Total.Metered} metered calls${Budget === null ? '' : ` of ${Budget} (${((Total.Metered / Budget) * 100).toFixed(1)} %)`}.`,
+      )
+    return exitCodes.ok
+  },
+}
