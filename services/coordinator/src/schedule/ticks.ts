@@ -10,7 +10,7 @@ export interface Ticks {
 }
 
 /** With `catchUp: 'none'`, a time that is older than this was missed. */
-export const MISSED_AFTER_MS = 60_000
+const MISSED_AFTER_MS = 60_000
 /** The maximum number of missed times that `catchUp: 'all'` makes up for; the latest ones. */
 export const MAX_CAUGHT_UP = 500
 /** The maximum number of times whose runs one database transaction queues. */
