@@ -69,7 +69,7 @@ export default defineConfig({
         test: {
           name: 'integration',
           include: ['**/*.integration.test.ts', 'tests/*/**/*.test.ts'],
-          exclude: [...exclude, 'tests/support/**'],
+          exclude: [...exclude, 'tests/support/**', 'tests/console/**'],
           // Only these need PostgreSQL, Redis and RabbitMQ; a run of unit tests alone starts none.
           globalSetup: ['tests/support/backends/find-backends.ts'],
         },

@@ -17,7 +17,8 @@ import { readSecret } from './secret-file.ts'
 
 /** The permissions of each caller's key. */
 const terms = {
-  ...installationKeys,
+  application: installationKeys.application,
+  operator: installationKeys.operator,
   /** The demo API only queues and replays transactions of the demo's process. */
   'demo-api': {
     id: 'demo-api',

@@ -22,6 +22,7 @@ const read = (file: string): string => readFileSync(join(root, file), 'utf8')
  */
 const copied = [
   'services/coordinator/migrations',
+  'services/console/app',
   'deploy',
   'docker-compose.yml',
   'host/template',

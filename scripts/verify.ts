@@ -7,13 +7,18 @@ import { installBench } from './install-bench.ts'
 const root = join(import.meta.dirname, '..')
 
 /** The stages in the order in which they run. The quick stages run first. */
-const stages: Readonly<Record<string, readonly [program: string, ...args: string[]]>> = {
-  format: ['oxfmt', '--check'],
-  lint: ['oxlint', '--type-aware'],
-  types: ['tsc', '--project', 'tsconfig.json'],
-  unused: ['knip'],
-  test: ['vitest', 'run'],
-}
+const stages: Readonly<Record<string, readonly (readonly [program: string, ...args: string[]])[]>> =
+  {
+    format: [['oxfmt', '--check']],
+    lint: [['oxlint', '--type-aware']],
+    types: [
+      ['tsc', '--project', 'tsconfig.json'],
+      // The program of the browser has other types than Node.
+      ['tsc', '--project', 'services/console/app/tsconfig.json'],
+    ],
+    unused: [['knip']],
+    test: [['vitest', 'run']],
+  }
 
 /** These stages read the types of packages that bench/ imports, which scripts/install-bench.ts installs separately. */
 const NEED_BENCH = ['lint', 'types', 'unused']
@@ -27,9 +32,14 @@ if (unknown.length > 0) {
   process.exit(1)
 }
 
-for (const [name, [program, ...args]] of Object.entries(stages)) {
+for (const [name, commands] of Object.entries(stages)) {
   if (wanted.length > 0 && !wanted.includes(name)) continue
   if (NEED_BENCH.includes(name)) installBench()
+  for (const [program, ...args] of commands) run(name, program, args)
+}
+
+/** Runs one command of a stage. Exits if it fails. */
+function run(name: string, program: string, args: readonly string[]): void {
   console.log(`\n── ${name}: ${[program, ...args].join(' ')}`)
   const startedAt = performance.now()
   const { status, signal, error } = spawnSync(join(root, 'node_modules/.bin', program), args, {

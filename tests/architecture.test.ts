@@ -31,6 +31,8 @@ describe('the import direction of the source files', () => {
         'services/coordinator/src/worker',
         'services/coordinator/src/processes',
         'services/webhook-receiver/src/delivery',
+        'services/console/src/session',
+        'services/console/src/view',
       ]),
     )
   })
@@ -103,6 +105,23 @@ describe('the check of the import direction', () => {
     ).toEqual([])
   })
 
+  it('the import check reports a browser program that imports Node, the server, or a value of a contract', () => {
+    const path = 'services/console/app/pages/now.tsx'
+    for (const line of [
+      `import { x } from 'node:fs'`,
+      `import { x } from '../../src/config.ts'`,
+      `import type { x } from '../../src/session/role.ts'`,
+      `import { x } from '../../src/contracts/now.ts'`,
+      `import { x } from '@example/shared/logger'`,
+    ])
+      expect(violationsOf({ [path]: line }), line).toHaveLength(1)
+    expect(
+      violationsOf({
+        [path]: `import type { x } from '../../src/contracts/now.ts'\nimport { y } from '../api.ts'\nimport { z } from 'react'`,
+      }),
+    ).toEqual([])
+  })
+
   it('the import check reports a domain folder that imports the adapters or settings of its service', () => {
     const path = 'services/coordinator/src/worker/worker.ts'
     for (const target of [
@@ -161,10 +180,13 @@ function violationsOf(files: Readonly<Record<string, string>>): string[] {
 }
 
 function readSources(): Sources {
-  const files = globSync('{services,packages,host,tests,bench,examples,scripts}/**/*.{ts,mjs}', {
-    cwd: root,
-    exclude: (path) => path.includes('node_modules'),
-  })
+  const files = globSync(
+    '{services,packages,host,tests,bench,examples,scripts}/**/*.{ts,tsx,mjs}',
+    {
+      cwd: root,
+      exclude: (path) => path.includes('node_modules'),
+    },
+  )
   return new Map(
     files
       // This test is excluded because its examples violate the rules on purpose.

@@ -70,6 +70,7 @@ describe('the documents', () => {
       'accounting-gateway',
       'coordinator',
       'webhook-receiver',
+      'console',
       'demo-api',
       'sandbox-provider',
     ]) {

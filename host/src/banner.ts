@@ -10,6 +10,7 @@ export const addresses = (host: Host): string =>
       ['coordinator', host.coordinator],
       ['sandbox-provider', host.sandboxProvider],
       ['webhook-receiver', host.webhookReceiver],
+      ['console', host.console?.url ?? null],
     ] as const
   )
     .filter(([, url]) => url !== null)
@@ -17,8 +18,23 @@ export const addresses = (host: Host): string =>
     .join('')
 
 /**
- * Returns the text that `npm start` prints: the address of each service, and commands to try. The text contains no
- * secret.
+ * Returns the lines with the console's one-time link; empty if the console does not run or persons sign in otherwise.
+ * The secret of the link works once and for ten minutes.
+ */
+export function signInLines(host: Host): string {
+  const link = host.console?.signInLink() ?? null
+  return link === null
+    ? ''
+    : `See what happens in a browser. This link signs you in once, within ten minutes:
+
+  ${link}
+
+`
+}
+
+/**
+ * Returns the text that `npm start` prints: the address of each service, the console's one-time link, and commands to
+ * try. The text contains no key.
  */
 export function banner(host: Host): string {
   // The printed commands pass the header with the key to curl through standard input, because other users of
@@ -31,7 +47,7 @@ export function banner(host: Host): string {
 Integration Host is running. All data is stored in ${host.dataDir}; Ctrl-C stops it.
 
 ${addresses(host)}
-${firstRun(host, `${authorization} | curl -H @-`)}
+${signInLines(host)}${firstRun(host, `${authorization} | curl -H @-`)}
 Each service documents its API at /docs. Connect a company in a browser at ${host.tokenService}/authorize, then read it by its realm id:
 
   ${authorization} | curl -H @- -H 'Accept: application/json' '${host.accountingGateway}/v3/company/<realm>/query?query=select%20*%20from%20CompanyInfo'

@@ -54,7 +54,9 @@ async function embedded(): Promise<void> {
     narrator.stage('Done')
     for (const run of [0, 1])
       narrator.line(shown(join(dataDir, 'OrderCSV', `Order_${number}.${run}.csv`)))
-    narrator.line('Next: npm start runs the services until Ctrl-C and prints their addresses')
+    narrator.line(
+      'Next: npm start runs the services until Ctrl-C, and prints a link that shows them in a browser',
+    )
   } finally {
     log.end()
   }

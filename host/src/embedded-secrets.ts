@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { changeKeyList } from '@integration-host/shared/access/change-key-list'
 import { entryOf, installationKeys, newKey } from '@integration-host/shared/access/new-key'
 import type { Environment } from '@integration-host/shared/process/config'
 import { generateKeyRing } from '@integration-host/shared/secrets/envelope'
@@ -24,6 +25,7 @@ const issuedByProvider: readonly string[] = ['CLIENT_SECRET', 'WEBHOOK_VERIFIER_
  * (docs/access.md).
  */
 const APPLICATION_KEY = 'application_key'
+const CONSOLE_KEY = 'console_key'
 const KEY_LIST = 'service_keys.json'
 
 /**
@@ -63,6 +65,24 @@ export function embeddedSecrets(
     createKeyList(folder)
   }
   return settings
+}
+
+/**
+ * Returns the setting with the key of the console, which acts for the persons who have signed in. The first call makes
+ * the key and adds its digest to the key list. `settings` is the result of {@link embeddedSecrets}. If the environment
+ * sets the key list or a key for the console, nothing is made.
+ */
+export async function consoleKey(settings: Environment, env: Environment): Promise<Environment> {
+  const list = settings['SERVICE_KEYS_FILE']
+  if (list === undefined || env['OPERATOR_API_KEY'] || env['OPERATOR_API_KEY_FILE']) return {}
+  const path = join(dirname(list), CONSOLE_KEY)
+  if (!existsSync(path)) {
+    const { key, entry } = newKey(installationKeys.console)
+    // The list is changed first. If this process ends in between, the next start replaces the entry.
+    await changeKeyList(list, (keys) => [...keys.filter(({ id }) => id !== entry.id), entry])
+    create(path, () => key.reveal())
+  }
+  return { OPERATOR_API_KEY_FILE: path }
 }
 
 /**

@@ -8,6 +8,7 @@ import { type AddressInfo, createServer } from 'node:net'
 import { join, resolve } from 'node:path'
 import { readEmbeddedConfig as readGatewayConfig } from '@integration-host/accounting-gateway/config'
 import { startAccountingGateway } from '@integration-host/accounting-gateway/service'
+import type { RunningConsole } from '@integration-host/console/service'
 import { readEmbeddedConfig as readCoordinatorConfig } from '@integration-host/coordinator/config'
 import { configure } from '@integration-host/coordinator/load-processes'
 import { createMemoryTransactionSource } from '@integration-host/coordinator/memory-transaction-source'
@@ -32,14 +33,15 @@ import { countDecryptionFailures } from '@integration-host/token-service/metrics
 import { startTokenService } from '@integration-host/token-service/service'
 import { readEmbeddedConfig as readReceiverConfig } from '@integration-host/webhook-receiver/config'
 import { startWebhookReceiver } from '@integration-host/webhook-receiver/service'
-import { applicationKeyFile, embeddedSecrets } from './embedded-secrets.ts'
+import { startEmbeddedConsole } from './embedded-console.ts'
+import { applicationKeyFile, consoleKey, embeddedSecrets } from './embedded-secrets.ts'
 import { type Provider, requireProvider } from './provider-of-data.ts'
 import type { Installation } from './story.ts'
 
 export interface HostOptions {
   /** The folder for the files of the stores, the folder `OrderCSV/` and the generated secrets. */
   readonly dataDir: string
-  /** `standard` assigns the ports 7216 to 7220 and 7222; `free` assigns ports that no other process uses. */
+  /** `standard` assigns the ports 7216 to 7222; `free` assigns ports that no other process uses. */
   readonly ports: 'standard' | 'free'
   /**
    * `sandbox` ignores the settings of a provider, `real` requires them. A data folder can be used with only one of the
@@ -49,6 +51,8 @@ export interface HostOptions {
   readonly env: Environment
   readonly logLevel: LogLevel
   readonly logTo: { write(line: string): void }
+  /** Whether the web console is started as well; `false` by default. */
+  readonly withConsole?: boolean
   /** Whether changed process files are reloaded while the host runs; `false` by default. */
   readonly watchesProcesses?: boolean
 }
@@ -64,6 +68,8 @@ export interface Host extends Installation, AsyncDisposable {
    * `WEBHOOK_VERIFIER_TOKENS`.
    */
   readonly webhookReceiver: string | null
+  /** The web console; `null` if it was not started, or cannot run on this platform. */
+  readonly console: RunningConsole | null
   /** The names of the processes that were loaded at the start. */
   readonly processes: readonly string[]
 }
@@ -75,6 +81,7 @@ const SERVICES = [
   'coordinator',
   'sandboxProvider',
   'webhookReceiver',
+  'console',
 ] as const
 type ServiceName = (typeof SERVICES)[number]
 export const STANDARD_PORTS: Readonly<Record<ServiceName, number>> = {
@@ -84,6 +91,7 @@ export const STANDARD_PORTS: Readonly<Record<ServiceName, number>> = {
   coordinator: 7219,
   sandboxProvider: 7220,
   webhookReceiver: 7222,
+  console: 7221,
 }
 
 /**
@@ -98,6 +106,8 @@ export async function startHost(options: HostOptions): Promise<Host> {
   const isSandbox =
     (options.provider ?? (options.env['DISCOVERY_URL'] ? 'real' : 'sandbox')) === 'sandbox'
   const secrets = embeddedSecrets(dataDir, options.env, isSandbox)
+  // The key is made before the services start, so that they know it when they read the list.
+  const keyOfConsole = options.withConsole === true ? await consoleKey(secrets, options.env) : {}
   const ports = options.ports === 'standard' ? STANDARD_PORTS : await freePorts()
   const at = (name: ServiceName): string => `http://127.0.0.1:${ports[name]}`
   // If the sandbox provider (a simulated OAuth provider and accounting API) is used, the settings of a real provider
@@ -189,6 +199,20 @@ export async function startHost(options: HostOptions): Promise<Host> {
   const demoApi: RunningService = opened.use(
     await startDemoApi(readDemoApiConfig(settings('demoApi')), deps(DEMO_API)),
   )
+  const console =
+    options.withConsole === true
+      ? await startEmbeddedConsole({
+          settings: {
+            ...settings('console'),
+            ...keyOfConsole,
+            CONSOLE_URL: at('console'),
+            ...(isSandbox && { SANDBOX_URL: at('sandboxProvider') }),
+            ...(receivesWebhooks && { WEBHOOK_RECEIVER_URL: at('webhookReceiver') }),
+          },
+          ...deps('console'),
+        })
+      : null
+  if (console !== null) opened.use(console)
 
   const services = opened.move()
   return {
@@ -201,6 +225,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
     coordinator: at('coordinator'),
     sandboxProvider: isSandbox ? at('sandboxProvider') : null,
     webhookReceiver: receivesWebhooks ? at('webhookReceiver') : null,
+    console,
     processes: [...processes.definitions.keys()],
     [Symbol.asyncDispose]: () => services.disposeAsync(),
   }

@@ -9,7 +9,7 @@ const HELP = `Usage: npm start [-- --free-ports]
 
 Runs all services in one process on embedded backends; Ctrl-C ends it.
 
-  --free-ports   unused ports instead of 7216 to 7220 and 7222
+  --free-ports   unused ports instead of 7216 to 7222
 
   PROCESSES      folders and packages with process files (default: the processes of this repository)
   DATA_DIR       where all data is stored (default ./data)
@@ -29,5 +29,6 @@ await runHost({
   ports: isGiven('free-ports') ? 'free' : 'standard',
   logTo,
   logLevel: 'info',
+  withConsole: true,
   onStarted: (host) => void process.stderr.write(banner(host)),
 })

@@ -1,4 +1,5 @@
 import { reference as gateway } from '@integration-host/accounting-gateway/config'
+import { reference as consoleSettings } from '@integration-host/console/config'
 import { reference as coordinator } from '@integration-host/coordinator/config'
 import { reference as demoApi } from '@integration-host/demo-api/config'
 import { reference as sandbox } from '@integration-host/sandbox-provider/config'
@@ -12,6 +13,7 @@ const services: Readonly<Record<string, z.ZodObject>> = {
   'accounting-gateway': gateway,
   coordinator,
   'webhook-receiver': webhookReceiver,
+  console: consoleSettings,
   'demo-api': demoApi,
   'sandbox-provider': sandbox,
 }

@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { plain, print, type Terminal } from '@integration-host/cli/terminal'
 import { type LogStream, terminalLog } from '@integration-host/shared/observability/terminal-log'
 import installation from '../../package.json' with { type: 'json' }
-import { addresses } from './banner.ts'
+import { addresses, signInLines } from './banner.ts'
 import { type Host, hostReady } from './host.ts'
 import { runHost } from './run-host.ts'
 import { type StepLine, stepLines } from './step-lines.ts'
@@ -17,6 +17,7 @@ export const runDev = (ports: 'free' | 'standard', terminal: Terminal): Promise<
     ports,
     provider: 'sandbox',
     watchesProcesses: true,
+    withConsole: true,
     logTo: logOf(terminal),
     logLevel: 'info',
     stop: terminal.signal,
@@ -64,7 +65,7 @@ Integration Host ${installation.version} with a sandbox provider. Ctrl-C stops i
   processes           ${own.map(({ Process, Steps }) => `${Process} (${Steps.join(', ')})`).join(', ') || 'none'}
   connected company   ${COMPANY.name}, realm ${COMPANY.realm}
 ${addresses(host)}
-Queue a transaction in another terminal:
+${signInLines(host)}Queue a transaction in another terminal:
 
   ${host.coordinator.endsWith(':7219') ? '' : `COORDINATOR_URL=${host.coordinator} `}npx integration-host transactions queue ID --process ${name} --realm ${COMPANY.realm} --data '{…}'
 `

@@ -5,7 +5,10 @@ import { runService, StartupError } from '@integration-host/shared/process/lifec
 import { z } from 'zod'
 import { type Host, type HostOptions, startHost } from './host.ts'
 
-export interface HostRun extends Pick<HostOptions, 'ports' | 'provider' | 'watchesProcesses'> {
+export interface HostRun extends Pick<
+  HostOptions,
+  'ports' | 'provider' | 'watchesProcesses' | 'withConsole'
+> {
   /** The command that the user entered. Error messages contain it with a suggested option. */
   readonly command: string
   readonly logTo: LogStream

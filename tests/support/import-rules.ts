@@ -81,7 +81,13 @@ export function importViolations(sources: Sources, workspace: Workspace): string
   return [...sources].flatMap(([path, text]) => {
     const imports = importsOf(text)
     return [
-      ...imports.flatMap(({ specifier }) => {
+      ...imports.flatMap(({ specifier, isTypeOnly }) => {
+        if (browserAppOf(path) !== undefined) {
+          if (specifier.startsWith('node:'))
+            return [`${path} imports ${specifier}: browsers have no modules of Node`]
+          if (specifier.includes('/contracts/') && !isTypeOnly)
+            return [`${path} imports ${specifier}: only its types, so that zod is not bundled`]
+        }
         const target = resolveImport(path, specifier, workspace)
         const breach = target === undefined ? undefined : crossing(path, target)
         return breach === undefined ? [] : [`${path} imports ${specifier}: ${breach}`]
@@ -106,6 +112,9 @@ function crossing(from: string, to: string): string | undefined {
     if (!/^(?:host\/|examples\/|scripts\/backup\.ts$)/.test(from))
       return 'only host/ imports services'
   }
+  const app = browserAppOf(from)
+  if (app !== undefined && !to.startsWith(`${app}/app/`) && !to.startsWith(`${app}/src/contracts/`))
+    return 'the program of a browser imports only its own files, and types of contracts/'
   if (to.startsWith('host/') && (own !== undefined || from.startsWith('packages/'))) {
     return 'host/ stands above the services and packages'
   }
@@ -193,6 +202,11 @@ function isTechnology(specifier: string): boolean {
 
 function isModule(specifier: string, name: string): boolean {
   return specifier === name || specifier.startsWith(`${name}/`)
+}
+
+/** Returns the folder of the service whose browser program contains a file; undefined for all other files. */
+function browserAppOf(path: string): string | undefined {
+  return /^(services\/[^/]+)\/app\//.exec(path)?.[1]
 }
 
 function serviceOf(path: string): string | undefined {

@@ -6,7 +6,7 @@ import { UsageError } from '@integration-host/cli/exit-code'
 import { plain } from '@integration-host/cli/terminal'
 
 export const FOLDER_HELP = `  FOLDER         the folder of the project (default: this folder). Its file .env is read; a variable that is set takes precedence
-  --free-ports   unused ports instead of 7216 to 7220 and 7222
+  --free-ports   unused ports instead of 7216 to 7222
 
   PROCESSES      folders and packages with process files, relative to FOLDER (default ./processes)
   DATA_DIR       where all data is stored, relative to FOLDER (default ./data)

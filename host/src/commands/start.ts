@@ -18,7 +18,7 @@ Examples:
   async run(args, { signal: stop, stdout, stderr }) {
     const { folder, ports } = folderArguments(args)
     enterProject(folder)
-    const [{ runHost }, { terminalLog }, { addresses }] = await Promise.all([
+    const [{ runHost }, { terminalLog }, { addresses, signInLines }] = await Promise.all([
       import('../run-host.ts'),
       import('@integration-host/shared/observability/terminal-log'),
       import('../banner.ts'),
@@ -30,7 +30,8 @@ Examples:
       logTo: stdout.isTTY === true ? terminalLog(stdout, { omitRequests: true }) : stdout,
       logLevel: 'info',
       stop,
-      onStarted: (host) => void stderr.write(addresses(host)),
+      withConsole: true,
+      onStarted: (host) => void stderr.write(`${addresses(host)}\n${signInLines(host)}`),
     })
     return 0
   },

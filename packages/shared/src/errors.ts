@@ -60,6 +60,11 @@ export const errorCodes = {
   signature_invalid: { status: 403, title: 'The signature does not fit', remedy: 'none' },
   too_many_deliveries: { status: 503, title: 'Too many deliveries at once', remedy: 'retry' },
 
+  // Errors of console.
+  sign_in_needed: { status: 401, title: 'Sign in first', remedy: 'none' },
+  sign_in_rejected: { status: 401, title: 'The sign-in was rejected', remedy: 'none' },
+  sign_in_delayed: { status: 429, title: 'Too soon after a failed sign-in', remedy: 'retry' },
+
   // Errors of accounting-gateway.
   target_invalid: { status: 400, title: 'The request target is not acceptable', remedy: 'none' },
   transfer_coding_unsupported: {

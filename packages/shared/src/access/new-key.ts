@@ -25,6 +25,12 @@ export const entryOf = (key: Secret, { id, ...rest }: KeyTerms): KeyEntry => ({
 
 const everything = { realms: ['*'], processes: ['*'] } as const satisfies Partial<KeyTerms>
 const NOT_FOR_OPERATORS: readonly Scope[] = ['credentials:token', 'custody:transfer', 'act-for']
+const NOT_FOR_CONSOLE: readonly Scope[] = [
+  'credentials:token',
+  'custody:transfer',
+  'gateway:read',
+  'gateway:write',
+]
 
 /** The keys that the compose stack and the embedded host create at their first start. */
 export const installationKeys = {
@@ -47,6 +53,15 @@ export const installationKeys = {
   operator: {
     id: 'operator',
     scopes: SCOPES.filter((scope) => !NOT_FOR_OPERATORS.includes(scope)),
+    ...everything,
+  },
+  /**
+   * The key for the web console, which acts for the persons who have signed in. It cannot read tokens, export grants or
+   * call the accounting API.
+   */
+  console: {
+    id: 'console',
+    scopes: SCOPES.filter((scope) => !NOT_FOR_CONSOLE.includes(scope)),
     ...everything,
   },
 } satisfies Readonly<Record<string, KeyTerms>>

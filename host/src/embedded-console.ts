@@ -1,0 +1,39 @@
+import { buildApp } from '@integration-host/console/build-app'
+import { readConfig } from '@integration-host/console/config'
+import { type RunningConsole, startConsole } from '@integration-host/console/service'
+import type { Environment } from '@integration-host/shared/process/config'
+import type { Health } from '@integration-host/shared/observability/health'
+import type { Logger } from '@integration-host/shared/observability/logger'
+
+export interface EmbeddedConsoleDeps {
+  readonly settings: Environment
+  readonly logger: Logger
+  readonly health: Health
+}
+
+/**
+ * Bundles the browser's program and starts the console. Persons sign in with one-time links unless `SIGN_IN` is set.
+ * Returns `null` where esbuild has no binary for the platform: all other services work without the console.
+ *
+ * @throws {ConfigError} a setting of the console is not valid.
+ * @throws the operating system's error if the port is taken.
+ */
+export async function startEmbeddedConsole({
+  settings,
+  logger,
+  health,
+}: EmbeddedConsoleDeps): Promise<RunningConsole | null> {
+  const config = readConfig({ ...settings, SIGN_IN: settings['SIGN_IN'] ?? 'link' })
+  const built = await bundle(logger)
+  return built === null ? null : startConsole(config, { logger, health, built })
+}
+
+async function bundle(logger: Logger): Promise<Awaited<ReturnType<typeof buildApp>> | null> {
+  try {
+    const { build } = await import('esbuild')
+    return await buildApp(build)
+  } catch (error) {
+    logger.error({ err: error }, 'console is not started because its program cannot be bundled')
+    return null
+  }
+}

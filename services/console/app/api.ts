@@ -1,0 +1,39 @@
+/** Calls of the console's own API. The cookie of the session goes along by itself. */
+
+/** The problem document (RFC 9457) of a rejected request. */
+export class Problem extends Error {
+  override readonly name = 'Problem'
+  readonly status: number
+  readonly code: string
+
+  constructor(status: number, code: string, message: string) {
+    super(message)
+    this.status = status
+    this.code = code
+  }
+}
+
+/** @throws {Problem} the console rejects the request; status 0 if it does not respond. */
+export async function call<Result>(
+  method: 'GET' | 'POST' | 'DELETE',
+  path: string,
+  body?: unknown,
+): Promise<Result> {
+  const response = await fetch(`/api${path}`, {
+    method,
+    ...(method === 'POST' && {
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify(body ?? {}),
+    }),
+  }).catch(() => {
+    throw new Problem(0, 'unreachable', 'The console does not respond. Is it running?')
+  })
+  // The server's contract tests hold every response to its schema.
+  if (response.ok) return (response.status === 204 ? null : await response.json()) as Result
+  const problem = (await response.json().catch(() => ({}))) as Partial<Record<string, string>>
+  throw new Problem(
+    response.status,
+    problem['code'] ?? 'unknown',
+    problem['detail'] ?? problem['title'] ?? `The console responded with ${response.status}.`,
+  )
+}

@@ -1,0 +1,51 @@
+import { useQuery, useQueryClient } from '@tanstack/react-query'
+import { useEffect } from 'react'
+import type { SessionView } from '../src/contracts/session.ts'
+import { call, Problem } from './api.ts'
+import { setServerTime } from './clock.ts'
+import { followStream } from './live.ts'
+import { NowPage } from './pages/now.tsx'
+import { ServicesPage } from './pages/services.tsx'
+import { SignInPage } from './pages/sign-in.tsx'
+import { Frame } from './parts/frame.tsx'
+import { usePath } from './router.ts'
+
+async function readSession(): Promise<SessionView | null> {
+  const sentAt = Date.now()
+  try {
+    const session = await call<SessionView>('GET', '/session')
+    setServerTime(session.Now, sentAt)
+    return session
+  } catch (error) {
+    if (error instanceof Problem && error.status === 401) return null
+    throw error
+  }
+}
+
+/** Shows the sign-in page until there is a session, and then the page of the address. */
+export function App() {
+  const path = usePath()
+  const queries = useQueryClient()
+  const session = useQuery({ queryKey: ['session'], queryFn: readSession })
+  const isSignedIn = session.data !== undefined && session.data !== null
+  useEffect(() => (isSignedIn ? followStream(queries) : undefined), [isSignedIn, queries])
+
+  // While a lost console is unreachable, the page stays as it was.
+  if (session.data === undefined)
+    return session.isError ? (
+      <main className="alone">
+        <h1>The console does not respond</h1>
+        <p>Start it, and load this page again.</p>
+      </main>
+    ) : null
+  if (session.data === null || path === '/sign-in') return <SignInPage session={session.data} />
+  return (
+    <Frame session={session.data} path={path}>
+      {path === '/services' ? (
+        <ServicesPage session={session.data} />
+      ) : (
+        <NowPage session={session.data} />
+      )}
+    </Frame>
+  )
+}

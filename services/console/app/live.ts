@@ -1,0 +1,119 @@
+/**
+ * The live connection. A browser allows six connections to a host, so all tabs of a browser share one event stream: the
+ * tab that holds the lock reads it, and passes each event to the other tabs. When this tab closes, another one gets the
+ * lock and continues after the last event.
+ */
+import type { QueryClient } from '@tanstack/react-query'
+import { useSyncExternalStore } from 'react'
+import { setServerTime } from './clock.ts'
+
+export type LiveState = 'connecting' | 'live' | 'lost'
+
+interface StreamEvent {
+  readonly name: string
+  readonly id: string
+  readonly data: string
+}
+
+type Message = { readonly event: StreamEvent } | { readonly state: LiveState }
+
+const EVENTS = ['hello', 'current', 'reset', 'now', 'services', 'bye'] as const
+const RETRY_MS = 2_000
+const CHANNEL = 'console-stream'
+
+let state: LiveState = 'connecting'
+const listeners = new Set<() => void>()
+
+function setState(next: LiveState): void {
+  if (state === next) return
+  state = next
+  for (const listener of listeners) listener()
+}
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener)
+  return () => void listeners.delete(listener)
+}
+
+export const useLiveState = (): LiveState => useSyncExternalStore(subscribe, () => state)
+
+/** Follows the stream until the returned function is called. The pages are in the cache of `queries`. */
+export function followStream(queries: QueryClient): () => void {
+  const closing = new AbortController()
+  const { signal } = closing
+  const channel = new BroadcastChannel(CHANNEL)
+  let lastId: string | null = null
+
+  function apply({ name, id, data }: StreamEvent): void {
+    if (id !== '') lastId = id
+    switch (name) {
+      case 'hello':
+        setServerTime((JSON.parse(data) as { Now: string }).Now, Date.now())
+        break
+      case 'current':
+      case 'reset':
+        void queries.invalidateQueries({ queryKey: ['now'] })
+        void queries.invalidateQueries({ queryKey: ['services'] })
+        break
+      case 'now':
+      case 'services':
+        queries.setQueryData([name], JSON.parse(data))
+        break
+      case 'bye':
+        void queries.invalidateQueries({ queryKey: ['session'] })
+        break
+    }
+  }
+
+  channel.addEventListener('message', ({ data }: MessageEvent<Message>) => {
+    if ('event' in data) apply(data.event)
+    else setState(data.state)
+  })
+  function share(message: Message): void {
+    channel.postMessage(message)
+    if ('event' in message) apply(message.event)
+    else setState(message.state)
+  }
+
+  const lead = (): Promise<void> =>
+    new Promise((resolve) => {
+      let source: EventSource | null = null
+      let retry = 0
+      const connect = (): void => {
+        source = new EventSource(
+          lastId === null ? '/api/stream' : `/api/stream?after=${encodeURIComponent(lastId)}`,
+        )
+        source.addEventListener('open', () => share({ state: 'live' }))
+        for (const name of EVENTS)
+          source.addEventListener(name, ({ lastEventId, data }: MessageEvent<string>) => {
+            share({ event: { name, id: lastEventId, data } })
+            if (name === 'bye') reconnect()
+          })
+        source.addEventListener('error', reconnect)
+      }
+      const reconnect = (): void => {
+        source?.close()
+        share({ state: 'lost' })
+        // A session that has ended closes the stream, too.
+        void queries.invalidateQueries({ queryKey: ['session'] })
+        clearTimeout(retry)
+        if (!signal.aborted) retry = setTimeout(connect, RETRY_MS + Math.random() * 1_000)
+      }
+      signal.addEventListener('abort', () => {
+        clearTimeout(retry)
+        source?.close()
+        resolve()
+      })
+      connect()
+    })
+
+  // Browsers offer locks only on https and loopback, and the console is served on no other address.
+  void navigator.locks.request(CHANNEL, { signal }, lead).catch(() => {})
+  // A tab without the lock has no `open` event. It is live if the page was read.
+  if (state === 'connecting') setTimeout(() => state === 'connecting' && setState('live'), RETRY_MS)
+  return () => {
+    closing.abort()
+    channel.close()
+    state = 'connecting'
+  }
+}

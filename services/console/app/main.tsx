@@ -1,0 +1,31 @@
+import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
+import { StrictMode } from 'react'
+import { createRoot } from 'react-dom/client'
+import { App } from './app.tsx'
+import { Problem } from './api.ts'
+import { applyTheme, storedTheme } from './theme.ts'
+import './styles/main.css'
+
+applyTheme(storedTheme())
+
+const queries = new QueryClient({
+  defaultOptions: {
+    queries: {
+      // The event stream keeps the pages up to date.
+      staleTime: Infinity,
+      refetchOnWindowFocus: false,
+      // A rejected request is rejected again. A console that restarts is back within seconds.
+      retry: (failures, error) => error instanceof Problem && error.status === 0 && failures < 5,
+    },
+  },
+})
+
+const element = document.getElementById('app')
+if (element === null) throw new Error('the page has no element #app')
+createRoot(element).render(
+  <StrictMode>
+    <QueryClientProvider client={queries}>
+      <App />
+    </QueryClientProvider>
+  </StrictMode>,
+)

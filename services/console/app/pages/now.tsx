@@ -1,0 +1,247 @@
+import { useQuery } from '@tanstack/react-query'
+import type { ChangeView, ConditionView, NowView } from '../../src/contracts/now.ts'
+import type { SessionView } from '../../src/contracts/session.ts'
+import { call } from '../api.ts'
+import { duration, full, timeOfDay } from '../clock.ts'
+import { Ago } from '../parts/ago.tsx'
+import { Glyph, State, type Tone } from '../parts/glyph.tsx'
+import { Link } from '../parts/link.tsx'
+import { MinuteChart } from '../parts/minute-chart.tsx'
+import { Outside } from '../parts/text.tsx'
+
+const TONES: Readonly<Record<ConditionView['Severity'], Tone>> = {
+  critical: 'bad',
+  warning: 'warn',
+  info: 'info',
+}
+const SEVERITY_WORDS: Readonly<Record<ConditionView['Severity'], string>> = {
+  critical: 'Critical',
+  warning: 'Warning',
+  info: 'Note',
+}
+
+/** The first page: what needs a person, and the state of the installation in a few numbers. */
+export function NowPage({ session }: { readonly session: SessionView }) {
+  const { data: now } = useQuery({ queryKey: ['now'], queryFn: () => call<NowView>('GET', '/now') })
+  if (now === undefined) return <h1 tabIndex={-1}>Now</h1>
+  const count = now.Conditions.length
+  return (
+    <>
+      <h1 tabIndex={-1}>
+        {count === 0
+          ? 'Nothing needs you'
+          : count === 1
+            ? 'One thing needs you'
+            : `${count} things need you`}
+      </h1>
+      {count === 0 ? <Calm now={now} /> : <Conditions conditions={now.Conditions} />}
+      {count === 0 && isNew(now) && <FirstSteps session={session} />}
+      <div className="columns">
+        <section className="panel" aria-labelledby="runs">
+          <h2 id="runs">Runs</h2>
+          <Runs now={now} />
+        </section>
+        <section className="panel" aria-labelledby="services">
+          <h2 id="services">Services</h2>
+          <Services now={now} />
+        </section>
+      </div>
+      <section className="panel" aria-labelledby="changes">
+        <h2 id="changes">What changed</h2>
+        <Changes changes={now.Changes} />
+      </section>
+    </>
+  )
+}
+
+const isNew = (now: NowView): boolean =>
+  now.Companies?.Total === 0 || (now.Runs !== null && Object.values(now.Runs).every((n) => n === 0))
+
+function Conditions({ conditions }: { readonly conditions: readonly ConditionView[] }) {
+  return (
+    <ul className="conditions">
+      {conditions.map((condition) => (
+        <li key={condition.Key} className={`panel condition edge-${TONES[condition.Severity]}`}>
+          <Glyph tone={TONES[condition.Severity]} />
+          <div>
+            <h2>
+              <span className="unseen">{SEVERITY_WORDS[condition.Severity]}: </span>
+              <Outside text={condition.Title} />
+            </h2>
+            {condition.Detail !== '' && (
+              <p className="detail">
+                <Outside text={condition.Detail} />
+              </p>
+            )}
+            <p className="remedy">{condition.Remedy}</p>
+          </div>
+          <div className="aside">
+            <span className={`word tone-${TONES[condition.Severity]}`} aria-hidden="true">
+              {SEVERITY_WORDS[condition.Severity]}
+            </span>
+            <span className="muted">
+              <Ago time={condition.Since} prefix="for " />
+            </span>
+            {condition.Page !== null && <Link to={condition.Page}>Show</Link>}
+          </div>
+        </li>
+      ))}
+    </ul>
+  )
+}
+
+function Calm({ now }: { readonly now: NowView }) {
+  const { LastEnded: last } = now
+  return (
+    <section className="panel calm" aria-label="State">
+      <Glyph tone="good" />
+      <div>
+        <p>Every service responds, no company must be reconnected, and no run has failed.</p>
+        <p className="muted">
+          {last === null ? (
+            <>
+              Watched since <time dateTime={now.WatchedSince}>{timeOfDay(now.WatchedSince)}</time>.
+            </>
+          ) : (
+            <>
+              Last: <Outside text={last.Title} />, ended <Ago time={last.At} />.
+            </>
+          )}
+        </p>
+      </div>
+    </section>
+  )
+}
+
+function FirstSteps({ session }: { readonly session: SessionView }) {
+  return (
+    <section className="panel" aria-labelledby="steps">
+      <h2 id="steps">First steps</h2>
+      <ol className="steps">
+        <li>
+          <strong>Connect a company.</strong> Open <code>/authorize</code> of token-service in a
+          browser{session.Sandbox ? ', and choose a company of the sandbox' : ''}.
+        </li>
+        <li>
+          <strong>Queue a run.</strong>{' '}
+          <code>npx integration-host transactions queue 1 --process OrderProcess --data 1</code>
+        </li>
+        <li>
+          <strong>See it here.</strong> The numbers below change by themselves while it runs.
+        </li>
+      </ol>
+    </section>
+  )
+}
+
+const IN_FLIGHT = ['Queued', 'Running', 'Retrying', 'Waiting'] as const
+const number = new Intl.NumberFormat()
+
+function Runs({ now }: { readonly now: NowView }) {
+  const { Runs: runs, Due: due, Minutes: minutes } = now
+  const done = minutes.reduce((sum, { Done }) => sum + Done, 0)
+  const failed = minutes.reduce((sum, { Failed }) => sum + Failed, 0)
+  if (runs === null)
+    return <p className="muted">The coordinator has not reported its counts yet.</p>
+  const inFlight = IN_FLIGHT.reduce((sum, status) => sum + (runs[status] ?? 0), 0)
+  return (
+    <>
+      <dl className="numbers">
+        <Count name="In flight" value={inFlight} tone="info" />
+        <Count name="Waiting" value={runs.Waiting ?? 0} tone="wait" />
+        <Count name="Failed" value={runs.Failed ?? 0} tone="bad" />
+        <Count name="Completed" value={runs.Completed ?? 0} tone="good" />
+      </dl>
+      <MinuteChart minutes={minutes} />
+      <p className="muted">
+        In the last hour {number.format(done)} completed and {number.format(failed)} failed
+        {due !== null && due.Count > 0
+          ? `; ${number.format(due.Count)} are due now, the oldest for ${duration(due.OldestSeconds)}`
+          : ''}
+        . Runs in flight are counted once a minute.
+      </p>
+    </>
+  )
+}
+
+/** A count of zero is shown without colour, so that the eye finds the others. */
+function Count({
+  name,
+  value,
+  tone,
+}: {
+  readonly name: string
+  readonly value: number
+  readonly tone: Tone
+}) {
+  return (
+    <div>
+      <dt>
+        <State tone={value === 0 ? 'quiet' : tone}>{name}</State>
+      </dt>
+      <dd className={value === 0 ? 'muted' : undefined}>{number.format(value)}</dd>
+    </div>
+  )
+}
+
+function Services({ now }: { readonly now: NowView }) {
+  const { Companies: companies } = now
+  return (
+    <>
+      <ul className="services">
+        {now.Services.map(({ Name, Ready, Replicas }) => (
+          <li key={Name}>
+            <span>{Name}</span>
+            <State tone={Ready === Replicas ? 'good' : 'bad'}>
+              {Replicas === 1
+                ? Ready === 1
+                  ? 'ready'
+                  : 'not ready'
+                : `${Ready} of ${Replicas} ready`}
+            </State>
+          </li>
+        ))}
+      </ul>
+      <p className="muted">
+        {companies === null
+          ? 'Companies are not known yet.'
+          : companies.Total === 0
+            ? 'No company is connected yet.'
+            : `${number.format(companies.Active)} of ${number.format(companies.Total)} ${companies.Total === 1 ? 'company' : 'companies'} active.`}{' '}
+        <Link to="/services">All services</Link>
+      </p>
+    </>
+  )
+}
+
+function Changes({ changes }: { readonly changes: readonly ChangeView[] }) {
+  if (changes.length === 0)
+    return (
+      <p className="muted">
+        Nothing yet. Connected companies, pauses, replays and every other action appear here.
+      </p>
+    )
+  return (
+    <ol className="changes">
+      {changes.map((change) => (
+        <li key={change.Key}>
+          <time dateTime={change.At} title={full(change.At)}>
+            {timeOfDay(change.At)}
+          </time>
+          <span>
+            <strong>
+              <Outside text={change.Who} />
+            </strong>{' '}
+            <Outside text={change.What} />
+            {change.Reason !== null && (
+              <span className="muted">
+                {' '}
+                “<Outside text={change.Reason} />”
+              </span>
+            )}
+          </span>
+        </li>
+      ))}
+    </ol>
+  )
+}

@@ -1,0 +1,90 @@
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { type FormEvent, useEffect } from 'react'
+import type { SessionView, SignInOptions } from '../../src/contracts/session.ts'
+import { call } from '../api.ts'
+import { goTo } from '../router.ts'
+
+/** Signs in, and shows the first page. Failures are shown by the page, which is rendered again with the mutation. */
+function useSignIn() {
+  const queries = useQueryClient()
+  return useMutation({
+    mutationFn: (body: unknown) => call<SessionView>('POST', '/session', body),
+    onSuccess(session) {
+      queries.setQueryData(['session'], session)
+      if (location.pathname === '/sign-in') goTo('/')
+    },
+  })
+}
+
+export function SignInPage({ session }: { readonly session: SessionView | null }) {
+  const { mutate: signIn, isPending: isBusy, error: failure } = useSignIn()
+  const options = useQuery({
+    queryKey: ['sign-in'],
+    queryFn: () => call<SignInOptions>('GET', '/sign-in'),
+  })
+
+  useEffect(() => {
+    document.title = 'Sign in · Console'
+    const followLink = (): void => {
+      const secret = location.hash.slice(1)
+      if (secret !== '') {
+        // The secret is removed from the address and the history at once.
+        history.replaceState(null, '', location.pathname)
+        signIn({ Link: secret })
+      } else if (session !== null) goTo('/')
+    }
+    followLink()
+    // A link that is opened while this page is shown changes only the fragment of the address.
+    window.addEventListener('hashchange', followLink)
+    return () => window.removeEventListener('hashchange', followLink)
+  }, [session, signIn])
+  const ways = options.data?.Ways ?? []
+  const submit = (event: FormEvent<HTMLFormElement>): void => {
+    event.preventDefault()
+    const form = new FormData(event.currentTarget)
+    signIn({ User: form.get('user'), Password: form.get('password') })
+  }
+  return (
+    <main className="alone">
+      <p className="brand">
+        <span className="mark" aria-hidden="true" />
+        Integration Host
+      </p>
+      <h1>Sign in</h1>
+      {failure !== null && (
+        <p className="failure" role="alert">
+          {failure.message}.
+        </p>
+      )}
+      {ways.includes('password') && (
+        <form onSubmit={submit}>
+          <label>
+            User
+            <input name="user" autoComplete="username" required />
+          </label>
+          <label>
+            Password
+            <input name="password" type="password" autoComplete="current-password" required />
+          </label>
+          <button type="submit" className="primary" disabled={isBusy}>
+            {isBusy ? 'Signing in…' : 'Sign in'}
+          </button>
+        </form>
+      )}
+      {ways.includes('link') && (
+        <div className="muted">
+          <p>
+            {isBusy
+              ? 'Signing in…'
+              : 'Open the link that the terminal printed when the host started. A link works once, within ten minutes.'}
+          </p>
+          {!isBusy && (
+            <p>
+              For a new link, start the host again, or request one as docs/console.md describes.
+            </p>
+          )}
+        </div>
+      )}
+    </main>
+  )
+}

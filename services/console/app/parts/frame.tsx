@@ -1,0 +1,127 @@
+import { useQuery, useQueryClient } from '@tanstack/react-query'
+import { type ReactNode, useEffect, useState } from 'react'
+import type { NowView } from '../../src/contracts/now.ts'
+import type { SessionView } from '../../src/contracts/session.ts'
+import { call } from '../api.ts'
+import { useSeconds } from '../clock.ts'
+import { type LiveState, useLiveState } from '../live.ts'
+import { goTo } from '../router.ts'
+import { chooseTheme, storedTheme, themes } from '../theme.ts'
+import { Link } from './link.tsx'
+import { State, type Tone } from './glyph.tsx'
+
+const PAGES = [
+  { path: '/', name: 'Now' },
+  { path: '/services', name: 'Health' },
+] as const
+
+const LIVE: Readonly<Record<LiveState, { readonly tone: Tone; readonly text: string }>> = {
+  connecting: { tone: 'quiet', text: 'connecting' },
+  live: { tone: 'good', text: 'live' },
+  lost: { tone: 'bad', text: 'no connection' },
+}
+
+export interface FrameProps {
+  readonly session: SessionView
+  readonly path: string
+  readonly children: ReactNode
+}
+
+/** The frame of every page: the navigation, the state of the live connection, the clock and the person's menu. */
+export function Frame({ session, path, children }: FrameProps) {
+  const now = useQuery({ queryKey: ['now'], queryFn: () => call<NowView>('GET', '/now') })
+  const live = useLiveState()
+  const urgent = now.data?.Conditions.filter(({ Severity }) => Severity !== 'info').length ?? 0
+  const name = PAGES.find((page) => page.path === path)?.name ?? 'Now'
+  useEffect(() => {
+    document.title = `${urgent > 0 ? `(${urgent}) ` : ''}${name} · Console`
+  }, [urgent, name])
+  return (
+    <div className="frame">
+      <a className="skip" href="#content">
+        Skip to the content
+      </a>
+      <header className="bar">
+        <Link to="/" className="brand">
+          <span className="mark" aria-hidden="true" />
+          Integration Host
+        </Link>
+        <nav aria-label="Pages">
+          {PAGES.map((page) => (
+            <Link key={page.path} to={page.path} isCurrent={page.path === path}>
+              {page.name}
+              {page.path === '/' && urgent > 0 && (
+                <span className="count">
+                  {urgent}
+                  <span className="unseen"> need attention</span>
+                </span>
+              )}
+            </Link>
+          ))}
+        </nav>
+        <output className="status">
+          <State tone={LIVE[live].tone}>{LIVE[live].text}</State>
+        </output>
+        <Clock />
+        <PersonMenu session={session} />
+      </header>
+      {live === 'lost' && (
+        <p className="notice" role="alert">
+          There is no connection to the console. What you see may be out of date; it reconnects by
+          itself.
+        </p>
+      )}
+      <main id="content">{children}</main>
+    </div>
+  )
+}
+
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: 'medium' })
+
+function Clock() {
+  const seconds = useSeconds()
+  return <time className="clock">{clock.format(seconds * 1_000)}</time>
+}
+
+function PersonMenu({ session }: { readonly session: SessionView }) {
+  const queries = useQueryClient()
+  const [theme, setTheme] = useState(storedTheme)
+  const signOut = async (): Promise<void> => {
+    await call('DELETE', '/session').catch(() => {})
+    queries.clear()
+    goTo('/sign-in')
+    await queries.invalidateQueries({ queryKey: ['session'] })
+  }
+  return (
+    <div className="person">
+      <button type="button" className="plain" popoverTarget="person-menu">
+        {session.User} <span aria-hidden="true">▾</span>
+      </button>
+      <div id="person-menu" popover="auto" className="menu">
+        <p className="muted">
+          Signed in as <strong>{session.User}</strong>, {session.Role}
+        </p>
+        <fieldset>
+          <legend>Theme</legend>
+          {themes.map((choice) => (
+            <label key={choice}>
+              <input
+                type="radio"
+                name="theme"
+                checked={theme === choice}
+                onChange={() => {
+                  chooseTheme(choice)
+                  setTheme(choice)
+                }}
+              />
+              {choice}
+            </label>
+          ))}
+        </fieldset>
+        <button type="button" onClick={() => void signOut()}>
+          Sign out
+        </button>
+      </div>
+    </div>
+  )
+}

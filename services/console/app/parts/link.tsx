@@ -1,0 +1,29 @@
+import type { MouseEvent, ReactNode } from 'react'
+import { goTo } from '../router.ts'
+
+export interface LinkProps {
+  readonly to: string
+  readonly className?: string
+  readonly isCurrent?: boolean
+  readonly children: ReactNode
+}
+
+/** A link to a page of the console. With a modifier key it opens a new tab, as every link does. */
+export function Link({ to, className, isCurrent = false, children }: LinkProps) {
+  const follow = (event: MouseEvent): void => {
+    if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey)
+      return
+    event.preventDefault()
+    goTo(to)
+  }
+  return (
+    <a
+      href={to}
+      className={className}
+      onClick={follow}
+      aria-current={isCurrent ? 'page' : undefined}
+    >
+      {children}
+    </a>
+  )
+}

@@ -1,0 +1,137 @@
+/** Reads the state of the installation from the services. A part that cannot be read keeps its last state. */
+import { ActionPage, type ActionView } from '@integration-host/shared/contracts/action'
+import { type AuditEntry, AuditPage } from '@integration-host/shared/contracts/audit'
+import {
+  CredentialCounts,
+  credentialStates,
+  CredentialView,
+} from '@integration-host/shared/contracts/credential'
+import { z } from 'zod'
+import type { ProcessState, RunGroup } from '../../view/installation.ts'
+import { PeerFailed, type ServiceClient } from './service-client.ts'
+
+const CredentialPage = z.object({ items: z.array(CredentialView) })
+const ProcessList = z.object({
+  items: z.array(
+    z.object({
+      Process: z.string(),
+      Paused: z.boolean(),
+      PausedAt: z.iso.datetime().nullable(),
+      PausedBy: z.string().nullable(),
+      Reason: z.string().nullable(),
+      BuiltIn: z.boolean(),
+    }),
+  ),
+  not_loaded: z.array(z.object({ Process: z.string() })),
+})
+const Group = z.object({
+  Status: z.string(),
+  StepName: z.string().nullable(),
+  ErrorClass: z.string().nullable(),
+  WaitingFor: z.string().nullable().default(null),
+  Count: z.int(),
+  InDoubt: z.int(),
+  OldestCreatedAt: z.iso.datetime(),
+})
+const Summary = z.object({
+  At: z.iso.datetime(),
+  Unfinished: z.array(Group),
+  EndedBadly: z.array(Group),
+})
+
+/** The companies that the first page names. The counts include all others. */
+const MAX_FAULTED = 200
+const MAX_CHANGES = 30
+
+export interface CountedProcess extends ProcessState {
+  /** The time of the coordinator's count, in epoch ms; `null` if it has not counted yet. */
+  readonly countedAt: number | null
+}
+
+export interface InstallationReader {
+  readCompanies(): Promise<{
+    readonly counts: CredentialCounts
+    readonly faulted: readonly CredentialView[]
+  }>
+  readProcesses(): Promise<readonly CountedProcess[]>
+  /** Returns the newest entries of the action log and of the audit log. */
+  readChanges(): Promise<{
+    readonly actions: readonly ActionView[]
+    readonly audit: readonly AuditEntry[]
+  }>
+}
+
+export function createInstallationReader(
+  coordinator: ServiceClient,
+  tokenService: ServiceClient,
+): InstallationReader {
+  async function summaryOf(process: string): Promise<z.output<typeof Summary> | null> {
+    try {
+      return await coordinator.read(`/processes/${encodeURIComponent(process)}/summary`, Summary)
+    } catch (error) {
+      // Before its first audit a coordinator responds with 503.
+      if (error instanceof PeerFailed && error.status === 503) return null
+      throw error
+    }
+  }
+
+  return {
+    async readCompanies() {
+      const counts = await tokenService.read('/credentials/summary', CredentialCounts)
+      const isFaulted = credentialStates.some(
+        (state) => state !== 'active' && state !== 'expiring' && (counts.States[state] ?? 0) > 0,
+      )
+      const { items } = isFaulted
+        ? await tokenService.read(
+            `/credentials?state=must_reconnect,failing&limit=${MAX_FAULTED}`,
+            CredentialPage,
+          )
+        : { items: [] }
+      return { counts, faulted: items }
+    },
+    async readProcesses() {
+      const { items, not_loaded } = await coordinator.read('/processes', ProcessList)
+      const missing = not_loaded.map(({ Process }) => ({
+        Process,
+        Paused: false,
+        PausedAt: null,
+        PausedBy: null,
+        Reason: null,
+      }))
+      const processes = [...items.filter(({ BuiltIn }) => !BuiltIn), ...missing]
+      return Promise.all(
+        processes.map(async ({ Process, Paused, PausedAt, PausedBy, Reason }) => {
+          const summary = await summaryOf(Process)
+          return {
+            name: Process,
+            isPaused: Paused,
+            pausedAt: PausedAt === null ? null : Date.parse(PausedAt),
+            pausedBy: PausedBy,
+            reason: Reason,
+            countedAt: summary === null ? null : Date.parse(summary.At),
+            groups:
+              summary === null
+                ? null
+                : [...summary.Unfinished, ...summary.EndedBadly].map((group): RunGroup => ({
+                    process: Process,
+                    step: group.StepName,
+                    status: group.Status,
+                    errorClass: group.ErrorClass,
+                    waitingFor: group.WaitingFor,
+                    count: group.Count,
+                    inDoubt: group.InDoubt,
+                    oldestAt: Date.parse(group.OldestCreatedAt),
+                  })),
+          }
+        }),
+      )
+    },
+    async readChanges() {
+      const [actions, audit] = await Promise.all([
+        coordinator.read(`/actions?limit=${MAX_CHANGES}`, ActionPage),
+        tokenService.read(`/audit?limit=${MAX_CHANGES}`, AuditPage),
+      ])
+      return { actions: actions.items, audit: audit.items }
+    },
+  }
+}

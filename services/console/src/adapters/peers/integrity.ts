@@ -1,0 +1,41 @@
+import { IntegrationError } from '@integration-host/shared/errors'
+import { z } from 'zod'
+import type { IntegrityView } from '../../contracts/services.ts'
+import { PeerFailed, type ServiceClient } from './service-client.ts'
+
+/** The coordinator reads whole tables for a check, so a result is reused for this time. */
+const REUSED_MS = 30_000
+
+const Integrity = z.object({ violations: z.record(z.string(), z.number()) })
+
+/**
+ * Returns the function that reads the coordinator's integrity counts. Concurrent callers share one check.
+ *
+ * @throws {IntegrationError} `store_unavailable` if the coordinator cannot check now.
+ */
+export function createIntegrityCheck(
+  coordinator: ServiceClient,
+  now: () => number,
+): () => Promise<IntegrityView> {
+  let latest: { readonly at: number; readonly result: Promise<IntegrityView> } | null = null
+
+  async function check(): Promise<IntegrityView> {
+    try {
+      const { violations } = await coordinator.read('/integrity', Integrity)
+      return { At: new Date(now()).toISOString(), Violations: violations }
+    } catch (error) {
+      latest = null
+      if (!(error instanceof PeerFailed)) throw error
+      throw new IntegrationError('store_unavailable', 'The coordinator cannot check now', {
+        cause: error,
+      })
+    }
+  }
+
+  return () => {
+    if (latest !== null && now() - latest.at < REUSED_MS) return latest.result
+    const result = check()
+    latest = { at: now(), result }
+    return result
+  }
+}

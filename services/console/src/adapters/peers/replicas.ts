@@ -1,0 +1,90 @@
+import { lookup } from 'node:dns/promises'
+import { HealthReport } from '@integration-host/shared/observability/health'
+import { parseJson } from '@integration-host/shared/json'
+import type { Replica } from '../../view/installation.ts'
+import { parseMetrics, type Samples } from '../../view/metric-text.ts'
+import { reasonOfFetch } from './service-client.ts'
+
+const CHECK_DEADLINE_MS = 2_500
+
+export interface ReplicaReader {
+  /** Checks every replica once. `withMetrics` also reads the metrics. */
+  read(withMetrics: boolean): Promise<readonly Replica[]>
+}
+
+/**
+ * Reads health and metrics of all replicas of a service. Every address to which the host name resolves is a replica. A
+ * replica whose address is gone is forgotten.
+ */
+export function createReplicaReader(serviceUrl: string): ReplicaReader {
+  let known: ReadonlyMap<string, Replica> = new Map()
+
+  async function readReplica(url: string, withMetrics: boolean): Promise<Replica> {
+    const address = new URL(url).host
+    const before = known.get(url)
+    try {
+      const response = await get(`${url}/health/ready`)
+      const report = HealthReport.parse(parseJson(await response.text()))
+      const samples = withMetrics ? await readMetrics(url) : null
+      return {
+        address,
+        misses: 0,
+        since: before?.misses === 0 ? before.since : Date.now(),
+        reason: null,
+        report,
+        samples: samples ?? before?.samples ?? null,
+        clockOffsetMs: clockOffset(response.headers.get('Date')),
+      }
+    } catch (error) {
+      const wasUp = before?.misses === 0
+      return {
+        address,
+        misses: (before?.misses ?? 0) + 1,
+        since: before === undefined || wasUp ? Date.now() : before.since,
+        reason: reasonOfFetch(error),
+        report: before?.report ?? null,
+        samples: before?.samples ?? null,
+        clockOffsetMs: null,
+      }
+    }
+  }
+
+  return {
+    async read(withMetrics) {
+      const urls = await replicaUrls(serviceUrl)
+      const replicas = await Promise.all(
+        urls.map(async (url) => [url, await readReplica(url, withMetrics)] as const),
+      )
+      known = new Map(replicas)
+      return [...known.values()]
+    },
+  }
+}
+
+const get = (url: string): Promise<Response> =>
+  fetch(url, { redirect: 'manual', signal: AbortSignal.timeout(CHECK_DEADLINE_MS) })
+
+const readMetrics = async (url: string): Promise<Samples> =>
+  parseMetrics(await (await get(`${url}/metrics`)).text())
+
+/** The header `Date` has whole seconds, so smaller offsets are not reported. */
+function clockOffset(date: string | null): number | null {
+  if (date === null) return null
+  const offset = Date.parse(date) - Math.floor(Date.now() / 1_000) * 1_000
+  return Math.abs(offset) <= 1_000 ? 0 : offset
+}
+
+/** A certificate names the host, not its addresses, so the replicas of an https URL cannot be told apart. */
+async function replicaUrls(serviceUrl: string): Promise<readonly string[]> {
+  const url = new URL(serviceUrl)
+  if (url.protocol === 'https:') return [serviceUrl]
+  try {
+    const addresses = await lookup(url.hostname.replaceAll(/[[\]]/g, ''), { all: true })
+    if (addresses.length < 2 || url.hostname === 'localhost') return [serviceUrl]
+    return addresses
+      .map(({ address, family }) => `http://${family === 6 ? `[${address}]` : address}:${url.port}`)
+      .toSorted()
+  } catch {
+    return [serviceUrl]
+  }
+}

@@ -1,0 +1,93 @@
+/** Reads the coordinator's event stream, without end. */
+import { setTimeout as delay } from 'node:timers/promises'
+import { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import { parseJson } from '@integration-host/shared/json'
+import { backoffMs } from '@integration-host/shared/process/backoff'
+import type { ServiceClient } from './service-client.ts'
+
+/** The coordinator writes a comment every 15 s. A connection without any bytes for this time is given up. */
+const SILENCE_MS = 45_000
+
+/**
+ * Follows `GET /events` until `signal` is aborted. After a lost connection it continues after the last event, so that
+ * no transition is missed that the coordinator still has. What is missed nevertheless changes the counts only until the
+ * coordinator counts again.
+ */
+export async function followTransitions(
+  coordinator: ServiceClient,
+  onEvent: (event: TransactionEvent) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  let lastId: string | null = null
+  let failures = 0
+
+  async function readOnce(): Promise<void> {
+    const closing = new AbortController()
+    const headers = lastId === null ? {} : { 'Last-Event-ID': lastId }
+    const response = await coordinator.open(
+      '/events',
+      headers,
+      AbortSignal.any([signal, closing.signal]),
+    )
+    let silence = setTimeout(() => closing.abort(), SILENCE_MS)
+    try {
+      for await (const { name, id, data } of eventsOf(response, () => {
+        clearTimeout(silence)
+        silence = setTimeout(() => closing.abort(), SILENCE_MS)
+      })) {
+        failures = 0
+        if (name !== 'transaction') continue
+        const event = TransactionEvent.safeParse(parseJson(data))
+        if (event.success) onEvent(event.data)
+        lastId = id ?? lastId
+      }
+    } finally {
+      clearTimeout(silence)
+      closing.abort()
+    }
+  }
+
+  while (!signal.aborted) {
+    // A lost connection is usual when a coordinator restarts. The health page shows that the coordinator is down.
+    await readOnce().catch(() => {})
+    failures += 1
+    const pauseMs = backoffMs(failures, {
+      baseMs: 500,
+      capMs: 15_000,
+      random: 0.5 + Math.random() / 2,
+    })
+    await delay(pauseMs, undefined, { signal }).catch(() => {})
+  }
+}
+
+interface ServerEvent {
+  readonly name: string
+  readonly id: string | null
+  readonly data: string
+}
+
+/** Parses a stream of server-sent events. `onBytes` is called for each chunk. */
+async function* eventsOf(response: Response, onBytes: () => void): AsyncGenerator<ServerEvent> {
+  let text = ''
+  for await (const chunk of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+    onBytes()
+    text += chunk
+    const blocks = text.split('\n\n')
+    text = blocks.pop() ?? ''
+    for (const block of blocks) yield eventOf(block)
+  }
+}
+
+function eventOf(block: string): ServerEvent {
+  const fields = new Map(
+    block.split('\n').map((line) => {
+      const colon = line.indexOf(': ')
+      return colon < 1 ? ['', ''] : [line.slice(0, colon), line.slice(colon + 2)]
+    }),
+  )
+  return {
+    name: fields.get('event') ?? 'message',
+    id: fields.get('id') ?? null,
+    data: fields.get('data') ?? '',
+  }
+}

@@ -1,0 +1,63 @@
+import { allowOwnHosts } from '@integration-host/shared/http/origin-guard'
+import { createServiceApp } from '@integration-host/shared/http/service-app'
+import type { Health } from '@integration-host/shared/observability/health'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Metrics } from '@integration-host/shared/observability/metrics'
+import type { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import type { BuiltApp } from './build-app.ts'
+import { assetRoutes } from './routes/assets.ts'
+import { onlyOwnPages } from './routes/browser-guard.ts'
+import { securityHeaders } from './routes/security-headers.ts'
+import { type SessionRouteDeps, sessionRoutes } from './routes/session.ts'
+import { type SignInLinkRouteDeps, signInLinkRoutes } from './routes/sign-in-links.ts'
+import { type StateRouteDeps, stateRoutes } from './routes/state.ts'
+import { type StreamRouteDeps, streamRoutes } from './routes/stream.ts'
+
+export interface AppDeps
+  extends SessionRouteDeps, SignInLinkRouteDeps, StateRouteDeps, StreamRouteDeps {
+  readonly logger: Logger
+  readonly health: Health
+  readonly metrics: Metrics
+  readonly built: BuiltApp
+  /** The host names at which browsers reach the console, in addition to the loopback names. */
+  readonly hostNames: readonly string[]
+}
+
+const MAX_BODY_BYTES = 65_536
+
+/** Creates the HTTP app of the console: the pages for browsers, and the JSON API that only these pages can call. */
+export function createApp(deps: AppDeps): Hono {
+  return createServiceApp(
+    {
+      name: 'console',
+      purpose:
+        'The web console: a back end for the browser, which keeps every key and token on the server.',
+      logger: deps.logger,
+      health: deps.health,
+      metrics: deps.metrics,
+      keys: null,
+      maxBodyBytes: MAX_BODY_BYTES,
+    },
+    (app) => {
+      app.use(
+        describeRoute({
+          responses: {
+            421: {
+              description: 'the host name is not served',
+              content: { 'text/plain': { schema: { type: 'string' } } },
+            },
+          },
+        }),
+        securityHeaders,
+        allowOwnHosts(deps.hostNames, 'CONSOLE_URL'),
+      )
+      app.use('/api/*', onlyOwnPages(deps.isHttps))
+      app.route('/', assetRoutes(deps.built))
+      app.route('/', signInLinkRoutes(deps))
+      app.route('/api', sessionRoutes(deps))
+      app.route('/api', stateRoutes(deps))
+      app.route('/api', streamRoutes(deps))
+    },
+  )
+}

@@ -1,0 +1,96 @@
+/**
+ * Bundles the program of the browser with esbuild. The bundle stays in memory: nothing is written, so nothing can be
+ * out of date. The caller passes esbuild's `build`, because images contain a finished bundle instead of the bundler.
+ */
+import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import type { BuildOptions, BuildResult } from 'esbuild'
+
+/** A file that the console serves to browsers. */
+export interface Asset {
+  /** The path below the console's address, such as `/assets/main-4F2K.js`. */
+  readonly path: string
+  readonly type: string
+  readonly body: Uint8Array
+  readonly gzip: Uint8Array
+}
+
+export interface BuiltApp {
+  /** The HTML that every page begins with. It contains no data, so it needs no session. */
+  readonly shell: Asset
+  readonly assets: readonly Asset[]
+}
+
+type Build = (options: BuildOptions) => Promise<BuildResult>
+
+/** The folder with the sources of the browser's program, in a checkout and in the package. */
+const APP = join(import.meta.dirname, '../app')
+const TYPES: Readonly<Record<string, string>> = {
+  js: 'text/javascript; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+}
+
+/** @throws {Error} esbuild reports an error in the sources, or has no binary for this platform. */
+export async function buildApp(build: Build): Promise<BuiltApp> {
+  const { outputFiles = [], metafile } = await build({
+    absWorkingDir: APP,
+    entryPoints: ['main.tsx'],
+    outdir: '/assets',
+    entryNames: '[name]-[hash]',
+    chunkNames: '[name]-[hash]',
+    bundle: true,
+    splitting: true,
+    format: 'esm',
+    target: 'es2023',
+    jsx: 'automatic',
+    minify: true,
+    metafile: true,
+    write: false,
+    legalComments: 'none',
+    define: { 'process.env.NODE_ENV': '"production"' },
+    tsconfigRaw: { compilerOptions: { verbatimModuleSyntax: true } },
+    logLevel: 'silent',
+  })
+  if (metafile === undefined) throw new Error('esbuild returned no description of its output')
+  const assets = outputFiles.map(({ path, contents }) => {
+    const name = path.slice(path.lastIndexOf('/') + 1)
+    return asset(`/assets/${name}`, TYPES[name.slice(name.lastIndexOf('.') + 1)] ?? '', contents)
+  })
+  const first = (pattern: RegExp): string =>
+    assets.find(({ path }) => pattern.test(path))?.path ?? missing(String(pattern))
+  const html = shellHtml(first(/\/main-[^/]*\.js$/), first(/\/main-[^/]*\.css$/))
+  return { shell: asset('/', 'text/html; charset=utf-8', Buffer.from(html)), assets }
+}
+
+const asset = (path: string, type: string, body: Uint8Array): Asset => ({
+  path,
+  type,
+  body,
+  gzip: gzipSync(body, { level: 9 }),
+})
+
+function missing(what: string): never {
+  throw new Error(`esbuild wrote no file ${what}`)
+}
+
+/** A gate of three bars as an icon, in an address of its own, so that browsers request no favicon.ico. */
+const ICON =
+  "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Crect width='16' height='16' rx='4' fill='%230b5cad'/%3E%3Cpath d='M4 5h8M4 8h5M4 11h7' stroke='%23fff' stroke-width='1.6' stroke-linecap='round'/%3E%3C/svg%3E"
+
+const shellHtml = (script: string, style: string): string => `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Console</title>
+<link rel="icon" href="${ICON}">
+<link rel="stylesheet" href="${style}">
+<script type="module" src="${script}"></script>
+</head>
+<body>
+<div id="app"></div>
+<noscript>This page needs JavaScript. The command line shows the same: integration-host --help</noscript>
+</body>
+</html>
+`

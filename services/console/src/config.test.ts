@@ -1,0 +1,35 @@
+import { describe, expect, it } from 'vitest'
+import { readConfig } from './config.ts'
+
+const KEY = 'a-service-key-of-the-console-tests-0123456789'
+const problemsOf = (env: Readonly<Record<string, string>>): string => {
+  try {
+    readConfig({ SERVICE_API_KEY: KEY, ...env })
+  } catch (error) {
+    return (error as Error).message
+  }
+  return ''
+}
+
+describe('the settings of the console', () => {
+  it('the console does not start without a way to sign in', () => {
+    expect(problemsOf({})).toContain('SIGN_IN: is missing')
+    expect(problemsOf({ SIGN_IN: 'none' })).toContain('SIGN_IN')
+  })
+
+  it('the console accepts plain http for loopback addresses only', () => {
+    const problems = (CONSOLE_URL: string) => problemsOf({ SIGN_IN: 'link', CONSOLE_URL })
+    expect(problems('http://console.example.com')).toContain('CONSOLE_URL: must be https')
+    expect(problems('http://127.0.0.1.example.com')).toContain('CONSOLE_URL: must be https')
+    for (const url of ['https://console.example.com', 'http://127.0.0.1:7221', 'http://[::1]:7221'])
+      expect(problems(url)).toBe('')
+  })
+
+  it('the password sign-in needs a users file, and the message does not contain its content', () => {
+    expect(problemsOf({ SIGN_IN: 'password' })).toContain('USERS_FILE: is needed')
+    expect(problemsOf({ SIGN_IN: 'password', USERS_FILE: '/none' })).toContain('(ENOENT)')
+    expect(problemsOf({ SIGN_IN: 'password', USERS_FILE: import.meta.filename })).toMatch(
+      /USERS_FILE: line 1 is not name:role:scrypt\S+$/,
+    )
+  })
+})

@@ -1,0 +1,83 @@
+import { readFileSync } from 'node:fs'
+import {
+  ConfigError,
+  type Environment,
+  httpUrl,
+  integer,
+  listenSettings,
+  parseConfig,
+  secret,
+  serviceKeys,
+} from '@integration-host/shared/process/config'
+import { isLoopback } from '@integration-host/shared/http/loopback'
+import { z } from 'zod'
+import { signInWays } from './contracts/session.ts'
+import { parseUsers, type User } from './session/password.ts'
+
+const Settings = z.object({
+  ...listenSettings(7221),
+  /** The address at which browsers reach the console. Only a loopback address may be `http:`. */
+  CONSOLE_URL: httpUrl().optional(),
+  /** The key that the console presents to the services (docs/console.md). */
+  OPERATOR_API_KEY: secret(32).optional(),
+  /**
+   * The keys with which `POST /sign-in-links` can be called. Without OPERATOR_API_KEY the console presents the first one
+   * to the services.
+   */
+  SERVICE_API_KEY: serviceKeys(),
+  TOKEN_SERVICE_URL: httpUrl().default('http://127.0.0.1:7217'),
+  GATEWAY_URL: httpUrl().default('http://127.0.0.1:7218'),
+  COORDINATOR_URL: httpUrl().default('http://127.0.0.1:7219'),
+  DEMO_API_URL: httpUrl().optional(),
+  SANDBOX_URL: httpUrl().optional(),
+  WEBHOOK_RECEIVER_URL: httpUrl().optional(),
+  /** How persons sign in. There is no default, so that no console is open by accident. */
+  SIGN_IN: z
+    .string()
+    .transform((list) => list.split(',').map((way) => way.trim()))
+    .pipe(z.array(z.enum(signInWays, 'must be a comma list of link and password')).min(1)),
+  /** The file with the users of `SIGN_IN=password`. */
+  USERS_FILE: z.string().optional(),
+  SESSION_HOURS: integer(1, 168).default(12),
+  SESSION_IDLE_MINUTES: integer(1, 1_440).default(60),
+})
+/** The schema of all settings, from which `npm run docs` generates docs/settings.md. */
+export const reference = Settings
+
+export type Config = Omit<z.output<typeof Settings>, 'CONSOLE_URL'> & {
+  /** The address at which browsers reach the console; `null` if it follows from the port that is bound. */
+  readonly CONSOLE_URL: string | null
+  readonly users: ReadonlyMap<string, User>
+}
+
+/**
+ * Reads the settings from the environment, and the users file.
+ *
+ * @throws {ConfigError} names every invalid or missing setting.
+ */
+export function readConfig(env: Environment = process.env): Config {
+  const config = parseConfig(Settings, env)
+  const problems: string[] = []
+  if (config.CONSOLE_URL !== undefined) {
+    const url = new URL(config.CONSOLE_URL)
+    const isLocal = isLoopback(url.hostname) || url.hostname === 'console.localhost'
+    if (url.protocol === 'http:' && !isLocal)
+      problems.push('CONSOLE_URL: must be https, because it is not a loopback address')
+    if (url.pathname !== '/') problems.push('CONSOLE_URL: must have no path')
+  }
+  let users: ReadonlyMap<string, User> = new Map()
+  if (config.SIGN_IN.includes('password')) {
+    try {
+      if (config.USERS_FILE === undefined) throw new Error('is needed for SIGN_IN=password')
+      users = parseUsers(readFileSync(config.USERS_FILE, 'utf8'))
+      if (users.size === 0) throw new Error('the file names no user')
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException
+      problems.push(
+        `USERS_FILE: ${code === undefined ? message : `the file cannot be read (${code})`}`,
+      )
+    }
+  }
+  if (problems.length > 0) throw new ConfigError(problems)
+  return { ...config, CONSOLE_URL: config.CONSOLE_URL ?? null, users }
+}

@@ -1,0 +1,6 @@
+/** The pages of the console: their addresses, as the server serves them and the navigation shows them. */
+export const pages = {
+  now: '/',
+  health: '/services',
+  signIn: '/sign-in',
+} as const

@@ -1,0 +1,37 @@
+/** The session of a person, as the browser sees it. The secret of the session is in a cookie that no script can read. */
+import { z } from 'zod'
+import { roles } from '../session/role.ts'
+
+export const signInWays = ['link', 'password'] as const
+export type SignInWay = (typeof signInWays)[number]
+
+export const SessionView = z
+  .object({
+    User: z.string(),
+    Role: z.enum(roles),
+    ExpiresAt: z.iso.datetime().meta({ description: 'the session ends then at the latest' }),
+    Now: z.iso.datetime().meta({ description: 'the time of the server' }),
+    Sandbox: z.boolean().meta({ description: 'the provider is the sandbox provider' }),
+  })
+  .meta({ ref: 'Session' })
+export type SessionView = z.output<typeof SessionView>
+
+/** The body of `POST /api/session`: the secret of a one-time link, or a user name and a password. */
+export const SignIn = z
+  .union([
+    z.strictObject({ Link: z.string().min(1).max(100) }),
+    z.strictObject({ User: z.string().min(1).max(100), Password: z.string().min(1).max(200) }),
+  ])
+  .meta({ ref: 'SignIn' })
+export type SignIn = z.output<typeof SignIn>
+
+/** The response of `POST /sign-in-links`: an address that signs one person in, once. */
+export const SignInLink = z
+  .object({ Url: z.string(), ExpiresAt: z.iso.datetime() })
+  .meta({ ref: 'SignInLink' })
+
+/** The response of `GET /api/sign-in`: what the sign-in page offers. */
+export const SignInOptions = z
+  .object({ Ways: z.array(z.enum(signInWays)) })
+  .meta({ ref: 'SignInOptions' })
+export type SignInOptions = z.output<typeof SignInOptions>

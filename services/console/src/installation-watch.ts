@@ -1,0 +1,185 @@
+/**
+ * Watches the installation, and adds a frame to the event stream whenever a page of the console changes. All browsers
+ * together cause no request to a service: they read what this module has in memory.
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { CountedProcess, InstallationReader } from './adapters/peers/installation-reader.ts'
+import type { ReplicaReader } from './adapters/peers/replicas.ts'
+import { PeerFailed, type ServiceClient } from './adapters/peers/service-client.ts'
+import { followTransitions } from './adapters/peers/transition-stream.ts'
+import type { NowView } from './contracts/now.ts'
+import type { ServicesView } from './contracts/services.ts'
+import { changesOf } from './view/changes.ts'
+import { createConditionTimes } from './view/condition-times.ts'
+import { conditionsOf } from './view/conditions.ts'
+import type { Frames } from './view/frames.ts'
+import type { Installation, ServiceState } from './view/installation.ts'
+import { nowView, servicesView } from './view/pages.ts'
+import { createRunTracker } from './view/run-tracker.ts'
+
+/** Companies are read this often, so that a revoked grant is shown within 5 s. */
+const COMPANIES_MS = 2_500
+const CHANGES_MS = 4_000
+/** The coordinator counts once a minute. Its pauses of processes must be shown soon. */
+const PROCESSES_MS = 4_000
+const HEALTH_MS = 3_000
+/** The metrics are read with every third check of the health. */
+const CHECKS_PER_METRICS = 3
+/** Transitions change the first page at most this often. */
+const TRANSITIONS_MS = 500
+
+export interface InstallationWatchDeps {
+  readonly coordinator: ServiceClient
+  readonly reader: InstallationReader
+  /** The readers of the replicas, by the name of the service in the order of the health page. */
+  readonly replicas: ReadonlyMap<string, ReplicaReader>
+  readonly frames: Frames
+  readonly logger: Logger
+}
+
+export interface InstallationWatch extends AsyncDisposable {
+  now(): NowView
+  services(): ServicesView
+  /** Resolves when every service has been checked once. */
+  readonly checked: Promise<void>
+}
+
+export function watchInstallation(deps: InstallationWatchDeps): InstallationWatch {
+  const { reader, frames, logger } = deps
+  const watchedSince = Date.now()
+  const closing = new AbortController()
+  const { signal } = closing
+  const tracker = createRunTracker()
+  const times = createConditionTimes()
+  let companies: Pick<Installation, 'companies' | 'faulted'> = { companies: null, faulted: [] }
+  let processes: readonly CountedProcess[] | null = null
+  let services: readonly ServiceState[] = []
+  let changes: NowView['Changes'] = []
+  let shownNow = ''
+  let shownServices = ''
+  let transitionTimer: NodeJS.Timeout | null = null
+
+  const installation = (): Installation => ({
+    ...companies,
+    services,
+    processes:
+      processes?.map((process) => ({
+        ...process,
+        groups:
+          process.groups === null || process.countedAt === null
+            ? null
+            : tracker.corrected(process.name, process.groups, process.countedAt),
+      })) ?? null,
+  })
+
+  /** The time of the coordinator's latest count; now if it has not counted yet. */
+  const countedAt = (): number =>
+    Math.max(...(processes ?? []).map((process) => process.countedAt ?? 0), 0) || Date.now()
+
+  let latest = build()
+  function build(): { readonly now: NowView; readonly services: ServicesView } {
+    const at = Date.now()
+    const state = installation()
+    return {
+      now: nowView({
+        at,
+        watchedSince,
+        installation: state,
+        conditions: times.dated(conditionsOf(state), at),
+        lastEnded: times.lastEnded,
+        minutes: tracker.minutes(at),
+        completedSinceCount: tracker.completedSince(countedAt()),
+        changes,
+      }),
+      services: servicesView(state, at),
+    }
+  }
+
+  /** Adds frames for the pages that differ from what the browsers have. The time of the check alone is no difference. */
+  function publish(): void {
+    latest = build()
+    const { At: _nowAt, ...now } = latest.now
+    const { At: _servicesAt, ...shown } = latest.services
+    const nowText = JSON.stringify(now)
+    const servicesText = JSON.stringify(shown)
+    if (nowText !== shownNow) frames.add('now', latest.now)
+    if (servicesText !== shownServices) frames.add('services', latest.services)
+    shownNow = nowText
+    shownServices = servicesText
+  }
+
+  let isKeyRejected = false
+  function logFailure(error: unknown): void {
+    // The part keeps its last state. The conditions show a service that does not respond.
+    if (!(error instanceof PeerFailed)) logger.error({ err: error }, 'reading a service failed')
+    else if ((error.status === 401 || error.status === 403) && !isKeyRejected) {
+      isKeyRejected = true // logged once, because every read fails until the key is replaced
+      logger.error(
+        { status: error.status, remediation: 'check OPERATOR_API_KEY and its scopes' },
+        'a service rejects the key of the console',
+      )
+    }
+  }
+
+  async function repeat(everyMs: number, read: () => Promise<void>): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        await read()
+      } catch (error) {
+        logFailure(error)
+      }
+      publish()
+      await delay(everyMs, undefined, { signal }).catch(() => {})
+    }
+  }
+
+  let checks = 0
+  const { promise: checked, resolve: onChecked } = Promise.withResolvers<void>()
+  const loops = [
+    repeat(HEALTH_MS, async () => {
+      const withMetrics = checks % CHECKS_PER_METRICS === 0
+      checks += 1
+      services = await Promise.all(
+        [...deps.replicas].map(async ([name, replicaReader]) => ({
+          name,
+          replicas: await replicaReader.read(withMetrics),
+        })),
+      )
+      onChecked()
+    }),
+    repeat(COMPANIES_MS, async () => {
+      const { counts, faulted } = await reader.readCompanies()
+      companies = { companies: counts, faulted }
+    }),
+    repeat(CHANGES_MS, async () => {
+      const { actions, audit } = await reader.readChanges()
+      changes = [...changesOf(actions, audit)]
+    }),
+    repeat(PROCESSES_MS, async () => {
+      processes = await reader.readProcesses()
+    }),
+    followTransitions(
+      deps.coordinator,
+      (event) => {
+        tracker.follow(event)
+        transitionTimer ??= setTimeout(() => {
+          transitionTimer = null
+          publish()
+        }, TRANSITIONS_MS)
+      },
+      signal,
+    ),
+  ]
+
+  return {
+    now: () => latest.now,
+    services: () => latest.services,
+    checked,
+    async [Symbol.asyncDispose]() {
+      closing.abort()
+      if (transitionTimer !== null) clearTimeout(transitionTimer)
+      await Promise.all(loops)
+    },
+  }
+}

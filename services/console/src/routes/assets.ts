@@ -1,0 +1,63 @@
+import { problemResponses, textResponse } from '@integration-host/shared/http/service-app'
+import { type Context, Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import type { Asset, BuiltApp } from '../build-app.ts'
+import { pages } from '../contracts/pages.ts'
+import { IntegrationError } from '@integration-host/shared/errors'
+
+const YEAR_SECONDS = 31_536_000
+
+/**
+ * The program of the browser. Every page is the same HTML without data, served without a session: a cookie with
+ * `SameSite=Strict` is not sent when a person follows a link from another site. The program then reads the data itself.
+ */
+export function assetRoutes(app: BuiltApp): Hono {
+  const routes = new Hono()
+  const byPath = new Map(app.assets.map((asset) => [asset.path, asset]))
+  for (const [name, path] of Object.entries(pages))
+    routes.get(
+      path,
+      describeRoute({
+        operationId: `get${name.charAt(0).toUpperCase()}${name.slice(1)}Page`,
+        tags: ['pages'],
+        summary: `The page ${path}`,
+        responses: {
+          200: textResponse('HTML without data', 'text/html'),
+        },
+      }),
+      (c) => send(c, app.shell, 'no-cache'),
+    )
+  return routes.get(
+    '/assets/:file',
+    describeRoute({
+      operationId: 'getAsset',
+      tags: ['pages'],
+      summary: 'A file of the browser program; its name contains a hash of its content',
+      responses: {
+        200: {
+          description: 'the file',
+          content: {
+            'text/javascript': { schema: { type: 'string' } },
+            'text/css': { schema: { type: 'string' } },
+          },
+        },
+        ...problemResponses({ 404: 'no such file' }),
+      },
+    }),
+    (c) => {
+      const asset = byPath.get(c.req.path)
+      if (asset === undefined) throw new IntegrationError('not_found', 'There is no such file')
+      return send(c, asset, `public, max-age=${YEAR_SECONDS}, immutable`)
+    },
+  )
+}
+
+function send(c: Context, { type, body, gzip }: Asset, cacheControl: string): Response {
+  const isZipped = /\bgzip\b/.test(c.req.header('Accept-Encoding') ?? '')
+  return c.body(new Uint8Array(isZipped ? gzip : body), 200, {
+    'Content-Type': type,
+    'Cache-Control': cacheControl,
+    Vary: 'Accept-Encoding',
+    ...(isZipped && { 'Content-Encoding': 'gzip' }),
+  })
+}

@@ -1,0 +1,54 @@
+/**
+ * The checks of every request to `/api`. A site is a scheme and a domain, but not a port: a page of another port of
+ * 127.0.0.1 can send requests with the cookie of the console (`Sec-Fetch-Site: same-site`). So the cookie alone never
+ * suffices.
+ */
+import { IntegrationError } from '@integration-host/shared/errors'
+import type { Context, MiddlewareHandler } from 'hono'
+import { getCookie } from 'hono/cookie'
+import { allows, type Role } from '../session/role.ts'
+import type { Session } from '../session/session-store.ts'
+import type { Sessions } from '../session/sessions.ts'
+
+/** Cookies with the prefix `__Host-` are sent to this host and path only (RFC 6265bis §4.1.3.2). They need https. */
+export const cookieName = (isHttps: boolean): string => (isHttps ? '__Host-console' : 'console')
+
+/**
+ * Rejects requests that a page of another origin caused, with 403. A request that changes something also needs the
+ * header `Origin` and a JSON body, which a form cannot send.
+ */
+export const onlyOwnPages =
+  (isHttps: boolean): MiddlewareHandler =>
+  async (c, next) => {
+    const site = c.req.header('Sec-Fetch-Site')
+    const origin = c.req.header('Origin')
+    const isOwn = origin === `${isHttps ? 'https' : 'http'}://${c.req.header('Host') ?? ''}`
+    const changes = c.req.method !== 'GET' && c.req.method !== 'HEAD'
+    // Browsers without Sec-Fetch-Site are recognized by their Origin.
+    const isFromOwnPage = site === undefined ? isOwn : site === 'same-origin'
+    if (!isFromOwnPage || (changes && !isOwn) || (origin !== undefined && !isOwn))
+      throw new IntegrationError('forbidden', 'Only pages of the console may send this request')
+    const type = c.req.header('Content-Type')?.split(';')[0]?.trim().toLowerCase()
+    if (changes && c.req.method !== 'DELETE' && type !== 'application/json')
+      throw new IntegrationError('unsupported_media_type', 'The body must be application/json')
+    await next()
+  }
+
+/** Rejects requests without a valid session with 401, and those of a person without the role with 403. */
+export const needsRole =
+  (sessions: Sessions, role: Role, isHttps: boolean): MiddlewareHandler =>
+  async (c, next) => {
+    const session = await sessions.use(getCookie(c, cookieName(isHttps)))
+    if (session === null) throw new IntegrationError('sign_in_needed', 'There is no valid session')
+    if (!allows(session.role, role))
+      throw new IntegrationError('forbidden', `This needs the role ${role}`)
+    c.set('session', session)
+    await next()
+  }
+
+/** Returns the session that `needsRole` has found. */
+export function sessionOf(c: Context): Session {
+  const session = c.get('session') as Session | undefined
+  if (session === undefined) throw new Error('the route is not behind needsRole')
+  return session
+}

@@ -1,0 +1,86 @@
+/** The open event streams of the browsers. */
+import type { ServerResponse } from 'node:http'
+import { IntegrationError } from '@integration-host/shared/errors'
+import type { Sessions } from '../session/sessions.ts'
+import type { Frames } from '../view/frames.ts'
+
+const MAX_STREAMS = 200
+/** A browser that has not read this much is cut off. It reconnects, and continues after its last frame. */
+const MAX_UNREAD_BYTES = 1_048_576
+const KEEP_ALIVE_MS = 15_000
+/** The sessions of all streams are checked this often, so that an idle session ends its stream as well. */
+const CHECK_MS = 5_000
+
+export interface BrowserStreams extends Disposable {
+  readonly size: number
+  /**
+   * Opens the stream of a session. Returns a function that starts writing; the caller calls it when the response head
+   * has been sent.
+   *
+   * @throws {IntegrationError} `too_many_watchers` if `MAX_STREAMS` streams are open.
+   */
+  open(outgoing: ServerResponse, digest: string, lastId: string | null): () => void
+}
+
+interface Stream {
+  readonly outgoing: ServerResponse
+  readonly digest: string
+}
+
+export function createBrowserStreams(sessions: Sessions, frames: Frames): BrowserStreams {
+  const streams = new Set<Stream>()
+
+  function write(stream: Stream, text: string): void {
+    const { outgoing } = stream
+    if (!streams.has(stream)) return
+    outgoing.write(text)
+    if (outgoing.writableLength <= MAX_UNREAD_BYTES) return
+    streams.delete(stream)
+    outgoing.destroy()
+  }
+
+  function end(stream: Stream, reason: 'signed_out' | 'shutting_down'): void {
+    if (!streams.delete(stream)) return
+    stream.outgoing.end(`event: bye\ndata: {"Reason":"${reason}"}\n\n`)
+  }
+
+  const stopListening = frames.listen((text) => {
+    for (const stream of streams) write(stream, text)
+  })
+  const stopWatching = sessions.onEnd((digest) => {
+    for (const stream of streams) if (stream.digest === digest) end(stream, 'signed_out')
+  })
+  const keepAlive = setInterval(() => {
+    for (const stream of streams) write(stream, ': still here\n\n')
+  }, KEEP_ALIVE_MS).unref()
+  const check = setInterval(() => {
+    // An ended session calls the listener above, which ends the streams.
+    for (const digest of new Set([...streams].map((stream) => stream.digest)))
+      void sessions.isValid(digest)
+  }, CHECK_MS).unref()
+
+  return {
+    get size() {
+      return streams.size
+    },
+    open(outgoing, digest, lastId) {
+      if (streams.size >= MAX_STREAMS)
+        throw new IntegrationError('too_many_watchers', `${MAX_STREAMS} browsers are connected`)
+      const stream: Stream = { outgoing, digest }
+      return () => {
+        streams.add(stream)
+        outgoing.on('close', () => streams.delete(stream))
+        // Without an id, so that a browser that gets nothing else reconnects with the frame that it had.
+        write(stream, `event: hello\ndata: {"Now":"${new Date().toISOString()}"}\n\n`)
+        for (const text of frames.since(lastId)) write(stream, text)
+      }
+    },
+    [Symbol.dispose]() {
+      stopListening()
+      stopWatching()
+      clearInterval(keepAlive)
+      clearInterval(check)
+      for (const stream of streams) end(stream, 'shutting_down')
+    },
+  }
+}

@@ -1,0 +1,183 @@
+import { IntegrationError } from '@integration-host/shared/errors'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import { createSemaphore } from '@integration-host/shared/process/semaphore'
+import { type Context, Hono } from 'hono'
+import { deleteCookie, setCookie } from 'hono/cookie'
+import { describeRoute } from 'hono-openapi'
+import { SessionView, SignIn, SignInOptions, type SignInWay } from '../contracts/session.ts'
+import type { OneTimeLinks } from '../session/one-time-link.ts'
+import { isPasswordOf, type User } from '../session/password.ts'
+import type { Role } from '../session/role.ts'
+import type { Session } from '../session/session-store.ts'
+import type { Sessions } from '../session/sessions.ts'
+import type { SignInDelay } from '../session/sign-in-delay.ts'
+import { cookieName, needsRole, sessionOf } from './browser-guard.ts'
+
+/** One password is checked at a time, because a check needs 32 MiB. Further requests wait, and then get 429. */
+const WAITING_CHECKS = { queueLength: 8, waitMs: 10_000 } as const
+/** The user name of a person who signed in by a one-time link. */
+const LINK_USER = 'operator'
+
+export interface SessionRouteDeps {
+  readonly sessions: Sessions
+  readonly ways: readonly SignInWay[]
+  readonly links: OneTimeLinks
+  readonly users: ReadonlyMap<string, User>
+  readonly delay: SignInDelay
+  readonly isHttps: boolean
+  readonly isSandbox: boolean
+  readonly sessionHours: number
+  readonly logger: Logger
+  readonly onSignIn: (way: SignInWay, outcome: 'accepted' | 'rejected') => void
+}
+
+/** The routes that begin, show and end the session of a browser. */
+export function sessionRoutes(deps: SessionRouteDeps): Hono {
+  const { sessions, isHttps, logger } = deps
+  const checks = createSemaphore(1)
+  const tags = ['session']
+  const view = ({ user, role, expiresAt }: Session): SessionView => ({
+    User: user,
+    Role: role,
+    ExpiresAt: new Date(expiresAt).toISOString(),
+    Now: new Date().toISOString(),
+    Sandbox: deps.isSandbox,
+  })
+
+  function rejected(way: SignInWay, message: string): IntegrationError {
+    deps.onSignIn(way, 'rejected')
+    logger.warn({ way }, 'sign-in was rejected')
+    return new IntegrationError('sign_in_rejected', message)
+  }
+
+  async function personOf(body: SignIn): Promise<{ user: string; role: Role; way: SignInWay }> {
+    if ('Link' in body) {
+      if (!deps.ways.includes('link') || !deps.links.use(body.Link))
+        throw rejected('link', 'This link was used already, or it is older than ten minutes')
+      return { user: LINK_USER, role: 'operator', way: 'link' }
+    }
+    const user = await checkedUser(body.User, body.Password)
+    return { user: user.name, role: user.role, way: 'password' }
+  }
+
+  async function checkedUser(name: string, password: string): Promise<User> {
+    if (!deps.ways.includes('password'))
+      throw rejected('password', 'Passwords are not accepted here')
+    requireNoDelay(name)
+    const release = await checks.acquire(WAITING_CHECKS)
+    if (release === null)
+      throw new IntegrationError('sign_in_delayed', 'Too many sign-ins at the same time', {
+        retryAfterSeconds: 5,
+      })
+    try {
+      // While this request waited, another one may have failed for the same name.
+      requireNoDelay(name)
+      const user = deps.users.get(name)
+      if (!(await isPasswordOf(user, password)) || user === undefined) {
+        deps.delay.failed(name)
+        throw rejected('password', 'The user name or the password is not right')
+      }
+      deps.delay.succeeded(name)
+      return user
+    } finally {
+      release()
+    }
+  }
+
+  function requireNoDelay(name: string): void {
+    const seconds = deps.delay.secondsUntil(name)
+    if (seconds > 0)
+      throw new IntegrationError(
+        'sign_in_delayed',
+        `After the failed sign-ins, the next one is possible in ${seconds} s`,
+        { retryAfterSeconds: seconds },
+      )
+  }
+
+  function setSessionCookie(c: Context, secret: string): void {
+    setCookie(c, cookieName(isHttps), secret, {
+      path: '/',
+      httpOnly: true,
+      sameSite: 'Strict',
+      secure: isHttps,
+      maxAge: deps.sessionHours * 3_600,
+    })
+  }
+
+  return new Hono()
+    .get(
+      '/sign-in',
+      describeRoute({
+        operationId: 'getSignInOptions',
+        tags,
+        summary: 'The ways in which a person can sign in',
+        responses: {
+          200: jsonResponse('the ways', SignInOptions),
+          ...problemResponses({ 403: 'not a page of the console' }),
+        },
+      }),
+      (c) => c.json({ Ways: [...deps.ways] } satisfies SignInOptions),
+    )
+    .post(
+      '/session',
+      describeRoute({
+        operationId: 'signIn',
+        tags,
+        summary: 'Begins a session with a one-time link, or with a user name and a password',
+        responses: {
+          200: jsonResponse('the session; the cookie has its secret', SessionView),
+          ...problemResponses({
+            400: 'the body is not valid',
+            401: 'the link or the password is not accepted',
+            403: 'not a page of the console',
+            415: 'not application/json',
+            429: 'too many sign-ins, or too soon after a failed one',
+          }),
+        },
+      }),
+      validate('json', SignIn),
+      async (c) => {
+        const { user, role, way } = await personOf(c.req.valid('json'))
+        const { session, secret } = await sessions.begin(user, role)
+        deps.onSignIn(way, 'accepted')
+        logger.info({ user, role, way }, 'person signed in')
+        setSessionCookie(c, secret)
+        return c.json(view(session))
+      },
+    )
+    .get(
+      '/session',
+      needsRole(sessions, 'viewer', isHttps),
+      describeRoute({
+        operationId: 'getSession',
+        tags,
+        summary: 'The session of this browser',
+        responses: {
+          200: jsonResponse('the session', SessionView),
+          ...problemResponses({ 401: 'no session', 403: 'not a page of the console' }),
+        },
+      }),
+      (c) => c.json(view(sessionOf(c))),
+    )
+    .delete(
+      '/session',
+      needsRole(sessions, 'viewer', isHttps),
+      describeRoute({
+        operationId: 'signOut',
+        tags,
+        summary: 'Ends the session of this browser, in all its tabs',
+        responses: {
+          204: { description: 'signed out' },
+          ...problemResponses({ 401: 'no session', 403: 'not a page of the console' }),
+        },
+      }),
+      async (c) => {
+        const session = sessionOf(c)
+        await sessions.end(session)
+        logger.info({ user: session.user }, 'person signed out')
+        deleteCookie(c, cookieName(isHttps), { path: '/', secure: isHttps })
+        return c.body(null, 204)
+      },
+    )
+}

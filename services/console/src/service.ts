@@ -1,0 +1,123 @@
+import { randomBytes } from 'node:crypto'
+import { AccessKeys } from '@integration-host/shared/access/access-keys'
+import { honoListener, listen } from '@integration-host/shared/http/http-server'
+import type { Health } from '@integration-host/shared/observability/health'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import { createMetrics } from '@integration-host/shared/observability/metrics'
+import type { RunningService } from '@integration-host/shared/process/lifecycle'
+import { createMemorySessionStore } from './adapters/memory/session-store.ts'
+import { createInstallationReader } from './adapters/peers/installation-reader.ts'
+import { createIntegrityCheck } from './adapters/peers/integrity.ts'
+import { createReplicaReader } from './adapters/peers/replicas.ts'
+import { createServiceClient } from './adapters/peers/service-client.ts'
+import { createApp } from './app.ts'
+import type { BuiltApp } from './build-app.ts'
+import type { Config } from './config.ts'
+import { watchInstallation } from './installation-watch.ts'
+import { createBrowserStreams } from './routes/browser-streams.ts'
+import { linkUrl } from './routes/sign-in-links.ts'
+import { createOneTimeLinks } from './session/one-time-link.ts'
+import { createSessions } from './session/sessions.ts'
+import { createSignInDelay } from './session/sign-in-delay.ts'
+import { createFrames } from './view/frames.ts'
+
+export interface ServiceDeps {
+  readonly logger: Logger
+  readonly health: Health
+  readonly built: BuiltApp
+}
+
+export interface RunningConsole extends RunningService {
+  /** Returns the address of a one-time link; `null` if persons do not sign in by links. */
+  signInLink(): string | null
+}
+
+/** Starts the console. It listens at once, even if the services are unavailable. */
+export async function startConsole(config: Config, deps: ServiceDeps): Promise<RunningConsole> {
+  const { logger, health, built } = deps
+  await using opened = new AsyncDisposableStack()
+  const metrics = createMetrics('console')
+  const signIns = metrics.counter('console_sign_ins_total', 'Attempts to sign in', [
+    'way',
+    'outcome',
+  ])
+  const key = config.OPERATOR_API_KEY ?? config.SERVICE_API_KEY[0]
+  if (config.OPERATOR_API_KEY === undefined)
+    logger.warn(
+      { remediation: 'set OPERATOR_API_KEY to a key without the scope credentials:token' },
+      'the console presents the service key, which could read access tokens',
+    )
+  const coordinator = createServiceClient(config.COORDINATOR_URL, key)
+  const tokenService = createServiceClient(config.TOKEN_SERVICE_URL, key)
+  const sessions = createSessions({
+    store: createMemorySessionStore(Date.now),
+    now: Date.now,
+    hours: config.SESSION_HOURS,
+    idleMinutes: config.SESSION_IDLE_MINUTES,
+  })
+  const frames = createFrames(randomBytes(6).toString('hex'), () => performance.now())
+  const watch = opened.use(
+    watchInstallation({
+      coordinator,
+      reader: createInstallationReader(coordinator, tokenService),
+      replicas: new Map(
+        (
+          [
+            ['coordinator', config.COORDINATOR_URL],
+            ['token-service', config.TOKEN_SERVICE_URL],
+            ['accounting-gateway', config.GATEWAY_URL],
+            ['demo-api', config.DEMO_API_URL],
+            ['sandbox-provider', config.SANDBOX_URL],
+            ['webhook-receiver', config.WEBHOOK_RECEIVER_URL],
+          ] as const
+        ).flatMap(([name, url]) =>
+          url === undefined ? [] : [[name, createReplicaReader(url)] as const],
+        ),
+      ),
+      frames,
+      logger,
+    }),
+  )
+  const streams = opened.use(createBrowserStreams(sessions, frames))
+  const openStreams = metrics.gauge('console_event_streams', 'Browsers that read the event stream')
+  metrics.beforeEach(() => openStreams.set({}, streams.size))
+  const links = createOneTimeLinks(Date.now)
+  let url = config.CONSOLE_URL ?? ''
+  const app = createApp({
+    logger,
+    health,
+    metrics,
+    built,
+    sessions,
+    streams,
+    links,
+    ways: config.SIGN_IN,
+    users: config.users,
+    delay: createSignInDelay(() => performance.now()),
+    isHttps: url.startsWith('https:'),
+    isSandbox: config.SANDBOX_URL !== undefined,
+    sessionHours: config.SESSION_HOURS,
+    onSignIn: (way, outcome) => signIns.inc({ way, outcome }),
+    keys: new AccessKeys(config.SERVICE_API_KEY),
+    consoleUrl: () => url,
+    now: () => watch.now(),
+    services: () => watch.services(),
+    checkIntegrity: createIntegrityCheck(coordinator, Date.now),
+    hostNames: ['console.localhost', ...(url === '' ? [] : [new URL(url).hostname])],
+  })
+  const server = opened.use(
+    await listen(honoListener(app), { host: config.HOST, port: config.PORT, metrics }),
+  )
+  if (url === '') url = server.url
+  const services = opened.move()
+  return {
+    url: server.url,
+    signInLink: () =>
+      config.SIGN_IN.includes('link') ? linkUrl(url, links.create().secret) : null,
+    async [Symbol.asyncDispose]() {
+      // The streams end first, so that the server need not wait for their browsers.
+      streams[Symbol.dispose]()
+      await services.disposeAsync()
+    },
+  }
+}

@@ -1,0 +1,27 @@
+import type { Role } from './role.ts'
+
+/** A session as it is stored. The times are epoch milliseconds. */
+export interface Session {
+  /** The SHA-256 of the cookie's secret, in hex digits. The secret itself is stored nowhere. */
+  readonly digest: string
+  readonly user: string
+  readonly role: Role
+  readonly createdAt: number
+  /** The session ends at this time, even if it is in use. */
+  readonly expiresAt: number
+  /** The time of the last request that a person caused. The event stream is not such a request. */
+  readonly usedAt: number
+}
+
+/** The port to the store of the sessions. */
+export interface SessionStore {
+  /** Returns the session; `null` if there is none. An expired session may still be returned. */
+  get(digest: string): Promise<Session | null>
+  /** Stores the session, and replaces the one with the same digest. */
+  put(session: Session): Promise<void>
+  /** Changes the time of the last use. A session that was removed meanwhile is not stored again. */
+  touch(digest: string, usedAt: number): Promise<void>
+  remove(digest: string): Promise<void>
+  /** Returns the sessions of a person, the oldest first. */
+  ofUser(user: string): Promise<readonly Session[]>
+}

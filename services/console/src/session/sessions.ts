@@ -1,0 +1,89 @@
+/**
+ * The sessions of the persons who use the console.
+ *
+ * S1  The secret of a session is 32 random bytes, which only the person's cookie contains. The store has the SHA-256.
+ * S2  A session ends `hours` after the sign-in, or `idleMinutes` after the last request that a person caused.
+ * S3  A person has at most `MAX_PER_USER` sessions. A further sign-in ends the oldest one.
+ * S4  A session that ended ends its event streams: `onEnd` is called with its digest.
+ */
+import { hash, randomBytes } from 'node:crypto'
+import type { Role } from './role.ts'
+import type { Session, SessionStore } from './session-store.ts'
+
+const MAX_PER_USER = 5
+/** A session that is in use is stored again only after this time, so that not every request writes. */
+const TOUCH_MS = 30_000
+
+export interface SessionsDeps {
+  readonly store: SessionStore
+  /** Epoch milliseconds. */
+  readonly now: () => number
+  readonly hours: number
+  readonly idleMinutes: number
+}
+
+export interface Sessions {
+  /** Begins a session. Returns it with the secret for the cookie. */
+  begin(user: string, role: Role): Promise<{ readonly session: Session; readonly secret: string }>
+  /** Returns the valid session of a cookie, and counts as a use of it; `null` if there is none. */
+  use(secret: string | undefined): Promise<Session | null>
+  /** Returns whether a session is still valid, without using it. */
+  isValid(digest: string): Promise<boolean>
+  end(session: Session): Promise<void>
+  /** Registers a function that is called when a session is ended. Returns the function that removes it. */
+  onEnd(listener: (digest: string) => void): () => void
+}
+
+const digestOf = (secret: string): string => hash('sha256', secret, 'hex')
+
+export function createSessions({ store, now, hours, idleMinutes }: SessionsDeps): Sessions {
+  const listeners = new Set<(digest: string) => void>()
+  const isOver = ({ expiresAt, usedAt }: Session): boolean =>
+    now() >= expiresAt || now() >= usedAt + idleMinutes * 60_000
+
+  async function end({ digest }: Session): Promise<void> {
+    await store.remove(digest)
+    for (const listener of listeners) listener(digest)
+  }
+
+  async function valid(digest: string): Promise<Session | null> {
+    const session = await store.get(digest)
+    if (session === null) return null
+    if (!isOver(session)) return session
+    await end(session)
+    return null
+  }
+
+  return {
+    async begin(user, role) {
+      const secret = randomBytes(32).toString('base64url')
+      const at = now()
+      const session: Session = {
+        digest: digestOf(secret),
+        user,
+        role,
+        createdAt: at,
+        expiresAt: at + hours * 3_600_000,
+        usedAt: at,
+      }
+      await store.put(session)
+      const others = await store.ofUser(user)
+      for (const oldest of others.slice(0, Math.max(0, others.length - MAX_PER_USER)))
+        await end(oldest)
+      return { session, secret }
+    },
+    async use(secret) {
+      if (secret === undefined) return null
+      const session = await valid(digestOf(secret))
+      if (session !== null && now() - session.usedAt >= TOUCH_MS)
+        await store.touch(session.digest, now())
+      return session
+    },
+    isValid: async (digest) => (await valid(digest)) !== null,
+    end,
+    onEnd(listener) {
+      listeners.add(listener)
+      return () => void listeners.delete(listener)
+    },
+  }
+}

@@ -1,0 +1,55 @@
+import { describe, expect, it } from 'vitest'
+import { changesOf } from './changes.ts'
+
+const action = {
+  ID: 7,
+  At: '2026-11-23T10:00:02.000Z',
+  KeyID: 'console',
+  Person: 'ada@example.com',
+  Action: 'pause',
+  Process: 'OrderProcess',
+  TransactionID: null,
+  ReplayID: null,
+  Realm: null,
+  Reason: 'maintenance',
+  Outcome: 'done',
+  OperationID: null,
+}
+const entry = {
+  Seq: 1,
+  At: '2026-11-23T10:00:01.000Z',
+  Who: 'routine',
+  What: 'faulted',
+  Name: 'ACC-1',
+  Version: 1,
+  Outcome: 'invalid_grant',
+  Previous: '0'.repeat(64),
+  Hash: '1'.repeat(64),
+} as const
+
+describe('the newest changes', () => {
+  it('entries of both logs are merged, the newest first, with the person, the reason and the outcome', () => {
+    expect(changesOf([action], [entry])).toMatchObject([
+      { Who: 'ada@example.com', What: 'pause OrderProcess', Reason: 'maintenance' },
+      { Who: 'routine', What: 'failed to refresh ACC-1 (invalid_grant)', Reason: null },
+    ])
+  })
+
+  it('a rejected action names its problem code', () => {
+    const rejected = {
+      ...action,
+      TransactionID: '66',
+      Action: 'resume',
+      Outcome: 'transaction_active',
+    }
+    expect(changesOf([rejected], [])[0]?.What).toBe('resume OrderProcess/66 (transaction_active)')
+  })
+
+  it('successive equal entries are one, with their number, and routine refreshes are left out', () => {
+    const entries = [1, 2, 3].map((Seq) => ({ ...entry, Seq }))
+    const refreshed = { ...entry, What: 'refreshed', Outcome: 'ok' } as const
+    expect(changesOf([], [refreshed, ...entries])).toMatchObject([
+      { What: 'failed to refresh ACC-1 (invalid_grant), 3 times' },
+    ])
+  })
+})

@@ -1,0 +1,167 @@
+import type { CredentialView } from '@integration-host/shared/contracts/credential'
+import { describe, expect, it } from 'vitest'
+import { conditionsOf, listed, MISSES_UNTIL_DOWN } from './conditions.ts'
+import type { Installation, Replica, RunGroup } from './installation.ts'
+import { parseMetrics } from './metric-text.ts'
+
+const AT = '2026-11-23T10:00:00.000Z'
+const calm: Installation = { services: [], companies: null, faulted: [], processes: null }
+const up: Replica = {
+  address: '10.0.0.1:7219',
+  misses: 0,
+  since: 0,
+  reason: null,
+  report: { status: 'ready', dependencies: {} },
+  samples: null,
+  clockOffsetMs: 0,
+}
+const group: RunGroup = {
+  process: 'OrderProcess',
+  step: 'report',
+  status: 'Failed',
+  errorClass: 'http_503',
+  waitingFor: null,
+  count: 3,
+  inDoubt: 0,
+  oldestAt: 1_000,
+}
+const withGroups = (...groups: readonly RunGroup[]): Installation => ({
+  ...calm,
+  processes: [
+    { name: 'OrderProcess', isPaused: false, pausedAt: null, pausedBy: null, reason: null, groups },
+  ],
+})
+const company = (Name: string, State: CredentialView['State'], Label = ''): CredentialView => ({
+  Name,
+  Environment: Name.slice(4),
+  Expiry: AT,
+  Status: 'faulted',
+  State,
+  Label,
+  Tags: {},
+  Version: 1,
+  RefreshedAt: AT,
+  Attempts: 1,
+  Fault: { Code: 'invalid_grant', Message: '', At: AT, Attempts: 1 },
+})
+const names = (installation: Installation): string[] =>
+  conditionsOf(installation).map(({ name }) => name)
+
+describe('the conditions', () => {
+  it('an installation of which nothing is known yet has no condition', () => {
+    expect(conditionsOf(calm)).toEqual([])
+  })
+
+  it('a replica is down only after three failed checks in a row', () => {
+    const missed = (misses: number): Installation => ({
+      ...calm,
+      services: [{ name: 'coordinator', replicas: [{ ...up, misses, reason: 'ECONNREFUSED' }] }],
+    })
+    expect(names(missed(MISSES_UNTIL_DOWN - 1))).toEqual([])
+    expect(conditionsOf(missed(MISSES_UNTIL_DOWN))).toMatchObject([
+      { name: 'ServiceDown', severity: 'critical', detail: '10.0.0.1:7219: ECONNREFUSED' },
+    ])
+  })
+
+  it('an optional dependency that is down is a warning, a required one is critical', () => {
+    const dependencies = { redis: { status: 'down', since: AT, reason: 'ECONNREFUSED' } } as const
+    const severities = (['ready', 'waiting'] as const).map((status) =>
+      conditionsOf({
+        ...calm,
+        services: [{ name: 'x', replicas: [{ ...up, report: { status, dependencies } }] }],
+      }).map(({ severity }) => severity),
+    )
+    expect(severities).toEqual([['warning'], ['critical']])
+  })
+
+  it('companies are named by their labels, and counted beyond the ones that are named', () => {
+    const faulted = [
+      company('ACC-1', 'must_reconnect', 'Rosewood Interiors'),
+      company('ACC-2', 'must_reconnect'),
+      company('ACC-3', 'failing'),
+    ]
+    const companies = { Total: 20, States: { must_reconnect: 12, failing: 1 }, Classes: {} }
+    const [first, second] = conditionsOf({
+      ...calm,
+      companies: companies as Installation['companies'],
+      faulted,
+    })
+    expect(first).toMatchObject({
+      title: '12 companies must be reconnected',
+      detail: 'Rosewood Interiors, 2 and 10 more · invalid_grant',
+      affected: 12,
+      knownSince: Date.parse(AT),
+    })
+    expect(second).toMatchObject({
+      title: '1 company cannot be refreshed now',
+      severity: 'warning',
+    })
+  })
+
+  it('failed runs of the same step and class are one condition, and cancelled runs are none', () => {
+    const conditions = conditionsOf(
+      withGroups(group, { ...group, count: 2, oldestAt: 500 }, { ...group, status: 'Cancelled' }),
+    )
+    expect(conditions).toMatchObject([
+      { title: '5 runs failed at OrderProcess.report', detail: 'http_503', knownSince: 500 },
+    ])
+  })
+
+  it.each([
+    ['http_503', /Fix the target/],
+    ['http_404', /Another attempt will not help/],
+    ['step_unknown', /Deploy the process/],
+    ['step_threw', /Fix the code/],
+    [null, /Look at the error/],
+  ])('failed runs of the class %s get their remedy', (errorClass, remedy) => {
+    expect(conditionsOf(withGroups({ ...group, errorClass }))[0]?.remedy).toMatch(remedy)
+  })
+
+  it('runs that wait for a slot of their process are no condition, those that wait for a company are', () => {
+    const waiting = { ...group, status: 'Waiting', errorClass: null }
+    expect(names(withGroups({ ...waiting, waitingFor: 'concurrency' }))).toEqual([])
+    expect(
+      conditionsOf(
+        withGroups({ ...waiting, waitingFor: 'ACC-1' }, { ...waiting, waitingFor: 'ACC-2' }),
+      ),
+    ).toMatchObject([{ name: 'RunsWaiting', title: '6 runs wait for 2 companies' }])
+  })
+
+  it('critical conditions come first, then those that affect more', () => {
+    const installation = {
+      ...withGroups({ ...group, count: 1 }, { ...group, step: 'csv', count: 9, inDoubt: 1 }),
+      faulted: [company('ACC-1', 'failing')],
+    }
+    expect(
+      conditionsOf(installation).map(({ affected, severity }) => [severity, affected]),
+    ).toEqual([
+      ['critical', 9],
+      ['critical', 1],
+      ['warning', 1],
+      ['warning', 1],
+    ])
+  })
+
+  it('the counts of a coordinator are taken from its metrics', () => {
+    const samples = parseMetrics(
+      [
+        'coordinator_oldest_due_seconds{process="P",step="s"} 600',
+        'coordinator_oldest_due_seconds{process="P",step="t"} 299',
+        'coordinator_dead_messages{process="P"} 2',
+        'coordinator_violations{kind="stale_lease"} 1',
+        'coordinator_online 0',
+      ].join('\n'),
+    )
+    const services = [{ name: 'coordinator', replicas: [{ ...up, samples }] }]
+    expect(names({ ...calm, services })).toEqual(
+      expect.arrayContaining(['RunsLate', 'DeadMessages', 'BooksOutOfBalance', 'InternetAway']),
+    )
+    expect(names({ ...calm, services })).toHaveLength(4)
+  })
+
+  it('a list of names ends with the number of those that are left out', () => {
+    expect(listed(['A'])).toBe('A')
+    expect(listed(['A', 'B'])).toBe('A and B')
+    expect(listed(['A', 'B', 'C', 'D'])).toBe('A, B, C and 1 more')
+  })
+})

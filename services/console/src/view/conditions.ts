@@ -1,0 +1,323 @@
+/**
+ * The conditions of the first page. They have the names of the alerts in docs/runbook.md. Each one says in a sentence
+ * what is wrong and what helps. They follow from the installation's state alone.
+ */
+import type { CredentialView } from '@integration-host/shared/contracts/credential'
+import { pages } from '../contracts/pages.ts'
+import { type Installation, responding, type RunGroup } from './installation.ts'
+import { valueOf } from './metric-text.ts'
+
+export interface Condition {
+  /** The same while the condition lasts. */
+  readonly key: string
+  readonly name: string
+  readonly severity: 'critical' | 'warning' | 'info'
+  readonly title: string
+  readonly detail: string
+  readonly remedy: string
+  readonly affected: number
+  /** Epoch milliseconds of the beginning, if the services know it. */
+  readonly knownSince: number | null
+  readonly page: string | null
+}
+
+/** A replica counts as unreachable after this many failed checks in a row. */
+export const MISSES_UNTIL_DOWN = 3
+const LATE_SECONDS = 300
+const SHOWN_NAMES = 3
+const SEVERITIES = ['critical', 'warning', 'info'] as const
+
+/** Returns the conditions, the most urgent first. */
+export function conditionsOf(installation: Installation): readonly Condition[] {
+  return [
+    ...services(installation),
+    ...provider(installation),
+    ...companies(installation),
+    ...runs(installation),
+    ...processes(installation),
+    ...figures(installation),
+  ].toSorted(
+    (one, other) =>
+      SEVERITIES.indexOf(one.severity) - SEVERITIES.indexOf(other.severity) ||
+      other.affected - one.affected,
+  )
+}
+
+/** Returns `1 run` or `12 runs`. */
+const counted = (count: number, one: string, many = `${one}s`): string =>
+  `${new Intl.NumberFormat('en').format(count)} ${count === 1 ? one : many}`
+
+/** Returns `A, B, C and 9 more`. */
+export function listed(names: readonly string[], total = names.length): string {
+  const shown = names.slice(0, SHOWN_NAMES)
+  const rest = total - shown.length
+  if (rest > 0) return `${shown.join(', ')} and ${rest} more`
+  const last = shown.at(-1) ?? ''
+  return shown.length < 2 ? last : `${shown.slice(0, -1).join(', ')} and ${last}`
+}
+
+function* services({ services: all }: Installation): Generator<Condition> {
+  for (const { name, replicas } of all) {
+    for (const { address, misses, since, reason, report } of replicas) {
+      if (misses >= MISSES_UNTIL_DOWN)
+        yield {
+          key: `ServiceDown ${name} ${address}`,
+          name: 'ServiceDown',
+          severity: 'critical',
+          title: `${name} does not respond`,
+          detail: `${address}: ${reason ?? 'no response'}`,
+          remedy: 'Start the service. What it had accepted is stored, and continues then.',
+          affected: 1,
+          knownSince: since,
+          page: pages.health,
+        }
+      if (misses > 0 || report === null) continue
+      for (const [dependency, state] of Object.entries(report.dependencies)) {
+        if (state.status === 'up') continue
+        const isRequired = report.status === 'waiting'
+        yield {
+          key: `DependencyDown ${name} ${address} ${dependency}`,
+          name: 'DependencyDown',
+          severity: isRequired ? 'critical' : 'warning',
+          title: `${name} waits for ${dependency}`,
+          detail: state.reason,
+          remedy: 'The service reconnects by itself as soon as the dependency is available.',
+          affected: 1,
+          knownSince: Date.parse(state.since),
+          page: pages.health,
+        }
+      }
+    }
+  }
+}
+
+function* provider(installation: Installation): Generator<Condition> {
+  const isRefused = responding(installation, 'token-service').some(
+    ({ samples }) => valueOf(samples, 'provider_client_refused') === 1,
+  )
+  if (isRefused)
+    yield {
+      key: 'ProviderClientRefused',
+      name: 'ProviderClientRefused',
+      severity: 'critical',
+      title: 'The provider rejects this application',
+      detail: 'No access token can be refreshed while the client credentials are rejected.',
+      remedy: 'Check CLIENT_ID and CLIENT_SECRET of token-service.',
+      affected: installation.companies?.Total ?? 1,
+      knownSince: null,
+      page: null,
+    }
+  const coordinators = responding(installation, 'coordinator')
+  const isOffline = coordinators.some(({ samples }) => valueOf(samples, 'coordinator_online') === 0)
+  if (isOffline)
+    yield {
+      key: 'InternetAway',
+      name: 'InternetAway',
+      severity: 'warning',
+      title: 'No probe reaches the internet',
+      detail: 'Processes that need the internet pause, and continue by themselves.',
+      remedy: 'Check the network of the coordinator.',
+      affected: 1,
+      knownSince: null,
+      page: null,
+    }
+}
+
+/** The name by which people know a company: its label, or else its realm. */
+const companyName = ({ Label, Environment, Name }: CredentialView): string =>
+  Label || Environment || Name
+
+const earliest = (times: readonly number[]): number | null =>
+  times.length === 0 ? null : Math.min(...times)
+
+function* companies({ companies: counts, faulted }: Installation): Generator<Condition> {
+  const mustReconnect = faulted.filter(({ State }) => State === 'must_reconnect')
+  const lost = Math.max(counts?.States.must_reconnect ?? 0, mustReconnect.length)
+  if (lost > 0) {
+    const classes = Map.groupBy(mustReconnect, ({ Fault }) => Fault?.Code ?? 'ended')
+    const byClass = [...classes]
+      .map(([name, items]) => (classes.size === 1 ? name : `${name} ${items.length}`))
+      .join(' · ')
+    yield {
+      key: 'CredentialsFaulted final',
+      name: 'CredentialsFaulted',
+      severity: 'critical',
+      title: `${counted(lost, 'company', 'companies')} must be reconnected`,
+      detail: [listed(mustReconnect.map(companyName), lost), byClass].filter(Boolean).join(' · '),
+      remedy: 'Only a new authorization by the owner of the company helps.',
+      affected: lost,
+      knownSince: earliest(mustReconnect.flatMap(({ Fault }) => faultTime(Fault))),
+      page: null,
+    }
+  }
+  const failing = faulted.filter(({ State }) => State === 'failing')
+  const count = Math.max(counts?.States.failing ?? 0, failing.length)
+  if (count > 0)
+    yield {
+      key: 'CredentialsFaulted retried',
+      name: 'CredentialsFaulted',
+      severity: 'warning',
+      title: `${counted(count, 'company', 'companies')} cannot be refreshed now`,
+      detail: listed(failing.map(companyName), count),
+      remedy: 'The refresh is retried by itself. Valid access tokens are served until they expire.',
+      affected: count,
+      knownSince: earliest(failing.flatMap(({ Fault }) => faultTime(Fault))),
+      page: null,
+    }
+  const ending = counts?.States.expiring ?? 0
+  if (ending > 0)
+    yield {
+      key: 'GrantsExpiring',
+      name: 'GrantsExpiring',
+      severity: 'warning',
+      title: `${counted(ending, 'grant ends', 'grants end')} soon`,
+      detail: 'A refresh cannot extend a grant beyond its end.',
+      remedy: 'Ask the owners of these companies to authorize again.',
+      affected: ending,
+      knownSince: null,
+      page: null,
+    }
+}
+
+const faultTime = (fault: CredentialView['Fault']): readonly number[] =>
+  fault === undefined ? [] : [Date.parse(fault.At)]
+
+function* runs({ processes: all, faulted }: Installation): Generator<Condition> {
+  const groups = (all ?? []).flatMap((process) => process.groups ?? [])
+  const failed = Map.groupBy(
+    groups.filter(({ status, count }) => status === 'Failed' && count > 0),
+    ({ process, step, errorClass }) => JSON.stringify([process, step, errorClass]),
+  )
+  for (const [key, same] of failed) {
+    const [first] = same
+    if (first === undefined) continue
+    const count = total(same)
+    const place = first.step === null ? first.process : `${first.process}.${first.step}`
+    yield {
+      key: `RunsFailed ${key}`,
+      name: 'RunsFailed',
+      severity: 'critical',
+      title: `${counted(count, 'run')} failed at ${place}`,
+      detail: first.errorClass ?? 'without an error class',
+      remedy: failureRemedy(first.errorClass),
+      affected: count,
+      knownSince: earliest(same.flatMap(({ oldestAt }) => (oldestAt === null ? [] : [oldestAt]))),
+      page: null,
+    }
+  }
+  const inDoubt = groups.reduce((sum, group) => sum + group.inDoubt, 0)
+  if (inDoubt > 0)
+    yield {
+      key: 'RunsInDoubt',
+      name: 'RunsInDoubt',
+      severity: 'warning',
+      title: `${counted(inDoubt, 'run')} may have done the work of a step already`,
+      detail: 'The last call got no response, so its effect is unknown.',
+      remedy: 'Look into the target before you resume or settle them.',
+      affected: inDoubt,
+      knownSince: null,
+      page: null,
+    }
+  const waiting = groups.filter(
+    ({ waitingFor }) => waitingFor !== null && waitingFor !== 'concurrency',
+  )
+  const count = total(waiting)
+  if (count > 0) {
+    const names = new Map(faulted.map((credential) => [credential.Name, companyName(credential)]))
+    const credentials = [...new Set(waiting.map(({ waitingFor }) => waitingFor ?? ''))]
+    yield {
+      key: 'RunsWaiting',
+      name: 'RunsWaiting',
+      severity: 'warning',
+      title: `${counted(count, 'run waits', 'runs wait')} for ${counted(credentials.length, 'company', 'companies')}`,
+      detail: listed(credentials.map((name) => names.get(name) ?? name)),
+      remedy: 'They continue by themselves when the company is connected again.',
+      affected: count,
+      knownSince: null,
+      page: null,
+    }
+  }
+}
+
+const total = (groups: readonly RunGroup[]): number =>
+  groups.reduce((sum, { count }) => sum + count, 0)
+
+/** Returns what helps runs that failed with this error class. */
+function failureRemedy(errorClass: string | null): string {
+  if (errorClass === null) return 'Look at the error of one of them, then resume.'
+  if (
+    /^http_(5|429)/.test(errorClass) ||
+    ['network', 'no_answer', 'step_timeout'].includes(errorClass)
+  )
+    return 'Fix the target, then resume: the same idempotency keys are sent again.'
+  if (/^http_[34]/.test(errorClass))
+    return 'Another attempt will not help. Fix the call or the data, then resume.'
+  if (errorClass === 'step_unknown') return 'Deploy the process with this step, then resume.'
+  return 'Fix the code of the step, deploy it, then resume.'
+}
+
+function* processes({ processes: all }: Installation): Generator<Condition> {
+  for (const { name, isPaused, pausedAt, pausedBy, reason } of all ?? []) {
+    if (!isPaused) continue
+    yield {
+      key: `ProcessPaused ${name}`,
+      name: 'ProcessPaused',
+      severity: 'warning',
+      title: `${name} is paused`,
+      detail: [pausedBy === null ? '' : `by ${pausedBy}`, reason === null ? '' : `“${reason}”`]
+        .filter(Boolean)
+        .join(': '),
+      remedy: 'Its runs wait until the process is resumed.',
+      affected: 1,
+      knownSince: pausedAt,
+      page: null,
+    }
+  }
+}
+
+function* figures(installation: Installation): Generator<Condition> {
+  // Every replica reports the same counts of the shared tables, so one of them suffices.
+  const [coordinator] = responding(installation, 'coordinator')
+  const samplesOf = (name: string) => coordinator?.samples?.get(name) ?? []
+  for (const { labels, value } of samplesOf('coordinator_oldest_due_seconds')) {
+    if (!(value > LATE_SECONDS)) continue
+    const place = `${labels['process']}.${labels['step']}`
+    yield {
+      key: `RunsLate ${place}`,
+      name: 'RunsLate',
+      severity: 'warning',
+      title: `Runs at ${place} are late`,
+      detail: `The oldest has been due for ${Math.round(value / 60)} minutes.`,
+      remedy: 'Check whether the process is paused, and whether coordinators run its steps.',
+      affected: 1,
+      knownSince: null,
+      page: pages.health,
+    }
+  }
+  const dead = samplesOf('coordinator_dead_messages').reduce((sum, { value }) => sum + value, 0)
+  if (dead > 0)
+    yield {
+      key: 'DeadMessages',
+      name: 'DeadMessages',
+      severity: 'warning',
+      title: counted(dead, 'dead letter'),
+      detail: 'Messages that no coordinator could read or assign to a run.',
+      remedy: 'Look at them with `integration-host dead-letters`.',
+      affected: dead,
+      knownSince: null,
+      page: null,
+    }
+  const broken = samplesOf('coordinator_violations').filter(({ value }) => value > 0)
+  if (broken.length > 0)
+    yield {
+      key: 'BooksOutOfBalance',
+      name: 'BooksOutOfBalance',
+      severity: 'critical',
+      title: 'The tables of the runs contradict each other',
+      detail: broken.map(({ labels, value }) => `${labels['kind']} ${value}`).join(' · '),
+      remedy: 'Follow the section BooksOutOfBalance of the runbook.',
+      affected: broken.length,
+      knownSince: null,
+      page: pages.health,
+    }
+}

@@ -1,0 +1,65 @@
+/** What the console knows about the installation: the input of the pages, as plain values. */
+import type {
+  CredentialCounts,
+  CredentialView,
+} from '@integration-host/shared/contracts/credential'
+import type { HealthReport } from '@integration-host/shared/observability/health'
+import type { Samples } from './metric-text.ts'
+
+/** One replica of a service, as far as the console could read it. */
+export interface Replica {
+  readonly address: string
+  /** The failed checks in a row; 0 while the replica responds. */
+  readonly misses: number
+  /** Epoch milliseconds of the last change between responding and not responding. */
+  readonly since: number
+  /** Why the last check failed; `null` while the replica responds. */
+  readonly reason: string | null
+  /** The latest report; `null` before the first response. */
+  readonly report: HealthReport | null
+  readonly samples: Samples | null
+  readonly clockOffsetMs: number | null
+}
+
+export interface ServiceState {
+  readonly name: string
+  readonly replicas: readonly Replica[]
+}
+
+/** A group of runs in the summary of a process. */
+export interface RunGroup {
+  readonly process: string
+  readonly step: string | null
+  readonly status: string
+  readonly errorClass: string | null
+  readonly waitingFor: string | null
+  readonly count: number
+  readonly inDoubt: number
+  /** Epoch milliseconds of the creation of the oldest run; `null` if it is unknown. */
+  readonly oldestAt: number | null
+}
+
+export interface ProcessState {
+  readonly name: string
+  readonly isPaused: boolean
+  readonly pausedAt: number | null
+  readonly pausedBy: string | null
+  readonly reason: string | null
+  /** The groups of unfinished and badly ended runs; `null` before the coordinator's first audit. */
+  readonly groups: readonly RunGroup[] | null
+}
+
+/** Everything that the console has read. A member is `null` until it could be read once. */
+export interface Installation {
+  readonly services: readonly ServiceState[]
+  readonly companies: CredentialCounts | null
+  /** The companies that fail or must be reconnected, at most 200. */
+  readonly faulted: readonly CredentialView[]
+  readonly processes: readonly ProcessState[] | null
+}
+
+/** Returns the replicas of a service that respond. */
+export const responding = ({ services }: Installation, name: string): readonly Replica[] =>
+  services
+    .filter((service) => service.name === name)
+    .flatMap(({ replicas }) => replicas.filter(({ misses }) => misses === 0))

@@ -1,0 +1,126 @@
+/** Turns the state of the installation into the pages of the console. */
+import { type HeaderStatus, headerStatuses } from '@integration-host/shared/contracts/transaction'
+import type { ChangeView, ConditionView, NowView } from '../contracts/now.ts'
+import type { ReplicaView, ServicesView } from '../contracts/services.ts'
+import { type Installation, type Replica, responding } from './installation.ts'
+import { valueOf } from './metric-text.ts'
+import type { Minute } from './run-tracker.ts'
+
+export interface NowInput {
+  readonly at: number
+  readonly watchedSince: number
+  readonly installation: Installation
+  readonly conditions: readonly ConditionView[]
+  readonly lastEnded: { readonly title: string; readonly at: number } | null
+  readonly minutes: readonly Minute[]
+  /** The runs that completed after the coordinator counted. */
+  readonly completedSinceCount: number
+  readonly changes: readonly ChangeView[]
+}
+
+const iso = (ms: number): string => new Date(ms).toISOString()
+
+export function nowView(input: NowInput): NowView {
+  const { installation, lastEnded } = input
+  const { companies } = installation
+  return {
+    At: iso(input.at),
+    Conditions: [...input.conditions],
+    LastEnded: lastEnded === null ? null : { Title: lastEnded.title, At: iso(lastEnded.at) },
+    Runs: runsByStatus(installation, input.completedSinceCount),
+    Due: dueRuns(installation),
+    Companies:
+      companies === null
+        ? null
+        : {
+            Total: companies.Total,
+            Active: (companies.States.active ?? 0) + (companies.States.expiring ?? 0),
+            Failing: companies.States.failing ?? 0,
+            MustReconnect: companies.States.must_reconnect ?? 0,
+          },
+    Minutes: [...input.minutes],
+    WatchedSince: iso(input.watchedSince),
+    Services: installation.services.map(({ name, replicas }) => ({
+      Name: name,
+      Ready: replicas.filter((replica) => stateOf(replica) === 'ready').length,
+      Replicas: replicas.length,
+    })),
+    Changes: [...input.changes],
+  }
+}
+
+/**
+ * Returns the counts of the coordinator. Those of failed and completed runs are corrected by the transitions since then.
+ * Every coordinator reports the counts of the shared tables, so those of one replica suffice.
+ */
+function runsByStatus(installation: Installation, completedSinceCount: number): NowView['Runs'] {
+  const samples = responding(installation, 'coordinator')
+    .map((replica) => replica.samples?.get('coordinator_transactions'))
+    .find((found) => found !== undefined && found.length > 0)
+  if (samples === undefined) return null
+  const counts: Partial<Record<HeaderStatus, number>> = {}
+  for (const { labels, value } of samples) {
+    const status = headerStatuses.find(
+      (name) => name.toLowerCase() === labels['status']?.toLowerCase(),
+    )
+    if (status !== undefined) counts[status] = Math.round(value)
+  }
+  const groups = installation.processes?.flatMap((process) => process.groups ?? [])
+  if (groups !== undefined)
+    counts.Failed = groups
+      .filter(({ status }) => status === 'Failed')
+      .reduce((sum, { count }) => sum + count, 0)
+  counts.Completed = (counts.Completed ?? 0) + completedSinceCount
+  return counts
+}
+
+function dueRuns(installation: Installation): NowView['Due'] {
+  const samples = responding(installation, 'coordinator')
+    .map((replica) => replica.samples)
+    .find((found) => found?.has('coordinator_due_runs'))
+  if (samples === undefined || samples === null) return null
+  const values = (name: string): number[] => (samples.get(name) ?? []).map(({ value }) => value)
+  return {
+    Count: Math.round(values('coordinator_due_runs').reduce((sum, value) => sum + value, 0)),
+    OldestSeconds: Math.max(0, ...values('coordinator_oldest_due_seconds')),
+  }
+}
+
+const stateOf = ({ misses, report }: Replica): ReplicaView['State'] =>
+  misses > 0 || report === null ? 'unreachable' : report.status
+
+export const servicesView = ({ services }: Installation, at: number): ServicesView => ({
+  At: iso(at),
+  Services: services.map(({ name, replicas }) => ({
+    Name: name,
+    Replicas: replicas.map(replicaView),
+  })),
+})
+
+function replicaView(replica: Replica): ReplicaView {
+  const { samples, report } = replica
+  const state = stateOf(replica)
+  const startedAt = valueOf(samples, 'process_start_time_seconds')
+  const lag = valueOf(samples, 'nodejs_eventloop_lag_p99_seconds')
+  return {
+    Address: replica.address,
+    State: state,
+    Since: iso(replica.since),
+    Reason: replica.reason,
+    Dependencies:
+      state === 'unreachable'
+        ? []
+        : Object.entries(report?.dependencies ?? {}).map(([name, dependency]) => ({
+            Name: name,
+            Status: dependency.status,
+            Since: dependency.since,
+            Reason: dependency.status === 'up' ? null : dependency.reason,
+            Notes: dependency.notes ?? [],
+          })),
+    Version: samples?.get('service_info')?.[0]?.labels['version'] ?? null,
+    StartedAt: startedAt === null ? null : iso(startedAt * 1_000),
+    LagMs: lag === null ? null : Math.round(lag * 1_000),
+    MemoryBytes: valueOf(samples, 'process_resident_memory_bytes'),
+    ClockOffsetMs: replica.clockOffsetMs,
+  }
+}

@@ -1,0 +1,76 @@
+import { TransactionEvent } from '@integration-host/shared/contracts/transaction-event'
+import { describe, expect, it } from 'vitest'
+import type { RunGroup } from './installation.ts'
+import { createRunTracker } from './run-tracker.ts'
+
+const COUNTED = Date.parse('2026-11-23T10:00:00.000Z')
+const at = (seconds: number): string => new Date(COUNTED + seconds * 1_000).toISOString()
+const event = (Version: number, Status: string, seconds: number, id = '1') =>
+  TransactionEvent.parse({
+    Process: 'P',
+    TransactionID: id,
+    ReplayID: 0,
+    Status,
+    StepName: 's',
+    ErrorClass: Status === 'Failed' ? 'http_503' : null,
+    Version,
+    At: at(seconds),
+  })
+const counted: RunGroup = {
+  process: 'P',
+  step: 's',
+  status: 'Failed',
+  errorClass: 'http_503',
+  waitingFor: null,
+  count: 5,
+  inDoubt: 0,
+  oldestAt: null,
+}
+const counts = (groups: readonly RunGroup[]): number[] => groups.map(({ count }) => count)
+
+describe('following the runs between two counts of the coordinator', () => {
+  it('a run that fails after the count is added to its group, or begins a new one', () => {
+    const tracker = createRunTracker()
+    tracker.follow(event(3, 'Failed', 1))
+    expect(counts(tracker.corrected('P', [counted], COUNTED))).toEqual([6])
+    expect(counts(tracker.corrected('P', [], COUNTED))).toEqual([1])
+    expect(tracker.corrected('Q', [], COUNTED)).toEqual([])
+  })
+
+  it('a run that failed before the count is not counted twice', () => {
+    const tracker = createRunTracker()
+    tracker.follow(event(3, 'Failed', -1))
+    expect(counts(tracker.corrected('P', [counted], COUNTED))).toEqual([5])
+  })
+
+  it('a run that is resumed after the count leaves its group, and one that fails and is resumed changes nothing', () => {
+    const tracker = createRunTracker()
+    tracker.follow(event(3, 'Failed', -1))
+    tracker.follow(event(4, 'Queued', 1))
+    expect(counts(tracker.corrected('P', [counted], COUNTED))).toEqual([4])
+    tracker.follow(event(3, 'Failed', 1, '2'))
+    tracker.follow(event(4, 'Queued', 2, '2'))
+    expect(counts(tracker.corrected('P', [counted], COUNTED))).toEqual([4])
+  })
+
+  it('repeated and outdated transitions change nothing', () => {
+    const tracker = createRunTracker()
+    for (const repeated of [event(4, 'Queued', 2), event(3, 'Failed', 1), event(4, 'Queued', 2)])
+      tracker.follow(repeated)
+    expect(counts(tracker.corrected('P', [counted], COUNTED))).toEqual([5])
+  })
+
+  it('ended runs are counted in the minute in which they ended', () => {
+    const tracker = createRunTracker()
+    tracker.follow(event(3, 'Completed', 0))
+    tracker.follow(event(3, 'Failed', 0, '2'))
+    tracker.follow(event(1, 'Running', 0, '3'))
+    const minutes = tracker.minutes(COUNTED + 60_000)
+    expect([tracker.completedSince(COUNTED - 1), tracker.completedSince(COUNTED)]).toEqual([1, 0])
+    expect(minutes).toHaveLength(60)
+    expect(minutes.slice(-2)).toEqual([
+      { Done: 1, Failed: 1 },
+      { Done: 0, Failed: 0 },
+    ])
+  })
+})

@@ -1,0 +1,93 @@
+/** The embedded host with its console, and a browser that shows it. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
+import { type Host, hostReady, startHost } from '../../host/src/host.ts'
+import { chromiumProgram } from '../support/backends/server-binaries.ts'
+
+export interface ConsoleBrowser extends AsyncDisposable {
+  readonly host: Host
+  readonly console: NonNullable<Host['console']>
+  readonly context: BrowserContext
+  /** The log of the embedded host. */
+  readonly log: () => string
+  /** Messages of pages about violations of their policy, and errors that no page caught. */
+  readonly problems: string[]
+  /** The bodies of all responses that the browser has received. */
+  readonly bodies: () => Promise<readonly string[]>
+  /** Opens a page of the console in a new tab. */
+  open(path: string): Promise<Page>
+  /** Opens a tab, and signs in with a new one-time link. */
+  signIn(): Promise<Page>
+  /** Sends a request to the control API of the sandbox provider. */
+  sandbox(path: string): Promise<void>
+}
+
+/** @throws {Error} the browser is not installed, or the console did not start. */
+export async function startConsoleBrowser(
+  env: Readonly<Record<string, string>> = {},
+): Promise<ConsoleBrowser> {
+  const executablePath = process.env['CONSOLE_TEST_BROWSER'] ?? (await chromiumProgram())
+  if (executablePath === null)
+    throw new Error('Chromium is needed: install it, or set CONSOLE_TEST_BROWSER to its path')
+  await using opened = new AsyncDisposableStack()
+  const dataDir = await mkdtemp(join(tmpdir(), 'console-'))
+  opened.defer(() => rm(dataDir, { recursive: true, force: true }))
+  let log = ''
+  const host = opened.use(
+    await startHost({
+      dataDir,
+      ports: 'free',
+      env: { LOCAL_PULL_SECONDS: '1', ...env },
+      logLevel: 'info',
+      logTo: { write: (line) => void (log += line) },
+      withConsole: true,
+    }),
+  )
+  await hostReady(host)
+  const { console: running, sandboxProvider } = host
+  if (running === null || sandboxProvider === null) throw new Error(`no console: ${log}`)
+  const browser: Browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] })
+  opened.defer(() => browser.close())
+  const context = await browser.newContext()
+  const problems: string[] = []
+  const received: Promise<string>[] = []
+  context.on('response', (response) => {
+    // The event stream never ends, so its body cannot be read.
+    if (!response.url().includes('/api/stream')) received.push(response.text().catch(() => ''))
+  })
+  const resources = opened.move()
+
+  const openTab = async (url: string): Promise<Page> => {
+    const page = await context.newPage()
+    page.on('console', (message) => {
+      if (/Content Security Policy|Trusted/i.test(message.text())) problems.push(message.text())
+    })
+    page.on('pageerror', (error) => problems.push(error.message))
+    await page.goto(url)
+    return page
+  }
+  return {
+    host,
+    console: running,
+    context,
+    log: () => log,
+    problems,
+    bodies: () => Promise.all(received),
+    open: (path) => openTab(running.url + path),
+    async signIn() {
+      const page = await openTab(running.signInLink() ?? '')
+      await page.getByRole('navigation').waitFor()
+      return page
+    },
+    async sandbox(path) {
+      const response = await fetch(`${sandboxProvider}/sandbox/${path}`, {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+      })
+      if (!response.ok) throw new Error(`the sandbox responds with ${response.status} to ${path}`)
+    },
+    [Symbol.asyncDispose]: () => resources.disposeAsync(),
+  }
+}

@@ -1,0 +1,241 @@
+/** Tests signing in, the page Now, the page Health and the live connection in a real browser. */
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { readFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import type { Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { COMPANY, connectCompany } from '../../host/src/story.ts'
+import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
+
+const WIDTHS = [1440, 900, 400] as const
+const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
+/** The step `order` sends this text in the query of a URL. The demo API rejects the request with 431. */
+const TOO_LONG = 'x'.repeat(20_000)
+const TAGS = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']
+
+describe('the console in a browser', () => {
+  let at: ConsoleBrowser
+
+  beforeAll(async () => {
+    at = await startConsoleBrowser()
+  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
+  afterEach(async () => {
+    for (const page of at.context.pages()) await page.close()
+    await at.context.clearCookies()
+    expect(at.problems).toEqual([])
+  })
+
+  const heading = (page: Page) => page.getByRole('heading', { level: 1 }).textContent()
+  const isLive = (page: Page) =>
+    page.getByRole('status').getByText('live', { exact: true }).waitFor()
+
+  /** Returns the rules of axe that a page violates. Its script runs outside of the page's policy. */
+  async function violations(page: Page): Promise<readonly string[]> {
+    const client = await page.context().newCDPSession(page)
+    const { frameTree } = await client.send('Page.getFrameTree')
+    const { executionContextId } = await client.send('Page.createIsolatedWorld', {
+      frameId: frameTree.frame.id,
+    })
+    const expression = `${await readFile(AXE, 'utf8')};axe.run(document, { runOnly: ${JSON.stringify(TAGS)} }).then(({ violations }) => JSON.stringify(violations.map(({ id, nodes }) => id + ' ' + nodes.map(({ html }) => html).join(' '))))`
+    const { result, exceptionDetails } = await client.send('Runtime.evaluate', {
+      expression,
+      contextId: executionContextId,
+      awaitPromise: true,
+      returnByValue: true,
+    })
+    expect(exceptionDetails).toBeUndefined()
+    return JSON.parse(String(result.value)) as string[]
+  }
+
+  /** Checks a page with axe in both themes and three widths, and that it needs no horizontal scrolling. */
+  async function expectAccessible(page: Page, name: string): Promise<void> {
+    for (const theme of ['light', 'dark'] as const)
+      for (const width of WIDTHS) {
+        await page.setViewportSize({ width, height: 900 })
+        await page.emulateMedia({ colorScheme: theme })
+        const where = `${name} ${theme} ${width}`
+        expect(await violations(page), where).toEqual([])
+        const excess = await page.evaluate(
+          'document.documentElement.scrollWidth - document.documentElement.clientWidth',
+        )
+        expect(excess, where).toBe(0)
+        const folder = process.env['CONSOLE_PICTURES']
+        if (folder !== undefined)
+          await page.screenshot({ path: `${folder}/${name}-${theme}-${width}.png`, fullPage: true })
+      }
+  }
+
+  const request = (url: string, method = 'GET', body?: unknown): Promise<Response> =>
+    fetch(url, {
+      method,
+      headers: {
+        Authorization: `Bearer ${at.host.serviceKey}`,
+        'Content-Type': 'application/json',
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    })
+
+  /** A rejected refresh token is tried again a few times, before the company must be reconnected. */
+  async function refreshUntilRejectedFinally(): Promise<void> {
+    const credential = `${at.host.tokenService}/credentials/ACC-${COMPANY.realm}`
+    await eventually(async () => {
+      const refreshed = await request(`${credential}/refresh`, 'POST', {})
+      expect(refreshed.status).toBe(424)
+      const { State } = (await (await request(credential)).json()) as { State: string }
+      expect(State).toBe('must_reconnect')
+    })
+  }
+
+  it('signs a person in with a one-time link, removes its secret from the address, and rejects the link the second time', async () => {
+    const link = at.console.signInLink() ?? ''
+    const page = await at.open('/sign-in')
+    await page.getByRole('heading', { name: 'Sign in' }).waitFor()
+    await page.goto(link) // only the fragment changes, so the page is not loaded again
+    await page.getByRole('navigation').waitFor()
+    expect(page.url()).not.toContain('#')
+    const other = await at.context.browser()?.newContext()
+    const second = await other?.newPage()
+    await second?.goto(link)
+    expect(await second?.getByRole('alert').textContent()).toContain('used already')
+    await other?.close()
+    expect(at.log()).not.toContain(link.split('#')[1])
+  })
+
+  it('shows an empty installation with first steps, without violations of accessibility rules', async () => {
+    const page = await at.signIn()
+    await isLive(page)
+    await page.getByRole('heading', { name: 'Nothing needs you' }).waitFor()
+    await page.getByText('First steps').waitFor()
+    await expectAccessible(page, 'now-empty')
+    await page.getByRole('link', { name: 'Health' }).click()
+    await page.getByText('6 of 6 replicas ready').waitFor()
+    await expectAccessible(page, 'health')
+  })
+
+  it('shows a company whose grant is revoked within 5 s, and removes it when it is connected again', async () => {
+    const page = await at.signIn()
+    await connectCompany(at.host, { stage() {}, line() {} })
+    await page.getByText('1 of 1 company active').waitFor({ timeout: 5_000 })
+    await at.sandbox(`realms/${COMPANY.realm}/revoke`)
+    await refreshUntilRejectedFinally()
+    await page
+      .getByRole('heading', { name: '1 company must be reconnected' })
+      .waitFor({ timeout: 5_000 })
+    expect(await heading(page)).toBe('One thing needs you')
+    expect(await page.title()).toBe('(1) Now · Console')
+    await expectAccessible(page, 'now-broken')
+    await connectCompany(at.host, { stage() {}, line() {} })
+    await page.getByRole('heading', { name: 'Nothing needs you' }).waitFor({ timeout: 5_000 })
+    await page.getByText('1 company must be reconnected').waitFor() // as the last one that ended
+  })
+
+  it('shows a run that fails within 5 s, with the step and the error class', async () => {
+    const page = await at.signIn()
+    const queued = await request(
+      `${at.host.coordinator}/processes/OrderProcess/transactions`,
+      'POST',
+      { TransactionID: 'too-long', InitialData: TOO_LONG },
+    )
+    expect(queued.status).toBe(202)
+    await page
+      .getByRole('heading', { name: '1 run failed at OrderProcess.order' })
+      .waitFor({ timeout: 5_000 })
+    await expectAccessible(page, 'now-failed')
+  })
+
+  it('shows who paused a process, and a reason with markup as text', async () => {
+    const page = await at.signIn()
+    const process = `${at.host.coordinator}/processes/OrderProcess`
+    const Reason = '<img src=x onerror=alert(1)>'
+    expect((await request(`${process}/pause`, 'POST', { Reason })).status).toBe(200)
+    await page.getByRole('heading', { name: 'OrderProcess is paused' }).waitFor({ timeout: 10_000 })
+    await page.getByText('<img src=x onerror=alert(1)>').first().waitFor()
+    expect(await page.locator('img').count()).toBe(0)
+    await request(`${process}/resume`, 'POST', {})
+    await page
+      .getByRole('heading', { name: 'OrderProcess is paused' })
+      .waitFor({ state: 'detached' })
+  })
+
+  it('keeps every tab live with a single event stream, and ends all tabs when one signs out', async () => {
+    const pages = [await at.signIn()]
+    while (pages.length < 8) pages.push(await at.open('/'))
+    for (const page of pages) await isLive(page)
+    const metrics = await (await fetch(`${at.console.url}/metrics`)).text()
+    expect(metrics).toMatch(/^console_event_streams\{.*\} 1$/m)
+    await pages[0]?.close() // another tab continues the stream
+    const [, second, third] = pages
+    await eventually(async () => {
+      const text = await (await fetch(`${at.console.url}/metrics`)).text()
+      expect(text).toMatch(/^console_event_streams\{.*\} 1$/m)
+    })
+    await second?.getByRole('button', { name: 'operator' }).click()
+    await second?.getByRole('button', { name: 'Sign out' }).click()
+    await third?.getByRole('heading', { name: 'Sign in' }).waitFor({ timeout: 10_000 })
+  })
+
+  it('lets a page on another port neither read the console nor change anything with the cookie of the session', async () => {
+    await at.signIn()
+    const [cookie] = await at.context.cookies()
+    expect(cookie).toMatchObject({ name: 'console', httpOnly: true, sameSite: 'Strict' })
+    let cookieOfPort = ''
+    const server = createServer((received, response) => {
+      cookieOfPort ||= received.headers.cookie ?? ''
+      response.setHeader('Content-Type', 'text/html').end('<title>another page</title>')
+    }).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    const page = await at.context.newPage()
+    await page.goto(`http://127.0.0.1:${port}/`)
+    const outcome = await page.evaluate(
+      `fetch('${at.console.url}/api/integrity', { method: 'POST', credentials: 'include', mode: 'no-cors', body: '{}' }).then(() => 'readable', () => 'blocked')`,
+    )
+    server.close()
+    expect(outcome).toBe('blocked')
+    // The other port gets the cookie, because ports are not part of a site. The cookie does not suffice without the
+    // headers that only a browser sets.
+    expect(cookieOfPort).toContain('console=')
+    const stolen = await fetch(`${at.console.url}/api/integrity`, {
+      method: 'POST',
+      headers: {
+        Cookie: cookieOfPort,
+        Origin: `http://127.0.0.1:${port}`,
+        'Content-Type': 'application/json',
+      },
+      body: '{}',
+    })
+    expect(stolen.status).toBe(403)
+  })
+
+  it('works with the keyboard alone and shows the focus', async () => {
+    await at.signIn()
+    const page = await at.open('/')
+    await isLive(page)
+    // The link that skips to the content, the name of the program, Now, and Health.
+    for (let presses = 0; presses < 4; presses += 1) await page.keyboard.press('Tab')
+    const outline = await page.evaluate(
+      '[document.activeElement.textContent, getComputedStyle(document.activeElement).outlineStyle]',
+    )
+    expect(outline).toEqual(['Health', 'solid'])
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'Health' }).waitFor()
+    await eventually(async () => {
+      expect(await page.evaluate('document.activeElement.tagName')).toBe('H1')
+    })
+  })
+
+  it('sends no key, token or password of the installation to the browser', async () => {
+    const secrets = await Promise.all(
+      ['service_api_key', 'console_key', 'application_key', 'client_secret'].map((file) =>
+        readFile(`${at.host.dataDir}/secrets/${file}`, 'utf8'),
+      ),
+    )
+    const bodies = (await at.bodies()).join('\n')
+    expect(bodies.length).toBeGreaterThan(10_000)
+    for (const secret of secrets) expect(bodies).not.toContain(secret.trim())
+  })
+})
