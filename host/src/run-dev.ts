@@ -49,7 +49,13 @@ function logOf({ env, stderr }: Terminal): LogStream {
 async function connectOnce(host: Host): Promise<void> {
   const response = await get(host, `${host.tokenService}/credentials/ACC-${COMPANY.realm}`)
   await response.body?.cancel()
-  if (response.status === 404) await connectCompany(host, { stage() {}, line() {} })
+  if (response.status !== 404) return
+  await connectCompany(host, { stage() {}, line() {} })
+  // A process that reads then finds customers, invoices and other objects.
+  const filled = await fetch(`${host.sandboxProvider}/sandbox/companies/${COMPANY.realm}/books`, {
+    method: 'POST',
+  })
+  await filled.body?.cancel()
 }
 
 async function welcome(host: Host): Promise<string> {
@@ -63,7 +69,7 @@ async function welcome(host: Host): Promise<string> {
 Integration Host ${installation.version} with a sandbox provider. Ctrl-C stops it; all data is in ${relative('.', host.dataDir) || '.'}.
 
   processes           ${own.map(({ Process, Steps }) => `${Process} (${Steps.join(', ')})`).join(', ') || 'none'}
-  connected company   ${COMPANY.name}, realm ${COMPANY.realm}
+  connected company   ${COMPANY.name}, realm ${COMPANY.realm}, with sample books
 ${addresses(host)}
 ${signInLines(host)}Queue a transaction in another terminal:
 

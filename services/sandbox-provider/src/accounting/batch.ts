@@ -21,12 +21,30 @@ export type BatchItem =
   | { readonly kind: 'query'; readonly bId: string; readonly statement: string }
   | { readonly kind: 'rejected'; readonly bId: string; readonly error: ApiErrorCode }
 
-/** Returns the items of the body of a batch request, or the error of the whole request. */
-export function batchItems(body: Body): readonly BatchItem[] | ApiErrorCode {
+/** With a `requestid`, Intuit limits the lengths of the `requestid` and of each `bId`. */
+const MAX_REQUEST_ID = 36
+const MAX_BATCH_ID = 10
+
+/**
+ * Returns the items of the body of a batch request, or the error of the whole request.
+ *
+ * @param requestId the `requestid` of the batch; `null` if it has none
+ */
+export function batchItems(
+  body: Body,
+  requestId: string | null,
+): readonly BatchItem[] | ApiErrorCode {
   const { BatchItemRequest: items } = body
+  if (requestId !== null && requestId.length > MAX_REQUEST_ID) return '2130'
   if (!Array.isArray(items)) return '2010'
   if (items.length > MAX_BATCH_ITEMS) return '1040'
-  return items.map(itemOf)
+  return items
+    .map(itemOf)
+    .map((item) =>
+      requestId !== null && item.bId.length > MAX_BATCH_ID
+        ? { kind: 'rejected', bId: item.bId, error: '2130' }
+        : item,
+    )
 }
 
 const OPERATIONS = new Set(['create', 'update', 'delete', 'void'])

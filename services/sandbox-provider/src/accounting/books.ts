@@ -111,7 +111,7 @@ export function createBooks({ posted, findCompany, onChange, onWritten }: BooksD
     write,
     query,
     batch(realm, requestId, body, now) {
-      const items = batchItems(body)
+      const items = batchItems(body, requestId)
       if (typeof items === 'string') return { error: items }
       const results = items.map((item) => itemResult(realm, requestId, item, now))
       return { document: { BatchItemResponse: results, time: now.toISOString() } }

@@ -6,10 +6,14 @@ import { SAMPLE_BOOKS } from './sample-books.ts'
 const DAY_MS = 86_400_000
 
 /**
- * Creates the sample objects in the books of a company, and returns their number. A sample object whose name exists
- * already is not created. The provider reports none of these objects by webhook.
+ * Creates the sample objects in the books of a company, and returns their number: 0 if the books have been filled before.
+ * A sample object whose name exists already is not created. The provider reports none of these objects by webhook.
  */
 export function fillBooks(posted: PostedEntities, realm: string, now: Date): number {
+  const isFilled = posted
+    .list(realm, 'Account')
+    .some(({ Name, AccountType }) => Name === 'Supplies' && AccountType === 'Expense')
+  if (isFilled) return 0
   const created = new Map<string, Body>()
   const dateOf = (daysAgo: number): string =>
     new Date(now.getTime() - daysAgo * DAY_MS).toISOString().slice(0, 10)

@@ -57,7 +57,7 @@ export function createPostedEntities(): PostedEntities {
   /** The entities of all companies by id; ids are unique across companies. */
   const stored = new Map<string, Stored>()
   /** The deleted entities of all companies by id. */
-  const deletions = new Map<string, Stored>()
+  const deletions = new Map<string, Omit<Stored, 'content'> & { readonly content: Body }>()
   let lastId = 0
 
   function find(realm: string, entity: Entity, id: unknown): Stored | null {
@@ -109,8 +109,9 @@ export function createPostedEntities(): PostedEntities {
     if (request.operation === 'delete') {
       stored.delete(Id)
       const deleted = { domain: 'QBO', status: 'Deleted', Id }
-      const content = { ...deleted, SyncToken, MetaData: { LastUpdatedTime: at } }
-      deletions.set(Id, { ...known, content })
+      const { realm, entity } = known
+      const content = { ...deleted, MetaData: { LastUpdatedTime: at } }
+      deletions.set(Id, { realm, entity, content })
       forgetOldest(deletions, STORED_DELETIONS)
       return { kind: 'deleted', document: { [request.entity]: deleted, time: at } }
     }

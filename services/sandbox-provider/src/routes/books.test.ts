@@ -148,6 +148,17 @@ describe('a batch', () => {
     expect(body).toMatchObject({ QueryResponse: { totalCount: 2 } })
   })
 
+  it('the accounting API rejects a requestid of a batch and a bId that are too long', async () => {
+    const item = { bId: '12345678901', operation: 'create', Invoice: {} }
+    const batch = { BatchItemRequest: [item, { ...item, bId: '2' }] }
+    expect(codeOf(await post(`batch?requestid=${'r'.repeat(37)}`, batch))).toBe('2130')
+    const { body } = await post(`batch?requestid=${'r'.repeat(36)}`, batch)
+    expect(body.BatchItemResponse).toMatchObject([
+      { bId: '12345678901', Fault: { Error: [{ code: '2130' }] } },
+      { bId: '2', Invoice: { Id: '1' } },
+    ])
+  })
+
   it('the accounting API rejects a batch of more than 30 items, and a body without items', async () => {
     const items = Array.from({ length: 31 }, (_, n) => ({ bId: String(n), Query: 'select' }))
     expect(codeOf(await post('batch', { BatchItemRequest: items }))).toBe('1040')
@@ -235,6 +246,7 @@ describe('sample books', () => {
     })
     const report = await get('reports/AgedReceivables')
     expect(report.body.Rows.Row).toHaveLength(4)
+    expect((await fill()).created).toBe(0)
     expect((await fill('404')).status).toBe(404)
   })
 })
