@@ -41,6 +41,34 @@ describe('changes in the books of a company in a test host', () => {
     expect(await host.runs(invoices)).toHaveLength(2)
   })
 
+  it('of one object start one run with the last change if they follow within debounceSeconds', async () => {
+    const debounced = defineProcess('Debounced', {
+      on: [{ provider: 'intuit', entity: 'Invoice', operations: ['update'], debounceSeconds: 30 }],
+      input: ProviderChange,
+    }).step('read', (step) => step.complete(step.initialData.changedAt))
+    await using host = await startTestHost({ processes: debounced, startsAt })
+    await host.company('9130')
+    const change = { realm: '9130', id: '129', operation: 'update' } as const
+    await host.change('Invoice', change)
+    await host.advance('20 seconds')
+    await host.change('Invoice', { ...change, id: '130' })
+    const at = host.now.toISOString()
+    const [run] = await host.change('Invoice', change)
+    await host.advance('29 seconds')
+    run?.toHaveStatus('Queued')
+    await host.advance('2 seconds')
+    run?.toHaveStatus('Completed')
+    expect(run?.view.InitialData).toMatchObject({ id: '129', changedAt: at })
+    // Both changes are delivered again after the run has ended.
+    await host.change('Invoice', { ...change, at: startsAt })
+    await host.change('Invoice', { ...change, at })
+    await host.advance('1 hour')
+    expect((await host.runs(debounced)).map(({ id }) => id).toSorted()).toEqual([
+      'Invoice-129@2026-11-23T17:05:09Z/9130',
+      'Invoice-130@2026-11-23T17:05:29Z/9130',
+    ])
+  })
+
   it('are rejected with the reason if no run can start', async () => {
     await using host = await startTestHost({ processes: [invoices, deletions], startsAt })
     await host.company('9130')

@@ -6,10 +6,15 @@ import type { HttpCall } from '@integration-host/coordinator/http-call'
 import { createHttpCaller } from '@integration-host/coordinator/http-caller'
 import type { ProcessDefinition } from '@integration-host/coordinator/process'
 import { createMemoryTransactionSource } from '@integration-host/coordinator/memory-transaction-source'
-import { type ChangeTrigger, routingKeysOf } from '@integration-host/coordinator/change-trigger'
+import {
+  type ChangeTrigger,
+  debounceKeyOf,
+  routingKeysOf,
+} from '@integration-host/coordinator/change-trigger'
 import type { DeadLetterPage } from '@integration-host/shared/contracts/dead-letter'
 import {
   PROVIDER_EXCHANGE,
+  type ProviderEvent,
   providerRoutingKey,
 } from '@integration-host/shared/contracts/provider-event'
 import { isLoopback } from '@integration-host/shared/http/loopback'
@@ -259,6 +264,19 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
     return run
   }
 
+  /** Returns the run of a change, or the run that has absorbed it. */
+  async function runOf(process: string, event: ProviderEvent): Promise<RunView> {
+    const run = await request(pathOf(process, event.Id)).catch(() => null)
+    if (run !== null) return run
+    const query = `limit=500&realm=${encodeURIComponent(event.Realm)}`
+    const page = (await request(`${pathOf(process)}?${query}`)) as unknown as {
+      readonly items: readonly (RunView & { readonly DebounceKey: string | null })[]
+    }
+    const absorbing = page.items.find(({ DebounceKey }) => DebounceKey === debounceKeyOf(event))
+    if (absorbing !== undefined) return absorbing
+    throw new Error(`the change started no run of ${process}: ${await rejectionOf(process)}`)
+  }
+
   /** Returns the reason of the latest dead letter of a process. */
   async function rejectionOf(process: string): Promise<string> {
     const path = `/processes/${encodeURIComponent(process)}/dead-letters?limit=1`
@@ -317,12 +335,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
       )
       await runUntil(clock.now())
       const found: TestRun[] = []
-      for (const { name } of started)
-        found.push(
-          await request(pathOf(name, event.Id)).then(testRunOf, async () => {
-            throw new Error(`the change started no run of ${name}: ${await rejectionOf(name)}`)
-          }),
-        )
+      for (const { name } of started) found.push(await testRunOf(await runOf(name, event)))
       return found
     },
     async runs(process) {

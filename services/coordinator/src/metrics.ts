@@ -162,7 +162,7 @@ export function createCoordinatorMetrics(
   )
   const changes = metrics.counter(
     'coordinator_changes_total',
-    'Events of the queues on.<Process> by result: queued, exists, unwanted, unknown_realm, or that of the dead letter',
+    'Events of the queues on.<Process> by result: queued, absorbed, exists, unwanted, unknown_realm, or that of the dead letter',
     ['process', 'result'],
   )
   const online = metrics.gauge('coordinator_online', '1 while a probe reaches the internet')

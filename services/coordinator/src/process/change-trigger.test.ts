@@ -23,6 +23,13 @@ describe('the member on of a process definition', () => {
     ['null', [null], 'on[0] of Sale must be an object with provider, entity and operations'],
     ['a text', ['Invoice'], 'on[0] of Sale must be an object with provider, entity and operations'],
     ['an unknown member', [{ ...entry, delay: 5 }], 'on[0] of Sale has no option delay'],
+    ...[0, -1, 1.5, 86_401, '30', null, Number.NaN].map(
+      (debounceSeconds): [string, unknown, string] => [
+        `debounceSeconds ${JSON.stringify(debounceSeconds)}`,
+        [{ ...entry, debounceSeconds }],
+        'on[0] of Sale: debounceSeconds must be a whole number from 1 to 86400',
+      ],
+    ),
     [
       'an unknown provider',
       [{ ...entry, provider: 'xero' }],
@@ -58,7 +65,7 @@ describe('the member on of a process definition', () => {
       [entry, { ...entry, operations: ['update'] }],
       'on[1] of Sale: Invoice.update is named twice',
     ],
-  ])('rejects %s', (_, on, message) => {
+  ] satisfies [string, unknown, string][])('rejects %s', (_, on, message) => {
     expect(() => triggersOf('Sale', on)).toThrow(new TypeError(message))
     const options = { on, steps: { a: () => {} } } as never
     expect(() => defineProcess('Sale', options)).toThrow(message)

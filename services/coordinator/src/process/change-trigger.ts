@@ -18,6 +18,12 @@ export interface ChangeTrigger {
   /** The entity in the spelling of the provider's API, for example `Invoice`. */
   readonly entity: ProviderEntity
   readonly operations: readonly [ProviderOperation, ...ProviderOperation[]]
+  /**
+   * Makes several changes of the same object start one run. The run starts this many seconds after the last change, and
+   * at most ten times as many seconds after the first one. A whole number from 1 to 86,400. Default: each change starts
+   * a run at once.
+   */
+  readonly debounceSeconds?: number
 }
 
 /**
@@ -43,6 +49,7 @@ const MEMBERS = new Set<string>([
   'provider',
   'entity',
   'operations',
+  'debounceSeconds',
 ] satisfies (keyof ChangeTrigger)[])
 const ENTITIES: ReadonlySet<unknown> = new Set(providerEntities)
 const OPERATIONS: ReadonlySet<unknown> = new Set(providerOperations)
@@ -61,12 +68,18 @@ export function triggersOf(process: string, on: unknown): readonly ChangeTrigger
     if (typeof entry !== 'object' || entry === null || Array.isArray(entry))
       throw new TypeError(`${what} must be an object with provider, entity and operations`)
     requireMembers(entry, MEMBERS, what)
-    const { provider, entity, operations } = entry as Partial<Record<string, unknown>>
+    const { provider, entity, operations, debounceSeconds } = entry as Partial<
+      Record<string, unknown>
+    >
     if (provider !== 'intuit')
       throw new TypeError(`${what}: ${shown(provider)} is not a provider: use 'intuit'`)
     if (!ENTITIES.has(entity))
       throw new TypeError(
         `${what}: ${shown(entity)} is not an entity whose changes are reported${spelling(entity)}`,
+      )
+    if (debounceSeconds !== undefined && !isDebounce(debounceSeconds))
+      throw new TypeError(
+        `${what}: debounceSeconds must be a whole number from 1 to ${MAX_DEBOUNCE_SECONDS}`,
       )
     if (!Array.isArray(operations) || operations.length === 0)
       throw new TypeError(`${what}: operations must be an array with at least one operation`)
@@ -82,6 +95,25 @@ export function triggersOf(process: string, on: unknown): readonly ChangeTrigger
   }
   return on as readonly ChangeTrigger[]
 }
+
+const MAX_DEBOUNCE_SECONDS = 86_400
+const isDebounce = (value: unknown): boolean =>
+  Number.isInteger(value) && Number(value) >= 1 && Number(value) <= MAX_DEBOUNCE_SECONDS
+
+/** Returns the `debounceSeconds` of the entry that names the change; `undefined` if it has none. */
+export const debounceSecondsOf = (
+  triggers: readonly ChangeTrigger[],
+  { Entity, Operation }: Pick<ProviderEvent, 'Entity' | 'Operation'>,
+): number | undefined =>
+  triggers.find(({ entity, operations }) => entity === Entity && operations.includes(Operation))
+    ?.debounceSeconds
+
+/** Returns the key of `Debounce`, which is the same for all changes of an object. */
+export const debounceKeyOf = ({
+  Provider,
+  Entity,
+  EntityId: id,
+}: Pick<ProviderEvent, 'Provider' | 'Entity' | 'EntityId'>): string => `${Provider}.${Entity}.${id}`
 
 /** Returns the routing keys of the events that start a run of the process. */
 export const routingKeysOf = (triggers: readonly ChangeTrigger[]): readonly string[] =>

@@ -70,6 +70,7 @@ export function startChangeIntake(deps: ChangeIntakeDeps): MessageIntake {
 
   const read = createChangeReader({
     wants: (process, routingKey) => wanted.get(process)?.has(routingKey) ?? false,
+    triggersOf: (process) => processes.get(process)?.on ?? [],
     isConnected: deps.isConnected,
     onUnknownRealm: (process, event: ProviderEvent) =>
       log.warn(

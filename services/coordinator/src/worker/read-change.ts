@@ -5,7 +5,12 @@ import {
 } from '@integration-host/shared/contracts/provider-event'
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { parseJsonAs } from '@integration-host/shared/json'
-import { changeOf } from '../process/change-trigger.ts'
+import {
+  changeOf,
+  type ChangeTrigger,
+  debounceKeyOf,
+  debounceSecondsOf,
+} from '../process/change-trigger.ts'
 import type { ChangeMessage } from './change-queue.ts'
 import type { ReadMessage } from './message-intake.ts'
 
@@ -22,6 +27,8 @@ const MAX_BYTES = 16_384
 export interface ChangeReaderDeps {
   /** Whether the process wants the events with this routing key. */
   readonly wants: (process: string, routingKey: string) => boolean
+  /** Returns the `on` of the loaded definition of the process. */
+  readonly triggersOf: (process: string) => readonly ChangeTrigger[]
   /** @throws {IntegrationError} `token_service_unavailable` */
   readonly isConnected: (realm: string) => Promise<boolean>
   /** Called for each event of a company that is not connected. */
@@ -29,7 +36,12 @@ export interface ChangeReaderDeps {
 }
 
 /** Returns the function that reads the provider events of the queues `on.<Process>`. */
-export function createChangeReader({ wants, isConnected, onUnknownRealm }: ChangeReaderDeps) {
+export function createChangeReader({
+  wants,
+  triggersOf,
+  isConnected,
+  onUnknownRealm,
+}: ChangeReaderDeps) {
   return async (process: string, message: ChangeMessage): Promise<ReadMessage<IgnoredChange>> => {
     if (message.content.length > MAX_BYTES)
       return { reason: `payload_too_large: may have at most ${MAX_BYTES} bytes` }
@@ -43,7 +55,15 @@ export function createChangeReader({ wants, isConnected, onUnknownRealm }: Chang
       onUnknownRealm(process, event)
       return { ignored: 'unknown_realm' }
     }
-    return { transaction: transactionOf(event), by: undefined }
+    const seconds = debounceSecondsOf(triggersOf(process), event)
+    const transaction = transactionOf(event)
+    return {
+      transaction:
+        seconds === undefined
+          ? transaction
+          : { ...transaction, Debounce: { Key: debounceKeyOf(event), Seconds: seconds } },
+      by: undefined,
+    }
   }
 }
 
