@@ -25,7 +25,7 @@ const PROCESS = 'Sale'
 const source = `import { defineProcess, z } from 'integration-host'
   export default defineProcess('${PROCESS}', { input: z.object({ customer: z.string() }) })
     .step('one', (step) =>
-      step.initialData.customer === 'nobody' ? step.fail('no such customer') : step.complete())
+      step.initialData.customer === 'unknown' ? step.fail('no such customer') : step.complete())
     .step('two', (step) => step.complete({ sold: step.initialData.customer }))`
 const COMPANY_KEY = 'company-'.padEnd(40, 'x')
 
@@ -239,7 +239,7 @@ describe('the client', () => {
 
   it('the client replays, resumes and cancels a run', async () => {
     const process = connect().client.process<{ customer: string }>(PROCESS)
-    await process.queue('x1', { customer: 'nobody' })
+    await process.queue('x1', { customer: 'unknown' })
     const run = process.run('x1')
     const failed = await run.completed().catch((error: unknown) => error)
     expect(hasProblem(failed, 'run_failed') && failed.problem.run.StepName).toBe('one')

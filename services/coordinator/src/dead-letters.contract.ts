@@ -114,7 +114,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
         routingKey: stepRoutingKey('Sale', 'sell'),
         messageId: 'unknown',
         type: 'step',
-        body: stepMessage('nobody'),
+        body: stepMessage('unknown'),
         mandatory: true,
       })
       await dead(host, {
@@ -136,11 +136,11 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
         {
           MessageID: expect.stringMatching(/^unknown#[0-9a-f]{16}$/),
           Reason: 'unknown_transaction',
-          TransactionID: 'nobody',
+          TransactionID: 'unknown',
           ReplayID: 0,
         },
       ])
-      expect(JSON.parse(letters[1]?.Content ?? '')).toEqual(stepMessage('nobody'))
+      expect(JSON.parse(letters[1]?.Content ?? '')).toEqual(stepMessage('unknown'))
     })
 
     it('the list has the first 1 KiB of each content, one dead letter 64 KiB: as text, or as base64 if it is not UTF-8', async () => {

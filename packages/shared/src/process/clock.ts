@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 export interface Clock {
   /** Returns epoch ms. */
   readonly now: () => number
-  /** Calls `callback` once after `ms` milliseconds, unless the timer is disposed of before. */
+  /** Calls `callback` once after `ms` milliseconds, unless the timer is disposed of first. */
   setTimeout(callback: () => void, ms: number): Timer
   /**
    * Calls `task` immediately, and then repeatedly. `task` resolves with the milliseconds from the end of its call to

@@ -21,26 +21,29 @@ const gateway = (settings: Readonly<Record<string, string>> = {}) =>
 const MONTH = new Date().toISOString().slice(0, 7)
 
 describe('the calls that the gateway counts', () => {
-  it('the gateway counts each call with a successful response by company and kind, and no other call', async () => {
-    const statuses = [200, 503, 200, 404, 201]
-    fixture.upstream.handle = (request, response) => {
-      request.resume()
-      response.statusCode = statuses.shift() ?? 200
-      response.end('{}')
-    }
-    const started = await gateway()
-    // The call is repeated after the 503, and the 404 is not repeated.
-    for (const path of ['1/query?query=x', '1/invoice/7', '1/invoice/8'])
-      await (await started.call(`/v3/company/${path}`)).text()
-    const post = { method: 'POST', body: '{}' }
-    await (await started.call('/v3/company/2/invoice', post)).text()
-    await (await started.call('/v3/company/2/batch', post)).text()
-    await (await started.call('/v3/company/9/invoice/1')).text()
-    await started[Symbol.asyncDispose]()
-    expect(await usage.find(MONTH, '1')).toEqual({ query: 1, read: 1 })
-    expect(await usage.find(MONTH, '2')).toEqual({ core: 1, batch: 1 })
-    expect(await usage.find(MONTH, '9')).toEqual({})
-  })
+  it.each(['on', 'off'])(
+    'with FAST_PATH=%s, the gateway counts each call with a successful response by company and kind, and no other call',
+    async (fastPath) => {
+      const statuses = [200, 503, 200, 404, 201]
+      fixture.upstream.handle = (request, response) => {
+        request.resume()
+        response.statusCode = statuses.shift() ?? 200
+        response.end('{}')
+      }
+      const started = await gateway({ FAST_PATH: fastPath })
+      // The call is repeated after the 503, and the 404 is not repeated.
+      for (const path of ['1/query?query=x', '1/invoice/7', '1/invoice/8'])
+        await (await started.call(`/v3/company/${path}`)).text()
+      const post = { method: 'POST', body: '{}' }
+      await (await started.call('/v3/company/2/invoice', post)).text()
+      await (await started.call('/v3/company/2/batch', post)).text()
+      await (await started.call('/v3/company/9/invoice/1')).text()
+      await started[Symbol.asyncDispose]()
+      expect(await usage.find(MONTH, '1')).toEqual({ query: 1, read: 1 })
+      expect(await usage.find(MONTH, '2')).toEqual({ core: 1, batch: 1 })
+      expect(await usage.find(MONTH, '9')).toEqual({})
+    },
+  )
 })
 
 describe('GET /usage', () => {

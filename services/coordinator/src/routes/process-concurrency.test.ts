@@ -17,7 +17,7 @@ const gateOf = (customer: string): PromiseWithResolvers<void> => {
   return gate
 }
 const sale = defineProcess('Sale', {
-  input: z.object({ customer: z.string().default('nobody'), gate: z.string().optional() }),
+  input: z.object({ customer: z.string().default('unknown'), gate: z.string().optional() }),
   concurrency: 1,
   concurrencyKey: ({ customer }) => {
     if (customer === 'throws') throw new RangeError(`no such customer: ${customer}`)
@@ -91,7 +91,7 @@ describe('a process with concurrency and concurrencyKey', () => {
     await host.queue('d1', {})
     expect(await host.reached('d1', 'Completed')).toMatchObject({
       InitialData: {},
-      ConcurrencyKey: 'nobody',
+      ConcurrencyKey: 'unknown',
     })
   })
 

@@ -119,7 +119,7 @@ describe('the audit log', () => {
     await here.redis.redis.xdel('credentials:audit', id)
     const { items } = await read(here)
     expect(firstBreak(auditStart, items)?.reason).toContain('entry 2 is missing')
-    const changed = { ...JSON.parse(text), Who: 'nobody' }
+    const changed = { ...JSON.parse(text), Who: 'unknown' }
     expect(firstBreak(auditStart, [items[0], changed, items[1]] as never)?.reason).toContain(
       'changed',
     )
