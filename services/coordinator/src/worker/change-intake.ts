@@ -69,7 +69,13 @@ export function startChangeIntake(deps: ChangeIntakeDeps): MessageIntake {
   }
 
   const read = createChangeReader({
-    wants: (process, routingKey) => wanted.get(process)?.has(routingKey) ?? false,
+    async wants(process, routingKey) {
+      if (wanted.get(process)?.has(routingKey) === true) return true
+      // Another replica may have stored the key since the last check. It has done so before it declared the binding (B1),
+      // so a key that is not stored now is not wanted.
+      const own = routingKeysOf(processes.get(process)?.on ?? [])
+      return (await store.keepSubscriptions(process, own)).includes(routingKey)
+    },
     triggersOf: (process) => processes.get(process)?.on ?? [],
     isConnected: deps.isConnected,
     onUnknownRealm: (process, event: ProviderEvent) =>

@@ -25,8 +25,12 @@ export type IgnoredChange =
 const MAX_BYTES = 16_384
 
 export interface ChangeReaderDeps {
-  /** Whether the process wants the events with this routing key. */
-  readonly wants: (process: string, routingKey: string) => boolean
+  /**
+   * Whether some replica wants the events with this routing key for the process.
+   *
+   * @throws {IntegrationError} `store_unavailable`
+   */
+  readonly wants: (process: string, routingKey: string) => Promise<boolean>
   /** Returns the `on` of the loaded definition of the process. */
   readonly triggersOf: (process: string) => readonly ChangeTrigger[]
   /** @throws {IntegrationError} `token_service_unavailable` */
@@ -50,7 +54,7 @@ export function createChangeReader({
     // The id is the key that makes the run of a change unique, so it must be the one that every publisher derives.
     if (event.Id !== providerEventId(event))
       return { reason: 'invalid_request: Id is not the id of this change' }
-    if (!wants(process, providerRoutingKey(event))) return { ignored: 'unwanted' }
+    if (!(await wants(process, providerRoutingKey(event)))) return { ignored: 'unwanted' }
     if (!(await isConnected(event.Realm))) {
       onUnknownRealm(process, event)
       return { ignored: 'unknown_realm' }
