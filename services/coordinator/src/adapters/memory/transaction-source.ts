@@ -11,7 +11,6 @@ import {
   requireFirstAct,
   requireVersion,
 } from '../../transaction/action.ts'
-import { type DeadLetter, MAX_CONTENT_BYTES, namedBy } from '../../transaction/dead-letter.ts'
 import {
   anotherRunStarted,
   notFound,
@@ -39,7 +38,7 @@ import { isWaitingForSlot } from '../../transaction/slots.ts'
 import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun, Times } from '../../transaction/transitions.ts'
 import { auditRuns } from './audit.ts'
-import type { StoredDeadLetter } from './dead-letters.ts'
+import { createMemoryDeadLetters } from './dead-letter-source.ts'
 import { createMemoryOperations } from './operations.ts'
 import { createMemoryErasures } from './erase-runs.ts'
 import { createMemoryExports } from './export-runs.ts'
@@ -54,9 +53,6 @@ import { createMemorySlots, mayHaveSlot, slotKeyOf } from './slots.ts'
 import { type Entry, openMemoryStore } from './store.ts'
 import { createMemoryTargetCalls } from './target-calls.ts'
 import { type StoredWebhook, webhookRunKey } from './webhook-queue.ts'
-
-/** Bounds the memory and the size of the snapshot: 500 dead letters of 64 KiB are 32 MB. */
-const DEAD_LETTERS = 500
 
 export interface MemorySourceOptions {
   readonly now?: () => number
@@ -83,7 +79,7 @@ export async function createMemoryTransactionSource(
     exportLagMs = EXPORT_LAG_MS,
   } = options
   const store = await openMemoryStore(dataDir, options.openFile)
-  const { table, log, webhooks, deadLetters, commit } = store
+  const { table, log, webhooks, commit } = store
   let webhooksOf: WebhooksOf = () => []
 
   const times = (): Times => ({ now: now(), sweepMs, leaseMs })
@@ -168,18 +164,6 @@ export async function createMemoryTransactionSource(
       return { kind: 'stale' }
     }
     return { kind: 'no_slot', run: await commitRun(run) }
-  }
-
-  /** Returns a dead letter with the realm of its transaction and at most `contentBytes` of its content. */
-  const shown = (letter: StoredDeadLetter, contentBytes: number): DeadLetter => {
-    const { Process, TransactionID } = letter
-    const run = TransactionID === null ? undefined : table.find(Process, TransactionID, 0)
-    return {
-      ...letter,
-      Content: Buffer.from(letter.Content, 'base64').subarray(0, contentBytes),
-      isOfTransaction: run !== undefined,
-      Realm: run?.header.Realm ?? null,
-    }
   }
 
   return {
@@ -394,36 +378,7 @@ export async function createMemoryTransactionSource(
     },
     webhookBacklog: async () => webhooks.backlog(now()),
 
-    deadLetterCapacity: DEAD_LETTERS,
-    async addDeadLetter(letter) {
-      // An earlier copy of the dead letter may not be flushed yet.
-      if (deadLetters.has(letter)) return store.flush()
-      const Content = letter.Content.toString('base64')
-      const At = new Date(now()).toISOString()
-      await commit({ deadLetter: { ...letter, ID: deadLetters.nextId(), At, Content } })
-    },
-    deadLetters: async (process, { contentBytes, ...filter }) =>
-      deadLetters.list(process, filter).map((letter) => shown(letter, contentBytes)),
-    async deadLetter(process, id) {
-      const letter = deadLetters.get(process, id)
-      return letter === undefined ? null : shown(letter, MAX_CONTENT_BYTES)
-    },
-    deadLetterCounts: async () => deadLetters.counts(),
-    async removeDeadLetter(process, id, kind, act) {
-      const letter = deadLetters.get(process, id)
-      if (letter === undefined) return false
-      const action = log.next(entryOf(kind, act, namedBy(shown(letter, 0)), { now: now() }))
-      await commit({ removedDeadLetters: [id], action })
-      return true
-    },
-    async removeDeadLetters(process, act) {
-      const ids = deadLetters.list(process, { limit: Infinity }).map(({ ID }) => ID)
-      if (ids.length === 0) return 0
-      const what = { Process: process }
-      const action = log.next(entryOf('delete_dead_letters', act, what, { now: now() }))
-      await commit({ removedDeadLetters: ids, action })
-      return ids.length
-    },
+    ...createMemoryDeadLetters(store, now),
     ...createMemoryRetention(store, now),
     ...createMemoryExports(table, now, exportLagMs),
 
