@@ -32,9 +32,10 @@ export const redisAccounts = {
     commands: ['+@read', '+@write', '+@scripting', ...CONNECTION, '+config|get'],
   },
   'accounting-gateway': {
-    // The permits, concurrency slots and cool-downs that the rate limiters of the gateway store.
-    keys: ['throttle:*', 'batch:*'],
-    // The commands that the scripts in services/accounting-gateway/src/adapters/redis/rate-limiter-scripts.ts call.
+    // The permits, concurrency slots and cool-downs that the rate limiters of the gateway store, and the usage.
+    keys: ['throttle:*', 'batch:*', 'usage:*'],
+    // The commands that the scripts in services/accounting-gateway/src/adapters/redis/rate-limiter-scripts.ts call, and
+    // the commands of usage-store.ts beside it.
     commands: [
       '+eval',
       '+evalsha',
@@ -51,6 +52,11 @@ export const redisAccounts = {
       '+zremrangebyscore',
       '+zcount',
       '+zcard',
+      '+multi',
+      '+exec',
+      '+expire',
+      '+hincrby',
+      '+hmget',
       ...CONNECTION,
     ],
   },

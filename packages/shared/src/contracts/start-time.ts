@@ -2,7 +2,7 @@
 import { z } from 'zod'
 
 /** A year of 365 days, in seconds: the longest time for which a run can be delayed. */
-export const MAX_DELAY_SECONDS = 31_536_000
+const MAX_DELAY_SECONDS = 31_536_000
 
 const RULE = `must be a time of RFC 3339 with an offset, or a whole number of seconds from 0 to ${MAX_DELAY_SECONDS}`
 const Time = z.iso.datetime({ offset: true })

@@ -59,7 +59,7 @@ const MAX_HEAD_BYTES = 16_384
  * Maximum length of a body that the fast path buffers, in bytes. `node:http` streams longer bodies upstream while they
  * arrive.
  */
-export const MAX_BODY_BYTES = 262_144
+const MAX_BODY_BYTES = 262_144
 
 /**
  * Maximum number of header names and values. Node's HTTP server has the same limit and responds 431 to a request beyond

@@ -32,9 +32,9 @@ export interface AttachmentsDeps {
 }
 
 /** Intuit documents that the address of a download is valid for 15 minutes. */
-export const DOWNLOAD_MS = 15 * 60_000
+const DOWNLOAD_MS = 15 * 60_000
 /** The sizes of all stored files together. It limits the memory use of the sandbox. */
-export const STORED_BYTES = 64 * 1_024 * 1_024
+const STORED_BYTES = 64 * 1_024 * 1_024
 const STORED_FILES = 1_000
 const STORED_KEYS = 1_000
 const STORED_RESPONSES = 1_000

@@ -8,7 +8,7 @@ import type { ApiErrorCode } from './api-errors.ts'
 import { type Entity, entityOf } from './entities.ts'
 import type { Body } from './posted-entities.ts'
 
-export const MAX_BATCH_ITEMS = 30
+const MAX_BATCH_ITEMS = 30
 
 export type BatchItem =
   | {
