@@ -19,7 +19,6 @@ const topologies = [
   credentialsTopology,
   processTopology('OrderProcess', ['order', 'report', 'csv']),
   startTopology('OrderProcess'),
-  changesTopology('OrderProcess', []),
 ]
 /**
  * Names of the queues and exchanges that a system declares. They remain on the broker after the system's processes
@@ -32,10 +31,12 @@ export const exchanges = [
   { name: COORDINATORS_EXCHANGE, type: 'fanout' },
 ] as const
 
-/** The queues that only a coordinator with a `WEBHOOKS_FILE` declares. */
-const webhookQueues = [webhooksTopology, processTopology(WEBHOOK_PROCESS, [WEBHOOK_STEP])].flatMap(
-  (topology) => topology.queues,
-)
+/** The queues that a coordinator declares only with a `WEBHOOKS_FILE`, or with a process that has `on`. */
+const optionalQueues = [
+  webhooksTopology,
+  processTopology(WEBHOOK_PROCESS, [WEBHOOK_STEP]),
+  changesTopology('OrderProcess', []),
+].flatMap((topology) => topology.queues)
 
 /** The queue of `npm run bench -- webhooks`. */
 export const BENCH_QUEUE = 'bench.provider'
@@ -47,7 +48,7 @@ export const BENCH_QUEUE = 'bench.provider'
 export async function removeTopology(url: string, prefix: string): Promise<void> {
   const connection = await connect(url)
   const channel = await connection.createChannel()
-  for (const { name } of [...queues, ...webhookQueues, { name: BENCH_QUEUE }])
+  for (const { name } of [...queues, ...optionalQueues, { name: BENCH_QUEUE }])
     await channel.deleteQueue(prefix + name)
   for (const { name } of [...exchanges, { name: PROVIDER_EXCHANGE }])
     await channel.deleteExchange(prefix + name)
