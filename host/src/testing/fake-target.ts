@@ -4,6 +4,7 @@ import type { CallOutcome, CallRequest } from '@integration-host/coordinator/htt
 import { parseJson } from '@integration-host/shared/json'
 import { type CallExpectation, requireCalls } from './expected-calls.ts'
 import { type Duration, milliseconds } from './duration.ts'
+import { requireKnownMembers, requireOneOf } from './known-members.ts'
 
 /** A call that a target has received. */
 export interface TargetCall {
@@ -93,6 +94,8 @@ export function createFakeTarget(address: string, now: () => number): ServedTarg
     url: base.origin + basePath,
     calls,
     on(route, replies) {
+      if (typeof replies !== 'function')
+        for (const reply of isList(replies) ? replies : [replies]) requireReply(route, reply)
       routes.unshift({ matches: routeMatcher(route), next: nextReply(replies) })
       return target
     },
@@ -104,6 +107,7 @@ export function createFakeTarget(address: string, now: () => number): ServedTarg
       const call = receivedCall(request, basePath, now())
       const route = routes.find(({ matches }) => matches(call))
       const reply = route === undefined ? noRoute(call) : await route.next(call)
+      requireReply(`${call.method} ${call.path}`, reply)
       if (reply !== 'refuse') calls.push(call)
       return repliedOf(reply)
     },
@@ -138,6 +142,19 @@ export function routeMatcher(route: string): RouteMatcher {
     throw new TypeError(`${JSON.stringify(route)} is not a route, such as 'POST /orders'`)
   const pattern = new URLPattern({ pathname })
   return (call) => call.method === method && pattern.test({ pathname: call.path })
+}
+
+const FAILURES = ['refuse', 'hang up', 'no response']
+const RESPONSE_MEMBERS = ['status', 'headers', 'body', 'after'] satisfies (keyof TargetResponse)[]
+
+/** @throws {TypeError} if a test has set a reply that a target cannot send. */
+function requireReply(route: string, reply: TargetReply): void {
+  const what = `the reply to ${route}`
+  if (typeof reply === 'string') return requireOneOf(what, reply, FAILURES)
+  requireKnownMembers(what, reply, RESPONSE_MEMBERS)
+  const { status = 200 } = reply
+  if (!Number.isInteger(status) || status < 200 || status > 599)
+    throw new TypeError(`${what} has the status ${status}; it must be from 200 to 599`)
 }
 
 type NextReply = (call: TargetCall) => TargetReply | Promise<TargetReply>

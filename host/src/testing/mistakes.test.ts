@@ -214,6 +214,36 @@ describe('a mistake in a test', () => {
   })
 })
 
+describe('misspelt members', () => {
+  const waits = defineProcess('Waits').step('one', (step) => step.execute({ url: `${ERP}/orders` }))
+
+  it('startTestHost() and run() reject unknown options, and list the known ones', async () => {
+    const options = { proceses: waits } as unknown as Parameters<typeof startTestHost>[0]
+    await expect(startTestHost(options)).rejects.toThrow(
+      "the argument of startTestHost has no member 'proceses'; the members are: processes, settings, startsAt, realTimeLimitMs",
+    )
+    await using host = await startTestHost({ processes: waits })
+    await expect(host.run(waits, 'w-1', null, { relm: '1' } as object)).rejects.toThrow(
+      "the last argument of run has no member 'relm'",
+    )
+  })
+
+  it('kill() rejects the name of a step that no process has', async () => {
+    await using host = await startTestHost({ processes: waits })
+    expect(() => host.kill('after request', 'two')).toThrow('"two"; it must be one of: one')
+  })
+
+  it.each<[unknown, string]>([
+    ['explode', '"explode"; it must be one of: refuse, hang up, no response'],
+    [{ stats: 200 }, "has no member 'stats'; the members are: status, headers, body, after"],
+    [{ status: 99 }, 'has the status 99; it must be from 200 to 599'],
+    [[{ status: 200 }, null], 'must be an object'],
+  ])('a target rejects the reply %j', async (reply, message) => {
+    await using host = await startTestHost({ processes: waits })
+    expect(() => host.target(ERP).on('GET /orders', reply as 'refuse')).toThrow(message)
+  })
+})
+
 describe('a test host that is released', () => {
   it('a released test host leaves no timer and no server behind, so that its OS process can end', async () => {
     const script = `

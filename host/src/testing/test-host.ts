@@ -29,6 +29,7 @@ import {
   type ProcessSettingValues,
   type TestProcess,
 } from './load-test-processes.ts'
+import { requireKnownMembers, requireOneOf } from './known-members.ts'
 import { GATEWAY_URL, type KillPoint, killPoints, type Replica, startReplica } from './replica.ts'
 import { providerEventOf } from './provider-event-of.ts'
 import { createTestRun, type RefreshedRun, type RunView, type TestRun } from './test-run.ts'
@@ -58,6 +59,14 @@ export interface RunOptions {
   /** The time of the host's clock before which the run does not start, as text of RFC 3339 or in seconds from now. */
   readonly notBefore?: string | number
 }
+
+const HOST_MEMBERS = [
+  'processes',
+  'settings',
+  'startsAt',
+  'realTimeLimitMs',
+] satisfies (keyof TestHostOptions)[]
+const RUN_MEMBERS = ['realm', 'tags', 'notBefore'] satisfies (keyof RunOptions)[]
 
 /** A change in the books of a company. */
 export interface BookChange {
@@ -124,6 +133,7 @@ export interface TestHost extends AsyncDisposable {
  * @throws {Error} a process or a setting is not usable.
  */
 export async function startTestHost(options: TestHostOptions): Promise<TestHost> {
+  requireKnownMembers('the argument of startTestHost', options, HOST_MEMBERS)
   const { settings = {}, startsAt, realTimeLimitMs = 5_000 } = options
   const startTime = startsAt === undefined ? Date.now() : Date.parse(startsAt)
   if (Number.isNaN(startTime)) throw new TypeError(`startsAt: ${startsAt} is not a time`)
@@ -296,7 +306,9 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
       return target
     },
     company: (realm, companyOptions = {}) => companies.connect(realm, companyOptions),
-    async run(process, id, data = null, { realm, tags, notBefore } = {}) {
+    async run(process, id, data = null, runOptions = {}) {
+      requireKnownMembers('the last argument of run', runOptions, RUN_MEMBERS)
+      const { realm, tags, notBefore } = runOptions
       const name = typeof process === 'string' ? process : process.name
       if (!processes.some((known) => known.name === name))
         throw new Error(
@@ -353,6 +365,8 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
     kill(point, step) {
       if (!killPoints.includes(point))
         throw new TypeError(`${point} is not a point to kill at: use ${killPoints.join(', ')}`)
+      const steps = processes.flatMap(({ stepNames }) => stepNames)
+      if (step !== undefined) requireOneOf('the step of kill', step, steps)
       armed = { point, step }
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
