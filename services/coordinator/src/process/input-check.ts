@@ -16,9 +16,18 @@ export function checkedInput(schema: z.ZodType | null, data: unknown): CheckedIn
   if (schema === null) return { input: data }
   let result: z.ZodSafeParseResult<unknown>
   try {
+    // In this mode, zod returns the promise of an asynchronous refinement. `safeParse` would drop it, and its rejection
+    // would end the process.
+    // oxlint-disable-next-line no-underscore-dangle -- zod documents `_zod` for libraries that run schemas
+    const parsed = schema._zod.run({ value: data, issues: [] }, { async: true })
+    if (parsed instanceof Promise) {
+      parsed.catch(() => {})
+      return { problems: ['InitialData: the input schema of the process is asynchronous'] }
+    }
+    if (parsed.issues.length === 0) return { input: parsed.value }
     result = schema.safeParse(data)
   } catch (error) {
-    // A refinement of the schema threw, or is asynchronous. A run whose data cannot be checked must not start.
+    // A refinement of the schema threw. A run whose data cannot be checked must not start.
     const why = error instanceof Error ? error.name : 'not an error'
     return { problems: [`InitialData: the input schema of the process threw ${why}`] }
   }
