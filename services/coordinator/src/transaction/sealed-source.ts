@@ -1,5 +1,6 @@
 import { hasCode } from '@integration-host/shared/errors'
 import { DecryptionError } from '@integration-host/shared/secrets/envelope'
+import type { ChangeCursors } from '../change-feed/change-cursors.ts'
 import { isDebounced } from './debounce.ts'
 import { notFound } from './errors.ts'
 import type { Item } from './item.ts'
@@ -31,6 +32,7 @@ import type {
  * listed here or implemented there.
  */
 type PassedThrough =
+  | keyof ChangeCursors
   | keyof DeadLetterStore
   | keyof Erasures
   | keyof OperationStore

@@ -6,6 +6,8 @@ export interface Subscriptions {
    * definition while the first replaces the second, so a replica must not remove a binding that another replica wants.
    */
   keepSubscriptions(process: string, routingKeys: readonly string[]): Promise<readonly string[]>
+  /** Returns the routing keys that some replica has stored for any process, each once and in no order. */
+  wantedChanges(): Promise<readonly string[]>
 }
 
 /** How long a routing key is kept for a process that no replica wants any more. */

@@ -1,4 +1,5 @@
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
+import type { ChangeCursors } from '../change-feed/change-cursors.ts'
 import type { Json } from '../process/json-normalization.ts'
 import type { Transition } from '../process/progress.ts'
 import type { OperationStore } from './bulk-operation.ts'
@@ -36,6 +37,7 @@ import type { TargetCalls } from './target-calls.ts'
  */
 export interface TransactionSource
   extends
+    ChangeCursors,
     DeadLetterStore,
     Erasures,
     OperationStore,

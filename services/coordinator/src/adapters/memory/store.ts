@@ -24,6 +24,7 @@ import {
 import { damaged, type JournalOptions, openJournal, readJournal } from './journal.ts'
 import { createOperationTable, type OperationChange, type OperationTable } from './operations.ts'
 import { type Absorbed, createRunTable, type RunTable } from './run-table.ts'
+import type { CursorRow } from './change-cursors.ts'
 import { createScheduleTable, type ScheduleRow, type ScheduleTable } from './schedules.ts'
 import { createWebhookQueue, type StoredWebhook, type WebhookQueue } from './webhook-queue.ts'
 
@@ -46,6 +47,10 @@ interface State {
   readonly retention?: RetentionState
   /** Missing in a snapshot that was written before schedules existed. */
   readonly schedules?: readonly ScheduleRow[]
+  /** Missing in a snapshot that was written before the change feed existed. */
+  readonly cursors?: readonly CursorRow[]
+  /** When the provider has last delivered an event, epoch ms. */
+  readonly deliveredAt?: number | null
 }
 
 /** The stored state of the retention. */
@@ -61,7 +66,8 @@ export interface RetentionState {
  * One durable change. It is one of: the new state of a run with the webhooks of its transition, and with the ids of
  * transactions that it absorbs; the new set of paused
  * processes; webhooks of other events; the id of a webhook whose run is over; a new dead letter; the ids of removed
- * dead letters; the new state of a bulk operation; the new state of a schedule. It may also contain the entry of the change
+ * dead letters; the new state of a bulk operation; the new state of a schedule; the new state
+ * of a cursor, or the realm of a removed one; the time of a delivery. It may also contain the entry of the change
  * in the action log; for a
  * rejected action it contains only this entry. A run or an operation whose id is in `forgotten` is deleted.
  */
@@ -82,6 +88,9 @@ export type Entry = { readonly action?: Action; readonly retention?: RetentionSt
   | { readonly operation: OperationChange }
   | { readonly forgottenOperation: string }
   | { readonly schedule: ScheduleRow }
+  | { readonly cursor: CursorRow }
+  | { readonly removedCursor: string }
+  | { readonly deliveredAt: number }
 )
 
 // This schema checks only what is needed to recognise a snapshot. The rest of the file was written by this code
@@ -126,6 +135,9 @@ export interface MemoryStore extends AsyncDisposable {
   readonly deadLetters: DeadLetterTable
   readonly operations: OperationTable
   readonly schedules: ScheduleTable
+  /** By realm. */
+  readonly cursors: ReadonlyMap<string, CursorRow>
+  readonly deliveredAt: () => number | null
   readonly paused: () => Pauses
   readonly retention: () => RetentionState
   /**
@@ -159,6 +171,8 @@ export async function openMemoryStore(
   const deadLetters = createDeadLetterTable()
   const operations = createOperationTable()
   const schedules = createScheduleTable()
+  const cursors = new Map<string, CursorRow>()
+  let deliveredAt: number | null = null
   let paused: Pauses = new Map()
   let retention: RetentionState
   /** For each change that is not flushed yet, the function that undoes it; oldest first. */
@@ -184,6 +198,9 @@ export async function openMemoryStore(
     if ('operation' in entry) operations.put(entry.operation)
     if ('forgottenOperation' in entry) operations.remove(entry.forgottenOperation)
     if ('schedule' in entry) schedules.put(entry.schedule)
+    if ('cursor' in entry) cursors.set(entry.cursor.realm, entry.cursor)
+    if ('removedCursor' in entry) cursors.delete(entry.removedCursor)
+    if ('deliveredAt' in entry) deliveredAt = entry.deliveredAt
     if (entry.action !== undefined) log.add(entry.action)
   }
 
@@ -204,6 +221,8 @@ export async function openMemoryStore(
       )
       for (const operation of (loaded.state as State).operations ?? []) operations.put(operation)
       for (const schedule of (loaded.state as State).schedules ?? []) schedules.put(schedule)
+      for (const cursor of (loaded.state as State).cursors ?? []) cursors.set(cursor.realm, cursor)
+      deliveredAt = (loaded.state as State).deliveredAt ?? null
     }
     const known = (loaded.state as State | null)?.retention
     retention = known ?? {
@@ -229,6 +248,8 @@ export async function openMemoryStore(
           operations: operations.all(),
           schedules: schedules.all(),
           absorbed: table.allAbsorbed(),
+          cursors: [...cursors.values()],
+          deliveredAt,
           retention,
         }),
         onFailure: () => {
@@ -268,6 +289,10 @@ export async function openMemoryStore(
       const scheduleBefore =
         'schedule' in entry ? schedules.get(entry.schedule.process, entry.schedule.name) : undefined
       const operationBefore = operations.get(operationId)
+      const cursorRealm =
+        'cursor' in entry ? entry.cursor.realm : 'removedCursor' in entry ? entry.removedCursor : ''
+      const cursorBefore = cursors.get(cursorRealm)
+      const deliveredBefore = deliveredAt
       apply(entry)
       return () => {
         if (entry.action !== undefined) log.remove(entry.action)
@@ -285,6 +310,9 @@ export async function openMemoryStore(
         else if ('schedule' in entry) schedules.remove(entry.schedule)
         if (operationBefore !== undefined) operations.put(operationBefore)
         else if ('operation' in entry) operations.remove(entry.operation.ID)
+        if (cursorBefore !== undefined) cursors.set(cursorRealm, cursorBefore)
+        else cursors.delete(cursorRealm)
+        if ('deliveredAt' in entry) deliveredAt = deliveredBefore
       }
     })
     undo.push(...undos)
@@ -310,6 +338,8 @@ export async function openMemoryStore(
     deadLetters,
     operations,
     schedules,
+    cursors,
+    deliveredAt: () => deliveredAt,
     paused: () => paused,
     retention: () => retention,
     commit,

@@ -26,6 +26,7 @@ import {
 } from '../../transaction/transaction-source.contract.ts'
 import { operationsContract } from '../../transaction/bulk-operation.contract.ts'
 import { operatorActionsContract } from '../../transaction/operator-actions.contract.ts'
+import { changeCursorsContract } from '../../change-feed/change-cursors.contract.ts'
 import { schedulesContract } from '../../schedule/schedule-store.contract.ts'
 import { slotsContract } from '../../transaction/slots.contract.ts'
 import { subscriptionsContract } from '../../transaction/subscriptions.contract.ts'
@@ -115,6 +116,9 @@ targetCallsContract('ITSourceMemory.json', async () =>
 )
 
 subscriptionsContract('ITSourceMemory.json', async () =>
+  createMemoryTransactionSource(await newFolder(), contractTimes),
+)
+changeCursorsContract('ITSourceMemory.json', async () =>
   createMemoryTransactionSource(await newFolder(), contractTimes),
 )
 debounceContract('ITSourceMemory.json', async () =>

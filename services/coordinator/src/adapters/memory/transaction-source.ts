@@ -38,6 +38,7 @@ import { isWaitingForSlot } from '../../transaction/slots.ts'
 import * as transitions from '../../transaction/transitions.ts'
 import type { StoredRun, Times } from '../../transaction/transitions.ts'
 import { auditRuns } from './audit.ts'
+import { createMemoryChangeCursors } from './change-cursors.ts'
 import { createMemoryDeadLetters } from './dead-letter-source.ts'
 import { createMemoryOperations } from './operations.ts'
 import { createMemoryErasures } from './erase-runs.ts'
@@ -323,9 +324,8 @@ export async function createMemoryTransactionSource(
     ...createMemoryPayloads(store, now),
     ...createMemorySchedules(store, times),
     ...createMemoryTargetCalls(now),
+    ...createMemoryChangeCursors(store, now),
     paused: async () => store.paused(),
-    // There is only one replica.
-    keepSubscriptions: async (_, routingKeys) => routingKeys,
 
     async setPaused(process, isPaused, act) {
       const pauses = new Map(store.paused())

@@ -27,6 +27,7 @@ import {
   transactionSourceContract,
 } from '../../transaction/transaction-source.contract.ts'
 import type { TransactionSource } from '../../transaction/transaction-source.ts'
+import { changeCursorsContract } from '../../change-feed/change-cursors.contract.ts'
 import { schedulesContract } from '../../schedule/schedule-store.contract.ts'
 import { slotsContract } from '../../transaction/slots.contract.ts'
 import { webhooksContract } from '../../transaction/webhooks.contract.ts'
@@ -60,7 +61,7 @@ async function open(): Promise<TransactionSource> {
   await database.sql`
     truncate "Order_Header", "Order_Item", "Order_Attempt", "Order_Process", "Order_Action",
       "Order_Webhook", "Order_DeadLetter", "Order_Operation", "Order_Tag", "Order_Target", "Order_Slot",
-      "Order_Debounce", "Order_Absorbed", "Order_Schedule"`
+      "Order_Debounce", "Order_Absorbed", "Order_Schedule", "Realm_Cursor"`
   await database.sql`delete from "Order_Installation" where "Name" <> 'KeepsByDefault'`
   return source
 }
@@ -127,6 +128,7 @@ runExportContract('Postgres', open)
 retentionContract('Postgres', open)
 webhooksContract('Postgres', open)
 subscriptionsContract('Postgres', open)
+changeCursorsContract('Postgres', open)
 targetCallsContract('Postgres', open)
 runSearchContract('Postgres', open)
 runTermsContract('Postgres', open)

@@ -33,6 +33,15 @@ import type { PostgresConnection } from './connection.ts'
 import { listActions, recordRejected } from './statements/actions.ts'
 import { auditTables } from './statements/audit.ts'
 import { cancelRun } from './statements/cancel-run.ts'
+import {
+  beginCursor,
+  changeCursor,
+  deliveryAgeMs,
+  keepDelivery,
+  moveCursor,
+  oldestCursors,
+  removeCursor,
+} from './statements/change-cursors.ts'
 import { claimRuns } from './statements/claim-runs.ts'
 import { claimWithSlots } from './statements/claim-with-slots.ts'
 import {
@@ -70,7 +79,7 @@ import {
   saveResealing,
 } from './statements/payloads.ts'
 import { pausedProcesses, setPaused } from './statements/paused-processes.ts'
-import { keepSubscriptions } from './statements/subscriptions.ts'
+import { keepSubscriptions, wantedChanges } from './statements/subscriptions.ts'
 import { SUBSCRIPTION_MS } from '../../transaction/subscriptions.ts'
 import { countUnfinished, processNames } from './statements/process-names.ts'
 import { readResponse } from './statements/read-response.ts'
@@ -281,6 +290,14 @@ export function createPostgresTransactionSource(
     paused: () => run(pausedProcesses),
     keepSubscriptions: (process, keys) =>
       run((sql) => keepSubscriptions(sql, process, keys, SUBSCRIPTION_MS)),
+    wantedChanges: () => run((sql) => wantedChanges(sql, SUBSCRIPTION_MS)),
+    beginCursor: (realm) => run((sql) => beginCursor(sql, realm)),
+    changeCursor: (realm) => run((sql) => changeCursor(sql, realm)),
+    moveCursor: (realm, sweep) => run((sql) => moveCursor(sql, realm, sweep)),
+    removeCursor: (realm) => run((sql) => removeCursor(sql, realm)),
+    oldestCursors: (limit) => run((sql) => oldestCursors(sql, limit)),
+    keepDelivery: () => run(keepDelivery),
+    deliveryAgeMs: () => run(deliveryAgeMs),
     setPaused: (process, isPaused, act) => run((sql) => setPaused(sql, process, isPaused, act)),
     recordRejected: (action) => run((sql) => recordRejected(sql, action)),
     actions: (filter) => run((sql) => listActions(sql, filter)),

@@ -170,6 +170,23 @@ export const orderSchedule = pgTable(
   (table) => [primaryKey({ columns: [table.Process, table.Name] })],
 )
 
+/** How far the change feed of each company was read. */
+export const realmCursor = pgTable(
+  'Realm_Cursor',
+  {
+    Realm: key('Realm').primaryKey(),
+    /** Every change before this time was read. */
+    Position: time('Position').notNull().defaultNow(),
+    /** When the last sweep has ended; null if there was none. */
+    SweptAt: time('SweptAt'),
+    /** The number of events that the last sweep has published. */
+    Events: integer('Events').notNull().default(0),
+    /** What the last sweep could not read; null if it has read everything. */
+    Incomplete: text('Incomplete'),
+  },
+  (table) => [index('Realm_Cursor_position').on(table.Position)],
+)
+
 /** Facts about this installation as a whole, such as the default of the retention. */
 export const orderInstallation = pgTable('Order_Installation', {
   Name: key('Name').primaryKey(),

@@ -28,3 +28,11 @@ export async function keepSubscriptions(
           on conflict ("Name") do update set "Value" = ${kept} || excluded."Value" returning r."Value"`
   return Object.keys(rows[0]?.Value ?? {})
 }
+
+/** Returns the routing keys of all processes that were stored within the last `keptMs` milliseconds. */
+export async function wantedChanges(sql: postgres.Sql, keptMs: number): Promise<readonly string[]> {
+  const rows = await sql<{ readonly key: string }[]>`
+    select distinct key from "Order_Installation" r, jsonb_each(r."Value") as kept (key, at)
+    where r."Name" like 'on:%' and (at #>> '{}')::timestamptz > now() - ${keptMs} * interval '1 ms'`
+  return rows.map(({ key }) => key)
+}

@@ -1,0 +1,90 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+
+const HOUR_MS = 3_600_000
+const ago = (ms: number): string => new Date(Date.now() - ms).toISOString()
+
+/** The behaviour of the cursors of change feeds that every transaction source must have. */
+export function changeCursorsContract(name: string, open: () => Promise<TransactionSource>): void {
+  describe(`the cursors of change feeds in ${name}`, () => {
+    let source: TransactionSource
+    beforeEach(async () => {
+      source = await open()
+    })
+    afterEach(() => source[Symbol.asyncDispose]())
+
+    const positions = async (): Promise<Record<string, string>> =>
+      Object.fromEntries(
+        (await source.oldestCursors(10)).map(({ realm, position }) => [realm, position]),
+      )
+
+    it('a company without a cursor gets one at the present time, once', async () => {
+      expect(await source.changeCursor('1')).toBeNull()
+      const begun = await source.beginCursor('1')
+      expect(begun).toMatchObject({ realm: '1', sweptAt: null, events: 0, incomplete: null })
+      expect(Math.abs(Date.now() - Date.parse(begun.position))).toBeLessThan(60_000)
+      expect(await source.beginCursor('1')).toMatchObject({ position: begun.position })
+      expect(await source.changeCursor('1')).toMatchObject({ position: begun.position })
+    })
+
+    it('ten coordinators that begin a cursor at once get the same one', async () => {
+      const begun = await Promise.all(Array.from({ length: 10 }, () => source.beginCursor('1')))
+      expect(new Set(begun.map(({ position }) => position)).size).toBe(1)
+    })
+
+    it('a sweep moves the cursor and stores its result', async () => {
+      await source.beginCursor('1')
+      const position = new Date(Date.now() + HOUR_MS).toISOString()
+      await source.moveCursor('1', { position, events: 7, incomplete: 'deletions of Invoice' })
+      const moved = await source.changeCursor('1')
+      expect(moved).toMatchObject({ position, events: 7, incomplete: 'deletions of Invoice' })
+      expect(moved?.sweptAt).toEqual(expect.any(String))
+      expect(moved?.lagMs).toBe(0)
+    })
+
+    it('a late sweep does not move the cursor back', async () => {
+      const { position } = await source.beginCursor('1')
+      await source.moveCursor('1', { position: ago(HOUR_MS), events: 1, incomplete: null })
+      expect(await source.changeCursor('1')).toMatchObject({ position, events: 1 })
+    })
+
+    it('a removed cursor is not brought back by a sweep that was in progress', async () => {
+      await source.beginCursor('1')
+      await source.removeCursor('1')
+      await source.moveCursor('1', { position: ago(0), events: 1, incomplete: null })
+      expect(await source.changeCursor('1')).toBeNull()
+      expect(await positions()).toEqual({})
+    })
+
+    it('returns the oldest positions first, with their lag', async () => {
+      const later = (ms: number): string => new Date(Date.now() + ms).toISOString()
+      const [first, second] = [later(HOUR_MS), later(2 * HOUR_MS)]
+      for (const realm of ['1', '2', '3']) await source.beginCursor(realm)
+      await source.moveCursor('1', { position: second, events: 0, incomplete: null })
+      await source.moveCursor('2', { position: first, events: 0, incomplete: null })
+      expect((await source.oldestCursors(10)).map(({ realm }) => realm)).toEqual(['3', '2', '1'])
+      expect(await source.oldestCursors(2)).toHaveLength(2)
+      const [oldest] = await source.oldestCursors(1)
+      expect(oldest?.lagMs).toBeLessThan(60_000)
+    })
+
+    it('knows how long ago the provider has delivered an event', async () => {
+      expect(await source.deliveryAgeMs()).toBeNull()
+      await source.keepDelivery()
+      await source.keepDelivery()
+      const age = await source.deliveryAgeMs()
+      expect(age).toBeGreaterThanOrEqual(0)
+      expect(age).toBeLessThan(60_000)
+    })
+
+    it('returns the routing keys that any process wants', async () => {
+      expect(await source.wantedChanges()).toEqual([])
+      await source.keepSubscriptions('P', ['intuit.Invoice.create', 'intuit.Bill.delete'])
+      await source.keepSubscriptions('Q', ['intuit.Invoice.create'])
+      expect((await source.wantedChanges()).toSorted()).toEqual([
+        'intuit.Bill.delete',
+        'intuit.Invoice.create',
+      ])
+    })
+  })
+}

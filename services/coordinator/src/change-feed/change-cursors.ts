@@ -1,0 +1,38 @@
+/**
+ * The part of the port `TransactionSource` that stores how far the change feed of each company was read.
+ *
+ * A cursor never moves back, and it moves only after the broker has confirmed the events of the changes before it.
+ */
+export interface ChangeCursors {
+  /** Returns the cursor of a company. A company that has none gets a cursor at the present time. */
+  beginCursor(realm: string): Promise<ChangeCursor>
+  /** Returns `null` if the company has no cursor. */
+  changeCursor(realm: string): Promise<ChangeCursor | null>
+  /** Stores the result of a sweep. Changes nothing if the company has no cursor any more. */
+  moveCursor(realm: string, sweep: Sweep): Promise<void>
+  removeCursor(realm: string): Promise<void>
+  /** Returns at most `limit` cursors, the ones with the earliest positions first. */
+  oldestCursors(limit: number): Promise<readonly ChangeCursor[]>
+  /** Stores that the provider has delivered an event now. */
+  keepDelivery(): Promise<void>
+  /** Returns the milliseconds since the time that `keepDelivery` has stored; `null` if there is none. */
+  deliveryAgeMs(): Promise<number | null>
+}
+
+/** What a sweep has read. */
+export interface Sweep {
+  /** ISO 8601. Every change before this time was read. */
+  readonly position: string
+  /** The number of published events. */
+  readonly events: number
+  /** What could not be read, for operators; `null` if everything was read. */
+  readonly incomplete: string | null
+}
+
+export interface ChangeCursor extends Sweep {
+  readonly realm: string
+  /** When the last sweep has ended, ISO 8601; `null` if there was none. */
+  readonly sweptAt: string | null
+  /** By how many milliseconds the position is behind the clock of the store. */
+  readonly lagMs: number
+}
