@@ -9,8 +9,8 @@ import type { StepOutcome } from './progress.ts'
 import { createRedaction, type Redaction } from './redaction.ts'
 import type { RetryPolicy } from './retry-policy.ts'
 import { hasNestedSecret, secretsOf, type SettingSchemas, withoutSecrets } from './settings.ts'
+import type { SendDeps } from './send-call.ts'
 import type { AnyStep } from './step.ts'
-import type { StepAbort } from './step-abort.ts'
 import { authSecretsOf, bindTargets, type BoundTarget } from './targets.ts'
 
 /** What `defineProcess` returns when the process has a step: the default export of a process file. */
@@ -53,11 +53,12 @@ export interface ProcessDefinition {
   readonly bound: BoundSettings | null
   /**
    * Set only for a process that is built into the coordinator. The function runs the step in place of a step function,
-   * and its promise must not reject. Clients cannot queue transactions of such a process.
+   * and its promise must not reject. It makes its calls with `deps`. Clients cannot queue transactions of such a
+   * process.
    *
    * @internal
    */
-  readonly runBuiltIn?: (claim: Claim, abort: StepAbort) => Promise<StepOutcome>
+  readonly runBuiltIn?: (claim: Claim, deps: SendDeps) => Promise<StepOutcome>
 }
 
 export interface StepLimits {

@@ -22,6 +22,8 @@ export interface CallLimits {
   readonly abort: StepAbort
   /** The time limit of the whole call in milliseconds, including connecting. */
   readonly timeoutMs: number
+  /** The maximum size of the response body; {@link MAX_RESPONSE_BYTES} by default. */
+  readonly maxBytes?: number | undefined
 }
 
 /**

@@ -31,6 +31,8 @@ export interface Calling {
   readonly options: CallOptions
   /** The idempotency key of the call; `null` if it is sent without a key. */
   readonly callKey: string | null
+  /** The maximum size of the response body, if it differs from that of the calls of steps. */
+  readonly maxBytes?: number
   /** Whether the step has ended, so that it may send no further call. */
   readonly isEnded: () => boolean
 }
@@ -74,13 +76,14 @@ interface PreparedCall extends ReturnType<typeof outgoingCall> {
   readonly target: BoundTarget | undefined
   readonly callKey: string | null
   readonly timeoutMs: number
+  readonly maxBytes: number | undefined
   readonly what: string
   readonly owner: CallOwner
 }
 
 /** Checks a request, and builds the call. Returns the outcome with which the step ends if the call is not allowed. */
 function prepareCall(
-  { process, run, request, options, callKey }: Calling,
+  { process, run, request, options, callKey, maxBytes }: Calling,
   gateway: SendDeps['gateway'],
 ): PreparedCall | NotSent {
   const { credential } = options
@@ -125,6 +128,7 @@ function prepareCall(
     target,
     callKey,
     timeoutMs: options.timeoutMs ?? target?.timeoutMs ?? DEFAULT_CALL_MS,
+    maxBytes,
     what: `${method} ${url.origin}${url.pathname}`,
     owner: { credential, targetKey },
   }
@@ -167,7 +171,7 @@ function coolDownOfCall(prepared: PreparedCall, { coolDowns }: SendDeps): NotSen
 }
 
 async function sendPrepared(prepared: PreparedCall, deps: SendDeps): Promise<SentCall> {
-  const { process, method, url, body, headers, callKey, timeoutMs, what, owner } = prepared
+  const { process, method, url, body, headers, callKey, timeoutMs, maxBytes, what, owner } = prepared
   const traceparent = deps.traceparent()
   const sent = {
     method,
@@ -179,7 +183,7 @@ async function sendPrepared(prepared: PreparedCall, deps: SendDeps): Promise<Sen
   // `outgoingCall` has built the object of the headers for this call alone.
   if (callKey !== null) headers['idempotency-key'] = callKey
   headers['traceparent'] = traceparent
-  const given = await deps.call({ method, url, body, headers }, { abort: deps.abort, timeoutMs })
+  const given = await deps.call({ method, url, body, headers }, { abort: deps.abort, timeoutMs, maxBytes })
   const redaction = process.bound?.redaction ?? null
   const outcome = redaction === null ? given : redactedOutcome(redaction, given)
   if ('responseId' in outcome && outcome.responseId !== null)

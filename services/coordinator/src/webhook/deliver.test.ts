@@ -1,6 +1,7 @@
 import { createHmac, randomBytes } from 'node:crypto'
 import { Secret } from '@integration-host/shared/secrets/secret'
 import { describe, expect, it } from 'vitest'
+import type { SendDeps } from '../process/send-call.ts'
 import { StepAbort } from '../process/step-abort.ts'
 import type { Claim } from '../transaction/transaction-source.ts'
 import { createWebhookProcess, type PostResult, type PostWebhook } from './deliver.ts'
@@ -44,7 +45,7 @@ const deliver = async (
     now: () => eventAt + ageMs,
     random: () => 0.5,
   })
-  return process.runBuiltIn?.(claimOf(attempt, data), new StepAbort())
+  return process.runBuiltIn?.(claimOf(attempt, data), { abort: new StepAbort() } as SendDeps)
 }
 const responded = (status: number, retryAfterMs: number | null = null): PostResult => ({
   kind: 'responded',
@@ -213,7 +214,7 @@ describe('the concurrent calls to a receiver', () => {
       now: () => eventAt,
       random: () => 0.5,
     })
-    const start = async () => process.runBuiltIn?.(claimOf(1), new StepAbort())
+    const start = async () => process.runBuiltIn?.(claimOf(1), { abort: new StepAbort() } as SendDeps)
     const respond = (result: PostResult): void => open.shift()?.(result)
     const calls = Array.from({ length: 32 }, start)
     expect(await start()).toMatchObject({ kind: 'later', delayMs: 750 })

@@ -150,7 +150,7 @@ export function createWebhookProcess(deps: DeliveryDeps): ProcessDefinition {
       stepTimeoutSeconds: 60,
       steps,
     }),
-    runBuiltIn: deliver,
+    runBuiltIn: (claim, { abort }) => deliver(claim, abort),
   }
 }
 

@@ -15,6 +15,7 @@ import {
 import type { Files } from '../process/files.ts'
 import type { HttpCall, StepCall } from '../process/http-call.ts'
 import { advance, type StepOutcome, type Transition } from '../process/progress.ts'
+import type { StepDeps } from '../process/perform-step.ts'
 import { runStep } from '../process/run-step.ts'
 import type { Gateway } from '../process/step-request.ts'
 import type { ProcessSettings } from '../process/step.ts'
@@ -187,24 +188,24 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
     const timer = clock.setTimeout(() => abort.abort('timeout'), limits.timeoutMs)
     if (!gate.isOpen(definition)) abort.blockNewCalls()
     try {
+      const stepDeps: StepDeps = {
+        call: deps.call,
+        files: deps.files,
+        gateway: deps.gateway,
+        coolDowns,
+        limiter,
+        endsAt,
+        settings: deps.settings,
+        log: stepLog,
+        // With tracing on, the HTTP client replaces this header with a header of the same trace.
+        traceparent: () => tracing?.headers()['traceparent'] ?? deps.traceparentOf(run),
+        onCall,
+        abort,
+        isOnline: async () => !definition.requireInternet || (await deps.checkOnline()),
+        now,
+      }
       const running =
-        definition.runBuiltIn?.(claim, abort) ??
-        runStep(handler, claim, definition, {
-          call: deps.call,
-          files: deps.files,
-          gateway: deps.gateway,
-          coolDowns,
-          limiter,
-          endsAt,
-          settings: deps.settings,
-          log: stepLog,
-          // With tracing on, the HTTP client replaces this header with a header of the same trace.
-          traceparent: () => tracing?.headers()['traceparent'] ?? deps.traceparentOf(run),
-          onCall,
-          abort,
-          isOnline: async () => !definition.requireInternet || (await deps.checkOnline()),
-          now,
-        })
+        definition.runBuiltIn?.(claim, stepDeps) ?? runStep(handler, claim, definition, stepDeps)
       const outcome = await new Promise<StepOutcome | 'abandoned'>((resolve) => {
         void running.then(resolve)
         abort.watch(() => {

@@ -72,7 +72,7 @@ function resultOf(outcome: CallOutcome): CallResult {
 }
 
 function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise<CallOutcome> {
-  const { abort: stepAbort, timeoutMs } = limits
+  const { abort: stepAbort, timeoutMs, maxBytes = MAX_RESPONSE_BYTES } = limits
   if (stepAbort.areNewCallsBlocked) return Promise.resolve({ kind: 'aborted', isSent: false })
   return new Promise((resolve) => {
     let flow: Flow | null = null
@@ -122,7 +122,7 @@ function exchange(pool: Pool, request: CallRequest, limits: CallLimits): Promise
       },
       onData(chunk) {
         length += chunk.length
-        if (length > MAX_RESPONSE_BYTES) end({ kind: 'too_large', status, retryAfter, responseId })
+        if (length > maxBytes) end({ kind: 'too_large', status, retryAfter, responseId })
         else chunks.push(chunk)
       },
       onCaughtUp() {},

@@ -1,0 +1,81 @@
+import { describe, expect, it } from 'vitest'
+import { readChangeData, readQueried } from './feed-document.ts'
+
+const MetaData = {
+  CreateTime: '2026-11-01T08:00:00-08:00',
+  LastUpdatedTime: '2026-11-02T08:00:00-08:00',
+}
+const invoice = { Id: '9', SyncToken: '0', TotalAmt: 12, MetaData }
+const read = {
+  entity: 'Invoice',
+  id: '9',
+  createdAt: Date.parse('2026-11-01T16:00:00Z'),
+  changedAt: Date.parse('2026-11-02T16:00:00Z'),
+  isDeleted: false,
+}
+
+describe('a response of the change feed', () => {
+  it('has the objects of its entities, without their business data', () => {
+    const document = {
+      CDCResponse: [
+        { QueryResponse: [{ Invoice: [invoice], startPosition: 1, maxResults: 1 }, {}] },
+      ],
+      time: '2026-11-02T09:00:00.123-08:00',
+    }
+    const at = Date.parse('2026-11-02T17:00:00.123Z')
+    expect(readChangeData(JSON.stringify(document))).toEqual({ objects: [read], count: 1, at })
+  })
+
+  it('marks deleted objects, which have only an id and a time', () => {
+    const deleted = {
+      domain: 'QBO',
+      status: 'Deleted',
+      Id: '4',
+      MetaData: { LastUpdatedTime: '2026-11-02T16:00:00Z' },
+    }
+    const document = { CDCResponse: [{ QueryResponse: [{ Bill: [deleted] }] }] }
+    expect(readChangeData(JSON.stringify(document))).toEqual({
+      objects: [
+        { entity: 'Bill', id: '4', createdAt: null, changedAt: read.changedAt, isDeleted: true },
+      ],
+      count: 1,
+      at: null,
+    })
+  })
+
+  it('counts objects that cannot be read', () => {
+    const document = {
+      CDCResponse: [{ QueryResponse: [{ Invoice: [{ Id: '1' }, null, invoice] }] }],
+      time: 'soon',
+    }
+    expect(readChangeData(JSON.stringify(document))).toEqual({ objects: [read], count: 3, at: null })
+  })
+
+  it.each([
+    '',
+    'null',
+    '[]',
+    '{}',
+    '{"CDCResponse":{}}',
+    '{"CDCResponse":[{"QueryResponse":{}}]}',
+    '{"CDCResponse":[{"QueryResponse":["Invoice"]}]}',
+    '<html></html>',
+  ])('is rejected if it is another document: %s', (body) => {
+    expect(readChangeData(body)).toBeNull()
+  })
+})
+
+describe('a response to a query', () => {
+  it('has the objects of its entity', () => {
+    expect(readQueried(JSON.stringify({ QueryResponse: { Invoice: [invoice] } }))).toEqual({
+      objects: [read],
+      count: 1,
+      at: null,
+    })
+    expect(readQueried('{"QueryResponse":{}}')).toEqual({ objects: [], count: 0, at: null })
+  })
+
+  it.each(['', '{}', '{"QueryResponse":[]}'])('is rejected if it is another document: %s', (body) => {
+    expect(readQueried(body)).toBeNull()
+  })
+})

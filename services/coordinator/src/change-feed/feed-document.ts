@@ -1,0 +1,92 @@
+/**
+ * The documents that the provider's change feed and queries respond with.
+ *
+ * @see https://developer.intuit.com/app/developer/qbo/docs/learn/explore-the-quickbooks-online-api/change-data-capture
+ */
+import {
+  EntityId,
+  providerEntities,
+  type ProviderEntity,
+} from '@integration-host/shared/contracts/provider-event'
+import { parseJson } from '@integration-host/shared/json'
+import { z } from 'zod'
+
+/** An object of the books as the change feed or a query returns it, without its business data. */
+export interface ReadObject {
+  readonly entity: ProviderEntity
+  readonly id: string
+  /** Epoch ms; `null` for a deleted object. */
+  readonly createdAt: number | null
+  /** When the object was last changed, or deleted, epoch ms. */
+  readonly changedAt: number
+  readonly isDeleted: boolean
+}
+
+export interface FeedDocument {
+  readonly objects: readonly ReadObject[]
+  /** The number of objects of the document, also of those that cannot be read. */
+  readonly count: number
+  /** The provider's time at the response in epoch ms; `null` if the document has none. */
+  readonly at: number | null
+}
+
+const time = z.iso.datetime({ offset: true }).transform((text) => Date.parse(text))
+const Time = z.looseObject({ time: time.nullable().catch(null).default(null) })
+const Found = z.object({
+  Id: EntityId,
+  status: z.string().optional(),
+  MetaData: z.object({ CreateTime: time.optional(), LastUpdatedTime: time }),
+})
+const Response = z.record(z.string(), z.unknown())
+const ChangeData = Time.extend({
+  CDCResponse: z.array(z.looseObject({ QueryResponse: z.array(Response) })),
+})
+const QueryDocument = Time.extend({ QueryResponse: Response })
+
+/** Reads the response to `GET /v3/company/<realm>/cdc`; `null` if it is not one. */
+export function readChangeData(body: string): FeedDocument | null {
+  const document = ChangeData.safeParse(parseJson(body))
+  if (!document.success) return null
+  const { CDCResponse, time: at } = document.data
+  return documentOf(
+    CDCResponse.flatMap(({ QueryResponse }) => QueryResponse),
+    at,
+  )
+}
+
+/** Reads the response to `GET /v3/company/<realm>/query`; `null` if it is not one. */
+export function readQueried(body: string): FeedDocument | null {
+  const document = QueryDocument.safeParse(parseJson(body))
+  return document.success ? documentOf([document.data.QueryResponse], document.data.time) : null
+}
+
+function documentOf(
+  responses: readonly Readonly<Record<string, unknown>>[],
+  at: number | null,
+): FeedDocument {
+  const lists = responses.flatMap((response) =>
+    providerEntities.flatMap((entity) => {
+      const list = response[entity]
+      return Array.isArray(list) ? [{ entity, list: list as readonly unknown[] }] : []
+    }),
+  )
+  return {
+    objects: lists.flatMap(({ entity, list }) =>
+      list.flatMap((one) => {
+        const object = objectOf(entity, one)
+        return object === null ? [] : [object]
+      }),
+    ),
+    count: lists.reduce((sum, { list }) => sum + list.length, 0),
+    at,
+  }
+}
+
+function objectOf(entity: ProviderEntity, given: unknown): ReadObject | null {
+  const found = Found.safeParse(given)
+  if (!found.success) return null
+  const { Id: id, status, MetaData } = found.data
+  const isDeleted = status?.toLowerCase() === 'deleted'
+  const { CreateTime = null, LastUpdatedTime: changedAt } = MetaData
+  return { entity, id, createdAt: isDeleted ? null : CreateTime, changedAt, isDeleted }
+}

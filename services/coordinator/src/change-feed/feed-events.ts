@@ -1,0 +1,52 @@
+import {
+  type ProviderEntity,
+  type ProviderEvent,
+  providerEventId,
+  type ProviderOperation,
+} from '@integration-host/shared/contracts/provider-event'
+import type { ReadObject } from './feed-document.ts'
+
+/** The operations that can be told from what the change feed returns. */
+export const FEED_OPERATIONS = [
+  'create',
+  'update',
+  'delete',
+] as const satisfies readonly ProviderOperation[]
+
+const second = (ms: number): number => Math.floor(ms / 1_000)
+
+/**
+ * Returns the events of an object that was changed since a time, in epoch ms. They have the ids that the events of its
+ * webhooks have. Only the last update is known, and an update in the second of the creation is part of the creation.
+ */
+export function eventsOf(realm: string, object: ReadObject, since: number): ProviderEvent[] {
+  const { entity, id, createdAt, changedAt, isDeleted } = object
+  const event = (operation: ProviderOperation, at: number): ProviderEvent =>
+    eventOf({ realm, entity, id, operation, at })
+  if (isDeleted) return [event('delete', changedAt)]
+  const isNew = createdAt !== null && second(createdAt) >= second(since)
+  const isUpdated = createdAt === null || second(changedAt) > second(createdAt)
+  return [
+    ...(isNew ? [event('create', createdAt)] : []),
+    ...(isUpdated ? [event('update', changedAt)] : []),
+  ]
+}
+
+function eventOf(change: {
+  readonly realm: string
+  readonly entity: ProviderEntity
+  readonly id: string
+  readonly operation: ProviderOperation
+  readonly at: number
+}): ProviderEvent {
+  const event = {
+    Provider: 'intuit',
+    Realm: change.realm,
+    Entity: change.entity,
+    EntityId: change.id,
+    Operation: change.operation,
+    ChangedAt: new Date(change.at).toISOString(),
+    Source: 'change-feed',
+  } as const
+  return { Id: providerEventId(event), ...event }
+}

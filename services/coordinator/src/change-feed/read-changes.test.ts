@@ -1,0 +1,186 @@
+import type { ProviderEntity } from '@integration-host/shared/contracts/provider-event'
+import { describe, expect, it } from 'vitest'
+import type { ReadObject } from './feed-document.ts'
+import { type FeedQuery, type FeedReply, readChanges } from './read-changes.ts'
+
+const SECOND = 1_000
+const DAY = 86_400 * SECOND
+const NOW = Date.parse('2026-11-23T12:00:00Z')
+const NOT_IN_FEED = ['JournalCode', 'TaxAgency', 'TimeActivity']
+
+const object = (entity: ProviderEntity, id: number, changedAt: number, isDeleted = false) => ({
+  entity,
+  id: String(id),
+  createdAt: isDeleted ? null : changedAt,
+  changedAt,
+  isDeleted,
+})
+/** Returns objects that were changed one after the other, the last one a second before now. */
+const series = (entity: ProviderEntity, count: number, everyMs = SECOND): ReadObject[] =>
+  Array.from({ length: count }, (_, n) => object(entity, n + 1, NOW - (count - n) * everyMs))
+
+interface Provider {
+  readonly rejects?: readonly ProviderEntity[]
+  /** The number of objects beyond which a response is too large. */
+  readonly tooLarge?: number
+  /** Called before each query. */
+  readonly onQuery?: (objects: ReadObject[]) => void
+}
+
+/** A provider whose change feed returns the newest 1,000 objects only, or the oldest, and no more than that. */
+function providerOf(objects: ReadObject[], { rejects = [], tooLarge, onQuery }: Provider = {}) {
+  const requests: string[] = []
+  const reply = (found: readonly ReadObject[]): FeedReply =>
+    tooLarge !== undefined && found.length > tooLarge
+      ? { kind: 'too_large' }
+      : { kind: 'read', document: { objects: found, count: found.length, at: NOW + SECOND } }
+  return {
+    requests,
+    async changes(entities: readonly ProviderEntity[], since: number): Promise<FeedReply> {
+      requests.push(`cdc ${entities.join(',')} ${new Date(since).toISOString()}`)
+      expect(since).toBeGreaterThanOrEqual(NOW - 30 * DAY)
+      expect(since % SECOND).toBe(0)
+      if (entities.some((entity) => rejects.includes(entity) || NOT_IN_FEED.includes(entity)))
+        return { kind: 'rejected', error: 'rejected' }
+      const found = objects.filter(
+        ({ entity, changedAt }) => entities.includes(entity) && changedAt >= since,
+      )
+      return reply(found.slice(0, 1_000))
+    },
+    async query({ entity, from, to, start, limit }: FeedQuery): Promise<FeedReply> {
+      requests.push(`query ${entity} ${start} ${limit}`)
+      onQuery?.(objects)
+      if (rejects.includes(entity)) return { kind: 'rejected', error: 'rejected' }
+      const found = objects
+        .filter(
+          (one) =>
+            one.entity === entity &&
+            !one.isDeleted &&
+            one.changedAt >= from &&
+            (to === null || one.changedAt < to),
+        )
+        .toSorted((a, b) => a.changedAt - b.changedAt)
+      return reply(found.slice(start - 1, start - 1 + limit))
+    },
+  }
+}
+
+async function read(
+  objects: ReadObject[],
+  options: Provider & { readonly entities?: ProviderEntity[]; readonly since?: number } = {},
+) {
+  const provider = providerOf(objects, options)
+  const found = new Set<string>()
+  const result = await readChanges(provider, {
+    entities: options.entities ?? ['Invoice'],
+    since: options.since ?? NOW - DAY,
+    now: NOW,
+    async onObjects(some) {
+      for (const one of some) found.add(`${one.entity} ${one.id}${one.isDeleted ? ' deleted' : ''}`)
+    },
+  })
+  return { ...result, found, requests: provider.requests }
+}
+
+describe('the changes of a company since a time', () => {
+  it('are read with one request for all entities, up to the time of its response', async () => {
+    const objects = [...series('Invoice', 3), object('Bill', 9, NOW - SECOND, true)]
+    const { found, requests, until, unread, error } = await read(objects, {
+      entities: ['Invoice', 'Bill'],
+    })
+    expect([...found]).toEqual(['Invoice 1', 'Invoice 2', 'Invoice 3', 'Bill 9 deleted'])
+    expect(requests).toEqual(['cdc Invoice,Bill 2026-11-22T12:00:00.000Z'])
+    expect({ until, unread, error }).toEqual({ until: NOW + SECOND, unread: [], error: null })
+  })
+
+  it('need no request if no entity is wanted', async () => {
+    const { requests, until, error } = await read([], { entities: [] })
+    expect({ requests, until, error }).toEqual({ requests: [], until: NOW, error: null })
+  })
+
+  it('are read by entity if a response has 1,000 objects', async () => {
+    const objects = [...series('Invoice', 900), ...series('Bill', 900), ...series('Item', 900)]
+    const { found, unread } = await read(objects, { entities: ['Invoice', 'Bill', 'Item'] })
+    expect(found.size).toBe(2_700)
+    expect(unread).toEqual([])
+  })
+
+  it.each([1_000, 1_001, 2_500, 5_000])(
+    'are read in halves of the time if an entity has %d of them, and deletions that may be missing are named',
+    async (count) => {
+      const objects = series('Invoice', count, 10 * SECOND)
+      const { found, unread } = await read(objects)
+      expect(found.size).toBe(count)
+      expect(unread).toEqual([expect.stringMatching(/^deletions of Invoice before 2026-11-2/)])
+    },
+  )
+
+  it('are all found if more than 1,000 of them have the same second', async () => {
+    const objects = Array.from({ length: 2_300 }, (_, n) => object('Invoice', n, NOW - 3_600_000))
+    const { found } = await read(objects)
+    expect(found.size).toBe(2_300)
+  })
+
+  it('are all found if more than 1,000 of them are of the last second', async () => {
+    const objects = Array.from({ length: 1_500 }, (_, n) => object('Invoice', n, NOW - SECOND))
+    expect((await read(objects)).found.size).toBe(1_500)
+  })
+
+  it('are all found if objects are changed while they are queried', async () => {
+    const objects = series('Invoice', 3_000, 10 * SECOND)
+    let changed = 0
+    const { found } = await read(objects, {
+      onQuery(all) {
+        // An object at the beginning of the window leaves it.
+        const [first] = all.splice(changed, 1)
+        if (first !== undefined) all.push({ ...first, changedAt: NOW })
+        changed += 1
+      },
+    })
+    for (let id = 1_000; id <= 3_000; id += 1) expect(found).toContain(`Invoice ${id}`)
+  })
+
+  it('are read in smaller responses if a response is too large', async () => {
+    const { found } = await read(series('Invoice', 300, 60 * SECOND), { tooLarge: 40 })
+    expect(found.size).toBe(300)
+  })
+
+  it('of an object that is too large for any response are named', async () => {
+    const { found, unread } = await read([object('Invoice', 1, NOW - 3_600_000)], { tooLarge: 0 })
+    expect(found.size).toBe(0)
+    expect(unread.join()).toContain('Invoice: an object exceeds the maximum size of a response')
+  })
+
+  it('older than 29 days are queried, and deletions among them are named', async () => {
+    const old = object('Invoice', 1, NOW - 40 * DAY)
+    const recent = object('Invoice', 2, NOW - DAY, true)
+    const { found, unread } = await read([old, recent], { since: NOW - 45 * DAY })
+    expect([...found].toSorted()).toEqual(['Invoice 1', 'Invoice 2 deleted'])
+    expect(unread).toEqual(['deletions of Invoice before 2026-10-25T12:00:00.000Z'])
+  })
+
+  it('of entities that the change feed does not have are queried', async () => {
+    const objects = [...series('TimeActivity', 2), ...series('Invoice', 1)]
+    const { found, requests } = await read(objects, { entities: ['TimeActivity', 'Invoice'] })
+    expect(found.size).toBe(3)
+    expect(requests).toEqual([
+      'cdc Invoice 2026-11-22T12:00:00.000Z',
+      'query TimeActivity 1 1000',
+    ])
+  })
+
+  it('are read without an entity that the provider rejects, which is named', async () => {
+    const objects = [...series('Invoice', 2), ...series('Bill', 2)]
+    const { found, unread, error } = await read(objects, {
+      entities: ['Invoice', 'Currency', 'Bill'],
+      rejects: ['Currency'],
+    })
+    expect(found.size).toBe(4)
+    expect({ unread, error }).toEqual({ unread: ['Currency: rejected'], error: null })
+  })
+
+  it('are not read if the provider rejects every entity', async () => {
+    const { error } = await read(series('Invoice', 1), { rejects: ['Invoice'] })
+    expect(error).toBe('rejected')
+  })
+})

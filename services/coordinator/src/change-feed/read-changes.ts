@@ -1,0 +1,165 @@
+/**
+ * Reads everything that was changed in the books of a company since a time.
+ *
+ * F1  The change feed returns at most 1,000 objects, and nothing in the response shows that there are more. A response
+ *     with 1,000 objects is therefore incomplete: its entities are read separately, and then in two halves of the time.
+ * F2  The change feed has no end of its window. So the later half is read from the change feed, and the earlier half by
+ *     query, which knows no deletions. `unread` names the deletions that may be missing.
+ * F3  An entity that the provider rejects is left out and named in `unread`. If it rejects all of them, nothing was read.
+ */
+import type { ProviderEntity } from '@integration-host/shared/contracts/provider-event'
+import type { FeedDocument, ReadObject } from './feed-document.ts'
+
+/** The response to one request. */
+export type FeedReply =
+  | { readonly kind: 'read'; readonly document: FeedDocument }
+  /** The response exceeds the maximum size. */
+  | { readonly kind: 'too_large' }
+  /** The provider rejects the request, and would reject it again. */
+  | { readonly kind: 'rejected'; readonly error: string }
+
+/** The port to the provider. All times are in epoch ms, and whole seconds. */
+export interface FeedRequests {
+  changes(entities: readonly ProviderEntity[], since: number): Promise<FeedReply>
+  query(query: FeedQuery): Promise<FeedReply>
+}
+
+/** The objects of an entity that were last changed within a time, in the order of their changes. */
+export interface FeedQuery {
+  readonly entity: ProviderEntity
+  readonly from: number
+  /** The first time that is not wanted; `null` if there is none. */
+  readonly to: number | null
+  /** The position of the first object, from 1. */
+  readonly start: number
+  readonly limit: number
+}
+
+export interface ReadChangesOptions {
+  readonly entities: readonly ProviderEntity[]
+  /** Epoch ms. */
+  readonly since: number
+  readonly now: number
+  /** Called for the objects of each response. An object may be given twice. */
+  readonly onObjects: (objects: readonly ReadObject[]) => Promise<void>
+}
+
+export interface ReadResult {
+  /** The provider's time at the first response, or else `now`, in epoch ms. Every change before it was read. */
+  readonly until: number
+  /** What could not be read; empty if everything was read. */
+  readonly unread: readonly string[]
+  /** The error of the last rejected request if no request succeeded; `null` otherwise. */
+  readonly error: string | null
+}
+
+/** Intuit documents that a response has at most this many objects. */
+const MAX_OBJECTS = 1_000
+/** Intuit accepts a `changedSince` of the last 30 days. */
+const FEED_DAYS = 29
+const DAY_MS = 86_400_000
+/** A shorter time is not halved any more. */
+const MIN_WINDOW_MS = 2_000
+/** Intuit documents that the change feed does not have these entities. */
+const NOT_IN_FEED: ReadonlySet<ProviderEntity> = new Set([
+  'JournalCode',
+  'TaxAgency',
+  'TimeActivity',
+])
+
+const toSecond = (ms: number): number => Math.floor(ms / 1_000) * 1_000
+const text = (ms: number): string => new Date(ms).toISOString()
+
+export async function readChanges(
+  requests: FeedRequests,
+  { entities, since, now, onObjects }: ReadChangesOptions,
+): Promise<ReadResult> {
+  let until: number | null = null
+  let rejection: string | null = null
+  let isAnswered = false
+  let unreadable = 0
+  const rejected = new Map<ProviderEntity, string>()
+  /** The time before which deletions of an entity may be missing. */
+  const deletionsFrom = new Map<ProviderEntity, number>()
+
+  async function accept({ objects, count, at }: FeedDocument): Promise<void> {
+    isAnswered = true
+    unreadable += count - objects.length
+    until ??= at ?? now
+    await onObjects(objects)
+  }
+
+  function reject(entity: ProviderEntity, error: string): void {
+    rejection = error
+    rejected.set(entity, error)
+  }
+
+  async function readFeed(wanted: readonly ProviderEntity[], from: number): Promise<void> {
+    const [first] = wanted
+    if (first === undefined) return
+    const reply = await requests.changes(wanted, from)
+    if (reply.kind === 'read') await accept(reply.document)
+    if (reply.kind === 'read' && reply.document.count < MAX_OBJECTS) return
+    if (wanted.length > 1) {
+      const half = Math.ceil(wanted.length / 2)
+      await readFeed(wanted.slice(0, half), from)
+      await readFeed(wanted.slice(half), from)
+    } else if (reply.kind === 'rejected') reject(first, reply.error)
+    else {
+      const middle = toSecond(from + (now - from) / 2)
+      const isTooShort = now - from < MIN_WINDOW_MS || middle <= from
+      deletionsFrom.set(first, isTooShort ? now : middle)
+      if (!isTooShort) await readFeed(wanted, middle)
+      await readByQuery(first, from, isTooShort ? null : middle)
+    }
+  }
+
+  /**
+   * The next page begins with the time of the last object instead of with its position, because an object that is
+   * changed meanwhile leaves the window and moves the positions of all later ones.
+   */
+  async function readByQuery(
+    entity: ProviderEntity,
+    begin: number,
+    to: number | null,
+  ): Promise<void> {
+    let [from, start, limit] = [begin, 1, MAX_OBJECTS]
+    for (;;) {
+      const reply = await requests.query({ entity, from, to, start, limit })
+      if (reply.kind === 'rejected') return reject(entity, reply.error)
+      if (reply.kind === 'too_large') {
+        if (limit === 1) return reject(entity, 'an object exceeds the maximum size of a response')
+        limit = Math.ceil(limit / 2)
+        continue
+      }
+      await accept(reply.document)
+      const { objects, count } = reply.document
+      if (count < limit) return
+      const last = toSecond(Math.max(from, ...objects.map(({ changedAt }) => changedAt)))
+      if (last > from) [from, start] = [last, 1]
+      else start += count
+    }
+  }
+
+  const begin = toSecond(since)
+  const feedBegin = Math.max(begin, toSecond(now - FEED_DAYS * DAY_MS))
+  const inFeed = entities.filter((entity) => !NOT_IN_FEED.has(entity))
+  await readFeed(inFeed, feedBegin)
+  for (const entity of inFeed)
+    if (feedBegin > begin && !rejected.has(entity)) {
+      if (!deletionsFrom.has(entity)) deletionsFrom.set(entity, feedBegin)
+      await readByQuery(entity, begin, feedBegin)
+    }
+  for (const entity of entities)
+    if (NOT_IN_FEED.has(entity)) await readByQuery(entity, begin, null)
+
+  return {
+    until: until ?? now,
+    unread: [
+      ...[...deletionsFrom].map(([entity, to]) => `deletions of ${entity} before ${text(to)}`),
+      ...[...rejected].map(([entity, error]) => `${entity}: ${error}`),
+      ...(unreadable === 0 ? [] : [`objects without an id or a time: ${unreadable}`]),
+    ],
+    error: isAnswered ? null : rejection,
+  }
+}

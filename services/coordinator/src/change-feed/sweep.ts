@@ -1,0 +1,207 @@
+/**
+ * The built-in process that reads the change feed of each connected company, and publishes the changes as provider
+ * events. The events have the ids of their webhooks, so only changes whose webhooks were missed start runs.
+ *
+ * W1  The cursor of the company moves only after the broker has confirmed all events before it. A sweep that is
+ *     interrupted is repeated from the same cursor.
+ * W2  A sweep begins some minutes before the cursor, because the provider may report a change a little later.
+ * W3  The calls go through the gateway and are judged as the calls of steps, so a sweep respects the limits of its
+ *     company, and waits while its credential is faulted.
+ */
+import { credentialName } from '@integration-host/shared/contracts/realm'
+import {
+  providerEntities,
+  type ProviderEvent,
+  providerRoutingKey,
+} from '@integration-host/shared/contracts/provider-event'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { defineProcess } from '../process/define-process.ts'
+import type { ProcessDefinition } from '../process/definition.ts'
+import { type EarlyOutcome, judgeCall, shortText } from '../process/judge-call.ts'
+import type { StepOutcome } from '../process/progress.ts'
+import { type SendDeps, sendCall } from '../process/send-call.ts'
+import type { Claim, TransactionSource } from '../transaction/transaction-source.ts'
+import { type FeedDocument, readChangeData, readQueried } from './feed-document.ts'
+import { eventsOf, FEED_OPERATIONS } from './feed-events.ts'
+import { type FeedQuery, type FeedReply, type FeedRequests, readChanges } from './read-changes.ts'
+
+export interface ChangeFeedDeps {
+  readonly source: Pick<TransactionSource, 'beginCursor' | 'moveCursor' | 'wantedChanges'>
+  /** Resolves when the broker has confirmed the event. @throws {IntegrationError} `broker_unavailable` */
+  readonly publish: (event: ProviderEvent) => Promise<void>
+  /** Returns epoch ms. */
+  readonly now: () => number
+}
+
+export const CHANGE_FEED = 'ChangeFeed'
+/** The schedule of the process, which begins a sweep of each company. */
+export const SWEEP_SCHEDULE = 'sweep'
+const STEP = 'read'
+/** The time before the cursor that is read once more. */
+const OVERLAP_MS = 300_000
+/** Limits the memory of concurrent sweeps: their responses contain whole objects. */
+const MAX_SWEEPS = 4
+const MAX_RESPONSE_BYTES = 8 * 1_048_576
+/** The number of events that wait for their confirms at the same time. */
+const PUBLISH_BATCH = 100
+
+/** Ends a sweep whose call has not succeeded. */
+class SweepEnded extends Error {
+  readonly outcome: EarlyOutcome
+  constructor(outcome: EarlyOutcome) {
+    super('the sweep has ended')
+    this.outcome = outcome
+  }
+}
+
+/** Builds the process `ChangeFeed`. */
+export function createChangeFeed({ source, publish, now }: ChangeFeedDeps): ProcessDefinition {
+  const definition = defineProcess(CHANGE_FEED, {
+    concurrency: MAX_SWEEPS,
+    stepTimeoutSeconds: 1_200,
+    retry: { maxAttempts: 8, baseMs: 30_000, capMs: 900_000 },
+    // A company that is not swept on one day is swept from its cursor on the next, so only the last run is needed.
+    retention: { completedDays: 7 },
+    schedules: [
+      { name: SWEEP_SCHEDULE, cron: '0 3 * * *', each: 'company', jitterSeconds: 3_600 },
+    ],
+    steps: { [STEP]: () => null },
+  })
+
+  async function sweep(realm: string, requests: FeedRequests): Promise<StepOutcome> {
+    const cursor = await source.beginCursor(realm)
+    const wanted = new Set(await source.wantedChanges())
+    const entities = providerEntities.filter((Entity) =>
+      FEED_OPERATIONS.some((Operation) =>
+        wanted.has(providerRoutingKey({ Provider: 'intuit', Entity, Operation })),
+      ),
+    )
+    const begin = Date.parse(cursor.position) - (cursor.sweptAt === null ? 0 : OVERLAP_MS)
+    const published = new Set<string>()
+    const { until, unread, error } = await readChanges(requests, {
+      entities,
+      since: begin,
+      now: now(),
+      async onObjects(objects) {
+        const events = objects
+          .flatMap((object) => eventsOf(realm, object, begin))
+          .filter((event) => wanted.has(providerRoutingKey(event)) && !published.has(event.Id))
+        for (let start = 0; start < events.length; start += PUBLISH_BATCH)
+          await Promise.all(events.slice(start, start + PUBLISH_BATCH).map(publish))
+        for (const { Id } of events) published.add(Id)
+      },
+    })
+    if (error !== null)
+      return { kind: 'failed', errorClass: 'change_feed_rejected', error, response: null }
+    const result = {
+      position: new Date(until).toISOString(),
+      events: published.size,
+      incomplete: unread.length === 0 ? null : shortText(unread.join('; ')),
+    }
+    await source.moveCursor(realm, result)
+    const data = { since: new Date(begin).toISOString(), ...result }
+    return { kind: 'completed', response: null, data, endsRun: true }
+  }
+
+  return {
+    ...definition,
+    async runBuiltIn(claim, deps) {
+      const realm = claim.run.Realm
+      if (realm === null) return failed('realm_missing', 'the run has no Realm')
+      try {
+        return await sweep(realm, requestsOf(realm, { definition, claim, deps }))
+      } catch (error) {
+        if (error instanceof SweepEnded) return error.outcome
+        // The store or the broker is unavailable. Other errors are bugs, whose messages may contain business data.
+        const errorClass = error instanceof IntegrationError ? error.code : 'step_threw'
+        const why = error instanceof IntegrationError ? error.message : 'an unexpected error'
+        return { kind: 'retry', errorClass, error: why, response: null, retryAfterMs: null }
+      }
+    },
+  }
+}
+
+const failed = (errorClass: string, error: string): StepOutcome => ({
+  kind: 'failed',
+  errorClass,
+  error,
+  response: null,
+})
+
+interface SweepCalls {
+  readonly definition: ProcessDefinition
+  readonly claim: Claim
+  readonly deps: SendDeps
+}
+
+/** Returns the requests of a sweep, which are sent through the gateway. */
+function requestsOf(realm: string, { definition, claim, deps }: SweepCalls): FeedRequests {
+  const credential = credentialName(realm)
+
+  /** @throws {SweepEnded} if the call must be repeated later. */
+  async function get(
+    path: string,
+    query: Readonly<Record<string, string>>,
+    read: (body: string) => FeedDocument | null,
+  ): Promise<FeedReply> {
+    const request = { url: `/v3/company/${realm}/${path}`, query }
+    const sent = await sendCall(
+      {
+        process: definition,
+        run: claim.run,
+        request,
+        options: { credential },
+        callKey: null,
+        maxBytes: MAX_RESPONSE_BYTES,
+        isEnded: () => false,
+      },
+      deps,
+    )
+    if ('end' in sent) throw new SweepEnded(sent.end)
+    const { outcome, what, owner } = sent
+    if (outcome.kind === 'too_large' && outcome.status < 300) return { kind: 'too_large' }
+    const judged = await judgeCall(outcome, what, owner, deps)
+    if ('kind' in judged) {
+      if (judged.kind === 'failed') return { kind: 'rejected', error: judged.error }
+      throw new SweepEnded(judged)
+    }
+    const document = read(judged.body)
+    return document === null
+      ? { kind: 'rejected', error: `${what} responded with ${judged.status} and another document` }
+      : { kind: 'read', document }
+  }
+
+  return {
+    changes: (entities, since) =>
+      get('cdc', { entities: entities.join(','), changedSince: timeText(since) }, readChangeData),
+    query: (query) => get('query', { query: statementOf(query) }, readQueried),
+  }
+}
+
+/** Objects of these kinds can be inactive, and a query returns inactive ones only on request. */
+const WITH_ACTIVE: ReadonlySet<string> = new Set([
+  'Account',
+  'Class',
+  'Customer',
+  'Department',
+  'Employee',
+  'Item',
+  'PaymentMethod',
+  'Term',
+  'Vendor',
+])
+
+/** Returns a time as the provider writes it, without fractions of a second. */
+const timeText = (ms: number): string => `${new Date(ms).toISOString().slice(0, 19)}Z`
+
+function statementOf({ entity, from, to, start, limit }: FeedQuery): string {
+  const conditions = [
+    ...(WITH_ACTIVE.has(entity) ? ['Active in (true, false)'] : []),
+    `MetaData.LastUpdatedTime >= '${timeText(from)}'`,
+    ...(to === null ? [] : [`MetaData.LastUpdatedTime < '${timeText(to)}'`]),
+  ]
+  return (
+    `select * from ${entity} where ${conditions.join(' and ')} ` +
+    `orderby MetaData.LastUpdatedTime startposition ${start} maxresults ${limit}`
+  )
+}
