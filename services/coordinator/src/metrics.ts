@@ -37,6 +37,8 @@ export interface CoordinatorMetrics {
   readonly countScheduled: (process: string, schedule: string, count: number) => void
   /** Sets the lag of each schedule of this coordinator. */
   readonly setSchedules: (schedules: readonly StoredSchedule[]) => void
+  /** Sets the largest lag of the change feeds of connected companies, in ms. */
+  readonly setChangeFeedLag: (lagMs: number) => void
   readonly setAudit: (audit: Audit) => Promise<void>
 }
 
@@ -160,6 +162,10 @@ export function createCoordinatorMetrics(
     'How long the next time of a schedule has passed without its runs; 0 while the schedule is on time or paused',
     ['process', 'schedule'],
   )
+  const changeFeedLag = metrics.gauge(
+    'coordinator_change_feed_lag_seconds',
+    'How far the change feed of a connected company was read back; the largest of all companies',
+  )
   const changes = metrics.counter(
     'coordinator_changes_total',
     'Events of the queues on.<Process> by result: queued, absorbed, exists, unwanted, unknown_realm, or that of the dead letter',
@@ -205,6 +211,7 @@ export function createCoordinatorMetrics(
         outdatedPayloads.set({ key: progress.keyId }, progress.outdated)
     },
     countScheduled: (process, schedule, count) => scheduledRuns.inc({ process, schedule }, count),
+    setChangeFeedLag: (lagMs) => changeFeedLag.set(lagMs / 1_000),
     setSchedules(schedules) {
       scheduleLag.reset() // a schedule that was removed is no longer in the list
       for (const { process, name: schedule, lagMs } of schedules)

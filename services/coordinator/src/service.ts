@@ -6,7 +6,7 @@ import { type Clock, systemClock } from '@integration-host/shared/process/clock'
 import { type RunningService, StartupError } from '@integration-host/shared/process/lifecycle'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
-import { tracing } from '@integration-host/shared/observability/telemetry'
+import { createEventPublisher } from '@integration-host/shared/messaging/provider-events'
 import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
 import type { Hono } from 'hono'
 import { createFileRemover } from './adapters/files/remove-files.ts'
@@ -21,17 +21,17 @@ import type { WebhookPostOptions } from './adapters/http/webhook-post.ts'
 import { createProbe } from './adapters/http/probe.ts'
 import { onCredentialUsable, onErasureRequested } from './adapters/message-bus/credential-events.ts'
 import { createDeadLetterQueue } from './adapters/message-bus/dead-letter-queue.ts'
-import { createChangeQueue } from './adapters/message-bus/change-queue.ts'
 import { createStartQueue } from './adapters/message-bus/start-queue.ts'
 import { createConnectedCompanies } from './adapters/token-service/connected-companies.ts'
 import { createStepQueue } from './adapters/message-bus/step-queue.ts'
 import { joinTransactionEvents } from './adapters/message-bus/transaction-events.ts'
 import { createApp } from './app.ts'
-import { createKnownCompanies } from './company/known-companies.ts'
+import { CHANGE_FEED, createChangeFeed } from './change-feed/sweep.ts'
 import { type EmbeddedConfig, probesOf } from './config.ts'
+import { startHousekeeping } from './housekeeping.ts'
 import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
 import type { ConnectedCompanies } from './company/connected-companies.ts'
-import { outlineOf, type ProcessDefinition } from './process/definition.ts'
+import { isStartable, outlineOf, type ProcessDefinition } from './process/definition.ts'
 import type { HttpCall } from './process/http-call.ts'
 import { createPayloads } from './transaction/payload.ts'
 import { createSealedSource } from './transaction/sealed-source.ts'
@@ -40,36 +40,25 @@ import type { TransactionSource } from './transaction/transaction-source.ts'
 import { createAuditor } from './worker/auditor.ts'
 import { countDeadLetters } from './worker/count-dead-letters.ts'
 import { createConnectivity } from './worker/connectivity.ts'
-import { startDeadlines } from './worker/deadlines.ts'
-import { startDeadLetterIntake } from './worker/dead-letter-intake.ts'
 import { createDeadLetterOperations } from './worker/dead-letter-operations.ts'
-import { startLeaseRecovery } from './worker/lease-recovery.ts'
 import { createRealmErasure } from './worker/erase-removed-realms.ts'
 import { createErasure } from './worker/erasure.ts'
 import { createOperations } from './worker/operations.ts'
 import { startOperationRunner } from './worker/run-operations.ts'
-import { startChangeIntake } from './worker/change-intake.ts'
-import type { MessageIntake } from './worker/message-intake.ts'
-import { startStartIntake } from './worker/start-intake.ts'
 import { createStepsInFlight } from './worker/steps-in-flight.ts'
 import { createRemoveFilesOfRuns } from './worker/run-files.ts'
-import { startRetention } from './worker/retention.ts'
-import { createScheduleOperations } from './worker/schedule-operations.ts'
-import { type Scheduler, startScheduler } from './worker/scheduler.ts'
-import { type SlotKeeper, startSlotKeeper } from './worker/slot-keeper.ts'
+import { startSlotKeeper } from './worker/slot-keeper.ts'
 import { createStoreRetry } from './worker/store-retry.ts'
-import { startResealing } from './worker/resealing.ts'
-import { startSweeper } from './worker/sweeper.ts'
 import { createTraceparents } from './worker/traceparent.ts'
 import { createEventStreams } from './routes/event-streams.ts'
 import { createSealedCursors } from './routes/sealed-cursors.ts'
+import { needsChangeFeed, startTriggers } from './triggers.ts'
 import { addWebhookProcess, startWebhooks } from './webhooks.ts'
 import type { WebhookTiming } from './webhook/deliver.ts'
-import type { WebhookStarter } from './webhook/start-webhooks.ts'
 import type { PausedNames } from './worker/gate.ts'
 import { createTransitionFeed } from './worker/transition-feed.ts'
 import { createTransitionPublisher } from './worker/transition-publisher.ts'
-import { createWorker, type WorkerDeps } from './worker/worker.ts'
+import { createWorker, type Worker, type WorkerDeps } from './worker/worker.ts'
 
 export interface CoordinatorAdapters {
   readonly logger: Logger
@@ -134,7 +123,9 @@ export async function startCoordinator(
     random,
     ...(timing.webhooks !== undefined && { timing: timing.webhooks }),
   })
-  /** `replaceProcesses` adds the names of new processes. */
+  const changeFeed = createChangeFeed({ source, publish: createEventPublisher(bus), now })
+  if (needsChangeFeed(processes)) processes.set(CHANGE_FEED, changeFeed)
+  /** The names of processes that are added later are appended. */
   const processNames = [...processes.keys()]
   const reportLoaded = createLoadReport({ logger: log, health, metrics: serviceMetrics })
   reportLoaded(loaded)
@@ -153,6 +144,11 @@ export async function startCoordinator(
     if (isStartable(definition)) await startMessages.declare(definition.name)
   }
   await Promise.all([...processes.values()].map(declare))
+  const addProcess = async (definition: ProcessDefinition): Promise<void> => {
+    await declare(definition)
+    if (!processes.has(definition.name)) processNames.push(definition.name)
+    processes.set(definition.name, definition)
+  }
   const stepsInFlight = createStepsInFlight()
   const {
     companies = createConnectedCompanies({
@@ -167,51 +163,44 @@ export async function startCoordinator(
       if (event.Status === 'Cancelled') stepsInFlight.abortCancelled(event)
     }),
   )
-  let webhooks: WebhookStarter | null = null
-  let slots: SlotKeeper | null = null
-  let scheduler: Scheduler | null = null
-  let starts: MessageIntake | null = null
-  let changes: MessageIntake | null = null
+  /** Called for each transition that this replica makes. */
+  const listeners = [events.publishEvent]
   const publisher = createTransitionPublisher({
     queue,
     feed,
     publishEvent(event) {
-      events.publishEvent(event)
-      webhooks?.onTransition(event)
-      slots?.onTransition(event)
+      for (const listener of listeners) listener(event)
     },
     log,
     firstStep: (name) => processes.get(name)?.stepNames[0],
   })
   stack.defer(() => publisher.flush())
-  if (receivers !== null)
-    webhooks = stack.use(
+  const polling = { log, clock, random, intervalMs: config.LOCAL_PULL_SECONDS * 1_000 }
+  if (receivers !== null) {
+    const webhooks = stack.use(
       await startWebhooks({
+        ...polling,
         source,
         bus,
         receivers,
         owner,
         retryStore,
-        log,
-        random,
-        clock,
-        intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
         publish: publisher.publishSteps,
         onBacklog: metrics.setWebhookBacklog,
       }),
     )
-  slots = stack.use(
+    listeners.push(webhooks.onTransition)
+  }
+  const slots = stack.use(
     startSlotKeeper({
+      ...polling,
       source,
       publisher,
       processes,
-      log,
-      clock,
-      random,
-      intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
       onRecovered: metrics.countRecovered,
     }),
   )
+  listeners.push(slots.onTransition)
   const connectivity = createConnectivity({ probes: probesOf(config).map(createProbe), ...timing })
   const processSettings = { demoApiUrl: config.DEMO_API_URL, dataDir: config.DATA_DIR }
   const removeFiles = createRemoveFilesOfRuns(
@@ -247,26 +236,6 @@ export async function startCoordinator(
       ...timing,
     }),
   )
-  const onWatchError = (error: unknown): void =>
-    log.error(
-      { err: error, remediation: 'save a process file again, or restart' },
-      'changed processes could not be applied',
-    )
-  if (adapters.watchProcesses !== undefined)
-    stack.use(
-      adapters.watchProcesses(async (changed) => {
-        for (const definition of changed.definitions.values()) {
-          await declare(definition)
-          if (!processes.has(definition.name)) processNames.push(definition.name)
-          processes.set(definition.name, definition)
-        }
-        worker.followDefinitions()
-        starts?.followDefinitions()
-        scheduler?.soon()
-        changes?.followDefinitions()
-        reportLoaded({ definitions: processes, failures: changed.failures }, true)
-      }, onWatchError),
-    )
   let isOnline = false
   stack.use(
     connectivity.watch((online) => {
@@ -275,65 +244,61 @@ export async function startCoordinator(
       worker.setOnline(online)
     }),
   )
-  const pausing = {
-    setPaused(paused: PausedNames) {
-      worker.setPaused(paused)
-      starts?.setPaused(paused)
-      changes?.setPaused(paused)
-    },
+  const pausable: Pick<Worker, 'setPaused'>[] = [worker]
+  const setPaused = (paused: PausedNames): void => {
+    for (const one of pausable) one.setPaused(paused)
   }
   const operations = createOperations({
     source,
     processes,
     publisher,
     stepsInFlight,
-    worker: pausing,
+    worker: { setPaused },
   })
-  starts = stack.use(
-    startStartIntake({
-      store: source,
-      queue: startMessages,
-      operations,
-      processes: () => [...processes.values()].filter(isStartable).map(({ name }) => name),
-      isBatched: tracing === undefined,
-      retryStore,
-      log,
-      clock,
-      random,
-      intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
-      count: metrics.countStart,
-    }),
-  )
-  changes = stack.use(
-    startChangeIntake({
-      store: source,
-      queue: createChangeQueue(bus, owner),
-      operations,
+  const triggers = stack.use(
+    startTriggers({
+      source,
+      bus,
       processes,
-      isConnected: createKnownCompanies({
-        isConnected: (realm) => companies.isConnected(realm),
-        now,
-      }),
-      isBatched: tracing === undefined,
+      companies,
+      operations,
+      publisher,
+      metrics,
       retryStore,
+      owner,
       log,
       clock,
       random,
-      intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
-      count: metrics.countChange,
+      localPullMs: config.LOCAL_PULL_SECONDS * 1_000,
+      remotePullMs: config.REMOTE_PULL_SECONDS * 1_000,
     }),
   )
+  pausable.push(triggers)
+  if (adapters.watchProcesses !== undefined)
+    stack.use(
+      adapters.watchProcesses(
+        async ({ definitions, failures }) => {
+          for (const definition of definitions.values()) await addProcess(definition)
+          if (needsChangeFeed(processes)) await addProcess(changeFeed)
+          worker.followDefinitions()
+          triggers.followDefinitions()
+          reportLoaded({ definitions: processes, failures }, true)
+        },
+        (error) =>
+          log.error(
+            { err: error, remediation: 'save a process file again, or restart' },
+            'changed processes could not be applied',
+          ),
+      ),
+    )
   const operationRunner = stack.use(
     startOperationRunner({
+      ...polling,
       source,
       operations,
       processes: processNames,
       owner,
       retryStore,
-      log,
-      clock,
-      random,
-      intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
       onCount: metrics.setOperations,
       onRun: metrics.countBulkRun,
       ...(timing.renewMs !== undefined && { renewMs: timing.renewMs }),
@@ -342,6 +307,7 @@ export async function startCoordinator(
   const credentials = await onCredentialUsable(bus, `${owner} credentials`, async (name) => {
     try {
       await operations.wake(name)
+      await triggers.onCredentialUsable(name)
     } catch (error) {
       // The error is not fatal, because runs that wait for a credential are tried again every five minutes anyway.
       log.warn(
@@ -367,45 +333,6 @@ export async function startCoordinator(
     shutdown.abort()
     await erasures.cancel()
   })
-  stack.use(
-    startSweeper({
-      source,
-      queue,
-      publisher,
-      worker,
-      processes,
-      log,
-      clock,
-      random,
-      intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
-      prefetch,
-      onSweep: metrics.countSwept,
-    }),
-  )
-  stack.use(
-    startDeadlines({
-      source,
-      publisher,
-      log,
-      clock,
-      random,
-      intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
-    }),
-  )
-  scheduler = stack.use(
-    startScheduler({
-      source,
-      companies,
-      publisher,
-      processes,
-      log,
-      clock,
-      random,
-      intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
-      onRuns: metrics.countScheduled,
-      onSchedules: metrics.setSchedules,
-    }),
-  )
   const auditor = createAuditor({
     source,
     queue,
@@ -415,65 +342,29 @@ export async function startCoordinator(
   })
   let lastAudit: Audit | null = null
   stack.use(
-    startLeaseRecovery({
+    startHousekeeping({
+      config,
       source,
+      sealed: payloadKeys === null ? null : { source: adapters.source, keys: payloadKeys },
+      queue,
+      deadLetters,
+      processes,
+      processNames,
       publisher,
-      worker: pausing,
+      worker,
+      setPaused,
       auditor,
-      log,
-      clock,
-      random,
-      intervalMs: config.REMOTE_PULL_SECONDS * 1_000,
       async onAudit(audit) {
         lastAudit = audit
         await metrics.setAudit(audit)
       },
-      onRecovered: metrics.countRecovered,
-    }),
-  )
-  stack.use(
-    startRetention({
-      source,
-      processes,
-      retention: {
-        completedDays: config.RETENTION_COMPLETED_DAYS,
-        failedDays: config.RETENTION_FAILED_DAYS,
-        dedupeDays: config.DEDUPE_DAYS,
-      },
       removeFiles,
+      metrics,
+      retryStore,
       owner,
       log,
-      random,
-      clock,
-      intervalMs: config.REMOTE_PULL_SECONDS * 1_000,
-      onPurged: metrics.countPurged,
-      onForgotten: metrics.countForgotten,
-      onAges: metrics.setRetention,
-    }),
-  )
-  if (payloadKeys !== null)
-    stack.use(
-      startResealing({
-        source: adapters.source,
-        keys: payloadKeys,
-        owner,
-        log,
-        clock,
-        random,
-        intervalMs: config.REMOTE_PULL_SECONDS * 1_000,
-        onProgress: metrics.setResealing,
-      }),
-    )
-  stack.use(
-    startDeadLetterIntake({
-      store: source,
-      queue: deadLetters,
-      processes: processNames,
-      retryStore,
-      log,
       clock,
       random,
-      intervalMs: config.LOCAL_PULL_SECONDS * 1_000,
     }),
   )
   const streams = createEventStreams({
@@ -491,7 +382,7 @@ export async function startCoordinator(
     keys: access.keys,
     operations,
     operationRunner,
-    schedules: createScheduleOperations({ source, processes, publisher, scheduler, now }),
+    schedules: triggers.schedules,
     erase,
     shutdown: exportsEnd.signal,
     source,
@@ -517,9 +408,6 @@ export async function startCoordinator(
   const owned = stack.move()
   return { url: server.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }
-
-/** Whether clients can start runs of the process. */
-const isStartable = ({ runBuiltIn }: ProcessDefinition): boolean => runBuiltIn === undefined
 
 const withoutFailures = (definitions: readonly ProcessDefinition[]): LoadedProcesses => ({
   definitions: new Map(definitions.map((definition) => [definition.name, definition])),

@@ -48,7 +48,11 @@ describe('a response of the change feed', () => {
       CDCResponse: [{ QueryResponse: [{ Invoice: [{ Id: '1' }, null, invoice] }] }],
       time: 'soon',
     }
-    expect(readChangeData(JSON.stringify(document))).toEqual({ objects: [read], count: 3, at: null })
+    expect(readChangeData(JSON.stringify(document))).toEqual({
+      objects: [read],
+      count: 3,
+      at: null,
+    })
   })
 
   it.each([
@@ -75,7 +79,10 @@ describe('a response to a query', () => {
     expect(readQueried('{"QueryResponse":{}}')).toEqual({ objects: [], count: 0, at: null })
   })
 
-  it.each(['', '{}', '{"QueryResponse":[]}'])('is rejected if it is another document: %s', (body) => {
-    expect(readQueried(body)).toBeNull()
-  })
+  it.each(['', '{}', '{"QueryResponse":[]}'])(
+    'is rejected if it is another document: %s',
+    (body) => {
+      expect(readQueried(body)).toBeNull()
+    },
+  )
 })

@@ -7,7 +7,13 @@ const SINCE = Date.parse('2026-11-23T12:00:00Z')
 const at = (seconds: number): number => SINCE + seconds * 1_000
 
 function idsOf(given: Partial<ReadObject>): string[] {
-  const object = { entity: 'Invoice', id: '7', createdAt: null, changedAt: at(60), isDeleted: false }
+  const object = {
+    entity: 'Invoice',
+    id: '7',
+    createdAt: null,
+    changedAt: at(60),
+    isDeleted: false,
+  }
   const events = eventsOf('123', { ...object, ...given } as ReadObject, SINCE)
   for (const event of events) expect(ProviderEvent.parse(event)).toEqual(event)
   return events.map(({ Operation, Id }) => `${Operation} ${Id}`)
@@ -45,11 +51,7 @@ describe('the events of an object in the change feed', () => {
       { isDeleted: true },
       ['delete Invoice-7:deleted@2026-11-23T12:01:00Z/123'],
     ],
-    [
-      'without a time of creation: an update',
-      {},
-      ['update Invoice-7@2026-11-23T12:01:00Z/123'],
-    ],
+    ['without a time of creation: an update', {}, ['update Invoice-7@2026-11-23T12:01:00Z/123']],
   ])('%s', (_, object, ids) => {
     expect(idsOf(object)).toEqual(ids)
   })

@@ -163,10 +163,7 @@ describe('the changes of a company since a time', () => {
     const objects = [...series('TimeActivity', 2), ...series('Invoice', 1)]
     const { found, requests } = await read(objects, { entities: ['TimeActivity', 'Invoice'] })
     expect(found.size).toBe(3)
-    expect(requests).toEqual([
-      'cdc Invoice 2026-11-22T12:00:00.000Z',
-      'query TimeActivity 1 1000',
-    ])
+    expect(requests).toEqual(['cdc Invoice 2026-11-22T12:00:00.000Z', 'query TimeActivity 1 1000'])
   })
 
   it('are read without an entity that the provider rejects, which is named', async () => {

@@ -150,8 +150,7 @@ export async function readChanges(
       if (!deletionsFrom.has(entity)) deletionsFrom.set(entity, feedBegin)
       await readByQuery(entity, begin, feedBegin)
     }
-  for (const entity of entities)
-    if (NOT_IN_FEED.has(entity)) await readByQuery(entity, begin, null)
+  for (const entity of entities) if (NOT_IN_FEED.has(entity)) await readByQuery(entity, begin, null)
 
   return {
     until: until ?? now,

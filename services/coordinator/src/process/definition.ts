@@ -119,6 +119,9 @@ export const MARK = { [DEFINITION]: true }
 export const isDefinition = (value: unknown): value is ProcessDefinition =>
   typeof value === 'object' && value !== null && DEFINITION in value
 
+/** Whether clients can start runs of the process. */
+export const isStartable = ({ runBuiltIn }: ProcessDefinition): boolean => runBuiltIn === undefined
+
 /** Returns the limits of a step: its own limits, or else the limits of its process. */
 export const limitsOf = (definition: ProcessDefinition, step: string): StepLimits =>
   definition.stepLimits.get(step) ?? definition.limits

@@ -171,7 +171,8 @@ function coolDownOfCall(prepared: PreparedCall, { coolDowns }: SendDeps): NotSen
 }
 
 async function sendPrepared(prepared: PreparedCall, deps: SendDeps): Promise<SentCall> {
-  const { process, method, url, body, headers, callKey, timeoutMs, maxBytes, what, owner } = prepared
+  const { process, method, url, body, headers, callKey, timeoutMs, maxBytes, what, owner } =
+    prepared
   const traceparent = deps.traceparent()
   const sent = {
     method,
@@ -183,7 +184,10 @@ async function sendPrepared(prepared: PreparedCall, deps: SendDeps): Promise<Sen
   // `outgoingCall` has built the object of the headers for this call alone.
   if (callKey !== null) headers['idempotency-key'] = callKey
   headers['traceparent'] = traceparent
-  const given = await deps.call({ method, url, body, headers }, { abort: deps.abort, timeoutMs, maxBytes })
+  const given = await deps.call(
+    { method, url, body, headers },
+    { abort: deps.abort, timeoutMs, maxBytes },
+  )
   const redaction = process.bound?.redaction ?? null
   const outcome = redaction === null ? given : redactedOutcome(redaction, given)
   if ('responseId' in outcome && outcome.responseId !== null)

@@ -214,7 +214,8 @@ describe('the concurrent calls to a receiver', () => {
       now: () => eventAt,
       random: () => 0.5,
     })
-    const start = async () => process.runBuiltIn?.(claimOf(1), { abort: new StepAbort() } as SendDeps)
+    const start = async () =>
+      process.runBuiltIn?.(claimOf(1), { abort: new StepAbort() } as SendDeps)
     const respond = (result: PostResult): void => open.shift()?.(result)
     const calls = Array.from({ length: 32 }, start)
     expect(await start()).toMatchObject({ kind: 'later', delayMs: 750 })

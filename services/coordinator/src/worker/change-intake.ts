@@ -34,6 +34,8 @@ export interface ChangeIntakeDeps extends Omit<
   readonly queue: ChangeQueue
   readonly processes: ReadonlyMap<string, ProcessDefinition>
   readonly isConnected: (realm: string) => Promise<boolean>
+  /** Called for each event that the provider has delivered. */
+  readonly onDelivery: () => void
 }
 
 export function startChangeIntake(deps: ChangeIntakeDeps): MessageIntake {
@@ -78,6 +80,7 @@ export function startChangeIntake(deps: ChangeIntakeDeps): MessageIntake {
     },
     triggersOf: (process) => processes.get(process)?.on ?? [],
     isConnected: deps.isConnected,
+    onDelivery: deps.onDelivery,
     onUnknownRealm: (process, event: ProviderEvent) =>
       log.warn(
         { process, transactionId: event.Id, realm: event.Realm },

@@ -35,6 +35,8 @@ export interface ChangeReaderDeps {
   readonly triggersOf: (process: string) => readonly ChangeTrigger[]
   /** @throws {IntegrationError} `token_service_unavailable` */
   readonly isConnected: (realm: string) => Promise<boolean>
+  /** Called for each event that the provider has delivered, as opposed to one from the change feed. */
+  readonly onDelivery: () => void
   /** Called for each event of a company that is not connected. */
   readonly onUnknownRealm: (process: string, event: ProviderEvent) => void
 }
@@ -44,6 +46,7 @@ export function createChangeReader({
   wants,
   triggersOf,
   isConnected,
+  onDelivery,
   onUnknownRealm,
 }: ChangeReaderDeps) {
   return async (process: string, message: ChangeMessage): Promise<ReadMessage<IgnoredChange>> => {
@@ -54,6 +57,7 @@ export function createChangeReader({
     // The id is the key that makes the run of a change unique, so it must be the one that every publisher derives.
     if (event.Id !== providerEventId(event))
       return { reason: 'invalid_request: Id is not the id of this change' }
+    if (event.Source === 'webhook') onDelivery()
     if (!(await wants(process, providerRoutingKey(event)))) return { ignored: 'unwanted' }
     if (!(await isConnected(event.Realm))) {
       onUnknownRealm(process, event)

@@ -59,8 +59,8 @@ export function startScheduler(deps: SchedulerDeps): Scheduler {
 
   async function declare(): Promise<void> {
     for (const definition of processes.values()) {
-      const { name, runBuiltIn } = definition
-      if (runBuiltIn !== undefined || declared.get(name) === definition) continue
+      const { name } = definition
+      if (declared.get(name) === definition) continue
       await source.declareSchedules(name, definition.schedules)
       declared.set(name, definition)
     }

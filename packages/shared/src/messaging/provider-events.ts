@@ -2,10 +2,15 @@ import {
   PROVIDER_EXCHANGE,
   type ProviderEvent,
   providerRoutingKey,
-} from '@integration-host/shared/contracts/provider-event'
-import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
+} from '../contracts/provider-event.ts'
+import type { MessageBus } from './message-bus.ts'
 
-/** Declares the exchange of provider events, and returns the function that publishes an event to it. */
+/**
+ * Declares the exchange of provider events, and returns the function that publishes an event to it. Its promise resolves
+ * when the broker has confirmed the event.
+ *
+ * @throws {IntegrationError} `broker_unavailable` from the returned function.
+ */
 export function createEventPublisher(bus: MessageBus): (event: ProviderEvent) => Promise<void> {
   void bus.declare({ exchanges: [{ name: PROVIDER_EXCHANGE, type: 'topic' }], queues: [] })
   return (event) => {

@@ -1,0 +1,121 @@
+/**
+ * Begins the sweeps that do not wait for the schedule, and watches how far the change feeds were read.
+ *
+ * After a pause of the provider's deliveries, all companies are swept, because deliveries of the pause may be lost. A
+ * company whose credential becomes usable gets its cursor, and is swept if its last sweep is overdue.
+ */
+import { hasCode } from '@integration-host/shared/errors'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Clock } from '@integration-host/shared/process/clock'
+import type { ConnectedCompanies } from '../company/connected-companies.ts'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+import { startPolling } from '../worker/polling.ts'
+
+export interface FeedWatchDeps {
+  readonly source: Pick<
+    TransactionSource,
+    'beginCursor' | 'deliveryAgeMs' | 'keepDelivery' | 'oldestCursors' | 'removeCursor'
+  >
+  readonly companies: Pick<ConnectedCompanies, 'isConnected'>
+  /** Whether the change feed is read: some process has `on`, and the schedule is not paused. */
+  readonly isActive: () => Promise<boolean>
+  readonly sweepAll: (reason: string) => Promise<void>
+  /** Begins a sweep of a company. The sweep has the given id, so that it is begun once. */
+  readonly sweepOne: (realm: string, id: string) => Promise<void>
+  readonly log: Logger
+  readonly clock: Clock
+  readonly random: () => number
+  readonly intervalMs: number
+  /** Called with the largest lag of a connected company in ms. */
+  readonly onLag: (lagMs: number) => void
+}
+
+export interface FeedWatch extends AsyncDisposable {
+  /** Called for each event that the provider has delivered. */
+  onDelivery(): void
+  /** Called when the credential of a company was stored or refreshed. */
+  onUsable(realm: string): Promise<void>
+}
+
+/** After a failed delivery the provider tries again within this time. So a shorter pause loses nothing. */
+const PAUSE_MS = 3_600_000
+/** While events are delivered, each replica stores the time of a delivery this often. */
+const KEEP_MS = 60_000
+/** A daily sweep begins within an hour after its time. */
+const OVERDUE_MS = 26 * 3_600_000
+const PAGE = 100
+
+export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
+  const { source, companies, isActive, log, clock } = deps
+  let keptAt = Number.NEGATIVE_INFINITY
+  let keeping: Promise<void> | null = null
+
+  /** The time is stored after the sweep has begun. If the coordinator is lost before, the next delivery begins it. */
+  async function keepDelivery(): Promise<void> {
+    const ageMs = await source.deliveryAgeMs()
+    if (ageMs !== null && ageMs > PAUSE_MS && (await isActive())) {
+      const minutes = Math.floor(ageMs / 60_000)
+      log.info({ minutes }, 'deliveries of the provider had paused: all companies are swept')
+      await deps.sweepAll(`the provider had delivered nothing for ${minutes} minutes`)
+    }
+    await source.keepDelivery()
+    keptAt = clock.now()
+  }
+
+  /** A company that was disconnected is not swept any more, so that its cursor must not count. */
+  async function poll(): Promise<boolean> {
+    if (!(await isActive())) {
+      deps.onLag(0)
+      return true
+    }
+    const cursors = await source.oldestCursors(PAGE)
+    for (const { realm, lagMs } of cursors) {
+      if (lagMs <= OVERDUE_MS || (await companies.isConnected(realm))) {
+        deps.onLag(lagMs)
+        return true
+      }
+      await source.removeCursor(realm)
+    }
+    if (cursors.length < PAGE) deps.onLag(0)
+    return cursors.length < PAGE
+  }
+
+  const polling = startPolling({
+    task: 'change feed',
+    intervalMs: deps.intervalMs,
+    log,
+    clock,
+    random: deps.random,
+    async poll() {
+      try {
+        return await poll()
+      } catch (error) {
+        if (!hasCode(error, 'token_service_unavailable')) throw error
+        log.debug({ err: error }, 'the lag of the change feeds is not known')
+        return true
+      }
+    },
+  })
+
+  return {
+    onDelivery() {
+      if (keeping !== null || clock.now() - keptAt < KEEP_MS) return
+      keeping = keepDelivery()
+        .catch((error: unknown) =>
+          log.warn({ err: error }, 'time of a delivery was not stored; the next delivery tries it'),
+        )
+        .finally(() => {
+          keeping = null
+        })
+    },
+    async onUsable(realm) {
+      if (!(await isActive())) return
+      const { lagMs, position } = await source.beginCursor(realm)
+      if (lagMs > OVERDUE_MS) await deps.sweepOne(realm, `overdue@${position}/${realm}`)
+    },
+    async [Symbol.asyncDispose]() {
+      await polling[Symbol.asyncDispose]()
+      await keeping
+    },
+  }
+}

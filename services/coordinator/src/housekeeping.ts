@@ -1,0 +1,108 @@
+/** Starts the periodic tasks that keep runs moving, and that remove or re-encrypt old data. */
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { Clock } from '@integration-host/shared/process/clock'
+import type { KeyRing } from '@integration-host/shared/secrets/envelope'
+import type { EmbeddedConfig } from './config.ts'
+import type { CoordinatorMetrics } from './metrics.ts'
+import type { ProcessDefinition } from './process/definition.ts'
+import type { Audit } from './transaction/audit.ts'
+import type { TransactionSource } from './transaction/transaction-source.ts'
+import type { Auditor } from './worker/auditor.ts'
+import { startDeadLetterIntake } from './worker/dead-letter-intake.ts'
+import type { DeadLetterQueue } from './worker/dead-letter-queue.ts'
+import { startDeadlines } from './worker/deadlines.ts'
+import { startLeaseRecovery } from './worker/lease-recovery.ts'
+import { startResealing } from './worker/resealing.ts'
+import { startRetention } from './worker/retention.ts'
+import type { RemoveFilesOfRuns } from './worker/run-files.ts'
+import type { StepQueue } from './worker/step-queue.ts'
+import type { StoreRetry } from './worker/store-retry.ts'
+import { startSweeper } from './worker/sweeper.ts'
+import type { TransitionPublisher } from './worker/transition-publisher.ts'
+import type { Worker } from './worker/worker.ts'
+
+export interface HousekeepingDeps {
+  readonly config: EmbeddedConfig
+  readonly source: TransactionSource
+  /** The source and the keys with which it seals payloads; `null` if it does not seal them. */
+  readonly sealed: { readonly source: TransactionSource; readonly keys: KeyRing } | null
+  readonly queue: StepQueue
+  readonly deadLetters: DeadLetterQueue
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
+  readonly processNames: readonly string[]
+  readonly publisher: TransitionPublisher
+  readonly worker: Worker
+  readonly setPaused: Worker['setPaused']
+  readonly auditor: Auditor
+  readonly onAudit: (audit: Audit) => Promise<void>
+  readonly removeFiles: RemoveFilesOfRuns
+  readonly metrics: CoordinatorMetrics
+  readonly retryStore: StoreRetry
+  readonly owner: string
+  readonly log: Logger
+  readonly clock: Clock
+  readonly random: () => number
+}
+
+export function startHousekeeping(deps: HousekeepingDeps): AsyncDisposable {
+  const { config, source, queue, publisher, processes, metrics, owner, retryStore } = deps
+  const { log, clock, random } = deps
+  const often = { log, clock, random, intervalMs: config.LOCAL_PULL_SECONDS * 1_000 }
+  const rarely = { log, clock, random, intervalMs: config.REMOTE_PULL_SECONDS * 1_000 }
+  const stack = new AsyncDisposableStack()
+  stack.use(
+    startSweeper({
+      ...often,
+      source,
+      queue,
+      publisher,
+      worker: deps.worker,
+      processes,
+      prefetch: config.PREFETCH,
+      onSweep: metrics.countSwept,
+    }),
+  )
+  stack.use(startDeadlines({ ...often, source, publisher }))
+  stack.use(
+    startLeaseRecovery({
+      ...rarely,
+      source,
+      publisher,
+      worker: { setPaused: deps.setPaused },
+      auditor: deps.auditor,
+      onAudit: deps.onAudit,
+      onRecovered: metrics.countRecovered,
+    }),
+  )
+  stack.use(
+    startRetention({
+      ...rarely,
+      source,
+      processes,
+      retention: {
+        completedDays: config.RETENTION_COMPLETED_DAYS,
+        failedDays: config.RETENTION_FAILED_DAYS,
+        dedupeDays: config.DEDUPE_DAYS,
+      },
+      removeFiles: deps.removeFiles,
+      owner,
+      onPurged: metrics.countPurged,
+      onForgotten: metrics.countForgotten,
+      onAges: metrics.setRetention,
+    }),
+  )
+  if (deps.sealed !== null)
+    stack.use(
+      startResealing({ ...rarely, ...deps.sealed, owner, onProgress: metrics.setResealing }),
+    )
+  stack.use(
+    startDeadLetterIntake({
+      ...often,
+      store: source,
+      queue: deps.deadLetters,
+      processes: deps.processNames,
+      retryStore,
+    }),
+  )
+  return stack
+}

@@ -1,0 +1,161 @@
+/**
+ * Creates and connects the parts that start runs without a request: schedules, messages, the provider's events, and the
+ * change feed.
+ */
+import { realmOf } from '@integration-host/shared/contracts/realm'
+import { hasCode } from '@integration-host/shared/errors'
+import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
+import type { Logger } from '@integration-host/shared/observability/logger'
+import { tracing } from '@integration-host/shared/observability/telemetry'
+import { StartupError } from '@integration-host/shared/process/lifecycle'
+import type { Clock } from '@integration-host/shared/process/clock'
+import { createChangeQueue } from './adapters/message-bus/change-queue.ts'
+import { createStartQueue } from './adapters/message-bus/start-queue.ts'
+import { CHANGE_FEED, SWEEP_SCHEDULE } from './change-feed/sweep.ts'
+import { startFeedWatch } from './change-feed/watch-feed.ts'
+import type { ConnectedCompanies } from './company/connected-companies.ts'
+import { createKnownCompanies } from './company/known-companies.ts'
+import type { CoordinatorMetrics } from './metrics.ts'
+import { isStartable, outlineOf, type ProcessDefinition } from './process/definition.ts'
+import type { TransactionSource } from './transaction/transaction-source.ts'
+import { startChangeIntake } from './worker/change-intake.ts'
+import type { PausedNames } from './worker/gate.ts'
+import type { Operations } from './worker/operations.ts'
+import { createScheduleOperations, type ScheduleOperations } from './worker/schedule-operations.ts'
+import { startScheduler } from './worker/scheduler.ts'
+import { startStartIntake } from './worker/start-intake.ts'
+import type { StoreRetry } from './worker/store-retry.ts'
+import type { TransitionPublisher } from './worker/transition-publisher.ts'
+
+/**
+ * Returns whether some process wants changes, so that the change feed must be read.
+ *
+ * @throws {StartupError} if a process of the user has the name of the process that reads it.
+ */
+export function needsChangeFeed(processes: ReadonlyMap<string, ProcessDefinition>): boolean {
+  const known = processes.get(CHANGE_FEED)
+  if (known !== undefined && known.runBuiltIn === undefined)
+    throw new StartupError(`the process name ${CHANGE_FEED} is that of a built-in process`)
+  return [...processes.values()].some(({ on }) => on.length > 0)
+}
+
+export interface TriggersDeps {
+  readonly source: TransactionSource
+  readonly bus: MessageBus
+  readonly processes: ReadonlyMap<string, ProcessDefinition>
+  readonly companies: ConnectedCompanies
+  readonly operations: Operations
+  readonly publisher: Pick<TransitionPublisher, 'publishSteps'>
+  readonly metrics: CoordinatorMetrics
+  readonly retryStore: StoreRetry
+  readonly owner: string
+  readonly log: Logger
+  readonly clock: Clock
+  readonly random: () => number
+  /** `LOCAL_PULL_SECONDS`, in milliseconds. */
+  readonly localPullMs: number
+  /** `REMOTE_PULL_SECONDS`, in milliseconds. */
+  readonly remotePullMs: number
+}
+
+export interface Triggers extends AsyncDisposable {
+  readonly schedules: ScheduleOperations
+  setPaused(paused: PausedNames): void
+  /** Called after definitions were added or replaced. */
+  followDefinitions(): void
+  /** Called when a credential was stored or refreshed. */
+  onCredentialUsable(name: string): Promise<void>
+}
+
+export function startTriggers(deps: TriggersDeps): Triggers {
+  const { source, bus, processes, companies, operations, publisher, metrics, log, clock } = deps
+  const polling = { log, clock, random: deps.random, intervalMs: deps.localPullMs }
+  const intake = {
+    ...polling,
+    store: source,
+    operations,
+    retryStore: deps.retryStore,
+    isBatched: tracing === undefined,
+  }
+  const stack = new AsyncDisposableStack()
+  const scheduler = stack.use(
+    startScheduler({
+      ...polling,
+      source,
+      companies,
+      publisher,
+      processes,
+      onRuns: metrics.countScheduled,
+      onSchedules: metrics.setSchedules,
+    }),
+  )
+  const { now } = clock
+  const schedules = createScheduleOperations({ source, processes, publisher, scheduler, now })
+  const feed = stack.use(
+    startFeedWatch({
+      ...polling,
+      intervalMs: deps.remotePullMs,
+      source,
+      companies,
+      async isActive() {
+        if (!processes.has(CHANGE_FEED)) return false
+        const sweeps = (await schedules.list()).find(({ process }) => process === CHANGE_FEED)
+        return sweeps?.pausedAt === null
+      },
+      async sweepAll(reason) {
+        const by = { keyId: 'coordinator:change-feed', person: null }
+        try {
+          await schedules.run(CHANGE_FEED, SWEEP_SCHEDULE, { by, reason, ifVersion: null })
+        } catch (error) {
+          // The sweeps of all companies are being queued already.
+          if (!hasCode(error, 'schedule_in_progress')) throw error
+        }
+      },
+      async sweepOne(Realm, TransactionID) {
+        const definition = processes.get(CHANGE_FEED)
+        if (definition === undefined) return
+        const transaction = { TransactionID, Realm, InitialData: null }
+        const results = await source.queue(outlineOf(definition), [transaction])
+        publisher.publishSteps(
+          results.flatMap((result) => (result.outcome === 'queued' ? [result.run] : [])),
+        )
+      },
+      onLag: metrics.setChangeFeedLag,
+    }),
+  )
+  const starts = stack.use(
+    startStartIntake({
+      ...intake,
+      queue: createStartQueue(bus, deps.owner),
+      processes: () => [...processes.values()].filter(isStartable).map(({ name }) => name),
+      count: metrics.countStart,
+    }),
+  )
+  const changes = stack.use(
+    startChangeIntake({
+      ...intake,
+      queue: createChangeQueue(bus, deps.owner),
+      processes,
+      isConnected: createKnownCompanies({
+        isConnected: (realm) => companies.isConnected(realm),
+        now,
+      }),
+      onDelivery: feed.onDelivery,
+      count: metrics.countChange,
+    }),
+  )
+  return {
+    schedules,
+    setPaused(paused) {
+      starts.setPaused(paused)
+      changes.setPaused(paused)
+    },
+    followDefinitions() {
+      starts.followDefinitions()
+      changes.followDefinitions()
+      scheduler.soon()
+    },
+    onCredentialUsable: (name) => feed.onUsable(realmOf(name)),
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  }
+}
