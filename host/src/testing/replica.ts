@@ -143,6 +143,7 @@ export async function startReplica(deps: ReplicaDeps): Promise<Replica> {
       bus: replicaBus,
       processes: deps.processes,
       companies: deps.companies,
+      readsChangeFeed: false, // a test reports every change itself
       clock,
       waitForClock: (wait) => work.waitForClock(wait),
       // The longest possible jitter, so that a test can compute when a step is attempted again.

@@ -11,6 +11,7 @@ import {
   showDeadLetter,
 } from './commands/dead-letters.ts'
 import { doctor } from './commands/doctor.ts'
+import { changes } from './commands/changes.ts'
 import { startErasure } from './commands/erasures.ts'
 import { connect, list, refresh, remove, show } from './commands/credentials.ts'
 import { exportCredentials } from './commands/export.ts'
@@ -184,6 +185,7 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
 
 /** The commands that belong to no group. */
 export const single: ReadonlyMap<string, Command> = new Map([
+  ['changes', changes],
   ['usage', usage],
   ['doctor', doctor],
   ['verify-provider', verifyProvider],
@@ -194,8 +196,8 @@ const PROGRAM = 'integration-host'
 
 const COMMON_HELP = `Options of all commands on an installation; keys, doctor, verify-provider and chaos have no --url:
   --url URL    the address of the service: of token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217), and for
-               transactions, operations, erasures, dead-letters, processes, schedules and actions of the
-               coordinator
+               transactions, operations, erasures, dead-letters, processes, schedules, changes and actions
+               of the coordinator
                (COORDINATOR_URL, default http://127.0.0.1:7219)
   --json       print only JSON on standard output
   -h, --help   print this text

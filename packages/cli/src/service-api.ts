@@ -248,6 +248,7 @@ const NOT_FOUND = new Set([
   'credential_not_found',
   'process_not_found',
   'schedule_not_found',
+  'change_feed_not_found',
   'transaction_not_found',
   'operation_not_found',
   'dead_letter_not_found',

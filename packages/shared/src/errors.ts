@@ -130,6 +130,7 @@ export const errorCodes = {
   operation_not_running: { status: 409, title: 'The operation is over', remedy: 'none' },
   too_many_operations: { status: 409, title: 'Too many operations', remedy: 'retry' },
   schedule_not_found: { status: 404, title: 'No such schedule', remedy: 'none' },
+  change_feed_not_found: { status: 404, title: 'No such change feed', remedy: 'none' },
   schedule_in_progress: { status: 409, title: 'The schedule is in progress', remedy: 'retry' },
   operation_not_paused: { status: 409, title: 'The operation is not paused', remedy: 'none' },
 } as const satisfies Record<string, { status: number; title: string; remedy: Remedy }>

@@ -5,6 +5,7 @@ import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { PROBLEM_CONTENT } from '@integration-host/shared/http/openapi'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
 import { type ActionRouteDeps, actionRoutes } from './routes/actions.ts'
+import { changesRoutes, type ChangesRouteDeps } from './routes/changes.ts'
 import { type DeadLetterRouteDeps, deadLetterRoutes } from './routes/dead-letters.ts'
 import { MAX_BULK_BYTES } from './routes/contracts.ts'
 import { type ErasureRouteDeps, erasureRoutes } from './routes/erasures.ts'
@@ -36,6 +37,7 @@ export interface AppDeps
     ActionRouteDeps,
     OperationRouteDeps,
     ScheduleRouteDeps,
+    ChangesRouteDeps,
     DeadLetterRouteDeps {
   readonly logger: Logger
   readonly health: Health
@@ -66,6 +68,7 @@ export const createApp = (deps: AppDeps) =>
       app.route('/processes', processRoutes(deps))
       app.route('/operations', operationRoutes(deps))
       app.route('/schedules', scheduleRoutes(deps))
+      app.route('/realms', changesRoutes(deps))
       app.route('/processes', summaryRoutes(deps))
       app.route('/actions', actionRoutes(deps))
       app.route('/transactions', exportRoutes(deps))

@@ -78,6 +78,8 @@ export interface CoordinatorAdapters {
   readonly waitForClock?: WorkerDeps['waitForClock']
   /** Returns a random number in [0, 1), for the jitter of delays. */
   readonly random?: () => number
+  /** Whether changes whose webhooks were missed are read from the provider. Default: they are. */
+  readonly readsChangeFeed?: boolean
   /** The companies that are connected. Default: read from token-service. */
   readonly companies?: ConnectedCompanies
   /** Makes the HTTP calls of the steps. Default: over connections that the coordinator opens. */
@@ -99,7 +101,7 @@ export async function startCoordinator(
   adapters: CoordinatorAdapters,
 ): Promise<RunningService> {
   const { logger: log, health, bus, clock = systemClock, timing = {} } = adapters
-  const { random = Math.random } = adapters
+  const { random = Math.random, readsChangeFeed = true } = adapters
   const { now } = clock
   const { PREFETCH: prefetch } = config
   const serviceMetrics = adapters.metrics ?? createMetrics('coordinator')
@@ -124,7 +126,8 @@ export async function startCoordinator(
     ...(timing.webhooks !== undefined && { timing: timing.webhooks }),
   })
   const changeFeed = createChangeFeed({ source, publish: createEventPublisher(bus), now })
-  if (needsChangeFeed(processes)) processes.set(CHANGE_FEED, changeFeed)
+  const addsChangeFeed = (): boolean => readsChangeFeed && needsChangeFeed(processes)
+  if (addsChangeFeed()) processes.set(CHANGE_FEED, changeFeed)
   /** The names of processes that are added later are appended. */
   const processNames = [...processes.keys()]
   const reportLoaded = createLoadReport({ logger: log, health, metrics: serviceMetrics })
@@ -279,7 +282,7 @@ export async function startCoordinator(
       adapters.watchProcesses(
         async ({ definitions, failures }) => {
           for (const definition of definitions.values()) await addProcess(definition)
-          if (needsChangeFeed(processes)) await addProcess(changeFeed)
+          if (addsChangeFeed()) await addProcess(changeFeed)
           worker.followDefinitions()
           triggers.followDefinitions()
           reportLoaded({ definitions: processes, failures }, true)

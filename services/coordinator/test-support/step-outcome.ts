@@ -57,6 +57,31 @@ const anyProcess = defineProcess('P', { steps: { first: () => null, second: () =
 /** The time of this clock stands still, but its timers expire. */
 export const stoppedClock: Clock = { ...systemClock, now: () => 0 }
 
+/** Returns what a step gets from its worker: no call gets a response, and the clock stands still. */
+export const stepDeps = (change: Partial<StepDeps> = {}): StepDeps => ({
+  call: async () => ({ kind: 'aborted', isSent: false }),
+  gateway: {
+    url: 'http://gateway:7218',
+    key: 'service-key',
+    faultOf: intuit.accounting.faultOf,
+  },
+  coolDowns: createCoolDowns(() => 0),
+  limiter: createTargetLimiter({
+    source: createMemoryTargetCalls(() => 0),
+    clock: stoppedClock,
+  }),
+  endsAt: 300_000,
+  files: { writeAtomic: async () => {}, removeTemporaryFiles: async () => {} },
+  settings: { demoApiUrl: 'http://demo', dataDir: '/data' },
+  log: () => createLogger('test', 'silent'),
+  traceparent: () => TRACEPARENT,
+  onCall: () => {},
+  abort: new StepAbort(),
+  isOnline: async () => true,
+  now: () => 0,
+  ...change,
+})
+
 /** Runs a step whose calls get these outcomes in order; returns the outcome of the step and its calls. */
 export async function outcomeOf(
   handler: AnyStep,
@@ -80,32 +105,13 @@ export async function outcomeOf(
       run: { ...claim.run, InDoubt: isInDoubt, Realm: realm, InitialData: initialData },
     },
     definition,
-    {
+    stepDeps({
       call: async (request) => {
         calls.push(request)
         return answers[calls.length - 1] ?? { kind: 'aborted', isSent: false }
       },
-      gateway: {
-        url: 'http://gateway:7218',
-        key: 'service-key',
-        faultOf: intuit.accounting.faultOf,
-      },
-      coolDowns: createCoolDowns(() => 0),
-      limiter: createTargetLimiter({
-        source: createMemoryTargetCalls(() => 0),
-        clock: stoppedClock,
-      }),
-      endsAt: 300_000,
-      files: { writeAtomic: async () => {}, removeTemporaryFiles: async () => {} },
-      settings: { demoApiUrl: 'http://demo', dataDir: '/data' },
-      log: () => createLogger('test', 'silent'),
-      traceparent: () => TRACEPARENT,
-      onCall: () => {},
-      abort: new StepAbort(),
-      isOnline: async () => true,
-      now: () => 0,
       ...deps,
-    },
+    }),
   )
   return { outcome, calls }
 }

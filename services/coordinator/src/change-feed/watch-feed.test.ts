@@ -1,0 +1,172 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { type Clock, systemClock } from '@integration-host/shared/process/clock'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { createMemoryTransactionSource } from '../adapters/memory/transaction-source.ts'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+import { type FeedWatch, startFeedWatch } from './watch-feed.ts'
+
+const MINUTE = 60_000
+const HOUR = 60 * MINUTE
+
+let now: number
+let isActive: boolean
+let connected: Set<string>
+let sweeps: string[]
+let lags: number[]
+let polls: (() => Promise<number>)[]
+let dataDir: string
+let source: TransactionSource
+let watch: FeedWatch
+beforeEach(async () => {
+  now = Date.parse('2026-11-23T12:00:00Z')
+  isActive = true
+  connected = new Set(['1', '2'])
+  sweeps = []
+  lags = []
+  polls = []
+  dataDir = await mkdtemp(join(tmpdir(), 'feed-watch-'))
+  source = await createMemoryTransactionSource(dataDir, { now: () => now })
+  watch = start()
+})
+afterEach(async () => {
+  await watch[Symbol.asyncDispose]()
+  await source[Symbol.asyncDispose]()
+  await rm(dataDir, { recursive: true })
+})
+
+/** A clock whose repeated tasks run only when a test calls them. */
+const clock: Clock = {
+  ...systemClock,
+  now: () => now,
+  repeat(task) {
+    polls.push(task)
+    return { soon() {}, async [Symbol.asyncDispose]() {} }
+  },
+}
+const start = (): FeedWatch =>
+  startFeedWatch({
+    source,
+    companies: {
+      async isConnected(realm) {
+        if (realm === 'unavailable')
+          throw new IntegrationError('token_service_unavailable', 'unavailable')
+        return connected.has(realm)
+      },
+    },
+    isActive: async () => isActive,
+    async sweepAll(reason) {
+      sweeps.push(reason)
+    },
+    async sweepOne(realm, id) {
+      sweeps.push(`${realm} ${id}`)
+    },
+    log: createLogger('test', 'silent'),
+    clock,
+    random: () => 0,
+    intervalMs: MINUTE,
+    onLag: (lagMs) => lags.push(lagMs),
+  })
+/** Reports a delivery and waits until it is stored. */
+async function deliver(): Promise<void> {
+  watch.onDelivery()
+  await watch[Symbol.asyncDispose]()
+}
+
+describe('after a pause of deliveries', () => {
+  it('all companies are swept once, when the first event arrives', async () => {
+    await deliver()
+    now += 3 * HOUR
+    await deliver()
+    await deliver()
+    expect(sweeps).toEqual(['the provider had delivered nothing for 180 minutes'])
+    now += 30 * MINUTE
+    await deliver()
+    expect(sweeps).toHaveLength(1)
+  })
+
+  it('another replica does not sweep again', async () => {
+    await deliver()
+    now += 3 * HOUR
+    await deliver()
+    watch = start()
+    await deliver()
+    expect(sweeps).toHaveLength(1)
+  })
+
+  it('nothing is swept for the first delivery of all, or while the feed is not read', async () => {
+    await deliver()
+    isActive = false
+    now += 3 * HOUR
+    await deliver()
+    expect(sweeps).toEqual([])
+  })
+})
+
+describe('a company whose credential becomes usable', () => {
+  it('gets a cursor, from which its first sweep reads', async () => {
+    await watch.onUsable('1')
+    expect(await source.changeCursor('1')).toMatchObject({ lagMs: 0 })
+    expect(sweeps).toEqual([])
+  })
+
+  it('is swept if its last sweep is overdue, with the same id until the cursor moves', async () => {
+    await watch.onUsable('1')
+    now += 27 * HOUR
+    await watch.onUsable('1')
+    await watch.onUsable('1')
+    expect(sweeps).toEqual(Array(2).fill('1 overdue@2026-11-23T12:00:00.000Z/1'))
+  })
+
+  it('gets no cursor while the feed is not read', async () => {
+    isActive = false
+    await watch.onUsable('1')
+    expect(await source.changeCursor('1')).toBeNull()
+  })
+})
+
+describe('the lag of the change feeds', () => {
+  const poll = () => polls[0]?.()
+
+  it('is that of the connected company that was read least', async () => {
+    await source.beginCursor('1')
+    now += HOUR
+    await source.beginCursor('2')
+    await poll()
+    expect(lags).toEqual([HOUR])
+  })
+
+  it('does not count a company that was disconnected, whose cursor is removed', async () => {
+    await source.beginCursor('removed')
+    now += 27 * HOUR
+    await source.beginCursor('1')
+    await poll()
+    expect(lags).toEqual([0])
+    expect(await source.changeCursor('removed')).toBeNull()
+  })
+
+  it('counts a connected company that was not read for days', async () => {
+    await source.beginCursor('1')
+    now += 50 * HOUR
+    await poll()
+    expect(lags).toEqual([50 * HOUR])
+    expect(await source.changeCursor('1')).not.toBeNull()
+  })
+
+  it('is kept while token-service is unavailable', async () => {
+    await source.beginCursor('unavailable')
+    now += 27 * HOUR
+    await poll()
+    expect(lags).toEqual([])
+    expect(await source.changeCursor('unavailable')).not.toBeNull()
+  })
+
+  it('is 0 while the feed is not read', async () => {
+    isActive = false
+    await poll()
+    expect(lags).toEqual([0])
+  })
+})

@@ -1,0 +1,54 @@
+import { ChangesView } from '@integration-host/shared/contracts/changes'
+import { Realm } from '@integration-host/shared/contracts/realm'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { needs } from '@integration-host/shared/http/access'
+import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import type { TransactionSource } from '../transaction/transaction-source.ts'
+
+export interface ChangesRouteDeps {
+  readonly source: TransactionSource
+}
+
+/** `GET /realms/{realm}/changes`: how far the change feed of a company was read. */
+export const changesRoutes = ({ source }: ChangesRouteDeps) =>
+  new Hono().get(
+    '/:realm/changes',
+    needs('transactions:read'),
+    describeRoute({
+      operationId: 'getChanges',
+      tags: ['schedules'],
+      summary: 'How far the change feed of a company was read',
+      responses: {
+        200: jsonResponse('the position and the last sweep', ChangesView),
+        ...problemResponses({
+          400: 'invalid',
+          404: 'the change feed of this company is not read',
+          503: 'the store is unavailable',
+        }),
+      },
+    }),
+    validate('param', z.object({ realm: Realm })),
+    onlyKnownQuery(),
+    async (c) => {
+      const { realm } = c.req.valid('param')
+      const cursor = await source.changeCursor(realm)
+      if (cursor === null)
+        throw new IntegrationError(
+          'change_feed_not_found',
+          `the change feed of ${realm} is not read: no process has on, or the company is not connected`,
+        )
+      const view: ChangesView = {
+        Realm: cursor.realm,
+        ReadUntil: cursor.position,
+        LagSeconds: cursor.lagMs / 1_000,
+        SweptAt: cursor.sweptAt,
+        Events: cursor.events,
+        Incomplete: cursor.incomplete,
+      }
+      return c.json(view)
+    },
+  )
