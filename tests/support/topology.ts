@@ -36,6 +36,7 @@ const optionalQueues = [
   webhooksTopology,
   processTopology(WEBHOOK_PROCESS, [WEBHOOK_STEP]),
   changesTopology('OrderProcess', []),
+  processTopology('ChangeFeed', ['read']),
 ].flatMap((topology) => topology.queues)
 
 /** The queue of `npm run bench -- webhooks`. */

@@ -109,6 +109,7 @@ async function removeTopology(
     ladder,
     credentialsTopology,
     webhooksTopology,
+    processTopology('ChangeFeed', ['read']),
     ...Object.entries(steps).map(([name, names]) => processTopology(name, names)),
     ...Object.keys(steps).map(startTopology),
     ...Object.keys(steps).map((process) => changesTopology(process, [])),

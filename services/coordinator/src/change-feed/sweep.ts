@@ -62,7 +62,7 @@ export function createChangeFeed({ source, publish, now }: ChangeFeedDeps): Proc
     retry: { maxAttempts: 8, baseMs: 30_000, capMs: 900_000 },
     // A company that is not swept on one day is swept from its cursor on the next, so only the last run is needed.
     retention: { completedDays: 7 },
-    schedules: [{ name: SWEEP_SCHEDULE, cron: '0 3 * * *', each: 'company', jitterSeconds: 3_600 }],
+    schedules: [{ name: SWEEP_SCHEDULE, cron: '17 3 * * *', each: 'company' }],
     steps: { [STEP]: () => null },
   })
 

@@ -41,7 +41,7 @@ export interface FeedWatch extends AsyncDisposable {
 const PAUSE_MS = 3_600_000
 /** While events are delivered, each replica stores the time of a delivery this often. */
 const KEEP_MS = 60_000
-/** A daily sweep begins within an hour after its time. */
+/** A daily sweep has two hours for all companies. */
 const OVERDUE_MS = 26 * 3_600_000
 const PAGE = 100
 
