@@ -100,7 +100,8 @@ export function startTriggers(deps: TriggersDeps): Triggers {
       async isActive() {
         if (!processes.has(CHANGE_FEED)) return false
         const sweeps = (await schedules.list()).find(({ process }) => process === CHANGE_FEED)
-        return sweeps?.pausedAt === null
+        // Right after the start, the schedule may not be stored yet.
+        return (sweeps?.pausedAt ?? null) === null
       },
       async sweepAll(reason) {
         const by = { keyId: 'coordinator:change-feed', person: null }

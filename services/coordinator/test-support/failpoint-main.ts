@@ -12,9 +12,11 @@
  * - `PROBE_MS`: the interval of the internet probes.
  * - `PROCESS`: the business process to run instead of the order process. `inline` is the order process with `dispatch:
  *   'inline'`; the first step of `company` calls a company through the gateway, that of `short` completes the run, and
- *   `changes` is `short` with runs from changes of invoices, for which every company is connected.
+ *   `changes` is `short` with runs from changes of invoices. Every company is connected, unless `TOKEN_SERVICE_URL` is
+ *   set. Then `DIES_WITH` can also be the id of a change from the change feed, or a realm.
  */
 import { writeSync } from 'node:fs'
+import { PROVIDER_EXCHANGE } from '@integration-host/shared/contracts/provider-event'
 import { createHealth } from '@integration-host/shared/observability/health'
 import { runService, StartupError } from '@integration-host/shared/process/lifecycle'
 import { createLogger } from '@integration-host/shared/observability/logger'
@@ -47,10 +49,13 @@ const points = [
   'dead letter stored',
   'company requested',
   'company known',
+  'change published',
+  'before cursor',
+  'cursor moved',
 ] as const
 type Point = (typeof points)[number]
 
-const { DIES_AT, DIES_WITH, LEASE_MS, SWEEP_MS, PROBE_MS, PROCESS } = process.env
+const { DIES_AT, DIES_WITH, LEASE_MS, SWEEP_MS, PROBE_MS, PROCESS, TOKEN_SERVICE_URL } = process.env
 const diesAt = points.find((point) => point === DIES_AT)
 
 async function failpoint(point: Point, transactionId: string | undefined): Promise<void> {
@@ -105,6 +110,11 @@ const sourceWithFailpoints = (source: TransactionSource): TransactionSource => (
     await source.addDeadLetter(letter)
     await failpoint('dead letter stored', id)
   },
+  async moveCursor(realm, sweep) {
+    await failpoint('before cursor', realm)
+    await source.moveCursor(realm, sweep)
+    await failpoint('cursor moved', realm)
+  },
   async replay(process, id, request, act) {
     await failpoint('before replay', id)
     const header = await failpointDuring('replaying', id, () =>
@@ -125,6 +135,8 @@ const busWithFailpoints = (bus: MessageBus): MessageBus => ({
     if (isOf(message, 'order')) await failpointDuring('publishing', id, () => bus.publish(message))
     else await bus.publish(message)
     if (isOf(message, 'report')) await failpoint('published', id)
+    if (message.exchange === PROVIDER_EXCHANGE)
+      await failpoint('change published', message.messageId)
   },
 })
 
@@ -226,7 +238,8 @@ await runService('coordinator', async () => {
       source: sourceWithFailpoints(source),
       bus: busWithFailpoints(bus),
       processes: [definition],
-      ...(definition === changesProcess && { companies: companiesWithFailpoints }),
+      ...(definition === changesProcess &&
+        TOKEN_SERVICE_URL === undefined && { companies: companiesWithFailpoints }),
       timing: {
         ...(leaseMs !== undefined && { renewMs: leaseMs / 3 }),
         ...(probeMs !== undefined && {
