@@ -10,7 +10,7 @@ import { connectCompany } from '../support/clients/user-actions.ts'
 import { backend, startSystem, type System } from '../support/system.ts'
 
 const REALM = '9341453908059889'
-const PROCESSES = fileURLToPath(new URL('../support/changes', import.meta.url))
+const PROCESSES = fileURLToPath(new URL('../support/faults/changes', import.meta.url))
 const INVOICES = 60
 
 let system: System

@@ -330,7 +330,13 @@ export async function startCoordinator(
   const erasures = await onErasureRequested(
     bus,
     `${owner} erasures`,
-    createRealmErasure({ erase, retryStore, shutdown: shutdown.signal, log }),
+    createRealmErasure({
+      erase,
+      removeCursor: (realm) => source.removeCursor(realm),
+      retryStore,
+      shutdown: shutdown.signal,
+      log,
+    }),
   )
   stack.defer(async () => {
     shutdown.abort()

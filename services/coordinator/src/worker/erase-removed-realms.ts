@@ -11,6 +11,7 @@ const RETRY_MS = 30_000
 
 export interface RealmErasureDeps {
   readonly erase: Erase
+  readonly removeCursor: (realm: string) => Promise<void>
   readonly retryStore: StoreRetry
   readonly shutdown: AbortSignal
   readonly log: Logger
@@ -20,18 +21,20 @@ export interface RealmErasureDeps {
  * Returns a function that erases the runs of a company whose credential was removed. The function resolves with false
  * if a shutdown has interrupted the erasure; the event is then delivered again.
  */
-export function createRealmErasure({ erase, retryStore, shutdown, log }: RealmErasureDeps) {
+export function createRealmErasure(deps: RealmErasureDeps) {
+  const { erase, retryStore, shutdown, log } = deps
   return async (credential: string): Promise<boolean> => {
     const scope = { Realm: realmOf(credential), Process: null }
     const reason = `${credential} was removed with erase=true`
     const act = { by: { keyId: KEY_ID, person: null }, reason }
     for (;;) {
-      const result = await retryStore(() => erase(scope, act, shutdown), shutdown).catch(
-        (error: unknown) => {
-          log.error({ err: error, credential }, 'erasing the runs of a removed company failed')
-          return null
-        },
-      )
+      const result = await retryStore(async () => {
+        await deps.removeCursor(scope.Realm)
+        return erase(scope, act, shutdown)
+      }, shutdown).catch((error: unknown) => {
+        log.error({ err: error, credential }, 'erasing the runs of a removed company failed')
+        return null
+      })
       if (result === ABORTED) return false
       if (result === null) {
         // The delivery stays unsettled until a retry succeeds, because the broker drops a message that is requeued too
