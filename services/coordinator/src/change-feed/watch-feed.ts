@@ -32,7 +32,7 @@ export interface FeedWatchDeps {
 
 export interface FeedWatch extends AsyncDisposable {
   /** Called for each event that the provider has delivered. */
-  onDelivery(): void
+  readonly onDelivery: () => void
   /** Called when the credential of a company was stored or refreshed. */
   onUsable(realm: string): Promise<void>
 }

@@ -21,7 +21,7 @@ export interface WebhookStarterDeps {
 
 export interface WebhookStarter extends AsyncDisposable {
   /** Called for each transition of this replica. */
-  onTransition(event: TransactionEvent): void
+  readonly onTransition: (event: TransactionEvent) => void
   /** Requests a poll soon, because a webhook was stored or the run of a webhook has ended. */
   hint(): void
 }

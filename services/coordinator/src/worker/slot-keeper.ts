@@ -16,7 +16,7 @@ import type { TransitionPublisher } from './transition-publisher.ts'
 
 export interface SlotKeeper extends AsyncDisposable {
   /** Must be called after each transition of a run that this replica has committed. */
-  onTransition(run: Pick<RunState, keyof RunKey | 'Status' | 'WaitingFor'>): void
+  readonly onTransition: (run: Pick<RunState, keyof RunKey | 'Status' | 'WaitingFor'>) => void
 }
 
 export interface SlotKeeperDeps {
