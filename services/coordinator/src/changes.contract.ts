@@ -6,6 +6,7 @@ import {
   providerEventId,
   providerRoutingKey,
 } from '@integration-host/shared/contracts/provider-event'
+import { createEventPublisher } from '@integration-host/shared/messaging/provider-events'
 import { IntegrationError } from '@integration-host/shared/errors'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -233,18 +234,68 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       expect(await deadLetters(host)).toEqual([])
     })
 
-    it('leaves the events of a paused process in their queue until the process is resumed', async () => {
-      const host = await start()
-      const post = (path: string) => host.call(`/processes/Sale/${path}`, { method: 'POST' })
-      expect((await post('pause')).status).toBe(200)
-      await isConsumed(host, 'Sale', 0)
-      const event = changeEvent()
+    it.runIf(kind === 'real')(
+      'leaves the events of a paused process in their queue until the process is resumed',
+      async () => {
+        const host = await start()
+        const post = (path: string) => host.call(`/processes/Sale/${path}`, { method: 'POST' })
+        expect((await post('pause')).status).toBe(200)
+        await isConsumed(host, 'Sale', 0)
+        const event = changeEvent()
+        await publishEvent(host, event)
+        await eventually(async () =>
+          expect(await host.bus.depth(onQueue('Sale'))).toMatchObject({ ready: 1 }),
+        )
+        expect((await post('resume')).status).toBe(200)
+        await host.reached(event.Id, 'Completed')
+      },
+    )
+
+    it.runIf(kind === 'embedded')(
+      'stores the run of a change before the event is confirmed, also while the process is paused',
+      async () => {
+        const stored = Promise.withResolvers<void>()
+        const host = await start({
+          wrapSource: (source) => ({
+            ...source,
+            async queue(...input) {
+              await stored.promise
+              return source.queue(...input)
+            },
+          }),
+        })
+        const post = (path: string) => host.call(`/processes/Sale/${path}`, { method: 'POST' })
+        expect((await post('pause')).status).toBe(200)
+        const event = changeEvent()
+        const settled: string[] = []
+        const confirmed = createEventPublisher(host.bus)(event).then(() =>
+          settled.push('confirmed'),
+        )
+        stored.promise.then(() => settled.push('stored'))
+        await eventually(async () =>
+          expect(await host.bus.depth(onQueue('Sale'))).toMatchObject({ ready: 0 }),
+        )
+        stored.resolve()
+        await confirmed
+        expect(settled).toEqual(['stored', 'confirmed'])
+        expect((await host.run(event.Id)).Status).toBe('Queued')
+        expect((await post('resume')).status).toBe(200)
+        await host.reached(event.Id, 'Completed')
+      },
+    )
+
+    it('binds the queue before the coordinator has started, or after an earlier one had bound it', async () => {
+      const [event, next] = [changeEvent(), changeEvent({ EntityId: '130' })]
+      const host = await startFixture(backends, { processes: [sale] })
+      opened.push(host)
+      if (kind === 'real') await isConsumed(host)
       await publishEvent(host, event)
-      await eventually(async () =>
-        expect(await host.bus.depth(onQueue('Sale'))).toMatchObject({ ready: 1 }),
-      )
-      expect((await post('resume')).status).toBe(200)
       await host.reached(event.Id, 'Completed')
+      await opened.pop()?.[Symbol.asyncDispose]()
+      const second = await startFixture(backends, { processes: [sale] })
+      opened.push(second)
+      await publishEvent(second, next)
+      await second.reached(next.Id, 'Completed')
     })
 
     it('starts a run of each process that names the change', async () => {

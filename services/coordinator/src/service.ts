@@ -5,6 +5,7 @@ import { honoListener, listen } from '@integration-host/shared/http/http-server'
 import { type Clock, systemClock } from '@integration-host/shared/process/clock'
 import { type RunningService, StartupError } from '@integration-host/shared/process/lifecycle'
 import type { Logger } from '@integration-host/shared/observability/logger'
+import { changesTopology } from '@integration-host/shared/contracts/topology'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { createEventPublisher } from '@integration-host/shared/messaging/provider-events'
 import { createMetrics, type Metrics } from '@integration-host/shared/observability/metrics'
@@ -31,6 +32,7 @@ import { type EmbeddedConfig, probesOf } from './config.ts'
 import { startHousekeeping } from './housekeeping.ts'
 import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
 import type { ConnectedCompanies } from './company/connected-companies.ts'
+import { routingKeysOf } from './process/change-trigger.ts'
 import { isStartable, outlineOf, type ProcessDefinition } from './process/definition.ts'
 import type { HttpCall } from './process/http-call.ts'
 import { createPayloads } from './transaction/payload.ts'
@@ -145,6 +147,10 @@ export async function startCoordinator(
   const declare = async (definition: ProcessDefinition): Promise<void> => {
     await queue.declare(outlineOf(definition))
     if (isStartable(definition)) await startMessages.declare(definition.name)
+    // A durable bus has the bindings of earlier coordinators, and the intake changes them. Another bus has none, and an
+    // event that arrives before the first check of the intake would be lost.
+    const { name, on } = definition
+    if (!bus.isDurable && on.length > 0) await bus.declare(changesTopology(name, routingKeysOf(on)))
   }
   await Promise.all([...processes.values()].map(declare))
   const addProcess = async (definition: ProcessDefinition): Promise<void> => {

@@ -241,17 +241,20 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       },
     )
 
-    it('leaves the messages of a paused process in their queue until the process is resumed', async () => {
-      const host = await start()
-      await eventually(async () => expect(await depth(host)).toMatchObject({ consumers: 1 }))
-      const post = (path: string) => host.call(`/processes/Sale/${path}`, { method: 'POST' })
-      expect((await post('pause')).status).toBe(200)
-      await eventually(async () => expect(await depth(host)).toMatchObject({ consumers: 0 }))
-      await send(host, { TransactionID: '1', InitialData: 1 })
-      await eventually(async () => expect(await depth(host)).toMatchObject({ ready: 1 }))
-      expect((await post('resume')).status).toBe(200)
-      await host.reached('1', 'Completed')
-    })
+    it.runIf(kind === 'real')(
+      'leaves the messages of a paused process in their queue until the process is resumed',
+      async () => {
+        const host = await start()
+        await eventually(async () => expect(await depth(host)).toMatchObject({ consumers: 1 }))
+        const post = (path: string) => host.call(`/processes/Sale/${path}`, { method: 'POST' })
+        expect((await post('pause')).status).toBe(200)
+        await eventually(async () => expect(await depth(host)).toMatchObject({ consumers: 0 }))
+        await send(host, { TransactionID: '1', InitialData: 1 })
+        await eventually(async () => expect(await depth(host)).toMatchObject({ ready: 1 }))
+        expect((await post('resume')).status).toBe(200)
+        await host.reached('1', 'Completed')
+      },
+    )
 
     it('holds the messages while the store is unavailable, and loses and dead-letters none', async () => {
       let isAvailable = false

@@ -76,6 +76,7 @@ export function startTriggers(deps: TriggersDeps): Triggers {
     operations,
     retryStore: deps.retryStore,
     isBatched: tracing === undefined,
+    isDurable: bus.isDurable,
   }
   const stack = new AsyncDisposableStack()
   const scheduler = stack.use(

@@ -7,6 +7,9 @@
  * names.
  */
 export interface MessageBus extends AsyncDisposable {
+  /** Whether messages outlive this OS process. */
+  readonly isDurable: boolean
+
   /**
    * Declares exchanges and queues, now and after each reconnect. Resolves even if the broker is unavailable or the
    * declaration fails: the health of the dependency then contains the reason, and the declaration is retried until it
@@ -100,6 +103,11 @@ export interface OutgoingMessage {
   readonly body: unknown
   /** Whether publishing fails if the message is routed to no queue. It is false for events that need no consumer. */
   readonly mandatory: boolean
+  /**
+   * Whether nobody would publish the message again if it were lost after its confirm. A bus that is not durable confirms
+   * such a message only after its consumers have acknowledged it. Default: false.
+   */
+  readonly isOnlyCopy?: boolean
 }
 
 export interface Delivery {

@@ -23,6 +23,7 @@ export function createEventPublisher(bus: MessageBus): (event: ProviderEvent) =>
       body: event,
       // An event that no queue is bound for concerns no process. The provider must not send it again.
       mandatory: false,
+      isOnlyCopy: true,
     })
   }
 }

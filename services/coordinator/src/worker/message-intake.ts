@@ -9,7 +9,8 @@
  * M3  A message may be returned because a coordinator dies or a connection breaks. A message that was returned
  *     `RENEW_AFTER` times is published again before it is acknowledged. RabbitMQ counts the new message from 0. After
  *     `MAX_RENEWALS` of these, the message is dead-lettered, because it may be the cause.
- * M4  The messages of a paused process stay in their queue.
+ * M4  The messages of a paused process stay in their queue, if the queue outlives the coordinator. Otherwise they become
+ *     runs, which wait like all runs of a paused process.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
@@ -107,6 +108,8 @@ export interface MessageIntakeDeps<Message extends IntakeMessage, Ignored extend
   readonly prepare?: () => Promise<void>
   /** Returns the names of the processes whose queues are consumed. */
   readonly processes: () => readonly string[]
+  /** Whether the queues outlive this OS process. */
+  readonly isDurable: boolean
   /** Whether transactions are queued in batches. A batch belongs to no trace, so it is false while tracing is on. */
   readonly isBatched: boolean
   readonly retryStore: StoreRetry
@@ -287,7 +290,7 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
     const wanted = deps.processes()
     for (const process of consumers.keys()) if (!wanted.includes(process)) stop(process)
     for (const process of wanted)
-      if (paused.has(process)) stop(process)
+      if (deps.isDurable && paused.has(process)) stop(process)
       else if (!consumers.has(process) && (held.get(process) ?? 0) === 0) start(process)
   }
 

@@ -80,6 +80,7 @@ function intakeOn({ holdMs = 60_000 } = {}) {
     },
     processes: () => ['P'],
     isBatched: true,
+    isDurable: true,
     retryStore: createStoreRetry(() => 0),
     log: createLogger('test', 'debug', {
       write: (line: string) => void logged.push(JSON.parse(line).msg),

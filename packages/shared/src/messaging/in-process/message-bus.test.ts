@@ -1,7 +1,91 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { expect, describe, it } from 'vitest'
 import { createLogger } from '../../observability/logger.ts'
 import { messageBusContract } from '../message-bus.contract.ts'
+import type { MessageBus, Settlement } from '../message-bus.ts'
 import { createInProcessBus } from './message-bus.ts'
 
 messageBusContract('the in-process bus', async () =>
   createInProcessBus(createLogger('test', 'silent')),
 )
+
+describe('a message that is the only copy', () => {
+  const topology = {
+    exchanges: [
+      { name: 'work', type: 'direct' as const },
+      { name: 'dead', type: 'direct' as const },
+    ],
+    queues: [
+      {
+        name: 'a',
+        bindings: [{ exchange: 'work', routingKey: 'x' }],
+        deadLetter: { exchange: 'dead', routingKey: 'a' },
+      },
+      { name: 'b', bindings: [{ exchange: 'work', routingKey: 'x' }] },
+      { name: 'dead.a', bindings: [{ exchange: 'dead', routingKey: 'a' }] },
+    ],
+  }
+  /** Publishes a message whose deliveries the test settles. Its state is that of the publish. */
+  async function publishTo(bus: MessageBus, routingKey = 'x') {
+    await bus.declare(topology)
+    const state = { result: 'pending' }
+    const published = bus
+      .publish({
+        exchange: 'work',
+        routingKey,
+        messageId: '1',
+        type: 'x',
+        body: {},
+        mandatory: false,
+        isOnlyCopy: true,
+      })
+      .then(
+        () => (state.result = 'confirmed'),
+        (error: { code: string }) => (state.result = error.code),
+      )
+    const consume = (queue: string) => {
+      const { promise, resolve } = Promise.withResolvers<Settlement>()
+      bus.consume(queue, { prefetch: 1, tag: queue }, () => promise)
+      return resolve
+    }
+    const later = async (): Promise<string> => {
+      for (let turn = 0; turn < 10; turn += 1) await nextTurn()
+      return state.result
+    }
+    return { consume, later, published }
+  }
+  const open = () => createInProcessBus(createLogger('test', 'silent'))
+
+  it('is confirmed when the consumer of every queue has acknowledged it', async () => {
+    await using bus = open()
+    const { consume, later } = await publishTo(bus)
+    const [settleA, settleB] = [consume('a'), consume('b')]
+    expect(await later()).toBe('pending')
+    settleA('ack')
+    expect(await later()).toBe('pending')
+    settleB('ack')
+    expect(await later()).toBe('confirmed')
+  })
+
+  it('is confirmed when the consumer of its dead letter has acknowledged it', async () => {
+    await using bus = open()
+    const { consume, later } = await publishTo(bus)
+    consume('b')('ack')
+    consume('a')('reject')
+    expect(await later()).toBe('pending')
+    consume('dead.a')('ack')
+    expect(await later()).toBe('confirmed')
+  })
+
+  it('is rejected if the bus is closed before', async () => {
+    const bus = open()
+    const { later } = await publishTo(bus)
+    await bus[Symbol.asyncDispose]()
+    expect(await later()).toBe('broker_unavailable')
+  })
+
+  it('is confirmed at once if no queue wants it', async () => {
+    await using bus = open()
+    expect(await (await publishTo(bus, 'other')).later()).toBe('confirmed')
+  })
+})

@@ -1,7 +1,8 @@
 /**
  * The message broker of the embedded host. It implements exchanges, queues, prefetch, delivery limit, message TTL and
  * dead lettering in memory, with the behaviour of RabbitMQ. Messages are lost at a restart. This loss is safe, because
- * unfinished steps are re-published from the transaction source, and credential events from their outbox.
+ * unfinished steps are re-published from the transaction source, and credential events from their outbox. A message
+ * that is the only copy is confirmed only after every consumer has acknowledged it.
  */
 import { IntegrationError } from '../../errors.ts'
 import type { Logger } from '../../observability/logger.ts'
@@ -20,6 +21,14 @@ import {
 
 interface QueuedDelivery extends Delivery {
   readonly expiry: Timer | null
+  /** Counts the queues that still have the message; `null` if nobody waits for its acknowledgement. */
+  readonly copies: Copies | null
+}
+
+/** A message that nobody else could publish again. */
+interface Copies {
+  count: number
+  readonly settle: (error: IntegrationError | null) => void
 }
 
 interface Subscriber {
@@ -52,11 +61,17 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
     )
   }
 
-  function enqueue(queue: Queue, delivery: Delivery, position: 'front' | 'back'): void {
-    if (isClosed) return
+  function enqueue(
+    queue: Queue,
+    delivery: Delivery,
+    copies: Copies | null,
+    position: 'front' | 'back',
+  ): void {
+    if (isClosed) return copies?.settle(closed())
     const { messageTtlMs } = queue.spec
     const queued: QueuedDelivery = {
       ...delivery,
+      copies,
       expiry:
         messageTtlMs === undefined
           ? null
@@ -76,21 +91,32 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
     deadLetter(queue, queued, 'expired')
   }
 
-  function deadLetter({ spec }: Queue, delivery: Delivery, reason: string): void {
-    if (spec.deadLetter === undefined) return
+  function deadLetter({ spec }: Queue, queued: QueuedDelivery, reason: string): void {
+    const { expiry: _, copies, ...delivery } = queued
+    if (spec.deadLetter === undefined) return acknowledge(copies)
     const routingKey = spec.deadLetter.routingKey ?? delivery.routingKey
     const headers = {
       ...delivery.headers,
       'x-first-death-queue': spec.name,
       'x-first-death-reason': reason,
     }
-    for (const target of route(spec.deadLetter.exchange, routingKey)) {
+    const targets = route(spec.deadLetter.exchange, routingKey)
+    if (copies !== null) copies.count += targets.length
+    for (const target of targets) {
       enqueue(
         target,
         { ...delivery, routingKey, headers, redelivered: false, deliveryCount: 0 },
+        copies,
         'back',
       )
     }
+    acknowledge(copies)
+  }
+
+  function acknowledge(copies: Copies | null): void {
+    if (copies === null) return
+    copies.count -= 1
+    if (copies.count === 0) copies.settle(null)
   }
 
   function dispatch(queue: Queue): void {
@@ -120,15 +146,17 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
       logger.error({ err: error, queue: queue.spec.name }, 'delivery handler failed')
       return 'reject'
     })
-    if (settlement === 'ack') return
+    if (settlement === 'ack') return acknowledge(queued.copies)
     if (settlement === 'reject') return deadLetter(queue, queued, 'rejected')
     const deliveryCount = queued.deliveryCount + 1
     if (deliveryCount > (queue.spec.deliveryLimit ?? Number.POSITIVE_INFINITY))
       return deadLetter(queue, queued, 'delivery_limit')
-    enqueue(queue, { ...queued, redelivered: true, deliveryCount }, 'front')
+    enqueue(queue, { ...queued, redelivered: true, deliveryCount }, queued.copies, 'front')
   }
 
   return {
+    isDurable: false,
+
     async declare(topology) {
       for (const exchange of topology.exchanges) exchanges.set(exchange.name, exchange)
       for (const spec of topology.queues) {
@@ -147,11 +175,7 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
     },
 
     async publish(message: OutgoingMessage) {
-      if (isClosed)
-        throw new IntegrationError(
-          'broker_unavailable',
-          'the broker did not accept the message: it is closed',
-        )
+      if (isClosed) throw closed()
       const targets = route(message.exchange, message.routingKey)
       if (targets.length === 0 && message.mandatory) {
         throw new IntegrationError('broker_unavailable', 'no queue is bound for the message')
@@ -166,7 +190,17 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
         redelivered: false,
         deliveryCount: 0,
       }
-      for (const queue of targets) enqueue(queue, delivery, 'back')
+      if (message.isOnlyCopy !== true || targets.length === 0) {
+        for (const queue of targets) enqueue(queue, delivery, null, 'back')
+        return
+      }
+      await new Promise<void>((resolve, reject) => {
+        const copies: Copies = {
+          count: targets.length,
+          settle: (error) => (error === null ? resolve() : reject(error)),
+        }
+        for (const queue of targets) enqueue(queue, delivery, copies, 'back')
+      })
     },
 
     consume(name, options, handle) {
@@ -198,12 +232,18 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
     async [Symbol.asyncDispose]() {
       isClosed = true
       for (const { ready, subscribers } of queues.values()) {
-        for (const { expiry } of ready) expiry?.[Symbol.dispose]()
+        for (const { expiry, copies } of ready) {
+          expiry?.[Symbol.dispose]()
+          copies?.settle(closed())
+        }
         for (const { inFlight } of subscribers) await Promise.allSettled(inFlight)
       }
     },
   }
 }
+
+const closed = (): IntegrationError =>
+  new IntegrationError('broker_unavailable', 'the broker did not accept the message: it is closed')
 
 const isSame = (one: Binding, other: Binding): boolean =>
   one.exchange === other.exchange && one.routingKey === other.routingKey

@@ -255,6 +255,8 @@ export function connectRabbitMq(url: Secret, options: RabbitMqOptions): MessageB
   }, confirmDeadlineMs / 10)
 
   const bus: MessageBus = {
+    isDurable: true,
+
     async declare(topology) {
       const declared = new Set(topology.queues.map(({ name }) => name))
       const without = (known: Topology): Topology => ({

@@ -39,6 +39,7 @@ export const createChangeQueue = (bus: MessageBus, owner: string): ChangeQueue =
       headers: { [RENEWALS_HEADER]: renewals, ...(traceparent !== null && { traceparent }) },
       body: content,
       mandatory: true,
+      isOnlyCopy: true,
     }),
 
   deadLetter: (process, { messageId, content }, reason) =>
