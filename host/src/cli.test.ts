@@ -1,9 +1,11 @@
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { createHmac } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { eventually } from '@integration-host/shared/test-support/eventually'
 import { runProcess, startProcess } from '@integration-host/shared/test-support/start-process'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { STANDARD_PORTS } from './host.ts'
@@ -196,6 +198,67 @@ describe('integration-host dev', () => {
   })
 })
 
+const TOKEN_FILE = 'data/secrets/webhook_verifier_tokens'
+const INVOICE = {
+  specversion: '1.0',
+  id: 'event-1',
+  type: 'qbo.invoice.created.v1',
+  time: '2026-11-23T17:05:09Z',
+  intuitentityid: '129',
+  intuitaccountid: REALM,
+  data: {},
+}
+const RUN = `Invoice-129@2026-11-23T17:05:09Z/${REALM}`
+
+describe('a webhook of the provider in the embedded host', () => {
+  const dev = () => startProcess([CLI, 'dev', '--free-ports'], { cwd: folder })
+  const addressOf = async (started: ReturnType<typeof dev>, service: string): Promise<string> =>
+    (await started.waitForOutput(new RegExp(`${service} +(http:\\S+)`)))[1] ?? ''
+
+  it.each(['running', 'paused'])(
+    'that was answered with 200 starts its run after SIGKILL, while the process is %s',
+    async (state) => {
+      await mkdir(join(folder, 'processes'))
+      await writeFile(
+        join(folder, 'processes/export.ts'),
+        `import { defineProcess } from 'integration-host'
+         export default defineProcess('Export', {
+           on: [{ provider: 'intuit', entity: 'Invoice', operations: ['create'] }],
+         }).step('export', (step) => step.complete())\n`,
+      )
+      {
+        await using first = dev()
+        await first.waitForOutput(/connected company/)
+        if (state === 'paused') {
+          const env = { COORDINATOR_URL: await addressOf(first, 'coordinator') }
+          expect((await cli(['processes', 'pause', 'Export'], env)).code).toBe(0)
+        }
+        const token = (await readFile(join(folder, TOKEN_FILE), 'utf8')).trim()
+        const body = JSON.stringify([INVOICE])
+        const signature = createHmac('sha256', token).update(body).digest('base64')
+        const receiver = await addressOf(first, 'webhook-receiver')
+        const response = await fetch(`${receiver}/webhooks/intuit`, {
+          method: 'POST',
+          headers: { 'intuit-signature': signature },
+          body,
+        })
+        expect(response.status).toBe(200)
+        await first.stop('SIGKILL')
+      }
+      await using second = dev()
+      const env = { COORDINATOR_URL: await addressOf(second, 'coordinator') }
+      if (state === 'paused')
+        expect((await cli(['processes', 'resume', 'Export'], env)).code).toBe(0)
+      const show = ['transactions', 'show', RUN, '--process', 'Export', '--json']
+      await eventually(async () => {
+        const { stdout } = await cli(show, env)
+        expect(JSON.parse(stdout || '{}')).toMatchObject({ Status: 'Completed' })
+      })
+    },
+    60_000,
+  )
+})
+
 describe('integration-host start', () => {
   it('`integration-host start` fails with a message that names all missing settings of the provider', async () => {
     expect((await init('.')).code).toBe(0)
@@ -204,6 +267,9 @@ describe('integration-host start', () => {
     for (const name of ['DISCOVERY_URL', 'CLIENT_ID', 'CLIENT_SECRET'])
       expect(stderr).toContain(`${name}: is missing`)
     expect(stderr).not.toContain('CREDENTIAL_KEYS')
+    // The folder does not count as that of a real provider, so it can be used with the sandbox.
+    await using started = startProcess([CLI, 'dev', '--free-ports'], { cwd: folder })
+    await started.waitForOutput(/connected company {3}Rosewood Interiors/)
   })
 
   it('`integration-host start` still has a queued transaction after SIGKILL and a restart', async () => {
@@ -222,6 +288,9 @@ describe('integration-host start', () => {
     await using second = run()
     const again = await cli(queue, await addressOf(second))
     expect(again.stdout).toContain('sale-1 was queued before')
+    // Standard error is not a terminal here, so it may be a log.
+    expect(second.output()).toContain('docs/console.md says how to create one')
+    expect(second.output()).not.toContain('sign-in#')
     expect(await second.stop('SIGTERM')).toBe(0)
   })
 })

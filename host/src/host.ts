@@ -35,7 +35,7 @@ import { readEmbeddedConfig as readReceiverConfig } from '@integration-host/webh
 import { startWebhookReceiver } from '@integration-host/webhook-receiver/service'
 import { startEmbeddedConsole } from './embedded-console.ts'
 import { applicationKeyFile, consoleKey, embeddedSecrets } from './embedded-secrets.ts'
-import { type Provider, requireProvider } from './provider-of-data.ts'
+import { type Provider, recordProvider, requireProvider } from './provider-of-data.ts'
 import type { Installation } from './story.ts'
 
 export interface HostOptions {
@@ -167,9 +167,12 @@ export async function startHost(options: HostOptions): Promise<Host> {
       ),
     )
   const links = await createFileConnectLinkStore(join(dataDir, 'connect-links'))
+  const gatewayConfig = readGatewayConfig(settings('accountingGateway'))
+  // The settings of the provider are valid, and the first company can be connected after this.
+  if (options.provider !== undefined) recordProvider(dataDir, options.provider)
   opened.use(await startTokenService(tokenConfig, { ...tokenDeps, store, links, bus }))
   opened.use(
-    await startAccountingGateway(readGatewayConfig(settings('accountingGateway')), {
+    await startAccountingGateway(gatewayConfig, {
       ...deps('accounting-gateway'),
       bus,
     }),

@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
 
@@ -11,21 +11,20 @@ const described: Readonly<Record<Provider, string>> = {
 }
 
 /**
- * Records in a data folder whether its companies are connected to the sandbox or to a real provider. The other provider
- * would reject their refresh tokens, and each company would have to be connected again.
+ * Requires that the companies of a data folder are connected to this provider, the sandbox or a real one. The other
+ * provider would reject their refresh tokens, and each company would have to be connected again.
  *
  * @throws {StartupError} the data folder was used with the other provider.
  */
 export function requireProvider(dataDir: string, provider: Provider): void {
   const path = join(dataDir, FILE)
-  try {
-    writeFileSync(path, provider, { flag: 'wx' })
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-  }
-  const noted = readFileSync(path, 'utf8')
+  const noted = existsSync(path) ? readFileSync(path, 'utf8') : provider
   if (noted === provider) return
   throw new StartupError(
     `${dataDir} has companies of ${noted === 'real' ? described.real : described.sandbox}, not of ${described[provider]}: set DATA_DIR to another folder, or remove this one`,
   )
 }
+
+/** Records in a data folder to which provider its companies are connected. Called before the first can be connected. */
+export const recordProvider = (dataDir: string, provider: Provider): void =>
+  writeFileSync(join(dataDir, FILE), provider)

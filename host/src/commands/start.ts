@@ -31,7 +31,13 @@ Examples:
       logLevel: 'info',
       stop,
       withConsole: true,
-      onStarted: (host) => void stderr.write(`${addresses(host)}\n${signInLines(host)}`),
+      // A log must not contain the link, which signs its reader in.
+      onStarted: (host) =>
+        void stderr.write(
+          stderr.isTTY === true
+            ? `${addresses(host)}\n${signInLines(host)}`
+            : `${addresses(host)}\nA sign-in link of the console is printed only on a terminal; docs/console.md says how to create one.\n`,
+        ),
     })
     return 0
   },

@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -203,7 +203,6 @@ describe('requests to token-service', () => {
 
   it("the command line uses the embedded host's service key only for loopback addresses and only if no service key is set", async () => {
     const secrets = join(folder, 'secrets')
-    const { mkdir } = await import('node:fs/promises')
     await mkdir(secrets)
     await writeFile(join(secrets, 'service_api_key'), SERVICE_KEY)
     const env = { SERVICE_API_KEY: '', DATA_DIR: folder }
@@ -211,6 +210,20 @@ describe('requests to token-service', () => {
     const { code, err } = await run([...list, '--url', 'http://token-service.example'], { env })
     expect(code).toBe(2)
     expect(err).toContain('A service key is needed')
+  })
+
+  it('the command line finds the key of the embedded host in the DATA_DIR of the file .env', async () => {
+    await mkdir(join(folder, 'elsewhere/secrets'), { recursive: true })
+    await writeFile(join(folder, 'elsewhere/secrets/service_api_key'), SERVICE_KEY)
+    await writeFile(join(folder, '.env'), 'DATA_DIR=elsewhere\n')
+    const before = process.cwd()
+    process.chdir(folder)
+    try {
+      const env = { SERVICE_API_KEY: '', DATA_DIR: '' }
+      expect(await run(list, { ...service, env })).toMatchObject({ code: 0 })
+    } finally {
+      process.chdir(before)
+    }
   })
 
   it('the command line aborts a request on SIGINT and exits with the exit code of the signal', async () => {

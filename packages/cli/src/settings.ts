@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import { parseEnv } from 'node:util'
 import { isLoopback } from '@integration-host/shared/http/loopback'
 import {
   ConfigError,
@@ -139,13 +140,23 @@ function embeddedKey(url: string, env: Environment): Secret | null {
 }
 
 /**
- * Returns the folder in which the embedded host stores its keys. A relative `DATA_DIR` is resolved against the working
+ * Returns the folder in which the embedded host stores its keys. Like the commands `dev` and `start`, it reads `DATA_DIR`
+ * from the file `.env` of the working directory if the environment does not have it. A relative `DATA_DIR` is resolved against the working
  * directory, as by the commands `dev` and `start`. If that folder does not exist, the path is resolved against the root
  * of the checkout, as by `npm start`.
  */
 export function embeddedSecretsFolder(env: Environment): string {
   const [own = '', ...others] = [process.cwd(), ROOT].map((base) =>
-    join(resolve(base, env['DATA_DIR'] || 'data'), 'secrets'),
+    join(resolve(base, env['DATA_DIR'] || dotEnv()['DATA_DIR'] || 'data'), 'secrets'),
   )
   return [own, ...others].find((folder) => existsSync(folder)) ?? own
+}
+
+/** Returns the variables of the file `.env` in the working directory; none if it cannot be read. */
+function dotEnv(): Readonly<NodeJS.Dict<string>> {
+  try {
+    return parseEnv(readFileSync('.env', 'utf8'))
+  } catch {
+    return {}
+  }
 }

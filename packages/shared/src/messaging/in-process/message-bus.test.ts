@@ -41,7 +41,7 @@ describe('a message that is the only copy', () => {
       })
       .then(
         () => (state.result = 'confirmed'),
-        (error: { code: string }) => (state.result = error.code),
+        (error: unknown) => (state.result = (error as { code: string }).code),
       )
     const consume = (queue: string) => {
       const { promise, resolve } = Promise.withResolvers<Settlement>()

@@ -14,6 +14,8 @@ export interface LoadFailure {
   readonly reason: string
   /** The kind of the fault, such as `SyntaxError`. It contains no text of the file. */
   readonly kind: string
+  /** Whether an earlier version of the file was loaded, which then runs on. Set when files are loaded again. */
+  readonly hasLoadedBefore?: boolean
   /** For faults of settings: one line per faulty variable, without the value of the variable. */
   readonly settings: readonly string[]
 }

@@ -7,7 +7,8 @@
  * loaded.
  *
  * A file that cannot be loaded is reported with its line, and all other processes are loaded. If two files define
- * processes of the same name, nothing is loaded, because a run could belong to either process.
+ * processes of the same name at the start, nothing is loaded, because a run could belong to either process. Later the
+ * file that was loaded before keeps the name, also while it cannot be loaded, and the other file is reported.
  */
 import { readdir, readFile, realpath } from 'node:fs/promises'
 import { findPackageJSON } from 'node:module'
@@ -16,6 +17,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { WEBHOOK_PROCESS } from '@integration-host/shared/contracts/webhook'
 import type { Environment } from '@integration-host/shared/process/config'
 import { StartupError } from '@integration-host/shared/process/lifecycle'
+import { CHANGE_FEED } from '../../change-feed/sweep.ts'
 import { isDefinition, type ProcessDefinition } from '../../process/definition.ts'
 import {
   exitPlace,
@@ -42,7 +44,8 @@ export interface ProcessLoader {
   /**
    * Loads all processes. Each later call reads the changed files again.
    *
-   * @throws {StartupError} if two files define processes of the same name. The message contains both paths.
+   * @throws {StartupError} in the first call, if two files define processes of the same name. The message contains both
+   * paths.
    */
   load(): Promise<LoadedProcesses>
   /** The URLs of the files of the user that were imported so far, or that were not found. */
@@ -74,6 +77,10 @@ export async function createProcessLoader(
   const roots = [...packages.values()].filter((root) => root !== null)
   const hook = installModuleHook(roots.map((root) => pathToFileURL(root + sep)))
   let generation = -1
+  /** For each name, the file of the process that was loaded last. */
+  const ownerOf = new Map<string, string>(
+    [WEBHOOK_PROCESS, CHANGE_FEED].map((name) => [name, BUILT_IN_FILE]),
+  )
 
   /**
    * Resolves with the exports of a module, or with the failure.
@@ -166,19 +173,22 @@ export async function createProcessLoader(
             ? await loadFolder(source.path)
             : await loadPackage(source.name)),
         )
-      const loaded = found.filter((one) => 'definition' in one)
-      const files = new Map([[WEBHOOK_PROCESS, 'the coordinator itself']])
-      for (const { file, definition } of loaded) {
-        const { name } = definition
-        const first = files.get(name)
-        if (first !== undefined)
-          throw new StartupError(`two processes have the name ${name}: ${first} and ${file}`)
-        files.set(name, file)
-      }
+      const before = new Set(ownerOf.values())
+      // A name is free again when its file is gone, or has another process now.
+      for (const [name, file] of ownerOf)
+        if (file !== BUILT_IN_FILE && !keepsName(found, file, name)) ownerOf.delete(name)
       const withSettings = createSettingsReader(env, reserved)
       const definitions = new Map<string, ProcessDefinition>()
       const failures = found.flatMap((one) => {
-        if (!('definition' in one)) return [one]
+        if (!('definition' in one)) return [{ ...one, hasLoadedBefore: before.has(one.file) }]
+        const { name } = one.definition
+        const owner = ownerOf.get(name)
+        if (owner !== undefined && (owner !== one.file || definitions.has(name))) {
+          const reason = `two processes have the name ${name}: ${owner} and ${one.file}`
+          if (generation === 0) throw new StartupError(reason)
+          return [failureOf(one.file, 'same name', reason)]
+        }
+        ownerOf.set(name, one.file)
         const bound = withSettings(one.definition)
         if ('faults' in bound) return [settingsFailure(one.file, bound.faults)]
         definitions.set(bound.name, bound)
@@ -192,6 +202,15 @@ export async function createProcessLoader(
 type Found = LoadFailure | { readonly file: string; readonly definition: ProcessDefinition }
 
 const DEADLINE_MS = 10_000
+const BUILT_IN_FILE = 'the coordinator itself'
+
+/** Whether the file still has the process, or it or its folder cannot be loaded, so that its last version runs on. */
+const keepsName = (found: readonly Found[], file: string, name: string): boolean =>
+  found.some((one) =>
+    'definition' in one
+      ? one.file === file && one.definition.name === name
+      : one.file === file || one.file === dirname(file),
+  )
 const NO_DEFAULT = 'it must export what defineProcess returns as its default'
 const CALLS_DEFINE = /\bdefineProcess\s*[(<]/
 const DEFAULT_EXPORT = /\bexport\s+default\b|\bexport\s*\{[^}]*\bdefault\b|\bas\s+default\b/

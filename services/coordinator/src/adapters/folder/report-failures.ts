@@ -52,12 +52,13 @@ export function createLoadReport({
 /**
  * The environment is read only at the start, so a changed setting needs a restart even if changed files are reloaded.
  */
-function remediationOf({ kind }: LoadFailure, isReload: boolean): string {
+function remediationOf({ kind, hasLoadedBefore }: LoadFailure, isReload: boolean): string {
   if (kind === 'settings')
     return 'set these variables in the environment, or in the .env file of the project, then restart; all other processes run'
-  return isReload
+  if (!isReload) return 'correct it, then restart; all other processes run'
+  return hasLoadedBefore === true
     ? 'correct it; until then the last version that was loaded runs'
-    : 'correct it, then restart; all other processes run'
+    : 'correct it; until then it has no process that runs'
 }
 
 const shown = ({ file, line, kind }: LoadFailure): string =>

@@ -162,6 +162,24 @@ describe('a coordinator that watches its process files', () => {
     await untilResult(4)
   })
 
+  it('a second file cannot take the process of a file that is broken', async () => {
+    await put('a.ts', returning('1'))
+    await start()
+    await put('a.ts', `${returning('2')}\nconst broken = ;`)
+    await coordinator.waitForOutput(/the last version that was loaded runs/)
+    await put('b.ts', returning('2'))
+    await coordinator.waitForOutput(
+      /"file":"[^"]*b\.ts","reason":"two processes have the name Watched/,
+    )
+    await coordinator.waitForOutput(/until then it has no process that runs/)
+    await untilResult(1)
+    await put('a.ts', returning('3'))
+    await untilResult(3)
+    await rm(join(folder, 'a.ts'))
+    await untilResult(2)
+    await eventually(async () => expect(await processesReport()).toMatchObject({ status: 'up' }))
+  })
+
   it('the coordinator reloads a changed file of a package', async () => {
     const main = join(root, 'node_modules/@acme/flows/main.js')
     const helper = join(root, 'node_modules/@acme/flows/helper.js')

@@ -8,8 +8,6 @@ import { readdirSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { StartupError } from '@integration-host/shared/process/lifecycle'
-import { failureOf } from './load-failure.ts'
 import {
   codeOf,
   createProcessLoader,
@@ -55,17 +53,6 @@ export async function loadWatchableProcesses(
     return loaded
   }
 
-  async function reload(found: FileStates): Promise<LoadedProcesses> {
-    try {
-      return await load(found)
-    } catch (error) {
-      if (!(error instanceof StartupError)) throw error
-      known = new Map([...known, ...found])
-      const failure = failureOf('PROCESSES', 'same name', error.message)
-      return { definitions: new Map(), failures: [failure] }
-    }
-  }
-
   return {
     loaded: await load(known),
     watch(onChange, onError) {
@@ -81,7 +68,7 @@ export async function loadWatchableProcesses(
           previous = found
           if (signal.aborted || !isSettled || !differs(known, found)) continue
           try {
-            await onChange(await reload(found))
+            await onChange(await load(found))
           } catch (error) {
             known = new Map([...known, ...found])
             onError(error)
