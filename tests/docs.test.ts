@@ -1,5 +1,7 @@
-import { readdir, readFile } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { basename, join } from 'node:path'
 import { errorCodes } from '@integration-host/shared/errors'
+import { runProcess } from '@integration-host/shared/test-support/start-process'
 import { describe, expect, it } from 'vitest'
 
 const read = (path: string): Promise<string> =>
@@ -48,6 +50,30 @@ describe('the documents', () => {
     const files = [...text.matchAll(/`((?:tests|packages|services|deploy)\/[\w./-]+)`/g)]
     expect(files.length).toBeGreaterThan(3)
     for (const [, file = ''] of files) expect(await read(file), file).not.toBe('')
+  })
+
+  it('the type check accepts every example that imports only the package', async () => {
+    const root = new URL('../', import.meta.url)
+    const names = (await readdir(new URL('docs/', root))).filter((name) => name.endsWith('.md'))
+    const folder = await mkdtemp(new URL('tests/examples-', root).pathname)
+    try {
+      let count = 0
+      for (const path of ['README.md', 'host/template/README.md', ...names.map((n) => `docs/${n}`)])
+        for (const [, example = ''] of (await read(path)).matchAll(/```ts\n(.*?)```/gs))
+          if (/^import .* from 'integration-host/m.test(example) && !/…|from '\.\//.test(example)) {
+            count += 1
+            await writeFile(join(folder, `${basename(path, '.md')}-${count}.ts`), example)
+          }
+      expect(count).toBeGreaterThan(3)
+      const declared = '../../packages/shared/src/http/client/llhttp.d.ts'
+      const config = { extends: '../../tsconfig.json', include: ['*.ts', declared] }
+      await writeFile(join(folder, 'tsconfig.json'), JSON.stringify(config))
+      const args = ['scripts/bootstrap.mjs', '--dev', '--bin', 'tsc', '--project', folder]
+      const { code, stdout } = await runProcess(args, { cwd: root.pathname })
+      expect([code, stdout]).toEqual([0, expect.not.stringContaining('error TS')])
+    } finally {
+      await rm(folder, { recursive: true })
+    }
   })
 
   it('no command in a document passes a service key as an argument, which other users could see', async () => {

@@ -208,6 +208,11 @@ const INVOICE = {
   intuitaccountid: REALM,
   data: {},
 }
+const EXPORT = `import { defineProcess } from 'integration-host'
+export default defineProcess('Export', {
+  on: [{ provider: 'intuit', entity: 'Invoice', operations: ['create'] }],
+}).step('export', (step) => step.complete())
+`
 const RUN = `Invoice-129@2026-11-23T17:05:09Z/${REALM}`
 
 describe('a webhook of the provider in the embedded host', () => {
@@ -219,13 +224,7 @@ describe('a webhook of the provider in the embedded host', () => {
     'that was answered with 200 starts its run after SIGKILL, while the process is %s',
     async (state) => {
       await mkdir(join(folder, 'processes'))
-      await writeFile(
-        join(folder, 'processes/export.ts'),
-        `import { defineProcess } from 'integration-host'
-         export default defineProcess('Export', {
-           on: [{ provider: 'intuit', entity: 'Invoice', operations: ['create'] }],
-         }).step('export', (step) => step.complete())\n`,
-      )
+      await writeFile(join(folder, 'processes/export.ts'), EXPORT)
       {
         await using first = dev()
         await first.waitForOutput(/connected company/)
@@ -260,6 +259,16 @@ describe('a webhook of the provider in the embedded host', () => {
 })
 
 describe('integration-host start', () => {
+  it('`integration-host start` warns of processes that wait for changes if it has no verifier token', async () => {
+    await mkdir(join(folder, 'processes'))
+    await writeFile(join(folder, 'processes/export.ts'), EXPORT)
+    const env = { DISCOVERY_URL: 'http://127.0.0.1:1/', CLIENT_ID: 'a', CLIENT_SECRET: 'b' }
+    await using started = startProcess([CLI, 'start', '--free-ports'], { cwd: folder, env })
+    const [line = ''] = await started.waitForOutput(/.*webhooks are not received.*/)
+    expect(line).toContain('"processes":["Export"]')
+    expect(line).toContain('WEBHOOK_VERIFIER_TOKENS')
+  })
+
   it('`integration-host start` fails with a message that names all missing settings of the provider', async () => {
     expect((await init('.')).code).toBe(0)
     const { code, stderr } = await cli(['start', '--free-ports'])
@@ -288,6 +297,7 @@ describe('integration-host start', () => {
     await using second = run()
     const again = await cli(queue, await addressOf(second))
     expect(again.stdout).toContain('sale-1 was queued before')
+    expect(second.output()).not.toContain('webhooks are not received')
     // Standard error is not a terminal here, so it may be a log.
     expect(second.output()).toContain('docs/console.md says how to create one')
     expect(second.output()).not.toContain('sign-in#')

@@ -24,7 +24,11 @@ import type { Environment } from '@integration-host/shared/process/config'
 import { createHealth, reasonOf } from '@integration-host/shared/observability/health'
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
 import { type RunningService, StartupError } from '@integration-host/shared/process/lifecycle'
-import { createLogger, type LogLevel } from '@integration-host/shared/observability/logger'
+import {
+  createLogger,
+  type Logger,
+  type LogLevel,
+} from '@integration-host/shared/observability/logger'
 import { createMetrics } from '@integration-host/shared/observability/metrics'
 import { readEmbeddedConfig as readTokenConfig } from '@integration-host/token-service/config'
 import { createFileConnectLinkStore } from '@integration-host/token-service/file-connect-link-store'
@@ -199,6 +203,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
         bus,
       }),
     )
+  else warnOfChanges(processes, deps('webhook-receiver').logger)
   const demoApi: RunningService = opened.use(
     await startDemoApi(readDemoApiConfig(settings('demoApi')), deps(DEMO_API)),
   )
@@ -232,6 +237,23 @@ export async function startHost(options: HostOptions): Promise<Host> {
     processes: [...processes.definitions.keys()],
     [Symbol.asyncDispose]: () => services.disposeAsync(),
   }
+}
+
+/** Logs which processes wait for changes, although no webhook can arrive. */
+function warnOfChanges(
+  { definitions }: Awaited<ReturnType<typeof configure>>['processes'],
+  logger: Logger,
+): void {
+  const waiting = [...definitions.values()].filter(({ on }) => on.length > 0)
+  if (waiting.length > 0)
+    logger.warn(
+      {
+        processes: waiting.map(({ name }) => name),
+        remediation:
+          'set WEBHOOK_VERIFIER_TOKENS to the verifier token of the webhooks page of the app, then restart',
+      },
+      'webhooks are not received: these processes get changes from the daily change feed only',
+    )
 }
 
 /** Returns whether a setting is present, directly or as a file. */

@@ -3,7 +3,7 @@
  * message must become exactly one run.
  */
 import { START_EXCHANGE, startQueue } from '@integration-host/shared/contracts/start-message'
-import { eventually } from '@integration-host/shared/test-support/eventually'
+import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { type ChannelModel, connect } from 'amqplib'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, it, vi } from 'vitest'
@@ -87,12 +87,21 @@ async function publish(ids: readonly string[]): Promise<void> {
         missing.delete(id)
       }
     } catch {
-      await delay(200) // the broker restarts
+      await until(isBrokerUp)
     } finally {
       await connection?.close().catch(() => {})
     }
   }
 }
+
+const isBrokerUp = (): Promise<boolean> =>
+  connect(broker.url).then(
+    async (connection) => {
+      await connection.close()
+      return true
+    },
+    () => false,
+  )
 
 async function messagesInQueue(): Promise<number> {
   const connection = await connect(broker.url)

@@ -580,13 +580,13 @@ export function replayed(
  * every lease belongs to the OS process that has ended, and counts as expired. All step messages are lost, so the
  * sweeper must publish the run.
  */
-export const afterRestart = (stored: StoredRun): StoredRun => ({
+export const afterRestart = (stored: StoredRun, now: number): StoredRun => ({
   ...stored,
   ...(stored.lease !== null && { lease: { ...stored.lease, until: 0 } }),
   // The message of a delayed run must be on its way when the run becomes due, which may be long before the next sweep.
   nextSweepAt:
     stored.header.Status === 'Queued'
-      ? 0
-      : Math.max(0, Date.parse(stored.header.NextAttemptAt ?? '') || 0),
+      ? now
+      : Math.max(now, Date.parse(stored.header.NextAttemptAt ?? '') || now),
   sweepCount: 0,
 })

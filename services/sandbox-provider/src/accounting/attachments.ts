@@ -12,7 +12,7 @@ export interface Attachments {
   put(realm: string, id: string, file: StoredFile): void
   /**
    * Returns a key with which the file can be downloaded for 15 minutes without an access token; `null` if the company
-   * has no such file. The key is a secret: whoever knows it can read the file.
+   * has no such file. The key is a secret: it gives access to the file.
    */
   temporaryKey(realm: string, id: string): string | null
   /** Returns the file of a key; `null` if the key is unknown or has expired, or the file was deleted. */

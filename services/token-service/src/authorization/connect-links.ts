@@ -131,7 +131,7 @@ export function createConnectLinks(deps: ConnectLinksDeps): ConnectLinks {
 const unusable = (why: string): IntegrationError =>
   new IntegrationError(
     'connect_link_invalid',
-    `This link cannot be used: ${why}. Ask whoever sent it for a new one.`,
+    `This link cannot be used: ${why}. Ask the sender for a new one.`,
   )
 
 const usedBefore = (): IntegrationError =>

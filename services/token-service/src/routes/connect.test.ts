@@ -168,7 +168,7 @@ describe('a connect link', () => {
     ]) {
       expect(response.status).toBe(410)
       const text = await response.text()
-      expect(text).toContain('Ask whoever sent it for a new one')
+      expect(text).toContain('Ask the sender for a new one')
       expect(text).not.toContain(ticket)
     }
   })

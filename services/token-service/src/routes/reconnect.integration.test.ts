@@ -106,7 +106,7 @@ describe('GET /reconnect', () => {
     expect(pages[0]).toEqual([
       200,
       [],
-      expect.stringContaining('Ask whoever runs this integration'),
+      expect.stringContaining('Ask the operator of this integration'),
     ])
     expect(pages.slice(1)).toEqual([pages[0], pages[0]])
   })

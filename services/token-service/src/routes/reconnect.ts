@@ -105,7 +105,7 @@ export function reconnectRoutes(deps: ReconnectRoutesDeps): Hono {
 }
 
 const UNKNOWN_COMPANY =
-  'This address cannot tell which company to connect. Ask whoever runs this integration for a connect link, and open that link in this browser.'
+  'This address cannot tell which company to connect. Ask the operator of this integration for a connect link, and open that link in this browser.'
 
 const DISCONNECTED =
   'If you disconnected this application at your accounting provider, it can no longer read or change the data of your company, and work for your company waits until you connect again.'

@@ -160,6 +160,7 @@ export interface MemoryStore extends AsyncDisposable {
 export async function openMemoryStore(
   dataDir: string,
   openFile: JournalOptions['openFile'],
+  now: () => number,
 ): Promise<MemoryStore> {
   const path = join(dataDir, 'ITSourceMemory.json')
   const journalPath = join(dataDir, 'ITSourceMemory.journal')
@@ -232,7 +233,7 @@ export async function openMemoryStore(
     }
     for (const entry of loaded.entries as Entry[])
       apply('run' in entry ? { ...entry, run: withAllMembers(entry.run) } : entry)
-    for (const stored of table.active()) table.put(transitions.afterRestart(stored))
+    for (const stored of table.active()) table.put(transitions.afterRestart(stored, now()))
     journal = await openJournal(
       {
         snapshotPath: path,

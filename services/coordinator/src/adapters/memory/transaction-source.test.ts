@@ -333,6 +333,21 @@ describe('the files of the in-memory transaction source', () => {
     expect(await ids()).toEqual(['1', '2'])
   })
 
+  it('after a restart, a run that was in progress is due at once and is not reported as stuck', async () => {
+    const source = await createMemoryTransactionSource(folder)
+    const [step] = outline.steps
+    await source.queue(outline, [{ TransactionID: '1', InitialData: 1 }])
+    const run = { Process: outline.name, TransactionID: '1', ReplayID: 0 }
+    const claimed = { ...run, version: 0, step, isFirst: true, owner: 'dead' }
+    expect((await source.claim(claimed)).kind).toBe('claimed')
+    await source[Symbol.asyncDispose]()
+    const reopened = await createMemoryTransactionSource(folder)
+    expect((await reopened.audit([process.name])).violations).toMatchObject({ stuck: 0 })
+    const due = { process: outline.name, step, isFirst: true, version: null, deadlineMs: null }
+    expect(await reopened.due([due], 10)).toHaveLength(1)
+    await reopened[Symbol.asyncDispose]()
+  })
+
   it('the in-memory transaction source restores the action log from its journal and its snapshot, and uses no id twice', async () => {
     const source = await createMemoryTransactionSource(folder)
     await source.queue(outline, [{ TransactionID: '1', InitialData: 1, Reason: 'why' }], anAct.by)

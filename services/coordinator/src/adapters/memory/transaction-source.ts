@@ -79,7 +79,7 @@ export async function createMemoryTransactionSource(
     leaseMs = LEASE_MS,
     exportLagMs = EXPORT_LAG_MS,
   } = options
-  const store = await openMemoryStore(dataDir, options.openFile)
+  const store = await openMemoryStore(dataDir, options.openFile, now)
   const { table, log, webhooks, commit } = store
   let webhooksOf: WebhooksOf = () => []
 
