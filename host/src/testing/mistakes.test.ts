@@ -28,6 +28,24 @@ const messageOf = (call: () => unknown): string => {
   return 'nothing was thrown'
 }
 
+describe('a change that is not valid', () => {
+  const changed = defineProcess('Changed', {
+    on: [{ provider: 'intuit', entity: 'Invoice', operations: ['create'] }],
+  }).step('one', (step) => step.complete())
+
+  it.each<[entity: string, change: object, message: string]>([
+    ['Invoce', {}, 'the entity of change is "Invoce"; it must be one of: Account, Bill'],
+    ['Invoice', { operation: 'created' }, 'the operation of change is "created"'],
+    ['Invoice', { id: '' }, 'the change is not valid: EntityId must be 1-20'],
+    ['Invoice', { at: 'now' }, 'at must be a time in ISO 8601, not now'],
+  ])('is rejected with a text that names the member: %s %j', async (entity, given, message) => {
+    await using host = await startTestHost({ processes: changed })
+    await host.company('42')
+    const change = { realm: '42', id: '1', operation: 'create', ...given }
+    await expect(host.change(entity as 'Invoice', change as never)).rejects.toThrow(message)
+  })
+})
+
 describe('an expectation that is not met', () => {
   async function startWithCalls() {
     const host = await startTestHost({ processes: orders })

@@ -1,14 +1,17 @@
 import {
-  ProviderEvent,
+  providerEntities,
   type ProviderEntity,
+  ProviderEvent,
   providerEventId,
   type ProviderOperation,
+  providerOperations,
 } from '@integration-host/shared/contracts/provider-event'
+import { requireOneOf } from './known-members.ts'
 
 /**
  * Returns the event that webhook-receiver publishes for a change.
  *
- * @throws {Error} a member of the change is not valid.
+ * @throws {TypeError} a member of the change is not valid.
  */
 export function providerEventOf(change: {
   readonly realm: string
@@ -20,6 +23,8 @@ export function providerEventOf(change: {
 }): ProviderEvent {
   const time = Date.parse(change.at)
   if (Number.isNaN(time)) throw new TypeError(`at must be a time in ISO 8601, not ${change.at}`)
+  requireOneOf('the entity of change', change.entity, providerEntities)
+  requireOneOf('the operation of change', change.operation, providerOperations)
   const event = {
     Provider: 'intuit' as const,
     Realm: change.realm,
@@ -30,5 +35,8 @@ export function providerEventOf(change: {
     ...(change.deletedId !== undefined && { DeletedId: change.deletedId }),
     Source: 'webhook' as const,
   }
-  return ProviderEvent.parse({ ...event, Id: providerEventId(event) })
+  const checked = ProviderEvent.safeParse({ ...event, Id: providerEventId(event) })
+  if (checked.success) return checked.data
+  const problems = checked.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`)
+  throw new TypeError(`the change is not valid: ${problems.join('; ')}`)
 }

@@ -85,6 +85,20 @@ describe('a test host', () => {
     run.toHaveStatus('Completed')
   })
 
+  it('runs with the same key of debounce are one run, with the data of the last one', async () => {
+    await using test = await startOrders()
+    const debounce = { Key: 'o', Seconds: 60 }
+    const first = await test.host.run('Orders', 'o-1', { amount: 1 }, { debounce })
+    await test.host.advance('30 seconds')
+    const second = await test.host.run('Orders', 'o-2', { amount: 2 }, { debounce })
+    expect(second.id).toBe(first.id)
+    await test.host.advance('31 seconds')
+    first.toHaveStatus('Queued')
+    await test.host.advance('30 seconds')
+    first.toHaveStatus('Completed')
+    test.erp.toHaveCalled('POST /orders', { times: 1, body: { amount: 2 } })
+  })
+
   it('a test of ten retries of a step takes less than a second of processor time', async () => {
     const startedAt = process.cpuUsage()
     await using test = await startOrders()

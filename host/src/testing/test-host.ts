@@ -58,6 +58,15 @@ export interface RunOptions {
   readonly tags?: Readonly<Record<string, string>>
   /** The time of the host's clock before which the run does not start, as text of RFC 3339 or in seconds from now. */
   readonly notBefore?: string | number
+  /**
+   * Requests with the same key, process and realm start one run with the data of the last one, `Seconds` after it and at
+   * most `MaxSeconds` (10 times `Seconds` by default) after the first one. `run` returns that run.
+   */
+  readonly debounce?: {
+    readonly Key: string
+    readonly Seconds: number
+    readonly MaxSeconds?: number
+  }
 }
 
 const HOST_MEMBERS = [
@@ -66,7 +75,7 @@ const HOST_MEMBERS = [
   'startsAt',
   'realTimeLimitMs',
 ] satisfies (keyof TestHostOptions)[]
-const RUN_MEMBERS = ['realm', 'tags', 'notBefore'] satisfies (keyof RunOptions)[]
+const RUN_MEMBERS = ['realm', 'tags', 'notBefore', 'debounce'] satisfies (keyof RunOptions)[]
 
 /** A change in the books of a company. */
 export interface BookChange {
@@ -308,7 +317,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
     company: (realm, companyOptions = {}) => companies.connect(realm, companyOptions),
     async run(process, id, data = null, runOptions = {}) {
       requireKnownMembers('the last argument of run', runOptions, RUN_MEMBERS)
-      const { realm, tags, notBefore } = runOptions
+      const { realm, tags, notBefore, debounce } = runOptions
       const name = typeof process === 'string' ? process : process.name
       if (!processes.some((known) => known.name === name))
         throw new Error(
@@ -320,6 +329,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
         Realm: realm,
         Tags: tags,
         NotBefore: notBefore,
+        Debounce: debounce,
       }
       return testRunOf(await request(pathOf(name), transaction))
     },

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import {
+  changesTopology,
   credentialsTopology,
   ladder,
   processTopology,
@@ -21,6 +22,10 @@ export interface WantedQueue {
 export interface ProcessOutline {
   readonly Process: string
   readonly Steps: readonly string[]
+  /** The routing keys of the changes that start a run. Empty for a coordinator of an earlier version. */
+  readonly On: readonly string[]
+  /** Clients cannot start runs of such a process. */
+  readonly BuiltIn: boolean
 }
 
 export const wantedQueues = (
@@ -32,9 +37,10 @@ export const wantedQueues = (
     credentialsTopology,
     ...(processes.some(({ Process }) => Process === WEBHOOK_PROCESS) ? [webhooksTopology] : []),
     ...processes.map(({ Process, Steps }) => processTopology(Process, Steps)),
+    ...processes.filter(({ BuiltIn }) => !BuiltIn).map(({ Process }) => startTopology(Process)),
     ...processes
-      .filter(({ Process }) => Process !== WEBHOOK_PROCESS)
-      .map(({ Process }) => startTopology(Process)),
+      .filter(({ On }) => On.length > 0)
+      .map(({ Process, On }) => changesTopology(Process, On)),
   ]
     .flatMap(({ queues }) => queues)
     .map((queue) => ({ name: prefix + queue.name, arguments: queueArguments(queue, prefix) }))

@@ -7,7 +7,13 @@ import { shippedPolicies, wantedQueues } from './broker-topology.ts'
 import { examineManagement } from './management.ts'
 
 const PREFIX = 'acme.'
-const wanted = wantedQueues([{ Process: 'OrderProcess', Steps: ['order'] }], PREFIX)
+const ORDERS = {
+  Process: 'OrderProcess',
+  Steps: ['order'],
+  On: ['intuit.Invoice.create'],
+  BuiltIn: false,
+}
+const wanted = wantedQueues([ORDERS], PREFIX)
 const STEPS = `${PREFIX}steps.OrderProcess.order`
 
 interface Queue {
@@ -72,6 +78,15 @@ const change = (name: string, members: Partial<Queue>): void => {
 describe('checks of RabbitMQ by the management API', () => {
   it('doctor reports RabbitMQ as ok if all queues and policies are correct', async () => {
     expect(await amiss()).toEqual([])
+  })
+
+  it('doctor needs a queue on.<Process> for a process with on, and no queue start.<Process> for a built-in one', () => {
+    const builtIn = { Process: 'ChangeFeed', Steps: ['read'], On: [], BuiltIn: true }
+    const names = wantedQueues([ORDERS, builtIn], PREFIX).map(({ name }) => name)
+    for (const name of ['on.OrderProcess', 'start.OrderProcess', 'steps.ChangeFeed.read'])
+      expect(names).toContain(PREFIX + name)
+    for (const name of ['on.ChangeFeed', 'start.ChangeFeed'])
+      expect(names).not.toContain(PREFIX + name)
   })
 
   it('doctor reports every queue argument that has a wrong value or is superfluous', async () => {

@@ -27,7 +27,14 @@ const Readiness = z.object({
 })
 const Processes = z.object({
   items: z.array(
-    z.object({ Process: z.string(), Steps: z.array(z.string()), Paused: z.boolean() }),
+    z.object({
+      Process: z.string(),
+      Steps: z.array(z.string()),
+      Paused: z.boolean(),
+      // A coordinator of an earlier version does not have these members.
+      On: z.array(z.string()).default([]),
+      BuiltIn: z.boolean().default(false),
+    }),
   ),
   not_loaded: z.array(z.object({ Process: z.string(), Unfinished: z.int() })).default([]),
 })

@@ -88,17 +88,22 @@ describe('GET /usage', () => {
     expect(text).toContain('gateway_metered_calls_this_month{service="accounting-gateway"} 7\n')
   })
 
-  it.each(['month=2026-13', 'month=now', 'realm=a%2Fb', 'limit=0', 'limit=1001', 'realms=1'])(
-    'the gateway rejects a request for the usage with %s',
-    async (query) => {
-      await using started = await gateway()
-      const response = await started.call(`/usage?${query}`)
-      expect([response.status, await response.json()]).toMatchObject([
-        400,
-        { code: 'invalid_request' },
-      ])
-    },
-  )
+  it.each([
+    'month=2026-13',
+    'month=now',
+    'month=9999-01',
+    'realm=a%2Fb',
+    'limit=0',
+    'limit=1001',
+    'realms=1',
+  ])('the gateway rejects a request for the usage with %s', async (query) => {
+    await using started = await gateway()
+    const response = await started.call(`/usage?${query}`)
+    expect([response.status, await response.json()]).toMatchObject([
+      400,
+      { code: 'invalid_request' },
+    ])
+  })
 
   it('a key that may use one company sees only that company and no total', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'usage-keys-'))

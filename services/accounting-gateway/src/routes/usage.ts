@@ -1,4 +1,5 @@
 import { Realm } from '@integration-host/shared/contracts/realm'
+import { IntegrationError } from '@integration-host/shared/errors'
 import { callerOf, needs } from '@integration-host/shared/http/access'
 import { onlyKnownQuery } from '@integration-host/shared/http/known-query'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
@@ -65,6 +66,8 @@ export const usageRoutes = ({ usage, budget, now }: UsageRouteDeps): Hono =>
     async (c) => {
       const caller = callerOf(c)
       const { month = monthOf(now()), realm, cursor = '', limit } = c.req.valid('query')
+      if (month > monthOf(now()))
+        throw new IntegrationError('invalid_request', `month: ${month} has not begun`)
       if (realm !== undefined) caller.requireRealm(realm)
       const total = caller.isBoundToRealms ? null : await usage.total(month)
       const visible = (one: RealmUsage): boolean => caller.mayUseRealm(one.realm)

@@ -6,7 +6,8 @@ import { jsonResponse, problemResponses, validate } from '@integration-host/shar
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
-import type { ProcessDefinition } from '../process/definition.ts'
+import { routingKeysOf } from '../process/change-trigger.ts'
+import { isStartable, type ProcessDefinition } from '../process/definition.ts'
 import type { Auditor } from '../worker/auditor.ts'
 import type { Operations } from '../worker/operations.ts'
 import type { Worker } from '../worker/worker.ts'
@@ -51,6 +52,10 @@ const ProcessView = z
     }),
     DeadlineSeconds: z.number().nullable().meta({
       description: 'the time limit of a whole run; null if there is none',
+    }),
+    On: z.array(z.string()).meta({
+      description:
+        'the routing keys of the changes that start a run, for example intuit.Invoice.create',
     }),
     BuiltIn: z.boolean().meta({
       description: 'part of the coordinator: clients cannot queue its transactions',
@@ -132,7 +137,8 @@ export function processRoutes({
       StepTimeoutSeconds: definition.limits.timeoutMs / 1_000,
       Version: definition.version,
       DeadlineSeconds: definition.deadlineMs === null ? null : definition.deadlineMs / 1_000,
-      BuiltIn: definition.runBuiltIn !== undefined,
+      On: routingKeysOf(definition.on),
+      BuiltIn: !isStartable(definition),
       Consuming: worker.isConsuming(definition.name),
     }
   }

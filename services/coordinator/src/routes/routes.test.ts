@@ -528,6 +528,7 @@ describe('operations on a transaction', () => {
           Process: 'OrderProcess',
           Steps: ['order', 'report', 'csv'],
           RequireInternet: true,
+          On: [],
           BuiltIn: false,
           Paused: false,
           PausedAt: null,

@@ -1,6 +1,6 @@
 import type { QueueTransaction } from '@integration-host/shared/contracts/transaction'
 import { errorCodes, IntegrationError } from '@integration-host/shared/errors'
-import { outlineOf, type ProcessDefinition } from '../process/definition.ts'
+import { isStartable, outlineOf, type ProcessDefinition } from '../process/definition.ts'
 import { acceptedKey } from '../process/concurrency.ts'
 import type { Act, Actor, RejectedAction } from '../transaction/action.ts'
 import type { Settlement } from '../transaction/operator-actions.ts'
@@ -96,8 +96,8 @@ export function createOperations(deps: OperationsDeps): Operations {
       throw new IntegrationError('process_not_found', `no process ${name} is loaded`)
     return definition
   }
-  const requireClientData = ({ runBuiltIn }: ProcessDefinition): void => {
-    if (runBuiltIn !== undefined)
+  const requireClientData = (definition: ProcessDefinition): void => {
+    if (!isStartable(definition))
       throw new IntegrationError(
         'process_built_in',
         'only the coordinator itself makes the initial data of this process',

@@ -1,6 +1,6 @@
-import { NotBefore } from '@integration-host/shared/contracts/start-time'
+import { Debounce, NotBefore } from '@integration-host/shared/contracts/start-time'
 import { Realm } from '@integration-host/shared/contracts/realm'
-import { type Command, expectNone, parse, validOption } from '../../command.ts'
+import { type Command, expectNone, parse, validOption, wholeNumber } from '../../command.ts'
 import { exitCodes, UsageError } from '../../exit-code.ts'
 import { labelOptions, parseLabels } from '../../label-options.ts'
 import { openCoordinator } from '../../service-api.ts'
@@ -21,7 +21,7 @@ import { queueFile } from './queue-file.ts'
 export const queueTransactions: Command = {
   summary: 'queue a transaction, or a file of transactions',
   usage:
-    '(ID [--data JSON] [--realm REALM] [--tag NAME=VALUE]… [--not-before TIME] [--reason TEXT] | --file FILE)',
+    '(ID [--data JSON] [--realm REALM] [--tag NAME=VALUE]… [--not-before TIME | --debounce KEY --debounce-seconds N] [--reason TEXT] | --file FILE)',
   help: `Queues a transaction. The same id with the same data, realm and tags is not an error; with others it is rejected.
 
 ${PROCESS_HELP}
@@ -29,8 +29,11 @@ ${PROCESS_HELP}
   --realm REALM       the realm id of the company
   --tag NAME=VALUE    a tag for searches; up to 10
   --not-before TIME   the run does not start before this time: RFC 3339, or a number of seconds from now
+  --debounce KEY      transactions with this key, process and realm start one run, with the data of the last one
+  --debounce-seconds N       the run starts so many seconds after the last one
+  --debounce-max-seconds N   and at most so many after the first one (default: 10 times --debounce-seconds)
 ${REASON_HELP}
-  --file FILE         each line is a transaction: {"TransactionID": "1", "InitialData": …, "Realm": "…", "Tags": {…}, "NotBefore": …, "Reason": "…"}
+  --file FILE         each line is a transaction: {"TransactionID": "1", "InitialData": …, "Realm": "…", "Tags": {…}, "NotBefore": …, "Debounce": {…}, "Reason": "…"}
 
 Examples:
   integration-host transactions queue 66
@@ -45,17 +48,18 @@ Examples:
       realm: { type: 'string' },
       tag: labelOptions.tag,
       'not-before': { type: 'string' },
+      debounce: { type: 'string' },
+      'debounce-seconds': { type: 'string' },
+      'debounce-max-seconds': { type: 'string' },
       file: { type: 'string' },
     })
     if (values.file !== undefined) {
       expectNone(positionals)
-      if (
-        [values.data, values.realm, values.tag, values['not-before'], values.reason].some(
-          (value) => value !== undefined,
-        )
-      )
+      const own = ['data', 'realm', 'tag', 'not-before', 'debounce', 'reason'] as const
+      const combined = own.find((option) => values[option] !== undefined)
+      if (combined !== undefined)
         throw new UsageError(
-          '--file cannot be combined with --data, --realm, --tag, --not-before or --reason: each line of the file has its own',
+          `--file cannot be combined with --${combined}: each line of the file has its own`,
         )
       const service = openCoordinator(values.url, terminal)
       const path = await pathOf(service, values.process)
@@ -67,19 +71,50 @@ Examples:
     const given = values['not-before']
     const start = given !== undefined && /^\d+$/.test(given) ? Number(given) : given
     const notBefore = validOption('--not-before', NotBefore.optional(), start)
+    const debounce = debounceOf(values)
+    if (debounce !== undefined && notBefore !== undefined)
+      throw new UsageError('--debounce cannot be combined with --not-before')
     const { tags: Tags } = parseLabels({ tag: values.tag })
     const InitialData = values.data === undefined ? id : jsonOf(values.data)
     const service = openCoordinator(values.url, terminal)
     const { status, data: header } = await service.postForStatus(
       await pathOf(service, values.process),
-      { TransactionID: id, InitialData, Realm: realm, Tags, NotBefore: notBefore, Reason },
+      {
+        TransactionID: id,
+        InitialData,
+        Realm: realm,
+        Tags,
+        NotBefore: notBefore,
+        Debounce: debounce,
+        Reason,
+      },
       Header,
     )
     const text =
-      status === 202
-        ? `${id} is queued${header.NotBefore ? `, and starts at ${header.NotBefore}` : ''}.`
-        : `${id} was queued before, its status is ${header.Status}.`
+      header.TransactionID !== id
+        ? `${id} is absorbed by ${header.TransactionID}, which starts at ${header.NotBefore}.`
+        : status === 202
+          ? `${id} is queued${header.NotBefore ? `, and starts at ${header.NotBefore}` : ''}.`
+          : `${id} was queued before, its status is ${header.Status}.`
     await printOutcome(terminal, header, values.json, text)
     return exitCodes.ok
   },
+}
+
+/** Returns the `Debounce` of the transaction. @throws {UsageError} an option is not valid, or lacks another one. */
+function debounceOf(values: {
+  readonly debounce?: string | undefined
+  readonly 'debounce-seconds'?: string | undefined
+  readonly 'debounce-max-seconds'?: string | undefined
+}): Debounce | undefined {
+  const { debounce: Key, 'debounce-seconds': seconds, 'debounce-max-seconds': max } = values
+  if (Key === undefined && seconds === undefined && max === undefined) return undefined
+  if (Key === undefined || seconds === undefined)
+    throw new UsageError('--debounce and --debounce-seconds belong together')
+  const given = {
+    Key,
+    Seconds: wholeNumber('--debounce-seconds', seconds),
+    ...(max !== undefined && { MaxSeconds: wholeNumber('--debounce-max-seconds', max) }),
+  }
+  return validOption('--debounce', Debounce, given)
 }

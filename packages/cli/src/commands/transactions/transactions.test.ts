@@ -275,6 +275,11 @@ describe('commands that change a transaction', () => {
     expect(service.requests.at(-1)?.body).toMatchObject({ NotBefore: 90 })
     await cli('queue', '9', '--not-before', '2026-12-01T02:00:00-05:00')
     expect(service.requests.at(-1)?.body).toMatchObject({ NotBefore: '2026-12-01T02:00:00-05:00' })
+    await cli('queue', '9', '--debounce', 'inv-9', '--debounce-seconds', '30')
+    expect(service.requests.at(-1)?.body).toMatchObject({ Debounce: { Key: 'inv-9', Seconds: 30 } })
+    const longer = ['--debounce-seconds', '30', '--debounce-max-seconds', '60']
+    await cli('queue', '9', '--debounce', 'inv-9', ...longer)
+    expect(service.requests.at(-1)?.body).toMatchObject({ Debounce: { MaxSeconds: 60 } })
     await cli('queue', '9', '--tag', 'order=A-7', '--tag', 'plan=gold')
     expect(service.requests.at(-1)?.body).toMatchObject({ Tags: { order: 'A-7', plan: 'gold' } })
     expect((await cli('resume', '9', '--replay', '3')).out).toBe(
@@ -356,6 +361,14 @@ describe('commands that change a transaction', () => {
     [['queue', '9', '--data', 'text'], '--data is not JSON'],
     [['queue', '9', '--realm', 'a b'], '--realm must be'],
     [['queue', '9', '--not-before', 'tomorrow'], '--not-before must be'],
+    [['queue', '9', '--debounce', 'a'], '--debounce and --debounce-seconds belong together'],
+    [['queue', '9', '--debounce-max-seconds', '9'], '--debounce and --debounce-seconds belong'],
+    [['queue', '9', '--debounce', 'a', '--debounce-seconds', 'x'], '--debounce-seconds must be'],
+    [['queue', '9', '--debounce', 'a', '--debounce-seconds', '0'], '--debounce'],
+    [
+      ['queue', '9', '--debounce', 'a', '--debounce-seconds', '1', '--not-before', '1'],
+      '--debounce cannot be combined with --not-before',
+    ],
     [['queue', '9', '--file', 'x'], "Unexpected argument '9'"],
     [['queue', '--file', 'x', '--data', '1'], '--file cannot be combined'],
     [['queue', '--file', 'x', '--tag', 'a=1'], '--file cannot be combined'],
