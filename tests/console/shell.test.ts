@@ -4,17 +4,14 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { readFile } from 'node:fs/promises'
-import { createRequire } from 'node:module'
 import type { Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { COMPANY, connectCompany } from '../../host/src/story.ts'
+import { expectAccessible } from './accessibility.ts'
 import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
 
-const WIDTHS = [1440, 900, 400] as const
-const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
 /** The step `order` sends this text in the query of a URL. The demo API rejects the request with 431. */
 const TOO_LONG = 'x'.repeat(20_000)
-const TAGS = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']
 
 describe('the console in a browser', () => {
   let at: ConsoleBrowser
@@ -32,42 +29,6 @@ describe('the console in a browser', () => {
   const heading = (page: Page) => page.getByRole('heading', { level: 1 }).textContent()
   const isLive = (page: Page) =>
     page.getByRole('status').getByText('live', { exact: true }).waitFor()
-
-  /** Returns the rules of axe that a page violates. Its script runs outside of the page's policy. */
-  async function violations(page: Page): Promise<readonly string[]> {
-    const client = await page.context().newCDPSession(page)
-    const { frameTree } = await client.send('Page.getFrameTree')
-    const { executionContextId } = await client.send('Page.createIsolatedWorld', {
-      frameId: frameTree.frame.id,
-    })
-    const expression = `${await readFile(AXE, 'utf8')};axe.run(document, { runOnly: ${JSON.stringify(TAGS)} }).then(({ violations }) => JSON.stringify(violations.map(({ id, nodes }) => id + ' ' + nodes.map(({ html }) => html).join(' '))))`
-    const { result, exceptionDetails } = await client.send('Runtime.evaluate', {
-      expression,
-      contextId: executionContextId,
-      awaitPromise: true,
-      returnByValue: true,
-    })
-    expect(exceptionDetails).toBeUndefined()
-    return JSON.parse(String(result.value)) as string[]
-  }
-
-  /** Checks a page with axe in both themes and three widths, and that it needs no horizontal scrolling. */
-  async function expectAccessible(page: Page, name: string): Promise<void> {
-    for (const theme of ['light', 'dark'] as const)
-      for (const width of WIDTHS) {
-        await page.setViewportSize({ width, height: 900 })
-        await page.emulateMedia({ colorScheme: theme })
-        const where = `${name} ${theme} ${width}`
-        expect(await violations(page), where).toEqual([])
-        const excess = await page.evaluate(
-          'document.documentElement.scrollWidth - document.documentElement.clientWidth',
-        )
-        expect(excess, where).toBe(0)
-        const folder = process.env['CONSOLE_PICTURES']
-        if (folder !== undefined)
-          await page.screenshot({ path: `${folder}/${name}-${theme}-${width}.png`, fullPage: true })
-      }
-  }
 
   const request = (url: string, method = 'GET', body?: unknown): Promise<Response> =>
     fetch(url, {
@@ -215,8 +176,9 @@ describe('the console in a browser', () => {
     await at.signIn()
     const page = await at.open('/')
     await isLive(page)
-    // The link that skips to the content, the name of the program, Now, and Health.
-    for (let presses = 0; presses < 4; presses += 1) await page.keyboard.press('Tab')
+    const focused = (): Promise<unknown> => page.evaluate('document.activeElement.textContent')
+    for (let presses = 0; presses < 12 && (await focused()) !== 'Health'; presses += 1)
+      await page.keyboard.press('Tab')
     const outline = await page.evaluate(
       '[document.activeElement.textContent, getComputedStyle(document.activeElement).outlineStyle]',
     )

@@ -64,6 +64,12 @@ export const errorCodes = {
   sign_in_needed: { status: 401, title: 'Sign in first', remedy: 'none' },
   sign_in_rejected: { status: 401, title: 'The sign-in was rejected', remedy: 'none' },
   sign_in_delayed: { status: 429, title: 'Too soon after a failed sign-in', remedy: 'retry' },
+  service_unavailable: { status: 503, title: 'A service does not respond', remedy: 'retry' },
+  console_key_rejected: {
+    status: 502,
+    title: 'The key of the console is rejected',
+    remedy: 'none',
+  },
 
   // Errors of accounting-gateway.
   target_invalid: { status: 400, title: 'The request target is not acceptable', remedy: 'none' },

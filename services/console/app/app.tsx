@@ -4,11 +4,13 @@ import type { SessionView } from '../src/contracts/session.ts'
 import { call, Problem } from './api.ts'
 import { setServerTime } from './clock.ts'
 import { followStream } from './live.ts'
+import { RunPage } from './pages/run.tsx'
+import { RunsPage } from './pages/runs.tsx'
 import { NowPage } from './pages/now.tsx'
 import { ServicesPage } from './pages/services.tsx'
 import { SignInPage } from './pages/sign-in.tsx'
 import { Frame } from './parts/frame.tsx'
-import { usePath } from './router.ts'
+import { match, usePath } from './router.ts'
 
 async function readSession(): Promise<SessionView | null> {
   const sentAt = Date.now()
@@ -41,11 +43,18 @@ export function App() {
   if (session.data === null || path === '/sign-in') return <SignInPage session={session.data} />
   return (
     <Frame session={session.data} path={path}>
-      {path === '/services' ? (
-        <ServicesPage session={session.data} />
-      ) : (
-        <NowPage session={session.data} />
-      )}
+      <Page session={session.data} path={path} />
     </Frame>
   )
+}
+
+function Page({ session, path }: { readonly session: SessionView; readonly path: string }) {
+  if (path === '/services') return <ServicesPage session={session} />
+  if (path === '/runs') return <RunsPage />
+  const run = match('/runs/:process/:id', path)
+  if (run !== null)
+    return (
+      <RunPage key={path} session={session} process={run['process'] ?? ''} id={run['id'] ?? ''} />
+    )
+  return <NowPage session={session} />
 }

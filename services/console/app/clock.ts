@@ -39,7 +39,29 @@ export function duration(totalSeconds: number): string {
 }
 
 const fullTime = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'long' })
+const MILLISECONDS = {
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+  fractionalSecondDigits: 3,
+} as const
+const exactTime = new Intl.DateTimeFormat(undefined, MILLISECONDS)
+const exactDate = new Intl.DateTimeFormat(undefined, {
+  month: 'short',
+  day: 'numeric',
+  ...MILLISECONDS,
+})
 const clockTime = new Intl.DateTimeFormat(undefined, { timeStyle: 'short' })
 
 export const full = (iso: string): string => fullTime.format(new Date(iso))
 export const timeOfDay = (iso: string): string => clockTime.format(new Date(iso))
+export const fullMs = (iso: string): string => exactDate.format(new Date(iso))
+export const timeMs = (iso: string): string => exactTime.format(new Date(iso))
+
+/** Returns `in 0:41`, `in 3 h 12 min` or, for a time that has passed, `now`. */
+export function remaining(exactSeconds: number): string {
+  const whole = Math.ceil(exactSeconds)
+  if (whole <= 0) return 'now'
+  if (whole >= 3_600) return `in ${duration(whole)}`
+  return `in ${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, '0')}`
+}

@@ -3,7 +3,7 @@
  * tab that holds the lock reads it, and passes each event to the other tabs. When this tab closes, another one gets the
  * lock and continues after the last event.
  */
-import type { QueryClient } from '@tanstack/react-query'
+import type { QueryClient, QueryKey } from '@tanstack/react-query'
 import { useSyncExternalStore } from 'react'
 import { setServerTime } from './clock.ts'
 
@@ -17,8 +17,18 @@ interface StreamEvent {
 
 type Message = { readonly event: StreamEvent } | { readonly state: LiveState }
 
-const EVENTS = ['hello', 'current', 'reset', 'now', 'services', 'bye'] as const
+const EVENTS = ['hello', 'current', 'reset', 'now', 'services', 'runs', 'bye'] as const
+/** The pages that are read again when something changes, at most this often. */
+const READ_AGAIN_MS = 2_000
+/** The lists that change together with the first page. */
+const LISTS = ['companies', 'company', 'processes', 'dead-letters'] as const
 const RETRY_MS = 2_000
+
+/** The transactions that have changed, as process and id. `More` have changed than the frame names. */
+interface RunsFrame {
+  readonly Runs: readonly (readonly [process: string, id: string])[]
+  readonly More: boolean
+}
 const CHANNEL = 'console-stream'
 
 let state: LiveState = 'connecting'
@@ -44,6 +54,23 @@ export function followStream(queries: QueryClient): () => void {
   const channel = new BroadcastChannel(CHANNEL)
   let lastId: string | null = null
 
+  const waiting = new Map<string, QueryKey>()
+  let readTimer = 0
+  /** Reads the shown pages with this key again: at once after a pause, and otherwise when the interval is over. */
+  function readAgain(queryKey: QueryKey): void {
+    if (queries.getQueryCache().findAll({ queryKey, type: 'active' }).length === 0) return
+    waiting.set(JSON.stringify(queryKey), queryKey)
+    if (readTimer === 0) flush()
+  }
+  function flush(): void {
+    readTimer = 0
+    if (waiting.size === 0) return
+    const keys = [...waiting.values()]
+    waiting.clear()
+    readTimer = setTimeout(flush, READ_AGAIN_MS)
+    for (const queryKey of keys) void queries.invalidateQueries({ queryKey })
+  }
+
   function apply({ name, id, data }: StreamEvent): void {
     if (id !== '') lastId = id
     switch (name) {
@@ -52,13 +79,21 @@ export function followStream(queries: QueryClient): () => void {
         break
       case 'current':
       case 'reset':
-        void queries.invalidateQueries({ queryKey: ['now'] })
-        void queries.invalidateQueries({ queryKey: ['services'] })
+        // The session is read whenever the stream ends.
+        void queries.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] !== 'session' })
         break
       case 'now':
       case 'services':
         queries.setQueryData([name], JSON.parse(data))
+        for (const list of LISTS) readAgain([list])
         break
+      case 'runs': {
+        const { Runs, More } = JSON.parse(data) as RunsFrame
+        readAgain(['runs'])
+        if (More) readAgain(['run'])
+        else for (const run of Runs) readAgain(['run', ...run])
+        break
+      }
       case 'bye':
         void queries.invalidateQueries({ queryKey: ['session'] })
         break
@@ -113,6 +148,7 @@ export function followStream(queries: QueryClient): () => void {
   if (state === 'connecting') setTimeout(() => state === 'connecting' && setState('live'), RETRY_MS)
   return () => {
     closing.abort()
+    clearTimeout(readTimer)
     channel.close()
     state = 'connecting'
   }

@@ -28,6 +28,8 @@ const HEALTH_MS = 3_000
 const CHECKS_PER_METRICS = 3
 /** Transitions change the first page at most this often. */
 const TRANSITIONS_MS = 500
+/** A frame names at most this many runs. */
+const MAX_NAMED_RUNS = 200
 
 export interface InstallationWatchDeps {
   readonly coordinator: ServiceClient
@@ -59,6 +61,8 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   let shownNow = ''
   let shownServices = ''
   let transitionTimer: NodeJS.Timeout | null = null
+  /** The transactions that have changed since the last frame, as JSON of process and id. */
+  const changed = new Set<string>()
 
   const installation = (): Installation => ({
     ...companies,
@@ -163,8 +167,14 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
       deps.coordinator,
       (event) => {
         tracker.follow(event)
+        changed.add(JSON.stringify([event.Process, event.TransactionID]))
         transitionTimer ??= setTimeout(() => {
           transitionTimer = null
+          frames.add('runs', {
+            Runs: [...changed].slice(0, MAX_NAMED_RUNS).map((run): unknown => JSON.parse(run)),
+            More: changed.size > MAX_NAMED_RUNS,
+          })
+          changed.clear()
           publish()
         }, TRANSITIONS_MS)
       },

@@ -47,8 +47,15 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
       { remediation: 'set OPERATOR_API_KEY to a key without the scope credentials:token' },
       'the console presents the service key, which could read access tokens',
     )
-  const coordinator = createServiceClient(config.COORDINATOR_URL, key)
-  const tokenService = createServiceClient(config.TOKEN_SERVICE_URL, key)
+  const clientOf = (name: string, serviceUrl: string) =>
+    createServiceClient({
+      name,
+      url: serviceUrl,
+      key,
+      canActFor: config.OPERATOR_API_KEY !== undefined,
+    })
+  const coordinator = clientOf('coordinator', config.COORDINATOR_URL)
+  const tokenService = clientOf('token-service', config.TOKEN_SERVICE_URL)
   const sessions = createSessions({
     store: createMemorySessionStore(Date.now),
     now: Date.now,
@@ -103,6 +110,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     now: () => watch.now(),
     services: () => watch.services(),
     checkIntegrity: createIntegrityCheck(coordinator, Date.now),
+    coordinator,
     hostNames: ['console.localhost', ...(url === '' ? [] : [new URL(url).hostname])],
   })
   const server = opened.use(

@@ -5,6 +5,7 @@ import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { useSeconds } from '../clock.ts'
 import { type LiveState, useLiveState } from '../live.ts'
+import { useNotice } from '../notice.ts'
 import { goTo } from '../router.ts'
 import { chooseTheme, storedTheme, themes } from '../theme.ts'
 import { Link } from './link.tsx'
@@ -12,6 +13,7 @@ import { State, type Tone } from './glyph.tsx'
 
 const PAGES = [
   { path: '/', name: 'Now' },
+  { path: '/runs', name: 'Runs' },
   { path: '/services', name: 'Health' },
 ] as const
 
@@ -20,6 +22,9 @@ const LIVE: Readonly<Record<LiveState, { readonly tone: Tone; readonly text: str
   live: { tone: 'good', text: 'live' },
   lost: { tone: 'bad', text: 'no connection' },
 }
+
+const isWithin = (page: string, path: string): boolean =>
+  path === page || path.startsWith(`${page}/`)
 
 export interface FrameProps {
   readonly session: SessionView
@@ -31,8 +36,10 @@ export interface FrameProps {
 export function Frame({ session, path, children }: FrameProps) {
   const now = useQuery({ queryKey: ['now'], queryFn: () => call<NowView>('GET', '/now') })
   const live = useLiveState()
+  const notice = useNotice()
   const urgent = now.data?.Conditions.filter(({ Severity }) => Severity !== 'info').length ?? 0
-  const name = PAGES.find((page) => page.path === path)?.name ?? 'Now'
+  const current = PAGES.find((page) => page.path !== '/' && isWithin(page.path, path)) ?? PAGES[0]
+  const { name } = current
   useEffect(() => {
     document.title = `${urgent > 0 ? `(${urgent}) ` : ''}${name} · Console`
   }, [urgent, name])
@@ -48,7 +55,7 @@ export function Frame({ session, path, children }: FrameProps) {
         </Link>
         <nav aria-label="Pages">
           {PAGES.map((page) => (
-            <Link key={page.path} to={page.path} isCurrent={page.path === path}>
+            <Link key={page.path} to={page.path} isCurrent={page === current}>
               {page.name}
               {page.path === '/' && urgent > 0 && (
                 <span className="count">
@@ -72,6 +79,7 @@ export function Frame({ session, path, children }: FrameProps) {
         </p>
       )}
       <main id="content">{children}</main>
+      <output className="toast">{notice}</output>
     </div>
   )
 }

@@ -10,18 +10,31 @@ const GLYPHS: Readonly<Record<Tone, string>> = {
   quiet: '○',
 }
 
-export function Glyph({ tone }: { readonly tone: Tone }) {
+export function Glyph({
+  tone,
+  glyph,
+}: {
+  readonly tone: Tone
+  readonly glyph?: string | undefined
+}) {
   return (
     <span className={`glyph tone-${tone}`} aria-hidden="true">
-      {GLYPHS[tone]}
+      {glyph ?? GLYPHS[tone]}
     </span>
   )
 }
 
-export function State({ tone, children }: { readonly tone: Tone; readonly children: string }) {
+export interface StateProps {
+  readonly tone: Tone
+  /** The glyph, if it is not that of the tone. */
+  readonly glyph?: string
+  readonly children: string
+}
+
+export function State({ tone, glyph, children }: StateProps) {
   return (
     <span className={`state tone-${tone}`}>
-      <Glyph tone={tone} />
+      <Glyph tone={tone} glyph={glyph} />
       <span>{children}</span>
     </span>
   )

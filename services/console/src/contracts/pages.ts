@@ -1,6 +1,8 @@
 /** The pages of the console: their addresses, as the server serves them and the navigation shows them. */
 export const pages = {
   now: '/',
+  runs: '/runs',
+  run: '/runs/:process/:id',
   health: '/services',
   signIn: '/sign-in',
 } as const

@@ -6,6 +6,7 @@ import type { CredentialView } from '@integration-host/shared/contracts/credenti
 import { pages } from '../contracts/pages.ts'
 import { type Installation, responding, type RunGroup } from './installation.ts'
 import { valueOf } from './metric-text.ts'
+import { failureRemedy } from './why.ts'
 
 export interface Condition {
   /** The same while the condition lasts. */
@@ -202,7 +203,12 @@ function* runs({ processes: all, faulted }: Installation): Generator<Condition> 
       remedy: failureRemedy(first.errorClass),
       affected: count,
       knownSince: earliest(same.flatMap(({ oldestAt }) => (oldestAt === null ? [] : [oldestAt]))),
-      page: null,
+      page: runsPage({
+        status: 'Failed',
+        process: first.process,
+        step: first.step,
+        class: first.errorClass,
+      }),
     }
   }
   const inDoubt = groups.reduce((sum, group) => sum + group.inDoubt, 0)
@@ -216,7 +222,7 @@ function* runs({ processes: all, faulted }: Installation): Generator<Condition> 
       remedy: 'Look into the target before you resume or settle them.',
       affected: inDoubt,
       knownSince: null,
-      page: null,
+      page: runsPage({ inDoubt: 'true' }),
     }
   const waiting = groups.filter(
     ({ waitingFor }) => waitingFor !== null && waitingFor !== 'concurrency',
@@ -234,27 +240,21 @@ function* runs({ processes: all, faulted }: Installation): Generator<Condition> 
       remedy: 'They continue by themselves when the company is connected again.',
       affected: count,
       knownSince: null,
-      page: null,
+      page: runsPage({ status: 'Waiting' }),
     }
   }
 }
 
+/** Returns the address of the list of the runs that match a filter. */
+function runsPage(filter: Readonly<Record<string, string | null>>): string {
+  const given = Object.entries(filter).flatMap(([name, value]) =>
+    value === null ? [] : [[name, value] as [string, string]],
+  )
+  return `${pages.runs}?${new URLSearchParams(given).toString()}`
+}
+
 const total = (groups: readonly RunGroup[]): number =>
   groups.reduce((sum, { count }) => sum + count, 0)
-
-/** Returns what helps runs that failed with this error class. */
-function failureRemedy(errorClass: string | null): string {
-  if (errorClass === null) return 'Look at the error of one of them, then resume.'
-  if (
-    /^http_(5|429)/.test(errorClass) ||
-    ['network', 'no_answer', 'step_timeout'].includes(errorClass)
-  )
-    return 'Fix the target, then resume: the same idempotency keys are sent again.'
-  if (/^http_[34]/.test(errorClass))
-    return 'Another attempt will not help. Fix the call or the data, then resume.'
-  if (errorClass === 'step_unknown') return 'Deploy the process with this step, then resume.'
-  return 'Fix the code of the step, deploy it, then resume.'
-}
 
 function* processes({ processes: all }: Installation): Generator<Condition> {
   for (const { name, isPaused, pausedAt, pausedBy, reason } of all ?? []) {

@@ -1,3 +1,4 @@
+import { type ErrorCode, errorCodes, IntegrationError } from '@integration-host/shared/errors'
 import { parseJson } from '@integration-host/shared/json'
 import type { Secret } from '@integration-host/shared/secrets/secret'
 import type { z } from 'zod'
@@ -14,6 +15,16 @@ export class PeerFailed extends Error {
   }
 }
 
+/** A request that a person has caused. */
+export interface PersonalRequest {
+  readonly method?: 'GET' | 'POST' | 'PATCH' | 'DELETE'
+  /** The name of the person, for the action log and the audit log. */
+  readonly person: string
+  readonly body?: object
+  /** The version that the person has seen; the service rejects the request if there is a newer one. */
+  readonly ifVersion?: number | undefined
+}
+
 export interface ServiceClient {
   /**
    * Reads a resource of the service. Members that `schema` does not know are dropped.
@@ -21,6 +32,17 @@ export interface ServiceClient {
    * @throws {PeerFailed} the service does not respond within the deadline, or not with 200 and the expected body.
    */
   read<Schema extends z.ZodType>(path: string, schema: Schema): Promise<z.output<Schema>>
+  /**
+   * Sends a request for a person, and returns the response. A response without a body is `null`.
+   *
+   * @throws {IntegrationError} with the code and the message of the service; `service_unavailable` if the service does
+   * not respond, and `console_key_rejected` if it does not accept the key of the console.
+   */
+  send<Schema extends z.ZodType>(
+    path: string,
+    request: PersonalRequest,
+    schema: Schema,
+  ): Promise<z.output<Schema>>
   /** Opens an endless response, such as the event stream. `signal` closes it. */
   open(
     path: string,
@@ -30,11 +52,62 @@ export interface ServiceClient {
 }
 
 const READ_DEADLINE_MS = 5_000
+/** A refresh waits for the provider. */
+const ACTION_DEADLINE_MS = 60_000
 
-/** Returns a client that presents the console's key. `url` has no trailing slash. */
-export function createServiceClient(url: string, key: Secret): ServiceClient {
+export interface ServiceClientDeps {
+  /** The name of the service in messages. */
+  readonly name: string
+  /** The address of the service, without a trailing slash. */
+  readonly url: string
+  readonly key: Secret
+  /** Whether the key has the scope `act-for`. A service key does not have it. */
+  readonly canActFor: boolean
+}
+
+/** Returns a client that presents the console's key. */
+export function createServiceClient({
+  name,
+  url,
+  key,
+  canActFor,
+}: ServiceClientDeps): ServiceClient {
   const authorization = () => ({ Authorization: `Bearer ${key.reveal()}` })
+
+  /** @throws {PeerFailed} there is no response. */
+  async function respond(
+    path: string,
+    { method = 'GET', person, body, ifVersion }: PersonalRequest,
+  ): Promise<{ readonly status: number; readonly body: unknown }> {
+    const response = await fetchOf(url + path, {
+      method,
+      headers: {
+        ...authorization(),
+        ...(canActFor && { 'Acting-For': person }),
+        ...(body !== undefined && { 'Content-Type': 'application/json' }),
+        ...(ifVersion !== undefined && { 'If-Match': `"${ifVersion}"` }),
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+      redirect: 'manual',
+      signal: AbortSignal.timeout(method === 'GET' ? READ_DEADLINE_MS : ACTION_DEADLINE_MS),
+    })
+    const text = await response.text().catch((error: unknown) => {
+      throw new PeerFailed(reasonOfFetch(error), null, { cause: error })
+    })
+    return { status: response.status, body: text === '' ? null : parseJson(text) }
+  }
+
   return {
+    async send(path, request, schema) {
+      const { status, body } = await respond(path, request).catch((error: unknown) => {
+        if (!(error instanceof PeerFailed)) throw error
+        throw unavailable(`${name} does not respond (${error.message})`, error)
+      })
+      if (status >= 400) throw problemOf(name, status, body)
+      const parsed = schema.safeParse(body)
+      if (parsed.success) return parsed.data
+      throw unavailable(`${name} responded in another form`, parsed.error)
+    },
     async read(path, schema) {
       const response = await fetchOf(url + path, {
         headers: authorization(),
@@ -59,6 +132,21 @@ export function createServiceClient(url: string, key: Secret): ServiceClient {
       throw new PeerFailed(`status ${response.status}`, response.status)
     },
   }
+}
+
+const unavailable = (message: string, cause: unknown): IntegrationError =>
+  new IntegrationError('service_unavailable', message, { cause, retryAfterSeconds: 5 })
+
+/** Returns the error for a problem document of a service. Its message is meant for callers. */
+function problemOf(name: string, status: number, body: unknown): IntegrationError {
+  const { code, detail } = (body ?? {}) as { readonly code?: unknown; readonly detail?: unknown }
+  const message = typeof detail === 'string' ? detail : `${name} responded with ${status}`
+  // To a browser, 401 and 403 mean its own session and role.
+  if (status === 401 || status === 403)
+    return new IntegrationError('console_key_rejected', `${name}: ${message}`)
+  return typeof code === 'string' && Object.hasOwn(errorCodes, code)
+    ? new IntegrationError(code as ErrorCode, message)
+    : unavailable(message, null)
 }
 
 async function fetchOf(url: string, options: RequestInit): Promise<Response> {

@@ -1,0 +1,126 @@
+import { useMutation, useQueryClient } from '@tanstack/react-query'
+import { type FormEvent, type ReactNode, useEffect, useId, useRef, useState } from 'react'
+import { notify } from '../notice.ts'
+import { Outside } from './text.tsx'
+
+export interface ActionButtonProps {
+  /** The verb, which is the text of both buttons. */
+  readonly verb: string
+  /** Why the action is not possible now; `undefined` if it is. */
+  readonly blocked?: string | undefined
+  /** The object of the action, such as `run 0 of 66`. */
+  readonly object: string
+  /** What will happen, in one or two sentences. */
+  readonly consequence: string
+  readonly reason?: 'optional' | 'required' | 'none'
+  /** The text that the person must type, for actions that cannot be undone. */
+  readonly typed?: string
+  readonly children?: ReactNode
+  readonly act: (form: FormData) => Promise<unknown>
+  /** The message after the action. */
+  readonly done: string
+}
+
+/**
+ * A button that asks for a confirmation before it acts. The dialog names the object and what will happen. A button that
+ * is not possible stays visible, and says why.
+ */
+export function ActionButton(props: ActionButtonProps) {
+  const { verb, blocked } = props
+  const [isOpen, setOpen] = useState(false)
+  const id = useId()
+  return (
+    <>
+      <button
+        type="button"
+        aria-disabled={blocked !== undefined}
+        aria-describedby={blocked === undefined ? undefined : id}
+        title={blocked}
+        onClick={() => setOpen(blocked === undefined)}
+      >
+        {verb}…
+      </button>
+      {blocked !== undefined && (
+        <span id={id} className="unseen">
+          {blocked}
+        </span>
+      )}
+      {isOpen && <Confirmation {...props} onClose={() => setOpen(false)} />}
+    </>
+  )
+}
+
+function Confirmation(props: ActionButtonProps & { readonly onClose: () => void }) {
+  const { verb, object, consequence, reason = 'optional', typed, onClose } = props
+  const dialog = useRef<HTMLDialogElement>(null)
+  const title = useId()
+  useEffect(() => dialog.current?.showModal(), [])
+  const queries = useQueryClient()
+  const action = useMutation({
+    mutationFn: props.act,
+    onSuccess: () => {
+      dialog.current?.close()
+      notify(props.done)
+    },
+    onSettled: () =>
+      queries.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] !== 'session' }),
+  })
+  const submit = (event: FormEvent<HTMLFormElement>): void => {
+    event.preventDefault()
+    if (!action.isPending) action.mutate(new FormData(event.currentTarget))
+  }
+  return (
+    <dialog ref={dialog} aria-labelledby={title} onClose={onClose}>
+      <form onSubmit={submit}>
+        <h2 id={title}>
+          {verb} <Outside text={object} />?
+        </h2>
+        <p>{consequence}</p>
+        {props.children}
+        {reason !== 'none' && (
+          <label>
+            <span>Reason{reason === 'optional' && <span className="muted"> (optional)</span>}</span>
+            <input
+              name="reason"
+              maxLength={500}
+              required={reason === 'required'}
+              autoComplete="off"
+            />
+          </label>
+        )}
+        {typed !== undefined && (
+          <label>
+            <span>
+              Type <code>{typed}</code> to confirm
+            </span>
+            <input
+              name="typed"
+              required
+              autoComplete="off"
+              pattern={typed.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, String.raw`\$&`)}
+            />
+          </label>
+        )}
+        {action.isError && (
+          <p className="failure" role="alert">
+            <Outside text={action.error.message} />
+          </p>
+        )}
+        <div className="buttons">
+          <button type="button" onClick={() => dialog.current?.close()}>
+            Back
+          </button>
+          <button type="submit" className="primary" aria-disabled={action.isPending}>
+            {action.isPending ? 'One moment…' : verb}
+          </button>
+        </div>
+      </form>
+    </dialog>
+  )
+}
+
+/** Returns the reason that the person has given, as a member of a request body. */
+export function reasonOf(form: FormData): { readonly Reason?: string } {
+  const reason = form.get('reason')
+  return typeof reason === 'string' && reason.trim() !== '' ? { Reason: reason.trim() } : {}
+}

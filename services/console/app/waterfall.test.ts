@@ -1,0 +1,138 @@
+import { describe, expect, it } from 'vitest'
+import type { RunView } from '../src/contracts/runs.ts'
+import { type Lane, waterfall } from './waterfall.ts'
+
+const START = Date.parse('2026-11-22T02:31:00.000Z')
+const at = (ms: number): string => new Date(START + ms).toISOString()
+
+type Attempt = RunView['Attempts'][number]
+const attempt = (
+  StepName: string,
+  number: number,
+  [from, until]: readonly [number, number | null],
+  Outcome = 'completed',
+): Attempt => ({
+  StepName,
+  Attempt: number,
+  Outcome,
+  ResponseStatus: null,
+  Error: null,
+  Request: null,
+  TraceId: null,
+  ResponseId: null,
+  StartedAt: at(from),
+  FinishedAt: until === null ? null : at(until),
+})
+
+const run = (Attempts: readonly Attempt[], other: Partial<RunView> = {}): RunView => ({
+  Process: 'OrderProcess',
+  TransactionID: '66',
+  ReplayID: 0,
+  Status: 'Completed',
+  StepName: 'csv',
+  Realm: null,
+  Version: 4,
+  Attempt: 1,
+  NextAttemptAt: null,
+  LastError: null,
+  ErrorClass: null,
+  WaitingFor: null,
+  InDoubt: false,
+  DefinitionVersion: null,
+  DeadlineAt: null,
+  NotBefore: null,
+  DebounceKey: null,
+  Absorbed: 0,
+  Tags: null,
+  ConcurrencyKey: null,
+  InputChanged: false,
+  ErasedAt: null,
+  PurgedAt: null,
+  CreatedAt: at(0),
+  UpdatedAt: at(5_000),
+  CompletedAt: at(5_000),
+  LeaseOwner: null,
+  LeaseUntil: null,
+  StartedAt: null,
+  Why: '',
+  Steps: ['order', 'csv'],
+  Items: [],
+  AttemptCount: Attempts.length,
+  Runs: [],
+  History: [],
+  Blocked: {},
+  Attempts: [...Attempts],
+  ...other,
+})
+
+/** Returns the segments of a lane as kind, begin and end in ms after the start. */
+const shown = (lane: Lane | undefined): readonly (readonly [string, number, number])[] =>
+  (lane?.segments ?? []).map(({ kind, from, until }) => [kind, from - START, until - START])
+
+describe('the timeline of a run', () => {
+  it('has a lane for every step, also for steps that were not reached', () => {
+    const { lanes } = waterfall(run([attempt('order', 1, [100, 300])]), 0)
+    expect(lanes.map(({ step }) => step)).toEqual(['order', 'csv'])
+    expect(shown(lanes[0])).toEqual([
+      ['queued', 0, 100],
+      ['completed', 100, 300],
+    ])
+    expect(shown(lanes[1])).toEqual([])
+  })
+
+  it('shows each failed attempt, and the wait before the next one with its reason', () => {
+    const attempts = [
+      attempt('order', 1, [0, 100], 'http_429'),
+      attempt('order', 2, [2_100, 2_200], 'http_503'),
+      attempt('order', 3, [4_000, 4_100]),
+    ]
+    const [order] = waterfall(run(attempts), 0).lanes
+    expect(order?.segments.map(({ kind, text }) => [kind, text])).toEqual([
+      ['failed', 'attempt 1: http_429'],
+      ['wait', 'the company slows down'],
+      ['failed', 'attempt 2: http_503'],
+      ['wait', 'pause before the next attempt'],
+      ['completed', 'attempt 3: completed'],
+    ])
+  })
+
+  it('shows the wait until the next attempt of a run that has not ended', () => {
+    const active = run([attempt('order', 1, [0, 100], 'network')], {
+      Status: 'Retrying',
+      StepName: 'order',
+      CompletedAt: null,
+      NextAttemptAt: at(9_000),
+    })
+    const { until, lanes } = waterfall(active, START + 1_000)
+    expect(until - START).toBe(9_000)
+    expect(shown(lanes[0])).toContainEqual(['next', 100, 9_000])
+  })
+
+  it('shows the attempt in flight up to now', () => {
+    const active = run([], {
+      Status: 'Running',
+      StepName: 'order',
+      CompletedAt: null,
+      StartedAt: at(200),
+    })
+    const { lanes } = waterfall(active, START + 1_000)
+    expect(shown(lanes[0])).toContainEqual(['running', 200, 1_000])
+  })
+
+  it('leaves out the middle of a lane with many attempts, and shows no wait in its place', () => {
+    const attempts = Array.from({ length: 40 }, (_, index) =>
+      attempt('order', index + 1, [index * 1_000, index * 1_000 + 900], 'http_503'),
+    )
+    const [order] = waterfall(run(attempts, { CompletedAt: at(60_000) }), 0).lanes
+    expect(order?.omitted).toBe(28)
+    expect(order?.segments.filter(({ kind }) => kind === 'failed')).toHaveLength(12)
+  })
+
+  it('does not explain the time before the first attempt if older attempts were not read', () => {
+    const [order] = waterfall(
+      run([attempt('order', 250, [3_000, 3_100])], { AttemptCount: 250 }),
+      0,
+    ).lanes
+    expect(shown(order)).toEqual([['completed', 3_000, 3_100]])
+  })
+})

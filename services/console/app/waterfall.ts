@@ -1,0 +1,114 @@
+/**
+ * The timeline of a run: for each step a lane with the attempts and the waits between them. Only what was recorded is
+ * shown; a gap that nothing explains stays a gap.
+ */
+import type { RunView } from '../src/contracts/runs.ts'
+
+export type SegmentKind = 'queued' | 'completed' | 'failed' | 'running' | 'wait' | 'next'
+
+export interface Segment {
+  readonly kind: SegmentKind
+  /** Epoch milliseconds. */
+  readonly from: number
+  readonly until: number
+  readonly text: string
+}
+
+export interface Lane {
+  readonly step: string
+  readonly segments: readonly Segment[]
+  /** Attempts that are left out in the middle of the lane. */
+  readonly omitted: number
+}
+
+export interface Waterfall {
+  readonly from: number
+  readonly until: number
+  readonly lanes: readonly Lane[]
+}
+
+/** A lane with more attempts shows this many at its beginning, and as many at its end. */
+const SHOWN_AT_ENDS = 6
+/** A shorter gap is the usual time between two steps. */
+const SHORTEST_WAIT_MS = 200
+
+/** The reasons of waits, by the outcome of the attempt before it. */
+const WAITS: Readonly<Record<string, string>> = {
+  credential_held: 'the company slows down',
+  http_429: 'the company slows down',
+  credential_faulted: 'waits for the company',
+  in_doubt: 'the lease expired',
+}
+
+type Attempt = RunView['Attempts'][number]
+
+/** Returns the timeline of a run as of `now` (epoch ms). */
+export function waterfall(run: RunView, now: number): Waterfall {
+  const byStep = Map.groupBy(run.Attempts, ({ StepName }) => StepName)
+  const steps = [...new Set([...run.Steps, ...byStep.keys(), run.StepName])]
+  const ended = run.CompletedAt === null ? null : Date.parse(run.CompletedAt)
+  const from = Date.parse(run.CreatedAt)
+  const next = run.NextAttemptAt === null ? 0 : Date.parse(run.NextAttemptAt)
+  const until = Math.max(ended ?? Math.max(now, next), from + 1)
+  const first = run.Attempts[0]
+  return {
+    from,
+    until,
+    lanes: steps.map((step) => {
+      const attempts = byStep.get(step) ?? []
+      const omitted = Math.max(0, attempts.length - 2 * SHOWN_AT_ENDS)
+      const shown =
+        omitted === 0
+          ? attempts
+          : [...attempts.slice(0, SHOWN_AT_ENDS), ...attempts.slice(-SHOWN_AT_ENDS)]
+      const segments: Segment[] = []
+      if (step === (first?.StepName ?? run.StepName)) {
+        const begun = first === undefined ? until : Date.parse(first.StartedAt)
+        // Older attempts than those in the response explain the time before the first one.
+        if (begun > from && run.AttemptCount === run.Attempts.length)
+          segments.push(segment('queued', from, begun, 'queued'))
+      }
+      for (const [index, attempt] of shown.entries()) {
+        const begun = Date.parse(attempt.StartedAt)
+        const before = shown[index - 1]
+        const isAfterOmitted = omitted > 0 && index === SHOWN_AT_ENDS
+        if (before !== undefined && before.FinishedAt !== null && !isAfterOmitted) {
+          const gap = Date.parse(before.FinishedAt)
+          if (begun - gap > SHORTEST_WAIT_MS)
+            segments.push(segment('wait', gap, begun, waitText(before)))
+        }
+        segments.push(attemptSegment(attempt, ended ?? now))
+      }
+      if (step === run.StepName && ended === null)
+        segments.push(...dueSegments(run, shown.at(-1), now))
+      return { step, segments, omitted }
+    }),
+  }
+}
+
+/** Returns the attempt in flight of the due step, or else the wait until its next attempt. */
+function dueSegments(run: RunView, last: Attempt | undefined, now: number): readonly Segment[] {
+  if (run.StartedAt !== null)
+    return [segment('running', Date.parse(run.StartedAt), now, `attempt ${run.Attempt}: in flight`)]
+  const next = run.NextAttemptAt === null ? 0 : Date.parse(run.NextAttemptAt)
+  return next > now && last !== undefined && last.FinishedAt !== null
+    ? [segment('next', Date.parse(last.FinishedAt), next, waitText(last))]
+    : []
+}
+
+const segment = (kind: SegmentKind, from: number, until: number, text: string): Segment => ({
+  kind,
+  from,
+  until: Math.max(from, until),
+  text,
+})
+
+const waitText = ({ Outcome }: Attempt): string => WAITS[Outcome] ?? 'pause before the next attempt'
+
+function attemptSegment(attempt: Attempt, openUntil: number): Segment {
+  const { Outcome, ResponseStatus, FinishedAt, StartedAt } = attempt
+  const from = Date.parse(StartedAt)
+  const kind = FinishedAt === null ? 'running' : Outcome === 'completed' ? 'completed' : 'failed'
+  const text = `attempt ${attempt.Attempt}: ${Outcome}${ResponseStatus === null ? '' : ` (${ResponseStatus})`}`
+  return segment(kind, from, FinishedAt === null ? openUntil : Date.parse(FinishedAt), text)
+}

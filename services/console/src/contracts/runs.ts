@@ -1,0 +1,87 @@
+/** The pages of the runs: the list, one run, and the actions on a run. */
+import { ActionView } from '@integration-host/shared/contracts/action'
+import { Reason } from '@integration-host/shared/contracts/reason'
+import { RunDetailResponse, RunResponse } from '@integration-host/shared/contracts/run'
+import { AttemptView, ItemView } from '@integration-host/shared/contracts/transaction'
+import { z } from 'zod'
+
+const Why = z.string().meta({ description: 'the state and what helps, in a sentence' })
+
+export const RunRow = RunResponse.pick({
+  Process: true,
+  TransactionID: true,
+  ReplayID: true,
+  Status: true,
+  StepName: true,
+  Realm: true,
+  ErrorClass: true,
+  WaitingFor: true,
+  InDoubt: true,
+  Attempt: true,
+  NextAttemptAt: true,
+  CreatedAt: true,
+  UpdatedAt: true,
+})
+  .extend({ Why })
+  .meta({ ref: 'RunRow' })
+export type RunRow = z.output<typeof RunRow>
+
+export const RunsView = z
+  .object({ Runs: z.array(RunRow), Next: z.string().nullable() })
+  .meta({ ref: 'Runs' })
+export type RunsView = z.output<typeof RunsView>
+
+/** The actions on a run, in the order in which the page shows them. */
+export const runActions = ['resume', 'retry', 'replay', 'settle', 'cancel'] as const
+export type RunAction = (typeof runActions)[number]
+
+/** One run without business data. */
+export const RunView = RunDetailResponse.omit({ InitialData: true, Items: true, Attempts: true })
+  .extend({
+    Why,
+    Steps: z.array(z.string()).meta({ description: 'of the process, in order' }),
+    Items: z.array(ItemView.omit({ ResponseBody: true, Data: true })),
+    Attempts: z.array(AttemptView),
+    Runs: z.array(RunResponse.pick({ ReplayID: true, Status: true, CreatedAt: true })).meta({
+      description: 'the runs of the transaction, the latest first',
+    }),
+    History: z.array(ActionView).meta({ description: 'who acted on the transaction' }),
+    Blocked: z.partialRecord(z.enum(runActions), z.string()).meta({
+      description: 'the actions that are not possible now, with the reason',
+    }),
+  })
+  .meta({ ref: 'RunPageView' })
+export type RunView = z.output<typeof RunView>
+
+const Excerpt = z
+  .object({
+    Text: z.string(),
+    IsWhole: z.boolean().meta({ description: 'false: Text is the beginning of a longer text' }),
+  })
+  .nullable()
+export type Excerpt = z.output<typeof Excerpt>
+
+/** The business data of a run, which only operators may read. */
+export const RunDataView = z
+  .object({
+    InitialData: Excerpt,
+    Items: z.array(z.object({ StepName: z.string(), Data: Excerpt, ResponseBody: Excerpt })),
+  })
+  .meta({ ref: 'RunData' })
+export type RunDataView = z.output<typeof RunDataView>
+
+/** The body of an action on a run. `Run` and `Version` are those that the person has seen. */
+export const RunActionBody = z
+  .strictObject({
+    Run: z.int().nonnegative(),
+    Version: z.int().nonnegative(),
+    Reason: Reason.optional(),
+    FromStep: z.string().optional().meta({ description: 'of a replay: it begins with this step' }),
+    Outcome: z.enum(['done', 'not_done']).optional().meta({ description: 'of a settlement' }),
+  })
+  .meta({ ref: 'RunAction' })
+export type RunActionBody = z.input<typeof RunActionBody>
+
+/** The response of an action: the run that is now the latest one. */
+export const ActedRun = z.object({ ReplayID: z.int() }).meta({ ref: 'ActedRun' })
+export type ActedRun = z.output<typeof ActedRun>

@@ -1,0 +1,244 @@
+import { ActionPage } from '@integration-host/shared/contracts/action'
+import { RunDetailResponse, RunResponse } from '@integration-host/shared/contracts/run'
+import { RunFilter } from '@integration-host/shared/contracts/run-filter'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { type Context, Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import type { ServiceClient } from '../adapters/peers/service-client.ts'
+import {
+  ActedRun,
+  type Excerpt,
+  RunActionBody,
+  runActions,
+  RunDataView,
+  type RunRow,
+  RunsView,
+  RunView,
+} from '../contracts/runs.ts'
+import type { Sessions } from '../session/sessions.ts'
+import { blockedActions, whyOf } from '../view/why.ts'
+import { needsRole, sessionOf } from './browser-guard.ts'
+import { PEER_PROBLEMS } from './peer-problems.ts'
+
+export interface RunRouteDeps {
+  readonly sessions: Sessions
+  readonly isHttps: boolean
+  readonly coordinator: ServiceClient
+}
+
+const ROWS = 50
+const ATTEMPTS = 200
+const HISTORY = 20
+/** Longer texts are cut after this many characters, because a response of 1 MB would freeze the page. */
+const MAX_TEXT = 65_536
+
+const ListQuery = z.strictObject({
+  ...RunFilter.shape,
+  process: z.string().min(1).max(200).optional(),
+  cursor: z.string().max(4_096).optional(),
+})
+const RunParam = z.object({ process: z.string(), id: z.string() })
+const RunQuery = z.object({
+  run: z
+    .string()
+    .regex(/^\d{1,10}$/, 'must be a whole number')
+    .optional()
+    .meta({ description: 'the latest run without it' }),
+})
+const ActionParam = RunParam.extend({ action: z.enum(runActions) })
+
+const RunPage = z.object({
+  items: z.array(RunResponse.omit({ InitialData: true })),
+  next_cursor: z.string().nullable(),
+})
+const RunList = z.object({
+  items: z.array(RunResponse.pick({ ReplayID: true, Status: true, CreatedAt: true })),
+})
+const Steps = z.object({ Steps: z.array(z.string()) })
+
+/** The list of runs, one run with its attempts and its data, and the actions on a run. */
+export function runRoutes({ sessions, isHttps, coordinator }: RunRouteDeps): Hono {
+  const tags = ['runs']
+  const viewer = needsRole(sessions, 'viewer', isHttps)
+  const operator = needsRole(sessions, 'operator', isHttps)
+  const person = (c: Context): { readonly person: string } => ({ person: sessionOf(c).user })
+
+  /** Returns the steps of a process; none if no coordinator has loaded it. */
+  async function stepsOf(c: Context, process: string): Promise<readonly string[]> {
+    try {
+      const path = `/processes/${encodeURIComponent(process)}`
+      return (await coordinator.send(path, person(c), Steps)).Steps
+    } catch (error) {
+      if (error instanceof IntegrationError && error.code === 'process_not_found') return []
+      throw error
+    }
+  }
+
+  return new Hono()
+    .get(
+      '/runs',
+      viewer,
+      describeRoute({
+        operationId: 'listRuns',
+        tags,
+        summary: 'Runs that match a filter, newest first',
+        responses: { 200: jsonResponse('a page', RunsView), ...problemResponses(PEER_PROBLEMS) },
+      }),
+      validate('query', ListQuery),
+      async (c) => {
+        const { process, ...filter } = c.req.valid('query')
+        const query = new URLSearchParams({ limit: String(ROWS) })
+        for (const [name, value] of Object.entries(filter))
+          for (const one of [value].flat()) query.append(name, String(one))
+        const path = process === undefined ? '' : `/processes/${encodeURIComponent(process)}`
+        const page = await coordinator.send(
+          `${path}/transactions?${query.toString()}`,
+          person(c),
+          RunPage,
+        )
+        return c.json({
+          Runs: page.items.map(rowOf),
+          Next: page.next_cursor,
+        } satisfies RunsView)
+      },
+    )
+    .get(
+      '/runs/:process/:id',
+      viewer,
+      describeRoute({
+        operationId: 'getRun',
+        tags,
+        summary: 'One run with its newest attempts, without business data',
+        responses: { 200: jsonResponse('the run', RunView), ...problemResponses(PEER_PROBLEMS) },
+      }),
+      validate('param', RunParam),
+      validate('query', RunQuery),
+      async (c) => {
+        const { process, id } = c.req.valid('param')
+        const path = pathOf(process, id)
+        const [detail, runs, actions, steps] = await Promise.all([
+          coordinator.send(
+            `${path}?attempts=${ATTEMPTS}&bodies=omit${replayQuery(c.req.valid('query').run)}`,
+            person(c),
+            RunDetailResponse,
+          ),
+          coordinator.send(`${path}/runs`, person(c), RunList),
+          coordinator.send(
+            `/actions?${new URLSearchParams({ process, id, limit: String(HISTORY) }).toString()}`,
+            person(c),
+            ActionPage,
+          ),
+          stepsOf(c, process),
+        ])
+        const { InitialData: _data, Items, ...run } = detail
+        return c.json({
+          ...run,
+          Items: Items.map(({ ResponseBody: _body, Data: _itemData, ...item }) => item),
+          Why: whyOf(run),
+          Steps: [...steps],
+          Runs: runs.items,
+          History: actions.items,
+          Blocked: { ...blockedActions(run, runs.items[0]?.ReplayID ?? run.ReplayID) },
+        } satisfies RunView)
+      },
+    )
+    .get(
+      '/runs/:process/:id/data',
+      operator,
+      describeRoute({
+        operationId: 'getRunData',
+        tags,
+        summary: 'The initial data of a run, and the data and responses of its steps',
+        responses: {
+          200: jsonResponse('the data', RunDataView),
+          ...problemResponses(PEER_PROBLEMS),
+        },
+      }),
+      validate('param', RunParam),
+      validate('query', RunQuery),
+      async (c) => {
+        const { process, id } = c.req.valid('param')
+        const { run } = c.req.valid('query')
+        const path = `${pathOf(process, id)}?attempts=0${replayQuery(run)}`
+        const { InitialData, Items } = await coordinator.send(path, person(c), RunDetailResponse)
+        return c.json({
+          InitialData: excerptOf(InitialData),
+          Items: Items.map(({ StepName, Data, ResponseBody }) => ({
+            StepName,
+            Data: excerptOf(Data),
+            ResponseBody: excerptOf(ResponseBody),
+          })),
+        } satisfies RunDataView)
+      },
+    )
+    .post(
+      '/runs/:process/:id/:action',
+      operator,
+      describeRoute({
+        operationId: 'actOnRun',
+        tags,
+        summary: 'Resumes, retries, replays, settles or cancels a run',
+        description:
+          'The run must have the version that the person has seen; otherwise 412. The person and the reason are in the action log.',
+        responses: {
+          200: jsonResponse('done', ActedRun),
+          ...problemResponses({
+            ...PEER_PROBLEMS,
+            409: 'the run does not allow the action',
+            412: 'the run has changed meanwhile',
+            413: 'too large',
+            415: 'not application/json',
+          }),
+        },
+      }),
+      validate('param', ActionParam),
+      validate('json', RunActionBody),
+      async (c) => {
+        const { process, id, action } = c.req.valid('param')
+        const { Run, Version, Reason, FromStep, Outcome } = c.req.valid('json')
+        const body = {
+          ...(Reason !== undefined && { Reason }),
+          ...(action === 'replay' && FromStep !== undefined && { fromStep: FromStep }),
+          ...(action === 'settle' && { Outcome }),
+        }
+        const route = action === 'replay' ? 'replays' : action
+        const acted = await coordinator.send(
+          `${pathOf(process, id)}/${route}?replay=${Run}`,
+          { ...person(c), method: 'POST', body, ifVersion: Version },
+          RunResponse,
+        )
+        return c.json({ ReplayID: acted.ReplayID } satisfies ActedRun)
+      },
+    )
+}
+
+const pathOf = (process: string, id: string): string =>
+  `/processes/${encodeURIComponent(process)}/transactions/${encodeURIComponent(id)}`
+
+const replayQuery = (run: string | undefined): string => (run === undefined ? '' : `&replay=${run}`)
+
+const rowOf = (run: z.output<typeof RunPage>['items'][number]): RunRow => ({
+  Process: run.Process,
+  TransactionID: run.TransactionID,
+  ReplayID: run.ReplayID,
+  Status: run.Status,
+  StepName: run.StepName,
+  Realm: run.Realm,
+  ErrorClass: run.ErrorClass,
+  WaitingFor: run.WaitingFor,
+  InDoubt: run.InDoubt,
+  Attempt: run.Attempt,
+  NextAttemptAt: run.NextAttemptAt,
+  CreatedAt: run.CreatedAt,
+  UpdatedAt: run.UpdatedAt,
+  Why: whyOf(run),
+})
+
+/** Returns the beginning of a text, or of a value as indented JSON; `null` for no value. */
+function excerptOf(value: unknown): Excerpt {
+  if (value === null || value === undefined) return null
+  const text = typeof value === 'string' ? value : JSON.stringify(value, null, 2)
+  return { Text: text.slice(0, MAX_TEXT), IsWhole: text.length <= MAX_TEXT }
+}

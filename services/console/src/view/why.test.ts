@@ -1,0 +1,87 @@
+import { describe, expect, it } from 'vitest'
+import { type ActionableRun, blockedActions, type ExplainedRun, whyOf } from './why.ts'
+
+const explained = (run: Partial<ExplainedRun>): string =>
+  whyOf({
+    Status: 'Failed',
+    StepName: 'report',
+    ErrorClass: null,
+    WaitingFor: null,
+    InDoubt: false,
+    Attempt: 4,
+    LastError: null,
+    ...run,
+  })
+
+describe('the sentence about a run', () => {
+  it.each<[Partial<ExplainedRun>, string]>([
+    [
+      { ErrorClass: 'http_503' },
+      'Failed at report: the target responded with 503. Fix the target, then resume: the same idempotency keys are sent again.',
+    ],
+    [
+      { ErrorClass: 'http_404' },
+      'Failed at report: the target responded with 404. Another attempt will not help. Fix the call or the data, then resume.',
+    ],
+    [
+      { ErrorClass: 'step_unknown' },
+      'Failed at report: the process has no such step any more. Deploy the process with this step, then resume.',
+    ],
+    [
+      { Status: 'Retrying', ErrorClass: 'network' },
+      'Attempt 4 of report: the target could not be reached. It is tried again by itself.',
+    ],
+    [
+      { Status: 'Waiting', WaitingFor: 'ACC-1' },
+      'Waits for ACC-1. It continues by itself when the company works again.',
+    ],
+    [
+      { Status: 'Waiting', WaitingFor: 'concurrency' },
+      'Waits for a slot: the process limits how many runs are in progress.',
+    ],
+    [{ Status: 'Completed' }, ''],
+  ])('of %o is %s', (run, sentence) => {
+    expect(explained(run)).toBe(sentence)
+  })
+
+  it('shows an error class that it does not know, instead of hiding it', () => {
+    expect(explained({ ErrorClass: 'moon_phase' })).toContain('moon phase')
+  })
+
+  it('warns that a call in doubt may have done its work', () => {
+    expect(explained({ InDoubt: true })).toContain('look into the target first')
+  })
+})
+
+describe('the actions that a run does not allow', () => {
+  const blocked = (run: Partial<ActionableRun>, latest = 0): readonly string[] =>
+    Object.keys(
+      blockedActions(
+        {
+          Status: 'Failed',
+          InDoubt: false,
+          NotBefore: null,
+          PurgedAt: null,
+          ErasedAt: null,
+          ReplayID: 0,
+          ...run,
+        },
+        latest,
+      ),
+    ).toSorted((one, other) => one.localeCompare(other))
+
+  it.each<[string, Partial<ActionableRun>, readonly string[]]>([
+    ['a failed run', {}, ['cancel', 'retry', 'settle']],
+    ['a failed run in doubt', { InDoubt: true }, ['cancel', 'retry']],
+    ['a completed run', { Status: 'Completed' }, ['cancel', 'resume', 'retry', 'settle']],
+    ['a queued run', { Status: 'Queued' }, ['replay', 'resume', 'retry', 'settle']],
+    ['a retrying run', { Status: 'Retrying' }, ['replay', 'resume', 'settle']],
+    ['a purged run', { PurgedAt: 'x' }, ['cancel', 'replay', 'resume', 'retry', 'settle']],
+  ])('%s', (_, run, actions) => {
+    expect(blocked(run)).toEqual(actions)
+  })
+
+  it('of a run that is not the latest one are all that continue it', () => {
+    expect(blocked({}, 2)).toEqual(['cancel', 'replay', 'resume', 'retry', 'settle'])
+  })
+})

@@ -1,0 +1,125 @@
+/** Says in a sentence why a run is in its state, and what helps. The list and the page of a run use the same words. */
+import type { RunResponse } from '@integration-host/shared/contracts/run'
+import type { RunAction } from '../contracts/runs.ts'
+
+export type ExplainedRun = Pick<
+  RunResponse,
+  'Status' | 'StepName' | 'ErrorClass' | 'WaitingFor' | 'InDoubt' | 'Attempt' | 'LastError'
+>
+
+/** What the error classes of the coordinator mean. The classes `http_…` have a function of their own. */
+const CLASSES: Readonly<Record<string, string>> = {
+  network: 'the target could not be reached',
+  no_answer: 'the target gave no response',
+  step_timeout: 'the step took too long',
+  status_not_set: 'the code of the step ended without an outcome',
+  step_threw: 'the code of the step threw an error',
+  step_failed: 'the code of the step reported a failure',
+  response_invalid: 'the code of the step did not accept the response',
+  response_too_large: 'the response is too large to be stored',
+  step_unknown: 'the process has no such step any more',
+  step_before_missing: 'a step before it was never completed',
+  transaction_id_invalid: 'the id cannot be used for a call',
+  credential_faulted: 'the company cannot be used now',
+  credential_held: 'the provider asked the company to slow down',
+  provider_fault: 'the provider reported a fault',
+  deadline_exceeded: 'the time limit of the run is over',
+  step_waits: 'the step asked to be run again later',
+}
+
+function causeOf(errorClass: string): string {
+  const status = /^http_(\d{3})$/.exec(errorClass)?.[1]
+  return status === undefined
+    ? (CLASSES[errorClass] ?? errorClass.replaceAll('_', ' '))
+    : `the target responded with ${status}`
+}
+
+/** Returns what helps a run that failed with this error class. */
+export function failureRemedy(errorClass: string | null): string {
+  if (errorClass === null) return 'Look at the error, then resume.'
+  if (
+    /^http_(5|429)/.test(errorClass) ||
+    ['network', 'no_answer', 'step_timeout'].includes(errorClass)
+  )
+    return 'Fix the target, then resume: the same idempotency keys are sent again.'
+  if (/^http_[34]/.test(errorClass))
+    return 'Another attempt will not help. Fix the call or the data, then resume.'
+  if (errorClass === 'step_unknown') return 'Deploy the process with this step, then resume.'
+  if (errorClass === 'deadline_exceeded') return 'Replay it if it must still be done.'
+  if (errorClass.startsWith('provider_')) return 'Fix the data at the provider, then resume.'
+  return 'Fix the code of the step, deploy it, then resume.'
+}
+
+/** Returns one or two sentences about the state of a run; nothing about a completed one. */
+export function whyOf(run: ExplainedRun): string {
+  const sentence = stateSentence(run)
+  return run.InDoubt && run.Status !== 'Completed'
+    ? `${sentence} The last call may have done its work: look into the target first.`
+    : sentence
+}
+
+function stateSentence({
+  Status,
+  StepName,
+  ErrorClass,
+  WaitingFor,
+  Attempt,
+}: ExplainedRun): string {
+  const because = ErrorClass === null ? '' : causeOf(ErrorClass)
+  switch (Status) {
+    case 'Queued':
+      return `Waits for its turn at ${StepName}.`
+    case 'Running':
+      return `Runs ${StepName}.`
+    case 'Retrying':
+      return because === ''
+        ? `Runs ${StepName} again soon.`
+        : `Attempt ${Attempt} of ${StepName}: ${because}. It is tried again by itself.`
+    case 'Waiting':
+      return WaitingFor === 'concurrency'
+        ? 'Waits for a slot: the process limits how many runs are in progress.'
+        : WaitingFor === null
+          ? `Waits at ${StepName}.`
+          : `Waits for ${WaitingFor}. It continues by itself when the company works again.`
+    case 'Completed':
+      return ''
+    case 'Failed':
+      return because === ''
+        ? `Failed at ${StepName}. ${failureRemedy(null)}`
+        : `Failed at ${StepName}: ${because}. ${failureRemedy(ErrorClass)}`
+    case 'Cancelled':
+      return `Cancelled at ${StepName}.`
+  }
+}
+
+export type ActionableRun = Pick<
+  RunResponse,
+  'Status' | 'InDoubt' | 'NotBefore' | 'PurgedAt' | 'ErasedAt' | 'ReplayID'
+>
+
+/** Returns the actions that are not possible for a run, each with the reason. `latest` is the latest run of its transaction. */
+export function blockedActions(
+  run: ActionableRun,
+  latest: number,
+): Readonly<Partial<Record<RunAction, string>>> {
+  const { Status, InDoubt } = run
+  const isActive = ['Queued', 'Running', 'Retrying', 'Waiting'].includes(Status)
+  const isGone = run.PurgedAt !== null || run.ErasedAt !== null
+  const gone = 'The data of this run has been removed.'
+  const ended = 'The run has ended.'
+  const outdated = `Run ${latest} is newer.`
+  const blocked: Partial<Record<RunAction, string>> = {}
+  if (isGone) blocked.resume = gone
+  else if (run.ReplayID !== latest) blocked.resume = outdated
+  else if (isActive) blocked.resume = 'The run has not ended.'
+  else if (Status === 'Completed') blocked.resume = 'The run is completed. Replay it instead.'
+  if (isGone) blocked.replay = gone
+  else if (run.ReplayID !== latest) blocked.replay = outdated
+  else if (isActive) blocked.replay = 'The run has not ended. Cancel it first.'
+  if (!isActive) blocked.cancel = ended
+  if (!isActive) blocked.retry = ended
+  else if (Status !== 'Retrying' && Status !== 'Waiting' && run.NotBefore === null)
+    blocked.retry = 'The run waits for no attempt.'
+  if (!InDoubt) blocked.settle = 'Nothing is in doubt.'
+  return blocked
+}

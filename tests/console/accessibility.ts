@@ -1,0 +1,45 @@
+/** Checks pages of the console with axe. */
+import { readFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import type { Page } from 'playwright-core'
+import { expect } from 'vitest'
+
+const WIDTHS = [1440, 900, 400] as const
+const TAGS = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']
+const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
+
+/** Returns the rules of axe that a page violates. Its script runs outside of the page's policy. */
+async function violations(page: Page): Promise<readonly string[]> {
+  const client = await page.context().newCDPSession(page)
+  const { frameTree } = await client.send('Page.getFrameTree')
+  const { executionContextId } = await client.send('Page.createIsolatedWorld', {
+    frameId: frameTree.frame.id,
+  })
+  const expression = `${await readFile(AXE, 'utf8')};axe.run(document, { runOnly: ${JSON.stringify(TAGS)} }).then(({ violations }) => JSON.stringify(violations.map(({ id, nodes }) => id + ' ' + nodes.map(({ html }) => html).join(' '))))`
+  const { result, exceptionDetails } = await client.send('Runtime.evaluate', {
+    expression,
+    contextId: executionContextId,
+    awaitPromise: true,
+    returnByValue: true,
+  })
+  expect(exceptionDetails).toBeUndefined()
+  return JSON.parse(String(result.value)) as string[]
+}
+
+/** Checks a page with axe in both themes and three widths, and that it needs no horizontal scrolling. */
+export async function expectAccessible(page: Page, name: string): Promise<void> {
+  for (const theme of ['light', 'dark'] as const)
+    for (const width of WIDTHS) {
+      await page.setViewportSize({ width, height: 900 })
+      await page.emulateMedia({ colorScheme: theme })
+      const where = `${name} ${theme} ${width}`
+      expect(await violations(page), where).toEqual([])
+      const excess = await page.evaluate(
+        'document.documentElement.scrollWidth - document.documentElement.clientWidth',
+      )
+      expect(excess, where).toBe(0)
+      const folder = process.env['CONSOLE_PICTURES']
+      if (folder !== undefined)
+        await page.screenshot({ path: `${folder}/${name}-${theme}-${width}.png`, fullPage: true })
+    }
+}

@@ -1,0 +1,208 @@
+/** Tests the list of runs, one run, and the actions on a run in a real browser. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { expectAccessible } from './accessibility.ts'
+import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
+
+/** The step `order` sends this text in the query of a URL. The demo API rejects the request with 431. */
+const TOO_LONG = 'x'.repeat(20_000)
+const PASSWORD = 'a long password'
+/** A line of the users file, with the hash of PASSWORD. */
+const VIEWER =
+  'vera:viewer:scrypt$32768$8$1$k6GJcJQgrnsdV4wNOLvE0g$NuAmENF-pFV81iu2pusChiQ5Jb0JdKdJWZIj8CDZ2F8'
+/** An id with markup, a path, and a character that reverses the direction of text. */
+const HOSTILE = '../<img src=x onerror=alert(1)>/\u202e%2F'
+
+describe('the runs in a browser', () => {
+  let at: ConsoleBrowser
+  let folder: string
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'console-users-'))
+    const file = join(folder, 'users')
+    await writeFile(file, `${VIEWER}\n`)
+    at = await startConsoleBrowser({ SIGN_IN: 'link,password', USERS_FILE: file })
+  })
+  afterAll(async () => {
+    await at?.[Symbol.asyncDispose]()
+    await rm(folder, { recursive: true })
+  })
+  afterEach(async () => {
+    for (const page of at.context.pages()) await page.close()
+    await at.context.clearCookies()
+    expect(at.problems).toEqual([])
+  })
+
+  async function queue(TransactionID: string, InitialData: unknown = 1): Promise<void> {
+    const response = await fetch(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
+      method: 'POST',
+      headers: {
+        Authorization: `Bearer ${at.host.serviceKey}`,
+        'Content-Type': 'application/json',
+      },
+      body: JSON.stringify({ TransactionID, InitialData }),
+    })
+    expect(response.status).toBe(202)
+  }
+
+  const dialog = (page: Page) => page.getByRole('dialog')
+  const status = (page: Page, name: string) =>
+    page.getByRole('region', { name: 'State' }).getByText(name, { exact: true })
+
+  it('shows no runs with the command that queues one', async () => {
+    const page = await at.signIn()
+    await page.getByRole('link', { name: 'Runs', exact: true }).click()
+    await page.getByText('There are no runs yet').waitFor()
+    await expectAccessible(page, 'runs-empty')
+  })
+
+  it('leads from the first page to a failed run, which is resumed with a reason and then replayed', async () => {
+    const page = await at.signIn()
+    await queue('broken', TOO_LONG)
+    await page.getByRole('heading', { name: '1 run failed at OrderProcess.order' }).waitFor()
+    await page.getByRole('link', { name: 'Show', exact: true }).click()
+    await page.getByText('the target responded with 431').waitFor()
+    await page.getByRole('link', { name: 'broken', exact: true }).click()
+    await status(page, 'Failed').waitFor()
+    await page.getByText('attempt 1: http_431').first().waitFor({ state: 'attached' })
+    await expectAccessible(page, 'run-failed')
+
+    await page.getByRole('button', { name: 'Resume…' }).click()
+    expect(await dialog(page).textContent()).toContain('same idempotency keys')
+    await expectAccessible(page, 'run-dialog')
+    await page.getByLabel('Reason').fill('the target is fixed')
+    await page.getByRole('button', { name: 'Resume', exact: true }).click()
+    await page.getByText('The run continues.').waitFor()
+    await page.getByText('“the target is fixed”').waitFor()
+    await status(page, 'Failed').waitFor()
+
+    await page.getByRole('button', { name: 'Replay…' }).click()
+    await page.getByRole('button', { name: 'Replay', exact: true }).click()
+    await page.waitForURL(/\?run=1$/)
+    await status(page, 'Failed').waitFor()
+    const actions = await fetch(`${at.host.coordinator}/actions?process=OrderProcess&id=broken`, {
+      headers: { Authorization: `Bearer ${at.host.serviceKey}` },
+    })
+    const { items } = (await actions.json()) as { items: { Action: string; Person: string }[] }
+    expect(items.filter(({ Person }) => Person === 'operator').map(({ Action }) => Action)).toEqual(
+      ['replay', 'resume'],
+    )
+  })
+
+  it('changes a run while it is shown, replays it from a step, and shows its data on demand', async () => {
+    const page = await at.signIn()
+    await queue('66', 66)
+    await page.goto(`${at.console.url}/runs/OrderProcess/66`)
+    await status(page, 'Completed').waitFor()
+    await page.getByRole('button', { name: 'Show data' }).click()
+    await page.getByText('Response of order').waitFor()
+    await expectAccessible(page, 'run-completed')
+    await page.getByRole('button', { name: 'Replay…' }).click()
+    await page.getByLabel('Begin with').selectOption('report')
+    await page.getByRole('button', { name: 'Replay', exact: true }).click()
+    await page.waitForURL(/\?run=1$/)
+    await status(page, 'Completed').waitFor()
+    await page.getByText('Copied from the run before').waitFor()
+  })
+
+  it('rejects an action on a run that has changed meanwhile, and says so in the dialog', async () => {
+    const page = await at.signIn()
+    await page.goto(`${at.console.url}/runs/OrderProcess/broken`)
+    await status(page, 'Failed').waitFor()
+    await page.route('**/resume', (route) =>
+      route.continue({ postData: JSON.stringify({ Run: 1, Version: 0 }) }),
+    )
+    await page.getByRole('button', { name: 'Resume…' }).click()
+    await page.getByRole('button', { name: 'Resume', exact: true }).click()
+    await dialog(page).getByRole('alert').waitFor()
+    await page.keyboard.press('Escape')
+    await dialog(page).waitFor({ state: 'hidden' })
+    expect(await page.evaluate('document.activeElement.textContent')).toBe('Resume…')
+  })
+
+  it('opens and shows a hostile id as text', async () => {
+    const page = await at.signIn()
+    await queue(HOSTILE)
+    await page.goto(`${at.console.url}/runs?idPrefix=${encodeURIComponent('../')}`)
+    await page.getByRole('link', { name: '⟨U+202E⟩' }).click()
+    await status(page, 'Completed').waitFor()
+    expect(await page.getByRole('heading', { level: 1 }).textContent()).toBe(
+      '../<img src=x onerror=alert(1)>/⟨U+202E⟩%2F',
+    )
+    expect(await page.locator('img').count()).toBe(0)
+    await page.reload() // the address alone leads to the run
+    await status(page, 'Completed').waitFor()
+  })
+
+  it('keeps the filters in the address, and shows older runs on request', async () => {
+    const page = await at.signIn()
+    for (let index = 0; index < 55; index += 1) await queue(`many-${index}`)
+    await page.getByRole('link', { name: 'Runs', exact: true }).click()
+    await page.getByLabel('Id begins with').fill('many-')
+    await page.keyboard.press('Enter')
+    await page.waitForURL(/idPrefix=many-/)
+    await page.getByRole('link', { name: 'many-54', exact: true }).waitFor()
+    expect(await page.getByRole('row').count()).toBe(51)
+    await page.getByRole('button', { name: 'Show older runs' }).click()
+    await page.getByRole('link', { name: 'many-0', exact: true }).waitFor()
+    await page.getByRole('link', { name: 'Failed' }).click()
+    await page.getByText('No run matches these filters').waitFor()
+    await page.getByRole('link', { name: 'Show all runs' }).click()
+    await page.getByRole('link', { name: 'many-54', exact: true }).waitFor()
+    await expectAccessible(page, 'runs')
+  })
+
+  it('shows an unknown value of a filter and a run that does not exist as a sentence', async () => {
+    const page = await at.signIn()
+    for (const [path, sentence] of [
+      ['/runs?status=Nonsense', 'status'],
+      ['/runs/OrderProcess/none', 'none'],
+      ['/runs/NoProcess/none', 'NoProcess'],
+    ] as const) {
+      await page.goto(at.console.url + path)
+      expect(await page.getByRole('alert').textContent()).toContain(sentence)
+    }
+  })
+
+  it('keeps the list while the coordinator is unavailable, says so, and continues by itself', async () => {
+    const page = await at.signIn()
+    let isUnavailable = false
+    await page.route('**/api/runs?*', (route) =>
+      isUnavailable
+        ? route.fulfill({
+            status: 503,
+            json: { code: 'service_unavailable', detail: 'coordinator does not respond' },
+          })
+        : route.continue(),
+    )
+    await page.getByRole('link', { name: 'Runs', exact: true }).click()
+    await page.getByRole('link', { name: 'many-54', exact: true }).waitFor()
+    isUnavailable = true
+    await queue('meanwhile')
+    await page.getByRole('alert').getByText('coordinator does not respond').waitFor()
+    await page.getByRole('link', { name: 'many-54', exact: true }).waitFor()
+    expect(await page.getByRole('link', { name: 'meanwhile', exact: true }).count()).toBe(0)
+    isUnavailable = false
+    await page.getByRole('link', { name: 'meanwhile', exact: true }).waitFor()
+  })
+
+  it('shows a viewer no data and no action that works', async () => {
+    const page = await at.open('/runs/OrderProcess/66')
+    await page.getByLabel('User').fill('vera')
+    await page.getByLabel('Password').fill(PASSWORD)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await status(page, 'Completed').waitFor()
+    const replay = page.getByRole('button', { name: 'Replay…' })
+    expect(await replay.getAttribute('aria-disabled')).toBe('true')
+    await replay.click({ force: true }) // Playwright waits for buttons that are not disabled
+    expect(await dialog(page).count()).toBe(0)
+    expect(await page.getByRole('button', { name: 'Show data' }).count()).toBe(0)
+    const statuses = await page.evaluate(
+      `Promise.all([fetch('/api/runs/OrderProcess/66/data'), fetch('/api/runs/OrderProcess/66/replay', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{}' })]).then((responses) => responses.map(({ status }) => status))`,
+    )
+    expect(statuses).toEqual([403, 403])
+  })
+})
