@@ -156,6 +156,7 @@ export function startTriggers(deps: TriggersDeps): Triggers {
       starts.followDefinitions()
       changes.followDefinitions()
       scheduler.soon()
+      feed.soon()
     },
     onCredentialUsable: (name) => feed.onUsable(realmOf(name)),
     [Symbol.asyncDispose]: () => stack.disposeAsync(),

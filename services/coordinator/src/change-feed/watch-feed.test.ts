@@ -51,6 +51,12 @@ const start = (): FeedWatch =>
   startFeedWatch({
     source,
     companies: {
+      async page(after) {
+        if (connected.has('unavailable'))
+          throw new IntegrationError('token_service_unavailable', 'unavailable')
+        const realms = [...connected].toSorted().filter((realm) => realm > (after ?? ''))
+        return { realms: realms.slice(0, 1), next: realms.length > 1 ? (realms[0] ?? null) : null }
+      },
       async isConnected(realm) {
         if (realm === 'unavailable')
           throw new IntegrationError('token_service_unavailable', 'unavailable')
@@ -128,9 +134,36 @@ describe('a company whose credential becomes usable', () => {
   })
 })
 
-describe('the lag of the change feeds', () => {
-  const poll = () => polls[0]?.()
+const poll = () => polls.at(-1)?.()
 
+describe('the connected companies', () => {
+  it('get their cursors when the first process wants changes', async () => {
+    isActive = false
+    await poll()
+    expect(await source.oldestCursors(10)).toEqual([])
+    isActive = true
+    await poll()
+    expect((await source.oldestCursors(10)).map(({ realm }) => realm)).toEqual(['1', '2'])
+  })
+
+  it('keep the cursors that they have', async () => {
+    const { position } = await source.beginCursor('1')
+    now += HOUR
+    await poll()
+    expect(await source.changeCursor('1')).toMatchObject({ position })
+  })
+
+  it('get their cursors when token-service is available again', async () => {
+    connected.add('unavailable')
+    await poll()
+    expect(await source.oldestCursors(10)).toEqual([])
+    connected.delete('unavailable')
+    await poll()
+    expect(await source.oldestCursors(10)).toHaveLength(2)
+  })
+})
+
+describe('the lag of the change feeds', () => {
   it('is that of the connected company that was read least', async () => {
     await source.beginCursor('1')
     now += HOUR
@@ -142,7 +175,6 @@ describe('the lag of the change feeds', () => {
   it('does not count a company that was disconnected, whose cursor is removed', async () => {
     await source.beginCursor('removed')
     now += 27 * HOUR
-    await source.beginCursor('1')
     await poll()
     expect(lags).toEqual([0])
     expect(await source.changeCursor('removed')).toBeNull()
@@ -157,8 +189,16 @@ describe('the lag of the change feeds', () => {
   })
 
   it('is kept while token-service is unavailable', async () => {
+    await poll()
+    lags = []
     await source.beginCursor('unavailable')
     now += 27 * HOUR
+    for (const realm of connected)
+      await source.moveCursor(realm, {
+        position: new Date(now).toISOString(),
+        events: 0,
+        incomplete: null,
+      })
     await poll()
     expect(lags).toEqual([])
     expect(await source.changeCursor('unavailable')).not.toBeNull()

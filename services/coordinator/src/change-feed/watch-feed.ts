@@ -1,13 +1,14 @@
 /**
  * Begins the sweeps that do not wait for the schedule, and watches how far the change feeds were read.
  *
- * After a pause of the provider's deliveries, all companies are swept, because deliveries of the pause may be lost. A
- * company whose credential becomes usable gets its cursor, and is swept if its last sweep is overdue.
+ * When the first process wants changes, all companies get their cursor, from which the first sweep reads. So does a
+ * company whose credential becomes usable, and it is swept if its last sweep is overdue. After a pause of the provider's
+ * deliveries, all companies are swept, because deliveries of the pause may be lost.
  */
 import { hasCode } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Clock } from '@integration-host/shared/process/clock'
-import type { ConnectedCompanies } from '../company/connected-companies.ts'
+import type { CompanyPage, ConnectedCompanies } from '../company/connected-companies.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import { startPolling } from '../worker/polling.ts'
 
@@ -16,7 +17,7 @@ export interface FeedWatchDeps {
     TransactionSource,
     'beginCursor' | 'deliveryAgeMs' | 'keepDelivery' | 'oldestCursors' | 'removeCursor'
   >
-  readonly companies: Pick<ConnectedCompanies, 'isConnected'>
+  readonly companies: ConnectedCompanies
   /** Whether the change feed is read: some process has `on`, and the schedule is not paused. */
   readonly isActive: () => Promise<boolean>
   readonly sweepAll: (reason: string) => Promise<void>
@@ -31,6 +32,8 @@ export interface FeedWatchDeps {
 }
 
 export interface FeedWatch extends AsyncDisposable {
+  /** Checks at once whether the change feed is read, for example after definitions have changed. */
+  readonly soon: () => void
   /** Called for each event that the provider has delivered. */
   readonly onDelivery: () => void
   /** Called when the credential of a company was stored or refreshed. */
@@ -49,6 +52,7 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
   const { source, companies, isActive, log, clock } = deps
   let keptAt = Number.NEGATIVE_INFINITY
   let keeping: Promise<void> | null = null
+  let haveCursors = false
 
   /** The time is stored after the sweep has begun. If the coordinator is lost before, the next delivery begins it. */
   async function keepDelivery(): Promise<void> {
@@ -62,12 +66,24 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
     keptAt = clock.now()
   }
 
+  async function beginCursors(): Promise<void> {
+    let after: string | null = null
+    do {
+      const page: CompanyPage = await companies.page(after)
+      await Promise.all(page.realms.map((realm) => source.beginCursor(realm)))
+      after = page.next
+    } while (after !== null)
+  }
+
   /** A company that was disconnected is not swept any more, so that its cursor must not count. */
   async function poll(): Promise<boolean> {
     if (!(await isActive())) {
+      haveCursors = false
       deps.onLag(0)
       return true
     }
+    if (!haveCursors) await beginCursors()
+    haveCursors = true
     const cursors = await source.oldestCursors(PAGE)
     for (const { realm, lagMs } of cursors) {
       if (lagMs <= OVERDUE_MS || (await companies.isConnected(realm))) {
@@ -98,6 +114,7 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
   })
 
   return {
+    soon: () => polling.pollSoon(),
     onDelivery() {
       if (keeping !== null || clock.now() - keptAt < KEEP_MS) return
       keeping = keepDelivery()
