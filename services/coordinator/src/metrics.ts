@@ -9,6 +9,7 @@ import type { Audit, RunGroup } from './transaction/audit.ts'
 import type { WebhookBacklog } from './transaction/transaction-source.ts'
 import type { ChangeResult } from './worker/change-intake.ts'
 import type { StartResult } from './worker/start-intake.ts'
+import type { WaitingMessages } from './adapters/message-bus/waiting-messages.ts'
 import type { StoredSchedule } from './schedule/schedule-store.ts'
 import type { RetentionAges } from './worker/retention.ts'
 
@@ -47,6 +48,7 @@ export function createCoordinatorMetrics(
   processes: ReadonlyMap<string, ProcessDefinition>,
   /** Returns the number of dead letters of each process, in the table and in the queue. */
   countDeadLetters: () => Promise<ReadonlyMap<string, number>>,
+  countWaiting: () => Promise<readonly WaitingMessages[]>,
 ): CoordinatorMetrics {
   const steps = metrics.counter('coordinator_steps_total', 'Steps by outcome', [
     'process',
@@ -89,6 +91,11 @@ export function createCoordinatorMetrics(
     'coordinator_dead_messages',
     'Dead letters, in the table and still in the queue',
     ['process'],
+  )
+  const waitingMessages = metrics.gauge(
+    'coordinator_waiting_messages',
+    'Messages in the queues start.<Process> (kind start) and on.<Process> (kind on) that no coordinator has taken yet',
+    ['process', 'kind'],
   )
   const swept = metrics.counter(
     'coordinator_sweep_publishes_total',
@@ -255,6 +262,8 @@ export function createCoordinatorMetrics(
       // A process that is no longer loaded is listed only while it has dead letters.
       deadMessages.reset()
       for (const [process, count] of deadLetters) deadMessages.set({ process }, count)
+      for (const { process, kind, count } of await countWaiting())
+        waitingMessages.set({ process, kind }, count)
     },
   }
 }

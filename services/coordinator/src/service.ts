@@ -24,6 +24,7 @@ import { onCredentialUsable, onErasureRequested } from './adapters/message-bus/c
 import { createDeadLetterQueue } from './adapters/message-bus/dead-letter-queue.ts'
 import { createStartQueue } from './adapters/message-bus/start-queue.ts'
 import { createConnectedCompanies } from './adapters/token-service/connected-companies.ts'
+import { countWaitingMessages } from './adapters/message-bus/waiting-messages.ts'
 import { createStepQueue } from './adapters/message-bus/step-queue.ts'
 import { joinTransactionEvents } from './adapters/message-bus/transaction-events.ts'
 import { createApp } from './app.ts'
@@ -143,7 +144,9 @@ export async function startCoordinator(
   const startMessages = createStartQueue(bus, owner)
   const deadLetters = createDeadLetterQueue(bus, owner)
   const countDead = () => countDeadLetters(source, deadLetters, processNames)
-  const metrics = createCoordinatorMetrics(serviceMetrics, processes, countDead)
+  const metrics = createCoordinatorMetrics(serviceMetrics, processes, countDead, () =>
+    countWaitingMessages(bus, processes.values()),
+  )
   const declare = async (definition: ProcessDefinition): Promise<void> => {
     await queue.declare(outlineOf(definition))
     if (isStartable(definition)) await startMessages.declare(definition.name)

@@ -1,0 +1,34 @@
+import { expect, it } from 'vitest'
+import { defineProcess } from '../../process/define-process.ts'
+import { countWaitingMessages } from './waiting-messages.ts'
+
+const steps = { one: () => null }
+const sale = defineProcess('Sale', {
+  on: [{ provider: 'intuit', entity: 'Invoice', operations: ['create'] }],
+  steps,
+})
+const plain = defineProcess('Plain', { steps })
+const builtIn = {
+  ...defineProcess('Builtin', { steps }),
+  runBuiltIn: async () => ({ kind: 'released' as const }),
+}
+
+it('the waiting messages are counted in the queues that a process has, and unknown depths are left out', async () => {
+  const depths: Readonly<Record<string, number>> = { 'start.Sale': 3, 'on.Sale': 5 }
+  const asked: string[] = []
+  const counted = await countWaitingMessages(
+    {
+      async depth(queue) {
+        asked.push(queue)
+        const ready = depths[queue]
+        return ready === undefined ? null : { ready, consumers: 1 }
+      },
+    },
+    [sale, plain, builtIn],
+  )
+  expect(counted).toEqual([
+    { process: 'Sale', kind: 'start', count: 3 },
+    { process: 'Sale', kind: 'on', count: 5 },
+  ])
+  expect(asked).toEqual(['start.Sale', 'on.Sale', 'start.Plain'])
+})
