@@ -51,6 +51,8 @@ export async function startConsoleBrowser(
   const browser: Browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] })
   opened.defer(() => browser.close())
   const context = await browser.newContext()
+  // Less than the timeout of a test, so that a failure names the element that is missing.
+  context.setDefaultTimeout(20_000)
   const problems: string[] = []
   const received: Promise<string>[] = []
   context.on('response', (response) => {

@@ -4,6 +4,8 @@ import type { SessionView } from '../src/contracts/session.ts'
 import { call, Problem } from './api.ts'
 import { setServerTime } from './clock.ts'
 import { followStream } from './live.ts'
+import { CompaniesPage } from './pages/companies.tsx'
+import { CompanyPage } from './pages/company.tsx'
 import { RunPage } from './pages/run.tsx'
 import { RunsPage } from './pages/runs.tsx'
 import { NowPage } from './pages/now.tsx'
@@ -56,5 +58,9 @@ function Page({ session, path }: { readonly session: SessionView; readonly path:
     return (
       <RunPage key={path} session={session} process={run['process'] ?? ''} id={run['id'] ?? ''} />
     )
+  if (path === '/companies') return <CompaniesPage session={session} />
+  const company = match('/companies/:realm', path)
+  if (company !== null)
+    return <CompanyPage key={path} session={session} realm={company['realm'] ?? ''} />
   return <NowPage session={session} />
 }

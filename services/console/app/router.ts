@@ -45,6 +45,9 @@ export function match(pattern: string, path: string): Readonly<Record<string, st
 export const runPage = (process: string, id: string, run?: number): string =>
   `/runs/${encodeURIComponent(process)}/${encodeURIComponent(id)}${run === undefined ? '' : `?run=${run}`}`
 
+/** Returns the address of the page of a company. */
+export const companyPage = (realm: string): string => `/companies/${encodeURIComponent(realm)}`
+
 /** Replaces the query of the address. The page and the focus stay. */
 export function setQuery(query: URLSearchParams): void {
   const text = query.toString()

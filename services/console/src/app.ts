@@ -9,6 +9,7 @@ import type { BuiltApp } from './build-app.ts'
 import { assetRoutes } from './routes/assets.ts'
 import { onlyOwnPages } from './routes/browser-guard.ts'
 import { securityHeaders } from './routes/security-headers.ts'
+import { type CompanyRouteDeps, companyRoutes } from './routes/companies.ts'
 import { type RunRouteDeps, runRoutes } from './routes/runs.ts'
 import { type SessionRouteDeps, sessionRoutes } from './routes/session.ts'
 import { type SignInLinkRouteDeps, signInLinkRoutes } from './routes/sign-in-links.ts'
@@ -16,7 +17,13 @@ import { type StateRouteDeps, stateRoutes } from './routes/state.ts'
 import { type StreamRouteDeps, streamRoutes } from './routes/stream.ts'
 
 export interface AppDeps
-  extends SessionRouteDeps, SignInLinkRouteDeps, StateRouteDeps, StreamRouteDeps, RunRouteDeps {
+  extends
+    SessionRouteDeps,
+    SignInLinkRouteDeps,
+    StateRouteDeps,
+    StreamRouteDeps,
+    RunRouteDeps,
+    CompanyRouteDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
@@ -60,6 +67,7 @@ export function createApp(deps: AppDeps): Hono {
       app.route('/api', stateRoutes(deps))
       app.route('/api', streamRoutes(deps))
       app.route('/api', runRoutes(deps))
+      app.route('/api', companyRoutes(deps))
     },
   )
 }

@@ -111,6 +111,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     services: () => watch.services(),
     checkIntegrity: createIntegrityCheck(coordinator, Date.now),
     coordinator,
+    tokenService,
     hostNames: ['console.localhost', ...(url === '' ? [] : [new URL(url).hostname])],
   })
   const server = opened.use(

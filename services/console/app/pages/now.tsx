@@ -119,8 +119,9 @@ function FirstSteps({ session }: { readonly session: SessionView }) {
       <h2 id="steps">First steps</h2>
       <ol className="steps">
         <li>
-          <strong>Connect a company.</strong> Open <code>/authorize</code> of token-service in a
-          browser{session.Sandbox ? ', and choose a company of the sandbox' : ''}.
+          <strong>Connect a company.</strong> <Link to="/companies">Companies</Link> makes a link
+          for its owner
+          {session.Sandbox ? '; open it yourself, and choose a company of the sandbox' : ''}.
         </li>
         <li>
           <strong>Queue a run.</strong>{' '}

@@ -17,7 +17,7 @@ import { ReadProblem } from '../parts/problem.tsx'
 import { RunStatus } from '../parts/run-status.tsx'
 import { Outside } from '../parts/text.tsx'
 import { exact, Timeline } from '../parts/timeline.tsx'
-import { goTo, runPage, useQueryText } from '../router.ts'
+import { companyPage, goTo, runPage, useQueryText } from '../router.ts'
 
 export interface RunPageProps {
   readonly session: SessionView
@@ -231,7 +231,15 @@ function Facts({ run }: { readonly run: RunView }) {
       </div>
       <div>
         <dt>Company</dt>
-        <dd>{run.Realm === null ? '—' : <Outside text={run.Realm} />}</dd>
+        <dd>
+          {run.Realm === null ? (
+            '—'
+          ) : (
+            <Link to={companyPage(run.Realm)}>
+              <Outside text={run.Realm} />
+            </Link>
+          )}
+        </dd>
       </div>
       <div>
         <dt>Queued</dt>

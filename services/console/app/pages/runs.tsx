@@ -8,7 +8,7 @@ import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
 import { RunStatus } from '../parts/run-status.tsx'
 import { Outside } from '../parts/text.tsx'
-import { goTo, runPage, setQuery, useQueryText } from '../router.ts'
+import { companyPage, goTo, runPage, setQuery, useQueryText } from '../router.ts'
 
 const IN_FLIGHT = ['Queued', 'Running', 'Retrying', 'Waiting'] as const
 
@@ -182,7 +182,13 @@ function RunTable({ rows }: { readonly rows: readonly RunRow[] }) {
                 <Outside text={run.Why} />
               </td>
               <td className="wider outside">
-                {run.Realm === null ? '—' : <Outside text={run.Realm} />}
+                {run.Realm === null ? (
+                  '—'
+                ) : (
+                  <Link to={companyPage(run.Realm)}>
+                    <Outside text={run.Realm} />
+                  </Link>
+                )}
               </td>
               <td>
                 <Ago time={run.UpdatedAt} />

@@ -73,7 +73,14 @@ function Confirmation(props: ActionButtonProps & { readonly onClose: () => void 
     <dialog ref={dialog} aria-labelledby={title} onClose={onClose}>
       <form onSubmit={submit}>
         <h2 id={title}>
-          {verb} <Outside text={object} />?
+          {verb}
+          {object !== '' && (
+            <>
+              {' '}
+              <Outside text={object} />
+            </>
+          )}
+          ?
         </h2>
         <p>{consequence}</p>
         {props.children}

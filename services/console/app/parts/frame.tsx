@@ -14,6 +14,7 @@ import { State, type Tone } from './glyph.tsx'
 const PAGES = [
   { path: '/', name: 'Now' },
   { path: '/runs', name: 'Runs' },
+  { path: '/companies', name: 'Companies' },
   { path: '/services', name: 'Health' },
 ] as const
 

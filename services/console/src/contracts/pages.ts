@@ -3,6 +3,8 @@ export const pages = {
   now: '/',
   runs: '/runs',
   run: '/runs/:process/:id',
+  companies: '/companies',
+  company: '/companies/:realm',
   health: '/services',
   signIn: '/sign-in',
 } as const

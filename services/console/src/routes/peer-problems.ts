@@ -7,3 +7,13 @@ export const PEER_PROBLEMS = {
   502: 'a service rejects the key of the console',
   503: 'a service does not respond',
 } as const
+
+/** The problems of every route that acts. */
+export const ACTION_PROBLEMS = {
+  ...PEER_PROBLEMS,
+  409: 'the state does not allow the action',
+  412: 'it has changed since the person has read it',
+  413: 'too large',
+  415: 'not application/json',
+  424: 'the credential is faulted',
+} as const

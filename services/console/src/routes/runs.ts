@@ -20,7 +20,7 @@ import {
 import type { Sessions } from '../session/sessions.ts'
 import { blockedActions, whyOf } from '../view/why.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
-import { PEER_PROBLEMS } from './peer-problems.ts'
+import { ACTION_PROBLEMS, PEER_PROBLEMS } from './peer-problems.ts'
 
 export interface RunRouteDeps {
   readonly sessions: Sessions
@@ -184,13 +184,7 @@ export function runRoutes({ sessions, isHttps, coordinator }: RunRouteDeps): Hon
           'The run must have the version that the person has seen; otherwise 412. The person and the reason are in the action log.',
         responses: {
           200: jsonResponse('done', ActedRun),
-          ...problemResponses({
-            ...PEER_PROBLEMS,
-            409: 'the run does not allow the action',
-            412: 'the run has changed meanwhile',
-            413: 'too large',
-            415: 'not application/json',
-          }),
+          ...problemResponses(ACTION_PROBLEMS),
         },
       }),
       validate('param', ActionParam),

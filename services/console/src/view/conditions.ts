@@ -148,7 +148,7 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
       remedy: 'Only a new authorization by the owner of the company helps.',
       affected: lost,
       knownSince: earliest(mustReconnect.flatMap(({ Fault }) => faultTime(Fault))),
-      page: null,
+      page: `${pages.companies}?state=must_reconnect`,
     }
   }
   const failing = faulted.filter(({ State }) => State === 'failing')
@@ -163,7 +163,7 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
       remedy: 'The refresh is retried by itself. Valid access tokens are served until they expire.',
       affected: count,
       knownSince: earliest(failing.flatMap(({ Fault }) => faultTime(Fault))),
-      page: null,
+      page: `${pages.companies}?state=failing`,
     }
   const ending = counts?.States.expiring ?? 0
   if (ending > 0)
@@ -176,7 +176,7 @@ function* companies({ companies: counts, faulted }: Installation): Generator<Con
       remedy: 'Ask the owners of these companies to authorize again.',
       affected: ending,
       knownSince: null,
-      page: null,
+      page: `${pages.companies}?state=expiring`,
     }
 }
 

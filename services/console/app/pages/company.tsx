@@ -1,0 +1,220 @@
+import { useQuery } from '@tanstack/react-query'
+import type { ReactNode } from 'react'
+import type { CompanyPageView } from '../../src/contracts/companies.ts'
+import type { SessionView } from '../../src/contracts/session.ts'
+import { call } from '../api.ts'
+import { full } from '../clock.ts'
+import { ActionButton } from '../parts/action-button.tsx'
+import { Ago } from '../parts/ago.tsx'
+import { CompanyState, companyName, Until } from '../parts/company.tsx'
+import { ConnectButton } from '../parts/connect-button.tsx'
+import { Link } from '../parts/link.tsx'
+import { ReadProblem } from '../parts/problem.tsx'
+import { Outside } from '../parts/text.tsx'
+import { goTo } from '../router.ts'
+
+export interface CompanyPageProps {
+  readonly session: SessionView
+  readonly realm: string
+}
+
+/** One company: its state, what helps, when its token and its grant end, and what has happened. */
+export function CompanyPage({ session, realm }: CompanyPageProps) {
+  const { data, error } = useQuery({
+    queryKey: ['company', realm],
+    queryFn: () => call<CompanyPageView>('GET', `/companies/${encodeURIComponent(realm)}`),
+    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
+  })
+  const company = data?.Company
+  return (
+    <>
+      <p className="crumbs">
+        <Link to="/companies">Companies</Link>
+      </p>
+      <h1 tabIndex={-1} className="outside">
+        <Outside text={company === undefined ? realm : companyName(company)} />
+      </h1>
+      <ReadProblem error={error} hasData={data !== undefined} />
+      {company !== undefined && (
+        <>
+          <State company={company} session={session} />
+          <section className="panel" aria-labelledby="history">
+            <h2 id="history">History</h2>
+            <History entries={data?.History ?? []} />
+          </section>
+        </>
+      )}
+    </>
+  )
+}
+
+type Company = CompanyPageView['Company']
+
+function State({ company, session }: { readonly company: Company; readonly session: SessionView }) {
+  const { Fault: fault } = company
+  return (
+    <section className="panel" aria-label="State">
+      <p className="headline">
+        <CompanyState state={company.State} />
+        <span className="muted">
+          <Ago time={fault?.At ?? company.RefreshedAt} prefix="for " />
+        </span>
+      </p>
+      {fault === undefined ? (
+        <p>
+          {company.State === 'expiring'
+            ? 'The grant ends soon, and a refresh cannot extend it. Reconnect the company before.'
+            : 'Access tokens are refreshed by themselves.'}
+        </p>
+      ) : (
+        <>
+          <p className="outside">
+            <Outside text={fault.Remedy ?? fault.Code} />
+          </p>
+          <p className="error outside">
+            <Outside text={fault.Message} />
+          </p>
+        </>
+      )}
+      <Actions company={company} session={session} />
+      <dl className="figures">
+        <Fact name="Id" value={<Outside text={company.Realm} />} />
+        <Fact name="Access token" value={<Until time={company.Expiry} past="expired" />} />
+        {company.RefreshDueAt !== undefined && (
+          <Fact name="Next refresh" value={<Until time={company.RefreshDueAt} past="now" />} />
+        )}
+        {company.NextTryAt !== undefined && (
+          <Fact name="Next attempt" value={<Until time={company.NextTryAt} past="now" />} />
+        )}
+        {company.IdleExpiry !== undefined && (
+          <Fact
+            name="Unless refreshed, it ends"
+            value={<Until time={company.IdleExpiry} past="ended" />}
+          />
+        )}
+        {company.HardExpiry !== undefined && (
+          <Fact name="Grant ends" value={<Until time={company.HardExpiry} past="ended" />} />
+        )}
+        {fault !== undefined && <Fact name="Fault" value={<Outside text={fault.Code} />} />}
+        {fault?.TraceId !== undefined && (
+          <Fact name="Trace id of the provider" value={<Outside text={fault.TraceId} />} />
+        )}
+      </dl>
+      <p>
+        <Link to={`/runs?realm=${encodeURIComponent(company.Realm)}`}>Runs of this company</Link>
+      </p>
+    </section>
+  )
+}
+
+function Fact({ name, value }: { readonly name: string; readonly value: ReactNode }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd className="outside">{value}</dd>
+    </div>
+  )
+}
+
+function Actions({
+  company,
+  session,
+}: {
+  readonly company: Company
+  readonly session: SessionView
+}) {
+  const path = `/companies/${encodeURIComponent(company.Realm)}`
+  const role = session.Role === 'operator' ? undefined : 'This needs the role operator.'
+  const name = companyName(company)
+  return (
+    <div className="buttons">
+      <ConnectButton session={session} company={company} />
+      <ActionButton
+        verb="Refresh"
+        blocked={
+          role ??
+          (company.State === 'must_reconnect'
+            ? `A refresh cannot repair ${company.Fault?.Code ?? 'this'}. Reconnect the company.`
+            : undefined)
+        }
+        object={name}
+        consequence="The provider is asked for a new access token now."
+        reason="none"
+        act={() => call('POST', `${path}/refresh`, { Version: company.Version })}
+        done="The access token is refreshed."
+      />
+      <ActionButton
+        verb="Rename"
+        blocked={role}
+        object={name}
+        consequence="The name is shown in all lists. The id stays."
+        reason="none"
+        act={(form) => {
+          const label = form.get('label')
+          const text = typeof label === 'string' ? label.trim() : ''
+          return call('POST', `${path}/label`, { Label: text === '' ? null : text })
+        }}
+        done="The company is renamed."
+      >
+        <label>
+          Name
+          <input name="label" maxLength={100} defaultValue={company.Label} autoComplete="off" />
+        </label>
+      </ActionButton>
+      <ActionButton
+        verb="Disconnect"
+        blocked={role}
+        object={name}
+        consequence="The grant is revoked at the provider, and the company is removed. Its waiting runs do not continue. Only its owner can connect it again."
+        reason="none"
+        typed={company.Realm}
+        act={async () => {
+          await call('POST', `${path}/disconnect`, { Version: company.Version })
+          goTo('/companies')
+        }}
+        done="The company is disconnected."
+      />
+    </div>
+  )
+}
+
+const WORDS: Readonly<Record<string, string>> = {
+  granted: 'connected it',
+  refreshed: 'refreshed it',
+  refresh_failed: 'could not refresh it',
+  faulted: 'set its fault',
+  expiring: 'reported that it ends soon',
+  removed: 'removed it',
+  labelled: 'renamed it',
+  link_created: 'made a connect link',
+  link_used: 'used a connect link',
+  link_withdrawn: 'withdrew a connect link',
+}
+
+function History({ entries }: { readonly entries: CompanyPageView['History'] }) {
+  if (entries.length === 0) return <p className="muted">None.</p>
+  return (
+    <ol className="changes">
+      {entries.map((entry) => (
+        <li key={entry.Seq}>
+          <span title={full(entry.At)}>
+            <Ago time={entry.At} />
+          </span>
+          <span>
+            <strong>
+              <Outside text={entry.Who} />
+            </strong>{' '}
+            {WORDS[entry.What] ?? entry.What.replaceAll('_', ' ')}
+            {entry.Outcome !== 'ok' && ` (${entry.Outcome})`}
+            {entry.TraceId !== undefined && (
+              <span className="muted">
+                {' '}
+                trace <Outside text={entry.TraceId} />
+              </span>
+            )}
+          </span>
+        </li>
+      ))}
+    </ol>
+  )
+}

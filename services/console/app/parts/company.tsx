@@ -1,0 +1,44 @@
+import type { CompanyView } from '../../src/contracts/companies.ts'
+import { duration, full, useSeconds } from '../clock.ts'
+import { State, type Tone } from './glyph.tsx'
+
+/** The states of companies in the order of their urgency. */
+export const COMPANY_STATES: Readonly<
+  Record<
+    CompanyView['State'],
+    { readonly tone: Tone; readonly glyph: string; readonly text: string }
+  >
+> = {
+  must_reconnect: { tone: 'bad', glyph: '✕', text: 'Must be reconnected' },
+  failing: { tone: 'warn', glyph: '↻', text: 'Failing' },
+  expiring: { tone: 'warn', glyph: '!', text: 'Ends soon' },
+  active: { tone: 'good', glyph: '✓', text: 'Active' },
+}
+
+export function CompanyState({ state }: { readonly state: CompanyView['State'] }) {
+  const { tone, glyph, text } = COMPANY_STATES[state]
+  return (
+    <State tone={tone} glyph={glyph}>
+      {text}
+    </State>
+  )
+}
+
+/** The name by which people know a company: its label, or else its id. */
+export const companyName = ({ Label, Realm }: CompanyView): string => Label ?? Realm
+
+/** The time until then; `past` once it is over. */
+export function Until({ time, past }: { readonly time: string; readonly past: string }) {
+  const seconds = Date.parse(time) / 1_000 - useSeconds()
+  return (
+    <time dateTime={time} title={full(time)}>
+      {seconds <= 0 ? past : `in ${duration(seconds)}`}
+    </time>
+  )
+}
+
+export function GrantEnd({ company }: { readonly company: CompanyView }) {
+  const ends = [company.HardExpiry, company.IdleExpiry].filter((time) => time !== undefined)
+  const [first] = ends.toSorted((one, other) => one.localeCompare(other))
+  return first === undefined ? <>—</> : <Until time={first} past="ended" />
+}

@@ -1,0 +1,88 @@
+import { useState } from 'react'
+import type { CompanyView, ConnectLinkView } from '../../src/contracts/companies.ts'
+import type { SessionView } from '../../src/contracts/session.ts'
+import { call } from '../api.ts'
+import { full } from '../clock.ts'
+import { ActionButton } from './action-button.tsx'
+import { companyName } from './company.tsx'
+
+const LIFETIMES = [
+  { hours: 1, text: '1 hour' },
+  { hours: 24, text: '1 day' },
+  { hours: 168, text: '7 days' },
+] as const
+
+/** Makes a connect link, for any company or only for the given one, and shows it. */
+export function ConnectButton({
+  session,
+  company,
+}: {
+  readonly session: SessionView
+  readonly company?: CompanyView
+}) {
+  const [link, setLink] = useState<ConnectLinkView | null>(null)
+  return (
+    <>
+      <ActionButton
+        verb={company === undefined ? 'Connect a company' : 'Reconnect'}
+        blocked={session.Role === 'operator' ? undefined : 'This needs the role operator.'}
+        object={company === undefined ? '' : companyName(company)}
+        consequence={
+          company === undefined
+            ? 'A link is made, which works once. The owner of the company opens it, and signs in at the provider.'
+            : 'A link is made, which works once. The owner of the company opens it, and signs in at the provider. Another company than this one is rejected.'
+        }
+        reason="none"
+        act={async (form) => {
+          const label = form.get('label')
+          setLink(
+            await call<ConnectLinkView>('POST', '/connect-links', {
+              Hours: Number(form.get('hours')),
+              ...(company !== undefined && { Realm: company.Realm }),
+              ...(typeof label === 'string' && label.trim() !== '' && { Label: label.trim() }),
+            }),
+          )
+        }}
+        done="The link is ready."
+      >
+        {company === undefined && (
+          <label>
+            <span>
+              Name of the company <span className="muted">(optional)</span>
+            </span>
+            <input name="label" maxLength={100} autoComplete="off" />
+          </label>
+        )}
+        <label>
+          Valid for
+          <select name="hours" defaultValue="24">
+            {LIFETIMES.map(({ hours, text }) => (
+              <option key={hours} value={hours}>
+                {text}
+              </option>
+            ))}
+          </select>
+        </label>
+      </ActionButton>
+      {link !== null && (
+        <div className="link">
+          <p>
+            Send this link to the owner of the company, or open it here. It works once, until{' '}
+            {full(link.ExpiresAt)}. It is not shown again.
+          </p>
+          <p>
+            <code>{link.Url}</code>
+          </p>
+          <p className="buttons">
+            <button type="button" onClick={() => void navigator.clipboard.writeText(link.Url)}>
+              Copy
+            </button>
+            <a href={link.Url} target="_blank" rel="noopener noreferrer">
+              Open in a new tab
+            </a>
+          </p>
+        </div>
+      )}
+    </>
+  )
+}

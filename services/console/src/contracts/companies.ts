@@ -1,0 +1,67 @@
+/** The pages of the companies: the list, one company, and connect links. */
+import {
+  CredentialCounts,
+  credentialStates,
+  CredentialView,
+} from '@integration-host/shared/contracts/credential'
+import { Label } from '@integration-host/shared/contracts/labels'
+import { Realm } from '@integration-host/shared/contracts/realm'
+import { z } from 'zod'
+
+export const CompanyView = CredentialView.extend({ Realm }).meta({ ref: 'Company' })
+export type CompanyView = z.output<typeof CompanyView>
+
+export const CompaniesQuery = z.strictObject({
+  state: z.enum(credentialStates).optional(),
+  q: z.string().min(1).max(100).optional(),
+  cursor: z.string().max(200).optional(),
+})
+
+export const CompaniesView = z
+  .object({
+    Companies: z.array(CompanyView),
+    Counts: CredentialCounts,
+    Next: z.string().nullable(),
+  })
+  .meta({ ref: 'Companies' })
+export type CompaniesView = z.output<typeof CompaniesView>
+
+export const CompanyPageView = z
+  .object({
+    Company: CompanyView,
+    History: z
+      .array(
+        z.object({
+          Seq: z.int(),
+          At: z.iso.datetime(),
+          Who: z.string(),
+          What: z.string(),
+          Version: z.int(),
+          Outcome: z.string(),
+          Count: z.int().optional(),
+          TraceId: z.string().optional(),
+        }),
+      )
+      .meta({ description: 'the newest entries of the audit log without token issuances' }),
+  })
+  .meta({ ref: 'CompanyPage' })
+export type CompanyPageView = z.output<typeof CompanyPageView>
+
+/** The body of an action on a company. `Version` is the one that the person has seen. */
+export const CompanyActionBody = z
+  .strictObject({ Version: z.int().positive() })
+  .meta({ ref: 'CompanyAction' })
+export const LabelBody = z.strictObject({ Label: Label.nullable() }).meta({ ref: 'LabelCompany' })
+
+export const ConnectLinkBody = z
+  .strictObject({
+    Realm: Realm.optional().meta({ description: 'the only company that the link may connect' }),
+    Label: Label.optional(),
+    Hours: z.int().min(1).max(168),
+  })
+  .meta({ ref: 'CreateConnectLink' })
+
+export const ConnectLinkView = z
+  .object({ Url: z.string(), ExpiresAt: z.iso.datetime() })
+  .meta({ ref: 'ConnectLink' })
+export type ConnectLinkView = z.output<typeof ConnectLinkView>

@@ -1,0 +1,148 @@
+/** Tests the list of companies, one company, and the actions on a company in a real browser. */
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import type { Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { COMPANY, connectCompany } from '../../host/src/story.ts'
+import { expectAccessible } from './accessibility.ts'
+import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
+
+describe('the companies in a browser', () => {
+  let at: ConsoleBrowser
+
+  beforeAll(async () => {
+    at = await startConsoleBrowser()
+  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
+  afterEach(async () => {
+    for (const page of at.context.pages()) await page.close()
+    await at.context.clearCookies()
+    expect(at.problems).toEqual([])
+  })
+
+  const request = (path: string, method = 'GET', body?: unknown): Promise<Response> =>
+    fetch(at.host.tokenService + path, {
+      method,
+      headers: {
+        Authorization: `Bearer ${at.host.serviceKey}`,
+        'Content-Type': 'application/json',
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    })
+  const credential = `/credentials/ACC-${COMPANY.realm}`
+  const state = (page: Page, name: string) =>
+    page.getByRole('region', { name: 'State' }).getByText(name, { exact: true })
+
+  it('makes a connect link, with which the owner connects a company that appears without a reload', async () => {
+    const page = await at.signIn()
+    await page.getByRole('link', { name: 'Companies', exact: true }).first().click()
+    await page.getByText('No company is connected yet').waitFor()
+    await expectAccessible(page, 'companies-empty')
+    await page.getByRole('button', { name: 'Connect a company…' }).click()
+    await page.getByLabel('Name of the company').fill('<b>Rosewood</b>')
+    await expectAccessible(page, 'connect-dialog')
+    await page.getByRole('button', { name: 'Connect a company', exact: true }).click()
+    await page.getByText('It works once').waitFor()
+    await expectAccessible(page, 'connect-link')
+    const opened = at.context.waitForEvent('page')
+    await page.getByRole('link', { name: 'Open in a new tab' }).click()
+    const owner = await opened
+    await owner.getByRole('button', { name: 'Connect' }).click()
+    await owner.getByRole('button', { name: 'Connect' }).click()
+    await page.getByRole('link', { name: '<b>Rosewood</b>' }).waitFor()
+    await page.getByRole('link', { name: '<b>Rosewood</b>' }).click()
+    await state(page, 'Active').waitFor()
+    await page.getByText('connected it').waitFor()
+  })
+
+  it('shows a revoked grant with its remedy, does not offer a refresh, and is active again after the reconnection', async () => {
+    await connectCompany(at.host, { stage() {}, line() {} })
+    const page = await at.signIn()
+    await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)
+    await state(page, 'Active').waitFor()
+    await expectAccessible(page, 'company-active')
+    await at.sandbox(`realms/${COMPANY.realm}/revoke`)
+    await eventually(async () => {
+      expect((await request(`${credential}/refresh`, 'POST', {})).status).toBe(424)
+      const { State } = (await (await request(credential)).json()) as { State: string }
+      expect(State).toBe('must_reconnect')
+    })
+    await state(page, 'Must be reconnected').waitFor()
+    await page
+      .getByText('Another program uses this grant: find it, then reconnect the company')
+      .waitFor()
+    await expectAccessible(page, 'company-broken')
+    const refresh = page.getByRole('button', { name: 'Refresh…' })
+    expect(await refresh.getAttribute('aria-disabled')).toBe('true')
+    await page.getByRole('link', { name: 'Companies', exact: true }).first().click()
+    await page.getByRole('link', { name: 'Must be reconnected 1' }).click()
+    await page.getByRole('link', { name: COMPANY.realm }).waitFor()
+    await expectAccessible(page, 'companies')
+    await page.getByRole('link', { name: COMPANY.realm }).click()
+    await connectCompany(at.host, { stage() {}, line() {} })
+    await state(page, 'Active').waitFor()
+  })
+
+  it('refreshes and renames a company, and the audit log names the person', async () => {
+    const page = await at.signIn()
+    await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)
+    await page.getByRole('button', { name: 'Refresh…' }).click()
+    await page.getByRole('button', { name: 'Refresh', exact: true }).click()
+    await page.getByText('The access token is refreshed.').waitFor()
+    await page.getByRole('button', { name: 'Rename…' }).click()
+    await page.getByLabel('Name', { exact: true }).fill('Rosewood Interiors')
+    await page.getByRole('button', { name: 'Rename', exact: true }).click()
+    await page.getByRole('heading', { level: 1, name: 'Rosewood Interiors' }).waitFor()
+    const { items } = (await (await request('/audit?limit=20')).json()) as {
+      items: { What: string; Who: string }[]
+    }
+    for (const what of ['labelled', 'refreshed'])
+      expect(items.find(({ What }) => What === what)?.Who).toBe('key console for operator')
+  })
+
+  it('disconnects a company only after its id is typed', async () => {
+    const page = await at.signIn()
+    await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)
+    await page.getByRole('button', { name: 'Disconnect…' }).click()
+    await page.getByLabel('to confirm').fill('another id')
+    await page.keyboard.press('Enter')
+    expect((await request(credential)).status).toBe(200)
+    await page.getByLabel('to confirm').fill(COMPANY.realm)
+    await page.keyboard.press('Enter')
+    await page.waitForURL(/\/companies$/)
+    expect((await request(credential)).status).toBe(404)
+    await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)
+    await page.getByRole('alert').waitFor()
+  })
+
+  it('keeps the companies while token-service is unavailable, and says so', async () => {
+    const page = await at.signIn()
+    await page.route('**/api/companies*', (route) =>
+      route.fulfill({
+        status: 503,
+        json: { code: 'service_unavailable', detail: 'token-service does not respond' },
+      }),
+    )
+    await page.getByRole('link', { name: 'Companies', exact: true }).first().click()
+    const alert = page.getByRole('alert').getByText('token-service does not respond')
+    await alert.waitFor()
+    await page.unroute('**/api/companies*')
+    await alert.waitFor({ state: 'detached' })
+    expect(await page.getByRole('heading', { level: 1 }).textContent()).toBe('Companies')
+  })
+
+  it('sends no access token to the browser', async () => {
+    const bodies = (await at.bodies()).join('\n')
+    expect(bodies.length).toBeGreaterThan(10_000)
+    const found = await request(`${(await firstCredential()) ?? ''}/token`)
+    const { Authenticator } = (await found.json()) as { Authenticator: string }
+    expect(Authenticator.length).toBeGreaterThan(10)
+    expect(bodies).not.toContain(Authenticator)
+  })
+
+  async function firstCredential(): Promise<string | undefined> {
+    const { items } = (await (await request('/credentials')).json()) as {
+      items: { Name: string }[]
+    }
+    return items[0] && `/credentials/${items[0].Name}`
+  }
+})
