@@ -42,12 +42,14 @@ export interface HousekeepingDeps {
   readonly log: Logger
   readonly clock: Clock
   readonly random: () => number
+  /** `LOCAL_PULL_SECONDS`, in milliseconds. */
+  readonly intervalMs: number
 }
 
 export function startHousekeeping(deps: HousekeepingDeps): AsyncDisposable {
   const { config, source, queue, publisher, processes, metrics, owner, retryStore } = deps
   const { log, clock, random } = deps
-  const often = { log, clock, random, intervalMs: config.LOCAL_PULL_SECONDS * 1_000 }
+  const often = { log, clock, random, intervalMs: deps.intervalMs }
   const rarely = { log, clock, random, intervalMs: config.REMOTE_PULL_SECONDS * 1_000 }
   const stack = new AsyncDisposableStack()
   stack.use(

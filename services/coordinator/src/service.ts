@@ -20,7 +20,6 @@ import { openReceivers } from './adapters/files/webhooks-file.ts'
 import { createHttpCaller } from './adapters/http/http-call.ts'
 import type { WebhookPostOptions } from './adapters/http/webhook-post.ts'
 import { createProbe } from './adapters/http/probe.ts'
-import { onCredentialUsable, onErasureRequested } from './adapters/message-bus/credential-events.ts'
 import { createDeadLetterQueue } from './adapters/message-bus/dead-letter-queue.ts'
 import { createStartQueue } from './adapters/message-bus/start-queue.ts'
 import { createConnectedCompanies } from './adapters/token-service/connected-companies.ts'
@@ -30,6 +29,7 @@ import { joinTransactionEvents } from './adapters/message-bus/transaction-events
 import { createApp } from './app.ts'
 import { CHANGE_FEED, createChangeFeed } from './change-feed/sweep.ts'
 import { type EmbeddedConfig, probesOf } from './config.ts'
+import { followCredentials } from './credentials.ts'
 import { startHousekeeping } from './housekeeping.ts'
 import { createCoordinatorMetrics, payloadKeysOf } from './metrics.ts'
 import type { ConnectedCompanies } from './company/connected-companies.ts'
@@ -44,7 +44,6 @@ import { createAuditor } from './worker/auditor.ts'
 import { countDeadLetters } from './worker/count-dead-letters.ts'
 import { createConnectivity } from './worker/connectivity.ts'
 import { createDeadLetterOperations } from './worker/dead-letter-operations.ts'
-import { createRealmErasure } from './worker/erase-removed-realms.ts'
 import { createErasure } from './worker/erasure.ts'
 import { createOperations } from './worker/operations.ts'
 import { startOperationRunner } from './worker/run-operations.ts'
@@ -269,6 +268,7 @@ export async function startCoordinator(
   })
   const triggers = stack.use(
     startTriggers({
+      ...polling,
       source,
       bus,
       processes,
@@ -278,10 +278,6 @@ export async function startCoordinator(
       metrics,
       retryStore,
       owner,
-      log,
-      clock,
-      random,
-      localPullMs: config.LOCAL_PULL_SECONDS * 1_000,
       remotePullMs: config.REMOTE_PULL_SECONDS * 1_000,
     }),
   )
@@ -316,41 +312,15 @@ export async function startCoordinator(
       ...(timing.renewMs !== undefined && { renewMs: timing.renewMs }),
     }),
   )
-  const credentials = await onCredentialUsable(bus, `${owner} credentials`, async (name) => {
-    try {
-      await operations.wake(name)
-      await triggers.onCredentialUsable(name)
-    } catch (error) {
-      // The error is not fatal, because runs that wait for a credential are tried again every five minutes anyway.
-      log.warn(
-        { err: error },
-        'runs could not be continued when their credential became usable; they are tried again within five minutes',
-      )
-    }
-  })
-  stack.defer(() => credentials.cancel())
   const erase = createErasure({
     source,
     removeFiles,
     isLoaded: (process) => processes.has(process),
     log,
   })
-  const shutdown = new AbortController()
-  const erasures = await onErasureRequested(
-    bus,
-    `${owner} erasures`,
-    createRealmErasure({
-      erase,
-      removeCursor: (realm) => source.removeCursor(realm),
-      retryStore,
-      shutdown: shutdown.signal,
-      log,
-    }),
+  stack.use(
+    await followCredentials({ bus, source, operations, triggers, erase, retryStore, owner, log }),
   )
-  stack.defer(async () => {
-    shutdown.abort()
-    await erasures.cancel()
-  })
   const auditor = createAuditor({
     source,
     queue,
@@ -361,6 +331,7 @@ export async function startCoordinator(
   let lastAudit: Audit | null = null
   stack.use(
     startHousekeeping({
+      ...polling,
       config,
       source,
       sealed: payloadKeys === null ? null : { source: adapters.source, keys: payloadKeys },
@@ -380,9 +351,6 @@ export async function startCoordinator(
       metrics,
       retryStore,
       owner,
-      log,
-      clock,
-      random,
     }),
   )
   const streams = createEventStreams({

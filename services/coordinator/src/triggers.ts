@@ -53,7 +53,7 @@ export interface TriggersDeps {
   readonly clock: Clock
   readonly random: () => number
   /** `LOCAL_PULL_SECONDS`, in milliseconds. */
-  readonly localPullMs: number
+  readonly intervalMs: number
   /** `REMOTE_PULL_SECONDS`, in milliseconds. */
   readonly remotePullMs: number
 }
@@ -69,7 +69,7 @@ export interface Triggers extends AsyncDisposable {
 
 export function startTriggers(deps: TriggersDeps): Triggers {
   const { source, bus, processes, companies, operations, publisher, metrics, log, clock } = deps
-  const polling = { log, clock, random: deps.random, intervalMs: deps.localPullMs }
+  const polling = { log, clock, random: deps.random, intervalMs: deps.intervalMs }
   const intake = {
     ...polling,
     store: source,

@@ -1,36 +1,18 @@
-/** The entities that can be posted, in Intuit's spelling. */
-const ENTITIES = [
-  'Account',
-  'Attachable',
-  'Bill',
-  'BillPayment',
-  'Budget',
-  'Class',
-  'CreditMemo',
-  'Customer',
-  'Department',
-  'Deposit',
-  'Employee',
-  'Estimate',
-  'Invoice',
-  'Item',
-  'JournalCode',
-  'JournalEntry',
-  'Payment',
-  'PaymentMethod',
-  'Purchase',
-  'PurchaseOrder',
-  'RefundReceipt',
-  'SalesReceipt',
-  'TaxAgency',
-  'Term',
-  'TimeActivity',
-  'Transfer',
-  'Vendor',
-  'VendorCredit',
-] as const
+import {
+  providerEntities,
+  type ProviderEntity,
+} from '@integration-host/shared/contracts/provider-event'
 
-export type Entity = (typeof ENTITIES)[number]
+/** The entities whose changes are reported, but which cannot be posted. */
+type NotPosted = 'Currency' | 'Preferences'
+
+export type Entity = Exclude<ProviderEntity, NotPosted> | 'Attachable'
+
+/** The entities that can be posted, in Intuit's spelling. */
+const ENTITIES: readonly Entity[] = [
+  ...providerEntities.filter((entity) => entity !== 'Currency' && entity !== 'Preferences'),
+  'Attachable',
+]
 
 /**
  * Returns the kind of entity for its name in a path (`salesreceipt`) or in a query; `null` if the sandbox does not

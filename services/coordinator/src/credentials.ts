@@ -1,0 +1,56 @@
+/** Creates and connects the parts that follow the credentials of companies: waiting runs, change feeds and erasures. */
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
+import { onCredentialUsable, onErasureRequested } from './adapters/message-bus/credential-events.ts'
+import type { TransactionSource } from './transaction/transaction-source.ts'
+import type { Triggers } from './triggers.ts'
+import { createRealmErasure } from './worker/erase-removed-realms.ts'
+import type { Erase } from './worker/erasure.ts'
+import type { Operations } from './worker/operations.ts'
+import type { StoreRetry } from './worker/store-retry.ts'
+
+export interface CredentialDeps {
+  readonly bus: MessageBus
+  readonly source: Pick<TransactionSource, 'removeCursor'>
+  readonly operations: Pick<Operations, 'wake'>
+  readonly triggers: Pick<Triggers, 'onCredentialUsable'>
+  readonly erase: Erase
+  readonly retryStore: StoreRetry
+  readonly owner: string
+  readonly log: Logger
+}
+
+export async function followCredentials(deps: CredentialDeps): Promise<AsyncDisposable> {
+  const { bus, source, operations, triggers, erase, retryStore, owner, log } = deps
+  await using stack = new AsyncDisposableStack()
+  const credentials = await onCredentialUsable(bus, `${owner} credentials`, async (name) => {
+    try {
+      await operations.wake(name)
+      await triggers.onCredentialUsable(name)
+    } catch (error) {
+      // The error is not fatal, because runs that wait for a credential are tried again every five minutes anyway.
+      log.warn(
+        { err: error },
+        'runs could not be continued when their credential became usable; they are tried again within five minutes',
+      )
+    }
+  })
+  stack.defer(() => credentials.cancel())
+  const shutdown = new AbortController()
+  const erasures = await onErasureRequested(
+    bus,
+    `${owner} erasures`,
+    createRealmErasure({
+      erase,
+      removeCursor: (realm) => source.removeCursor(realm),
+      retryStore,
+      shutdown: shutdown.signal,
+      log,
+    }),
+  )
+  stack.defer(async () => {
+    shutdown.abort()
+    await erasures.cancel()
+  })
+  return stack.move()
+}
