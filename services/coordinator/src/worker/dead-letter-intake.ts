@@ -18,7 +18,7 @@ import type { NewDeadLetter } from '../transaction/dead-letter.ts'
 import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { DeadLetterQueue, DeadMessage } from './dead-letter-queue.ts'
 import { startPolling } from './polling.ts'
-import type { StepConsumer } from './step-queue.ts'
+import { createProcessConsumers } from './process-consumers.ts'
 import { ABORTED, type StoreRetry } from './store-retry.ts'
 
 export interface DeadLetterIntakeDeps {
@@ -49,53 +49,15 @@ const HOLD_MS = 600_000
  */
 const RECHECK_MS = 300_000
 
-interface Intake {
-  readonly consumer: StepConsumer
-  /** How many more dead letters of the process may be stored. */
-  room: number
-}
-
 export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposable {
   const { store, queue, processes, retryStore, log, clock, holdMs = HOLD_MS } = deps
   const { now } = clock
   const shutdown = new AbortController()
-  const intakes = new Map<string, Intake>()
-  const cancelling = new Set<Promise<void>>()
-  /**
-   * For each process, the last reason for which the broker rejected the consumer. The same reason is logged only once.
-   */
-  const rejections = new Map<string, string>()
+  const consumers = createProcessConsumers({ queue, kind: 'dead letter', queues: 'dead.*', log })
+  /** For each process whose queue is consumed, how many more dead letters may be stored. */
+  const rooms = new Map<string, number>()
   const recheckAt = new Map<string, number>()
   const full = new Set<string>()
-
-  function stop(process: string): void {
-    const intake = intakes.get(process)
-    if (intake === undefined) return
-    intakes.delete(process)
-    const cancelled = intake.consumer.cancel().finally(() => cancelling.delete(cancelled))
-    cancelling.add(cancelled)
-  }
-
-  function start(process: string, room: number): void {
-    const consumer = queue.consume(process, {
-      handle: (message) => handle(process, message),
-      onRejected(reason) {
-        if (intakes.get(process)?.consumer === consumer) intakes.delete(process)
-        if (rejections.get(process) === reason) return
-        rejections.set(process, reason)
-        log.warn(
-          {
-            process,
-            reason,
-            remediation:
-              'let the account of the coordinator read the queues dead.* (docs/rabbitmq.md)',
-          },
-          'consuming the dead letters failed',
-        )
-      },
-    })
-    intakes.set(process, { consumer, room })
-  }
 
   async function handle(process: string, message: DeadMessage): Promise<'ack' | 'requeue'> {
     if (message.deliveryCount >= RENEW_AFTER && (await isPublishedAgain(process, message)))
@@ -103,8 +65,9 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
     const letter = deadLetterOf(process, message)
     const stored = await add(process, letter)
     if (!stored) return 'requeue'
-    const intake = intakes.get(process)
-    if (intake !== undefined && (intake.room -= 1) <= 0) stop(process)
+    const room = (rooms.get(process) ?? 0) - 1
+    rooms.set(process, room)
+    if (room <= 0) consumers.stop(process)
     return 'ack'
   }
 
@@ -121,7 +84,7 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
       return true
     } catch (error) {
       // The consumer is started again at the next check of the queues.
-      stop(process)
+      consumers.stop(process)
       if (!hasCode(error, 'store_unavailable')) return reported(process, error)
     }
     const held = AbortSignal.any([shutdown.signal, AbortSignal.timeout(holdMs)])
@@ -142,18 +105,17 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
       for (const process of [...processes, ...(await unloadedWithQueue())]) {
         const room = store.deadLetterCapacity - (counts.get(process) ?? 0)
         if (room <= 0) {
-          stop(process)
+          consumers.stop(process)
           reportFull(process)
           continue
         }
         full.delete(process)
-        const intake = intakes.get(process)
-        if (intake === undefined) start(process, room)
-        else intake.room = room
+        rooms.set(process, room)
+        if (!consumers.has(process)) consumers.start(process, (message) => handle(process, message))
       }
       return true
     } catch (error) {
-      for (const process of intakes.keys()) stop(process)
+      for (const process of consumers.names()) consumers.stop(process)
       throw error
     }
   }
@@ -174,8 +136,10 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
   /** Returns the processes that have runs and a queue of dead letters, but are not loaded. */
   async function unloadedWithQueue(): Promise<readonly string[]> {
     const unloaded = (await store.storedProcesses()).filter((name) => !processes.includes(name))
-    const found = unloaded.filter((name) => intakes.has(name))
-    const due = unloaded.filter((name) => !intakes.has(name) && (recheckAt.get(name) ?? 0) <= now())
+    const found = unloaded.filter((name) => consumers.has(name))
+    const due = unloaded.filter(
+      (name) => !consumers.has(name) && (recheckAt.get(name) ?? 0) <= now(),
+    )
     const [first] = processes
     // `null` means either that a queue does not exist or that the broker is unavailable. The queue of a loaded process
     // always exists, so a query of that queue distinguishes the two cases.
@@ -199,8 +163,7 @@ export function startDeadLetterIntake(deps: DeadLetterIntakeDeps): AsyncDisposab
     async [Symbol.asyncDispose]() {
       shutdown.abort()
       await polling[Symbol.asyncDispose]()
-      for (const process of intakes.keys()) stop(process)
-      await Promise.allSettled(cancelling)
+      await consumers[Symbol.asyncDispose]()
     },
   }
 }

@@ -1,18 +1,9 @@
-import type { StepConsumer } from './step-queue.ts'
+import type { ProcessQueue } from './process-consumers.ts'
 
 /** The port to the queues `dead.<Process>`, which receive the messages that could not be processed. */
-export interface DeadLetterQueue {
+export interface DeadLetterQueue extends ProcessQueue<DeadMessage> {
   /** The number of ready messages; `null` if the queue does not exist or the broker is unavailable. */
   waiting(process: string): Promise<number | null>
-  /** Consumes the queue until the consumer is cancelled or rejected by the broker. */
-  consume(
-    process: string,
-    handlers: {
-      readonly handle: (message: DeadMessage) => Promise<'ack' | 'requeue'>
-      /** Called if the broker rejects or ends the consumer. The consumer is then cancelled. */
-      readonly onRejected: (reason: string) => void
-    },
-  ): StepConsumer
   /**
    * Publishes a copy of the message, with the same process, reason and content, as a new message.
    *

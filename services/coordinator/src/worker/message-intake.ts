@@ -20,8 +20,8 @@ import type { TransactionSource } from '../transaction/transaction-source.ts'
 import type { PausedNames } from './gate.ts'
 import type { Operations, QueueOutcome } from './operations.ts'
 import { startPolling } from './polling.ts'
+import { createProcessConsumers, type ProcessQueue } from './process-consumers.ts'
 import { createStartBatches, type StartRequest } from './start-batches.ts'
-import type { StepConsumer } from './step-queue.ts'
 import { ABORTED, type StoreRetry } from './store-retry.ts'
 
 /** What became of a message. */
@@ -52,16 +52,7 @@ export interface IntakeMessage {
 }
 
 /** The port to the queues of one kind. */
-export interface IntakeQueue<Message extends IntakeMessage> {
-  /** Consumes the queue of a process until the consumer is cancelled or rejected by the broker. */
-  consume(
-    process: string,
-    handlers: {
-      readonly handle: (message: Message) => Promise<'ack' | 'requeue'>
-      /** Called if the broker rejects or ends the consumer. The consumer is then cancelled. */
-      readonly onRejected: (reason: string) => void
-    },
-  ): StepConsumer
+export interface IntakeQueue<Message extends IntakeMessage> extends ProcessQueue<Message> {
   /**
    * Publishes a copy of the message as a new message, which the broker has returned 0 times.
    *
@@ -147,23 +138,12 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
 ): MessageIntake {
   const { kind, store, queue, operations, retryStore, log, count, holdMs = HOLD_MS } = deps
   const shutdown = new AbortController()
-  const consumers = new Map<string, StepConsumer>()
-  const cancelling = new Set<Promise<void>>()
-  /** For each process, the last reason for which the broker rejected the consumer, which is logged only once. */
-  const rejections = new Map<string, string>()
+  const consumers = createProcessConsumers({ queue, kind, queues: deps.queues, log })
   /** The number of messages of each process that are held until the store is available. */
   const held = new Map<string, number>()
 
   const pause = (ms: number): Promise<void> =>
     sleep(ms, undefined, { signal: shutdown.signal }).catch(() => {})
-
-  function stop(process: string): void {
-    const consumer = consumers.get(process)
-    if (consumer === undefined) return
-    consumers.delete(process)
-    const cancelled = consumer.cancel().finally(() => cancelling.delete(cancelled))
-    cancelling.add(cancelled)
-  }
 
   function start(process: string): void {
     const enqueue = deps.isBatched
@@ -172,23 +152,7 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
           const [outcome] = await operations.queue(process, [transaction], by)
           return outcome as QueueOutcome // one outcome for each transaction
         }
-    const consumer = queue.consume(process, {
-      handle: (message) => handle(process, message, enqueue),
-      onRejected(reason) {
-        if (consumers.get(process) === consumer) consumers.delete(process)
-        if (rejections.get(process) === reason) return
-        rejections.set(process, reason)
-        log.warn(
-          {
-            process,
-            reason,
-            remediation: `let the account of the coordinator read the queues ${deps.queues} (docs/rabbitmq.md)`,
-          },
-          `consuming the ${kind}s failed`,
-        )
-      },
-    })
-    consumers.set(process, consumer)
+    consumers.start(process, (message) => handle(process, message, enqueue))
   }
 
   async function handle(
@@ -250,7 +214,7 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
     // The consumer is started again when no message is held. Otherwise each new consumer could hold more messages, if
     // the store can be read but not written.
     held.set(process, (held.get(process) ?? 0) + 1)
-    stop(process)
+    consumers.stop(process)
     const signal = AbortSignal.any([shutdown.signal, AbortSignal.timeout(holdMs)])
     return retryStore(attempt, signal, TRANSIENT).finally(() => {
       const left = (held.get(process) ?? 1) - 1
@@ -288,9 +252,9 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
   function follow(paused: PausedNames): void {
     if (shutdown.signal.aborted) return
     const wanted = deps.processes()
-    for (const process of consumers.keys()) if (!wanted.includes(process)) stop(process)
+    for (const process of consumers.names()) if (!wanted.includes(process)) consumers.stop(process)
     for (const process of wanted)
-      if (deps.isDurable && paused.has(process)) stop(process)
+      if (deps.isDurable && paused.has(process)) consumers.stop(process)
       else if (!consumers.has(process) && (held.get(process) ?? 0) === 0) start(process)
   }
 
@@ -309,15 +273,14 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
   return {
     setPaused(paused) {
       // No queue is consumed before the first check, because `prepare` has not run.
-      if (deps.prepare === undefined || consumers.size > 0) follow(paused)
+      if (deps.prepare === undefined || consumers.names().length > 0) follow(paused)
       else polling.pollSoon()
     },
     followDefinitions: () => polling.pollSoon(),
     async [Symbol.asyncDispose]() {
       shutdown.abort()
       await polling[Symbol.asyncDispose]()
-      for (const process of consumers.keys()) stop(process)
-      await Promise.allSettled(cancelling)
+      await consumers[Symbol.asyncDispose]()
     },
   }
 }
