@@ -6,6 +6,8 @@ import { setServerTime } from './clock.ts'
 import { followStream } from './live.ts'
 import { CompaniesPage } from './pages/companies.tsx'
 import { CompanyPage } from './pages/company.tsx'
+import { DeadLettersPage } from './pages/dead-letters.tsx'
+import { ProcessesPage } from './pages/processes.tsx'
 import { RunPage } from './pages/run.tsx'
 import { RunsPage } from './pages/runs.tsx'
 import { NowPage } from './pages/now.tsx'
@@ -59,6 +61,10 @@ function Page({ session, path }: { readonly session: SessionView; readonly path:
       <RunPage key={path} session={session} process={run['process'] ?? ''} id={run['id'] ?? ''} />
     )
   if (path === '/companies') return <CompaniesPage session={session} />
+  if (path === '/processes') return <ProcessesPage session={session} />
+  const letters = match('/dead-letters/:process', path)
+  if (letters !== null)
+    return <DeadLettersPage key={path} session={session} process={letters['process'] ?? ''} />
   const company = match('/companies/:realm', path)
   if (company !== null)
     return <CompanyPage key={path} session={session} realm={company['realm'] ?? ''} />

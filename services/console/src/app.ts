@@ -10,6 +10,7 @@ import { assetRoutes } from './routes/assets.ts'
 import { onlyOwnPages } from './routes/browser-guard.ts'
 import { securityHeaders } from './routes/security-headers.ts'
 import { type CompanyRouteDeps, companyRoutes } from './routes/companies.ts'
+import { type ProcessRouteDeps, processRoutes } from './routes/processes.ts'
 import { type RunRouteDeps, runRoutes } from './routes/runs.ts'
 import { type SessionRouteDeps, sessionRoutes } from './routes/session.ts'
 import { type SignInLinkRouteDeps, signInLinkRoutes } from './routes/sign-in-links.ts'
@@ -23,7 +24,8 @@ export interface AppDeps
     StateRouteDeps,
     StreamRouteDeps,
     RunRouteDeps,
-    CompanyRouteDeps {
+    CompanyRouteDeps,
+    ProcessRouteDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
@@ -68,6 +70,7 @@ export function createApp(deps: AppDeps): Hono {
       app.route('/api', streamRoutes(deps))
       app.route('/api', runRoutes(deps))
       app.route('/api', companyRoutes(deps))
+      app.route('/api', processRoutes(deps))
     },
   )
 }

@@ -43,6 +43,8 @@ export interface InstallationWatchDeps {
 export interface InstallationWatch extends AsyncDisposable {
   now(): NowView
   services(): ServicesView
+  /** Returns what has been read so far. */
+  installation(): Installation
   /** Resolves when every service has been checked once. */
   readonly checked: Promise<void>
 }
@@ -185,6 +187,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   return {
     now: () => latest.now,
     services: () => latest.services,
+    installation,
     checked,
     async [Symbol.asyncDispose]() {
       closing.abort()

@@ -109,6 +109,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     consoleUrl: () => url,
     now: () => watch.now(),
     services: () => watch.services(),
+    installation: () => watch.installation(),
     checkIntegrity: createIntegrityCheck(coordinator, Date.now),
     coordinator,
     tokenService,

@@ -15,6 +15,7 @@ const PAGES = [
   { path: '/', name: 'Now' },
   { path: '/runs', name: 'Runs' },
   { path: '/companies', name: 'Companies' },
+  { path: '/processes', name: 'Processes' },
   { path: '/services', name: 'Health' },
 ] as const
 

@@ -5,6 +5,8 @@ export const pages = {
   run: '/runs/:process/:id',
   companies: '/companies',
   company: '/companies/:realm',
+  processes: '/processes',
+  deadLetters: '/dead-letters/:process',
   health: '/services',
   signIn: '/sign-in',
 } as const

@@ -270,7 +270,7 @@ function* processes({ processes: all }: Installation): Generator<Condition> {
       remedy: 'Its runs wait until the process is resumed.',
       affected: 1,
       knownSince: pausedAt,
-      page: null,
+      page: pages.processes,
     }
   }
 }
@@ -302,10 +302,10 @@ function* figures(installation: Installation): Generator<Condition> {
       severity: 'warning',
       title: counted(dead, 'dead letter'),
       detail: 'Messages that no coordinator could read or assign to a run.',
-      remedy: 'Look at them with `integration-host dead-letters`.',
+      remedy: 'Requeue them when their cause is removed, or discard them.',
       affected: dead,
       knownSince: null,
-      page: null,
+      page: pages.processes,
     }
   const broken = samplesOf('coordinator_violations').filter(({ value }) => value > 0)
   if (broken.length > 0)

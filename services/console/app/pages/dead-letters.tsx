@@ -1,0 +1,139 @@
+import { useInfiniteQuery } from '@tanstack/react-query'
+import type { DeadLettersView } from '../../src/contracts/processes.ts'
+import type { SessionView } from '../../src/contracts/session.ts'
+import { call } from '../api.ts'
+import { ActionButton, reasonOf } from '../parts/action-button.tsx'
+import { Ago } from '../parts/ago.tsx'
+import { Link } from '../parts/link.tsx'
+import { ReadProblem } from '../parts/problem.tsx'
+import { Outside } from '../parts/text.tsx'
+import { runPage } from '../router.ts'
+
+/** What the reasons mean, and what helps. The text after a colon is shown as it is. */
+const REASONS: Readonly<Record<string, string>> = {
+  malformed: 'The content is not a message of the coordinator. Fix its sender.',
+  wrong_queue: 'The message was sent to the queue of another process. Fix its sender.',
+  unknown_process: 'No coordinator had loaded the process. Deploy it, then requeue.',
+  unknown_step: 'The process had no such step. Deploy it, then requeue.',
+  unknown_transaction: 'There is no such run.',
+  delivery_limit: 'It was delivered too often without success. Look at the log, then requeue.',
+  invalid_request: 'The message that should start a run is not valid. Fix its sender.',
+  input_invalid: 'The process does not accept this initial data. Fix the sender or the process.',
+  payload_too_large: 'The initial data is too large.',
+  transaction_conflict: 'The id is used for other data.',
+}
+
+export interface DeadLettersPageProps {
+  readonly session: SessionView
+  readonly process: string
+}
+
+/** The messages of a process that could not be processed. Only operators may read them, because they contain data. */
+export function DeadLettersPage({ session, process }: DeadLettersPageProps) {
+  const isOperator = session.Role === 'operator'
+  const path = `/dead-letters/${encodeURIComponent(process)}`
+  const letters = useInfiniteQuery({
+    queryKey: ['dead-letters', process],
+    queryFn: ({ pageParam }) =>
+      call<DeadLettersView>(
+        'GET',
+        path + (pageParam === null ? '' : `?cursor=${encodeURIComponent(pageParam)}`),
+      ),
+    initialPageParam: null as string | null,
+    getNextPageParam: ({ next_cursor }) => next_cursor,
+    enabled: isOperator,
+    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
+  })
+  const items = letters.data?.pages.flatMap((page) => page.items) ?? []
+  return (
+    <>
+      <p className="crumbs">
+        <Link to="/processes">Processes</Link>
+      </p>
+      <h1 tabIndex={-1} className="outside">
+        Dead letters of <Outside text={process} />
+      </h1>
+      {!isOperator && <p>Dead letters contain data. This needs the role operator.</p>}
+      <ReadProblem error={letters.error} hasData={letters.data !== undefined} />
+      {letters.isSuccess && items.length === 0 && (
+        <section className="panel" aria-label="No dead letters">
+          <p>
+            There are none. A message that cannot be read, or that belongs to no run, would be kept
+            here.
+          </p>
+        </section>
+      )}
+      {items.length > 0 && (
+        <div className="buttons">
+          <ActionButton
+            verb="Discard all"
+            object={`dead letters of ${process}`}
+            consequence="All dead letters of this process are deleted, also those that are not shown. No run is changed."
+            reason="required"
+            typed={process}
+            act={(form) => call('POST', `${path}/discard`, reasonOf(form))}
+            done="The dead letters are deleted."
+          />
+        </div>
+      )}
+      {items.map((letter) => {
+        const [reason = ''] = letter.Reason.split(':')
+        return (
+          <section key={letter.ID} className="panel" aria-label={`Dead letter ${letter.ID}`}>
+            <p className="headline">
+              <strong className="outside">
+                <Outside text={letter.Reason} />
+              </strong>
+              <span className="muted">
+                <Ago time={letter.At} />
+              </span>
+            </p>
+            {REASONS[reason] !== undefined && <p>{REASONS[reason]}</p>}
+            {letter.TransactionID !== null && (
+              <p>
+                Run:{' '}
+                <Link to={runPage(process, letter.TransactionID, letter.ReplayID ?? undefined)}>
+                  <Outside text={letter.TransactionID} />
+                </Link>
+              </p>
+            )}
+            <details className="text">
+              <summary>
+                Content, {letter.ContentBytes} bytes
+                {letter.Encoding === 'base64' && ' in base64'}
+              </summary>
+              <pre>
+                <Outside text={letter.Content} />
+              </pre>
+            </details>
+            <div className="buttons">
+              <ActionButton
+                verb="Requeue"
+                object={`dead letter ${letter.ID}`}
+                consequence="The due step of its run is published again, or its transaction is queued. The dead letter is deleted."
+                reason="required"
+                act={(form) => call('POST', `${path}/${letter.ID}/requeue`, reasonOf(form))}
+                done="The dead letter is requeued."
+              />
+              <ActionButton
+                verb="Discard"
+                object={`dead letter ${letter.ID}`}
+                consequence="The dead letter is deleted. No run is changed."
+                reason="required"
+                act={(form) => call('POST', `${path}/${letter.ID}/discard`, reasonOf(form))}
+                done="The dead letter is deleted."
+              />
+            </div>
+          </section>
+        )
+      })}
+      {letters.hasNextPage && (
+        <div className="more">
+          <button type="button" onClick={() => void letters.fetchNextPage()}>
+            Show older dead letters
+          </button>
+        </div>
+      )}
+    </>
+  )
+}

@@ -1,0 +1,271 @@
+import { useQuery } from '@tanstack/react-query'
+import type { ReactNode } from 'react'
+import type { ProcessesView } from '../../src/contracts/processes.ts'
+import type { SessionView } from '../../src/contracts/session.ts'
+import { call } from '../api.ts'
+import { duration, full } from '../clock.ts'
+import { ActionButton, reasonOf } from '../parts/action-button.tsx'
+import { Ago } from '../parts/ago.tsx'
+import { Until } from '../parts/company.tsx'
+import { State } from '../parts/glyph.tsx'
+import { Link } from '../parts/link.tsx'
+import { ReadProblem } from '../parts/problem.tsx'
+import { Outside } from '../parts/text.tsx'
+
+type Process = ProcessesView['Processes'][number]
+type Schedule = ProcessesView['Schedules'][number]
+
+const number = new Intl.NumberFormat()
+
+/** The processes with their queues, and the schedules that begin runs. */
+export function ProcessesPage({ session }: { readonly session: SessionView }) {
+  const { data, error } = useQuery({
+    queryKey: ['processes'],
+    queryFn: () => call<ProcessesView>('GET', '/processes'),
+    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
+  })
+  const role = session.Role === 'operator' ? undefined : 'This needs the role operator.'
+  return (
+    <>
+      <h1 tabIndex={-1}>Processes</h1>
+      <ReadProblem error={error} hasData={data !== undefined} />
+      {data !== undefined && (
+        <>
+          {data.NotLoaded.map(({ Process: name, Unfinished }) => (
+            <section key={name} className="panel" aria-label={name}>
+              <h2>
+                <Outside text={name} />
+              </h2>
+              <p>
+                <State tone="bad">Not loaded</State>
+              </p>
+              <p>
+                No coordinator has loaded this process, so none of its {number.format(Unfinished)}{' '}
+                unfinished runs continues. Deploy its definition.
+              </p>
+            </section>
+          ))}
+          {data.Processes.map((process) => (
+            <ProcessPanel key={process.Process} process={process} role={role} />
+          ))}
+          <section className="panel" aria-labelledby="schedules">
+            <h2 id="schedules">Schedules</h2>
+            {data.Schedules.length === 0 ? (
+              <p className="muted">
+                No process has a schedule. The member <code>schedules</code> of a definition begins
+                runs at times.
+              </p>
+            ) : (
+              <ul className="schedules">
+                {data.Schedules.map((schedule) => (
+                  <li key={`${schedule.Process} ${schedule.Name}`}>
+                    <SchedulePart schedule={schedule} role={role} />
+                  </li>
+                ))}
+              </ul>
+            )}
+          </section>
+        </>
+      )}
+    </>
+  )
+}
+
+interface Blockable {
+  /** Why the person may not act; `undefined` if they may. */
+  readonly role: string | undefined
+}
+
+function ProcessPanel({ process, role }: Blockable & { readonly process: Process }) {
+  const { Process: name } = process
+  const path = `/processes/${encodeURIComponent(name)}`
+  const runs = `/runs?process=${encodeURIComponent(name)}`
+  return (
+    <section className="panel" aria-label={name}>
+      <h2 className="outside">
+        <Outside text={name} />
+      </h2>
+      <p className="headline">
+        {process.Paused ? <State tone="wait">Paused</State> : <State tone="good">Runs</State>}
+        {process.BuiltIn && <span className="muted">part of the coordinator</span>}
+        {process.Version !== null && (
+          <span className="muted">
+            version <Outside text={process.Version} />
+          </span>
+        )}
+      </p>
+      <Pause of={process} />
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Step</th>
+            <th scope="col">Due now</th>
+            <th scope="col">Oldest</th>
+          </tr>
+        </thead>
+        <tbody>
+          {process.Queues.map(({ Step, Due, OldestSeconds }) => (
+            <tr key={Step}>
+              <td className="outside">
+                <Outside text={Step} />
+              </td>
+              <td>{number.format(Due)}</td>
+              <td>{Due === 0 ? '—' : duration(OldestSeconds)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <div className="buttons">
+        {process.Paused ? (
+          <ActionButton
+            verb="Resume"
+            blocked={role}
+            object={name}
+            consequence="Its runs continue. Runs that have waited are due at once."
+            reason="required"
+            act={(form) => call('POST', `${path}/resume`, reasonOf(form))}
+            done={`${name} runs again.`}
+          />
+        ) : (
+          <ActionButton
+            verb="Pause"
+            blocked={role}
+            object={name}
+            consequence="It accepts runs, but no step begins until it is resumed. Steps in flight end."
+            reason="required"
+            act={(form) => call('POST', `${path}/pause`, reasonOf(form))}
+            done={`${name} is paused.`}
+          />
+        )}
+        <Link to={runs}>
+          {process.Unfinished === null ? 'Runs' : `${number.format(process.Unfinished)} unfinished`}
+        </Link>
+        {process.Failed !== null && process.Failed > 0 && (
+          <Link to={`${runs}&status=Failed`}>{number.format(process.Failed)} failed</Link>
+        )}
+        {role === undefined && (
+          <Link to={`/dead-letters/${encodeURIComponent(name)}`}>
+            {process.DeadLetters === 0
+              ? 'Dead letters'
+              : `${number.format(process.DeadLetters)} dead letters`}
+          </Link>
+        )}
+      </div>
+    </section>
+  )
+}
+
+/** Who paused a process or a schedule, since when, and why. */
+function Pause({
+  of: { Paused, PausedAt, PausedBy, Reason },
+}: {
+  readonly of: Process | Schedule
+}) {
+  if (!Paused) return null
+  return (
+    <p className="outside">
+      {PausedAt !== null && <Ago time={PausedAt} prefix="for " />}
+      {PausedBy !== null && (
+        <>
+          {' '}
+          by <Outside text={PausedBy} />
+        </>
+      )}
+      {Reason !== null && (
+        <>
+          : “<Outside text={Reason} />”
+        </>
+      )}
+    </p>
+  )
+}
+
+function SchedulePart({ schedule, role }: Blockable & { readonly schedule: Schedule }) {
+  const { Process: process, Name: name } = schedule
+  const path = `/schedules/${encodeURIComponent(process)}/${encodeURIComponent(name)}`
+  const removed = schedule.RemovedAt === null ? undefined : 'The definition has no such schedule.'
+  const [next] = schedule.NextTimes
+  return (
+    <article aria-label={`${process} ${name}`}>
+      <p className="headline">
+        {schedule.RemovedAt !== null ? (
+          <State tone="quiet">Removed</State>
+        ) : schedule.Paused ? (
+          <State tone="wait">Paused</State>
+        ) : (
+          <State tone="good">Active</State>
+        )}
+        <strong className="outside">
+          <Outside text={`${process} · ${name}`} />
+        </strong>
+      </p>
+      <Pause of={schedule} />
+      <dl className="figures">
+        <Fact name="Times">
+          <code>
+            <Outside text={schedule.Cron} />
+          </code>{' '}
+          <Outside text={schedule.TimeZone} />
+        </Fact>
+        <Fact name="Begins">
+          {schedule.Each === 'company' ? 'a run for each company' : 'one run'}
+        </Fact>
+        <Fact name="Next">{next === undefined ? '—' : <Until time={next} past="now" />}</Fact>
+        <Fact name="Last">
+          {schedule.LastTime === null ? '—' : <Ago time={schedule.LastTime} />}
+        </Fact>
+        {schedule.LagSeconds > 60 && (
+          <Fact name="Late by">
+            <State tone="warn">{duration(schedule.LagSeconds)}</State>
+          </Fact>
+        )}
+      </dl>
+      <div className="buttons">
+        {schedule.Paused ? (
+          <ActionButton
+            verb="Resume"
+            blocked={role ?? removed}
+            object={`${process} ${name}`}
+            consequence="The schedule continues with its next time. Times during the pause are not made up for."
+            reason="required"
+            act={(form) => call('POST', `${path}/resume`, reasonOf(form))}
+            done="The schedule is active again."
+          />
+        ) : (
+          <ActionButton
+            verb="Pause"
+            blocked={role ?? removed}
+            object={`${process} ${name}`}
+            consequence="Its times begin no runs until it is resumed."
+            reason="required"
+            act={(form) => call('POST', `${path}/pause`, reasonOf(form))}
+            done="The schedule is paused."
+          />
+        )}
+        <ActionButton
+          verb="Run now"
+          blocked={role ?? removed}
+          object={`${process} ${name}`}
+          consequence={
+            schedule.Each === 'company'
+              ? 'A run begins for each connected company.'
+              : 'One run begins now. The next times stay as they are.'
+          }
+          reason="required"
+          act={(form) => call('POST', `${path}/run`, reasonOf(form))}
+          done="The schedule has begun."
+        />
+        {next !== undefined && <span className="muted">next at {full(next)}</span>}
+      </div>
+    </article>
+  )
+}
+
+function Fact({ name, children }: { readonly name: string; readonly children: ReactNode }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd className="outside">{children}</dd>
+    </div>
+  )
+}

@@ -1,0 +1,48 @@
+/** The pages of the processes, their schedules and their dead letters. */
+import { DeadLetterPage } from '@integration-host/shared/contracts/dead-letter'
+import { Reason } from '@integration-host/shared/contracts/reason'
+import { ScheduleView } from '@integration-host/shared/contracts/schedule'
+import { z } from 'zod'
+
+export const ProcessView = z
+  .object({
+    Process: z.string(),
+    Steps: z.array(z.string()),
+    RequireInternet: z.boolean(),
+    Paused: z.boolean(),
+    PausedAt: z.iso.datetime().nullable(),
+    PausedBy: z.string().nullable(),
+    Reason: z.string().nullable(),
+    Version: z.string().nullable(),
+    BuiltIn: z.boolean(),
+  })
+  .meta({ ref: 'ConsoleProcess' })
+export type ProcessView = z.output<typeof ProcessView>
+
+export const ProcessesView = z
+  .object({
+    Processes: z.array(
+      ProcessView.extend({
+        Queues: z
+          .array(z.object({ Step: z.string(), Due: z.int(), OldestSeconds: z.number() }))
+          .meta({ description: 'the due runs of each step, counted once a minute' }),
+        Unfinished: z.int().nullable().meta({ description: 'null before the first count' }),
+        Failed: z.int().nullable(),
+        DeadLetters: z.int(),
+      }),
+    ),
+    NotLoaded: z.array(z.object({ Process: z.string(), Unfinished: z.int() })),
+    Schedules: z.array(ScheduleView),
+  })
+  .meta({ ref: 'Processes' })
+export type ProcessesView = z.output<typeof ProcessesView>
+
+export const DeadLettersView = DeadLetterPage.meta({ ref: 'DeadLetters' })
+export type DeadLettersView = z.output<typeof DeadLettersView>
+
+export const processActions = ['pause', 'resume'] as const
+export const scheduleActions = ['pause', 'resume', 'run'] as const
+export const deadLetterActions = ['requeue', 'discard'] as const
+
+/** The body of an action whose target has no version. */
+export const ReasonBody = z.strictObject({ Reason }).meta({ ref: 'ReasonOfAction' })

@@ -1,0 +1,40 @@
+/** The queues of a process: its due runs by step, from the metrics and the counts that the watch has read. */
+import { type Installation, responding } from './installation.ts'
+
+export interface Queues {
+  readonly Queues: { Step: string; Due: number; OldestSeconds: number }[]
+  readonly Unfinished: number | null
+  readonly Failed: number | null
+  readonly DeadLetters: number
+}
+
+/** Returns what the coordinator has counted for a process. */
+export function queuesOf(
+  installation: Installation,
+  { Process, Steps }: { readonly Process: string; readonly Steps: readonly string[] },
+): Queues {
+  // Every replica reports the same counts of the shared tables, so one of them suffices.
+  const [coordinator] = responding(installation, 'coordinator')
+  const sampleOf = (name: string, step?: string): number =>
+    (coordinator?.samples?.get(name) ?? [])
+      .filter(
+        ({ labels }) =>
+          labels['process'] === Process && (step === undefined || labels['step'] === step),
+      )
+      .reduce((sum, { value }) => sum + value, 0)
+  const groups = installation.processes?.find(({ name }) => name === Process)?.groups ?? null
+  const counted = (isCounted: (status: string) => boolean): number | null =>
+    groups === null
+      ? null
+      : groups.reduce((sum, { status, count }) => (isCounted(status) ? sum + count : sum), 0)
+  return {
+    Queues: Steps.map((step) => ({
+      Step: step,
+      Due: Math.round(sampleOf('coordinator_due_runs', step)),
+      OldestSeconds: sampleOf('coordinator_oldest_due_seconds', step),
+    })),
+    Unfinished: counted((status) => status !== 'Failed' && status !== 'Cancelled'),
+    Failed: counted((status) => status === 'Failed'),
+    DeadLetters: Math.round(sampleOf('coordinator_dead_messages')),
+  }
+}

@@ -1,0 +1,139 @@
+/** Tests the processes, the schedules and the dead letters in a real browser. */
+import { fileURLToPath } from 'node:url'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { expectAccessible } from './accessibility.ts'
+import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
+
+const folder = (path: string): string => fileURLToPath(new URL(path, import.meta.url))
+
+describe('the processes in a browser', () => {
+  let at: ConsoleBrowser
+
+  beforeAll(async () => {
+    at = await startConsoleBrowser({
+      PROCESSES: [folder('../../services/coordinator/src/processes'), folder('processes')].join(),
+    })
+  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
+  afterEach(async () => {
+    for (const page of at.context.pages()) await page.close()
+    await at.context.clearCookies()
+    expect(at.problems).toEqual([])
+  })
+
+  const read = async <Body>(path: string): Promise<Body> => {
+    const response = await fetch(at.host.coordinator + path, {
+      headers: { Authorization: `Bearer ${at.host.serviceKey}` },
+    })
+    expect(response.status).toBe(200)
+    return (await response.json()) as Body
+  }
+
+  it('pauses a process only with a reason, shows the condition, and resumes the process from there', async () => {
+    const page = await at.signIn()
+    await page.getByRole('link', { name: 'Processes', exact: true }).click()
+    const order = page.getByRole('region', { name: 'OrderProcess', exact: true })
+    await order.getByText('Runs', { exact: true }).waitFor()
+    await expectAccessible(page, 'processes')
+    await order.getByRole('button', { name: 'Pause…' }).click()
+    await page.keyboard.press('Enter') // the reason is required
+    expect((await read<{ Paused: boolean }>('/processes/OrderProcess')).Paused).toBe(false)
+    await page.getByLabel('Reason').fill('the target is maintained')
+    await page.keyboard.press('Enter')
+    await order.getByText('Paused', { exact: true }).waitFor()
+    await order.getByText('“the target is maintained”').waitFor()
+    expect(await read('/processes/OrderProcess')).toMatchObject({
+      Paused: true,
+      PausedBy: 'operator',
+      Reason: 'the target is maintained',
+    })
+    await page.getByRole('link', { name: 'Now', exact: false }).first().click()
+    await page.getByRole('heading', { name: 'OrderProcess is paused' }).waitFor()
+    await page.getByRole('link', { name: 'Show', exact: true }).click()
+    await order.getByRole('button', { name: 'Resume…' }).click()
+    await page.getByLabel('Reason').fill('the maintenance is over')
+    await page.keyboard.press('Enter')
+    await order.getByText('Runs', { exact: true }).waitFor()
+  })
+
+  it('runs a schedule now, pauses and resumes it', async () => {
+    const page = await at.signIn()
+    await page.getByRole('link', { name: 'Processes', exact: true }).click()
+    const schedule = page.getByRole('article', { name: 'Nightly yearly' })
+    for (const [button, state] of [
+      ['Pause', 'Paused'],
+      ['Resume', 'Active'],
+      ['Run now', 'Active'],
+    ] as const) {
+      await schedule.getByRole('button', { name: `${button}…` }).click()
+      await page.getByLabel('Reason').fill(`because of ${button}`)
+      await page.getByRole('dialog').getByRole('button', { name: button, exact: true }).click()
+      await page.getByRole('dialog').waitFor({ state: 'detached' })
+      await schedule.getByText(state, { exact: true }).waitFor()
+    }
+    await page.getByRole('link', { name: 'Runs', exact: true }).click()
+    await page.getByText('Nightly').first().waitFor()
+    const { items } = await read<{ items: { Action: string; Person: string; Reason: string }[] }>(
+      '/actions?process=Nightly',
+    )
+    expect(
+      items
+        .filter(({ Person }) => Person === 'operator')
+        .map(({ Action, Reason }) => [Action, Reason]),
+    ).toEqual([
+      ['queue', 'because of Run now'],
+      ['resume_schedule', 'because of Resume'],
+      ['pause_schedule', 'because of Pause'],
+    ])
+  })
+
+  it('shows dead letters as text with what helps, and requeues and discards them', async () => {
+    const letter = {
+      Process: 'OrderProcess',
+      MessageID: 'm',
+      At: '2026-11-22T02:41:00.000Z',
+      TransactionID: null,
+      ReplayID: null,
+      StepName: null,
+      Encoding: 'text',
+      ContentBytes: 30,
+    }
+    const items = [
+      { ...letter, ID: 2, Reason: 'unknown_step', TransactionID: '66', Content: '{"v":1}' },
+      { ...letter, ID: 1, Reason: 'malformed', Content: '<img src=x onerror=alert(1)>' },
+    ]
+    const page = await at.signIn()
+    const acted: (readonly [string, unknown])[] = []
+    await page.route('**/api/dead-letters/OrderProcess**', (route) => {
+      const { pathname } = new URL(route.request().url())
+      if (route.request().method() === 'GET')
+        return route.fulfill({ json: { items, next_cursor: null } })
+      acted.push([pathname, route.request().postDataJSON()])
+      items.shift()
+      return route.fulfill({ status: 204 })
+    })
+    await page.goto(`${at.console.url}/dead-letters/OrderProcess`)
+    await page.getByText('Deploy it, then requeue.').waitFor()
+    await page.getByText('Content, 30 bytes').last().click()
+    await page.getByText('<img src=x onerror=alert(1)>').waitFor()
+    expect(await page.locator('img').count()).toBe(0)
+    await expectAccessible(page, 'dead-letters')
+    for (const [index, verb] of ['Requeue', 'Discard'].entries()) {
+      await page
+        .getByRole('button', { name: `${verb}…` })
+        .first()
+        .click()
+      await page.getByLabel('Reason').fill('checked')
+      await page.keyboard.press('Enter')
+      await page.getByRole('dialog').waitFor({ state: 'detached' })
+      expect(acted[index]).toEqual([
+        `/api/dead-letters/OrderProcess/${2 - index}/${verb.toLowerCase()}`,
+        { Reason: 'checked' },
+      ])
+    }
+    await page.getByText('There are none.').waitFor()
+    await page.unroute('**/api/dead-letters/OrderProcess**')
+    await page.reload()
+    await page.getByText('There are none.').waitFor()
+  })
+})
