@@ -75,7 +75,7 @@ describe('invalid arguments', () => {
     [[], 'A command is needed'],
     [
       ['nonsense'],
-      "There is no command 'nonsense'; there are: credentials, transactions, operations, erasures, dead-letters, processes, schedules, actions, audit, keys, changes, usage, doctor",
+      "There is no command 'nonsense'; there are: credentials, transactions, operations, erasures, dead-letters, processes, schedules, console, actions, audit, keys, changes, usage, doctor",
     ],
     [['credentials'], 'A credentials command is needed'],
     [['credentials', 'drop'], "There is no credentials command 'drop'"],

@@ -25,6 +25,7 @@ import {
   startOperation,
   stopOperation,
 } from './commands/operations.ts'
+import { makePassword, makeSignInLink } from './commands/console.ts'
 import { listProcesses, pauseProcess, resumeProcess } from './commands/processes.ts'
 import { rotateKeys } from './commands/rotate-keys.ts'
 import { listSchedules, pauseSchedule, resumeSchedule, runSchedule } from './commands/schedules.ts'
@@ -148,6 +149,17 @@ export const groups: ReadonlyMap<string, Group> = new Map<string, Group>([
     },
   ],
   [
+    'console',
+    {
+      title: 'The web console: how persons sign in',
+      commands: new Map([
+        ['sign-in', makeSignInLink],
+        ['password', makePassword],
+      ]),
+      examples: ['console sign-in', 'console password ada --role operator'],
+    },
+  ],
+  [
     'actions',
     {
       title: 'The action log: who changed which run or process, and why',
@@ -198,7 +210,8 @@ const COMMON_HELP = `Options of all commands on an installation; keys, doctor, v
   --url URL    the address of the service: of token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217), and for
                transactions, operations, erasures, dead-letters, processes, schedules, changes and actions
                of the coordinator
-               (COORDINATOR_URL, default http://127.0.0.1:7219)
+               (COORDINATOR_URL, default http://127.0.0.1:7219), for console sign-in of the console
+               (CONSOLE_URL, default http://127.0.0.1:7221)
   --json       print only JSON on standard output
   -h, --help   print this text
   --version    without a command: print the version of the installation

@@ -66,6 +66,10 @@ export const openCoordinator = (url: string | undefined, terminal: Terminal): Se
 export const openGateway = (url: string | undefined, terminal: Terminal): ServiceApi =>
   openService('accounting-gateway', url, terminal)
 
+/** @throws {UsageError} the address or the key is invalid or missing. */
+export const openConsole = (url: string | undefined, terminal: Terminal): ServiceApi =>
+  openService('console', url, terminal)
+
 function openService(
   service: ServiceName,
   url: string | undefined,

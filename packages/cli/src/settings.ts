@@ -20,6 +20,7 @@ export const addressOf = {
   'accounting-gateway': 'GATEWAY_URL',
   coordinator: 'COORDINATOR_URL',
   'demo-api': 'DEMO_API_URL',
+  console: 'CONSOLE_URL',
 } as const
 export type ServiceName = keyof typeof addressOf
 
@@ -28,6 +29,7 @@ const Settings = z.object({
   GATEWAY_URL: httpUrl().default('http://127.0.0.1:7218'),
   COORDINATOR_URL: httpUrl().default('http://127.0.0.1:7219'),
   DEMO_API_URL: httpUrl().default('http://127.0.0.1:7216'),
+  CONSOLE_URL: httpUrl().default('http://127.0.0.1:7221'),
   SERVICE_API_KEY: serviceKeys().optional(),
 })
 
@@ -65,6 +67,9 @@ export function readConnection(
   return { service, url: at, key }
 }
 
+/** The services that the commands check; the console only shows what these report. */
+export type CheckedService = Exclude<ServiceName, 'console'>
+
 /** The address of a service, and the service key if one is set. */
 export interface ServiceAddress {
   readonly name: ServiceName
@@ -84,7 +89,7 @@ const ADDRESSES = [...Object.values(addressOf), 'REDIS_URL', 'DATABASE_URL', 'AM
  */
 export function readServices(
   env: Environment,
-): Readonly<Record<ServiceName, ServiceAddress | null>> {
+): Readonly<Record<CheckedService, ServiceAddress | null>> {
   const settings = usable(() => parseConfig(Settings, env))
   const isSet = (name: string): boolean => Boolean(env[name] || env[`${name}_FILE`])
   const hasDefaults = !ADDRESSES.some(isSet)

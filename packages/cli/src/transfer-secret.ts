@@ -63,16 +63,19 @@ async function promptForPassphrase(terminal: Terminal, isNew: boolean): Promise<
       'A passphrase or key is needed: --passphrase-file, --key-file or EXPORT_PASSPHRASE',
     )
   }
-  const passphrase = await promptSecret(terminal, 'Passphrase: ')
-  if (
-    isNew &&
-    !(await promptSecret(terminal, 'Repeat the passphrase: ')).equals(passphrase.reveal())
-  )
-    throw new UsageError('The passphrases differ')
-  return passphrase
+  return isNew ? promptTwice(terminal, 'Passphrase') : promptSecret(terminal, 'Passphrase: ')
 }
 
-async function readSecretFile(option: string, path: string): Promise<Secret> {
+/** Prompts twice for a new secret. `what` is its name. @throws {UsageError} the two differ. */
+export async function promptTwice(terminal: Terminal, what: string): Promise<Secret> {
+  const first = await promptSecret(terminal, `${what}: `)
+  if ((await promptSecret(terminal, `Repeat the ${what.toLowerCase()}: `)).equals(first.reveal()))
+    return first
+  throw new UsageError(`The ${what.toLowerCase()}s differ`)
+}
+
+/** Reads a secret from the file that an option names. @throws {UsageError} the file cannot be read. */
+export async function readSecretFile(option: string, path: string): Promise<Secret> {
   try {
     return new Secret((await readFile(path, 'utf8')).replace(/\r?\n$/, ''))
   } catch (error) {

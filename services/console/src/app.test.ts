@@ -8,7 +8,7 @@ import {
   SERVICE_KEY,
   startConsoleFixture,
 } from '../test-support/console-fixture.ts'
-import { userLine } from './session/password.ts'
+import { userLine } from '@integration-host/shared/access/user-line'
 
 interface Operation {
   readonly method: string

@@ -38,7 +38,7 @@ import {
   isEmbeddedHost,
   readServices,
   secretsOf,
-  type ServiceName,
+  type CheckedService,
   usable,
 } from '../settings.ts'
 import { type Colour, counted, createTable, painter, plain, print, notify } from '../terminal.ts'
@@ -138,7 +138,7 @@ Examples:
     const processesOf = (service: Service): Promise<QueryResult<ProcessList>> =>
       (list ??= readProcesses(service, halfway))
     const examineWith = (
-      name: ServiceName,
+      name: CheckedService,
       more: (service: Service) => Promise<readonly CheckResult[]> = async () => [],
     ) =>
       given(services[name] ?? undefined, addressOf[name], async (service) => {

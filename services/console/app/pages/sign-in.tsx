@@ -80,7 +80,7 @@ export function SignInPage({ session }: { readonly session: SessionView | null }
           </p>
           {!isBusy && (
             <p>
-              For a new link, start the host again, or request one as docs/console.md describes.
+              For a new link run <code>integration-host console sign-in</code>.
             </p>
           )}
         </div>

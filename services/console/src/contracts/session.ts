@@ -1,6 +1,6 @@
 /** The session of a person, as the browser sees it. The secret of the session is in a cookie that no script can read. */
 import { z } from 'zod'
-import { roles } from '../session/role.ts'
+import { roles } from '@integration-host/shared/access/user-role'
 
 export const signInWays = ['link', 'password'] as const
 export type SignInWay = (typeof signInWays)[number]

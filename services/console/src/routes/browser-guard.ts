@@ -6,7 +6,8 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { Context, MiddlewareHandler } from 'hono'
 import { getCookie } from 'hono/cookie'
-import { allows, type Role } from '../session/role.ts'
+import { allows } from '../session/role.ts'
+import type { Role } from '@integration-host/shared/access/user-role'
 import type { Session } from '../session/session-store.ts'
 import type { Sessions } from '../session/sessions.ts'
 

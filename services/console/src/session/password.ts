@@ -1,7 +1,7 @@
 /** The users of `USERS_FILE`, and the check of their passwords with scrypt (RFC 7914). */
-import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto'
-import { promisify } from 'node:util'
-import { type Role, roles } from './role.ts'
+import { timingSafeEqual } from 'node:crypto'
+import { HASH_BYTES, hashOf } from '@integration-host/shared/access/user-line'
+import { type Role, roles } from '@integration-host/shared/access/user-role'
 
 export interface User {
   readonly name: string
@@ -10,13 +10,8 @@ export interface User {
   readonly hash: Buffer
 }
 
-/** scrypt's cost parameters. One check needs 32 MiB and about 0.1 s of a processor core. */
-const COST = { N: 32_768, r: 8, p: 1, maxmem: 67_108_864 } as const
-const HASH_BYTES = 32
 const LINE =
   /^([A-Za-z0-9][A-Za-z0-9.@_+-]{0,99}):([a-z]+):scrypt\$32768\$8\$1\$([\w-]{22})\$([\w-]{43})$/
-
-const derive = promisify<string, Buffer, number, typeof COST, Buffer>(scrypt)
 
 /**
  * Parses the lines `name:role:scrypt$32768$8$1$salt$hash` of a users file. Empty lines and lines that begin with `#` are
@@ -43,19 +38,12 @@ export function parseUsers(text: string): ReadonlyMap<string, User> {
   return users
 }
 
-/** Returns the line of the users file for a person and a password. */
-export async function userLine(name: string, role: Role, password: string): Promise<string> {
-  const salt = randomBytes(16)
-  const hash = await derive(password.normalize('NFC'), salt, HASH_BYTES, COST)
-  return `${name}:${role}:scrypt$32768$8$1$${salt.toString('base64url')}$${hash.toString('base64url')}`
-}
-
 /**
  * Returns whether the password is the user's. For `undefined`, an unknown name, the same work is done, so that the
  * duration does not show which names exist.
  */
 export async function isPasswordOf(user: User | undefined, password: string): Promise<boolean> {
   const { salt, hash } = user ?? { salt: Buffer.alloc(16), hash: Buffer.alloc(HASH_BYTES) }
-  const derived = await derive(password.normalize('NFC'), salt, HASH_BYTES, COST)
+  const derived = await hashOf(password, salt)
   return timingSafeEqual(derived, hash) && user !== undefined
 }

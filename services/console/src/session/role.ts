@@ -1,6 +1,4 @@
-/** A viewer sees the state of the installation. An operator may also act on it. */
-export const roles = ['viewer', 'operator'] as const
-export type Role = (typeof roles)[number]
+import { type Role, roles } from '@integration-host/shared/access/user-role'
 
 /** Returns whether a person with the role `role` may use what `needed` may use. */
 export const allows = (role: Role, needed: Role): boolean =>

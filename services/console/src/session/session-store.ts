@@ -1,4 +1,4 @@
-import type { Role } from './role.ts'
+import type { Role } from '@integration-host/shared/access/user-role'
 
 /** A session as it is stored. The times are epoch milliseconds. */
 export interface Session {

@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { createMemorySessionStore } from '../adapters/memory/session-store.ts'
 import { createOneTimeLinks } from './one-time-link.ts'
-import { isPasswordOf, parseUsers, userLine } from './password.ts'
+import { isPasswordOf, parseUsers } from './password.ts'
+import { userLine } from '@integration-host/shared/access/user-line'
 import { createSessions } from './sessions.ts'
 import { createSignInDelay } from './sign-in-delay.ts'
 

@@ -7,7 +7,7 @@
  * S4  A session that ended ends its event streams: `onEnd` is called with its digest.
  */
 import { hash, randomBytes } from 'node:crypto'
-import type { Role } from './role.ts'
+import type { Role } from '@integration-host/shared/access/user-role'
 import type { Session, SessionStore } from './session-store.ts'
 
 const MAX_PER_USER = 5

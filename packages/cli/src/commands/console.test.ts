@@ -1,0 +1,77 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { type FakeService, problem, startFakeService } from '../../test-support/fake-service.ts'
+import { run } from '../../test-support/run.ts'
+
+const LINK = { Url: 'http://127.0.0.1:7221/sign-in#secret', ExpiresAt: '2026-11-24T07:00:00.000Z' }
+
+describe('console sign-in', () => {
+  let service: FakeService
+  let acceptsLinks: boolean
+  beforeEach(async () => {
+    acceptsLinks = true
+    service = await startFakeService({
+      'POST /sign-in-links': () =>
+        acceptsLinks ? { status: 201, body: LINK } : problem(403, 'forbidden'),
+    })
+  })
+  afterEach(() => service[Symbol.asyncDispose]())
+  const signIn = (...args: readonly string[]) =>
+    run(['console', 'sign-in', ...args], { env: { CONSOLE_URL: service.url } })
+
+  it('prints only the link on standard output, so that it can be passed on', async () => {
+    const { code, out, err } = await signIn()
+    expect([code, out.trim()]).toEqual([0, LINK.Url])
+    expect(err).toContain(LINK.ExpiresAt)
+    expect(JSON.parse((await signIn('--json')).out)).toEqual(LINK)
+  })
+
+  it('fails if the console does not accept links', async () => {
+    acceptsLinks = false
+    const { code, out } = await signIn()
+    expect(code).not.toBe(0)
+    expect(out).toBe('')
+  })
+})
+
+describe('console password', () => {
+  let folder: string
+  let file: string
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'password-'))
+    file = join(folder, 'password')
+    await writeFile(file, 'a long password\n')
+  })
+  afterEach(() => rm(folder, { recursive: true }))
+  const password = (...args: readonly string[]) =>
+    run(['console', 'password', ...args], { env: {} })
+
+  it('prints a line with the hash of the password, and never the password', async () => {
+    const { code, out, err } = await password('ada', '--role', 'operator', '--password-file', file)
+    expect(code).toBe(0)
+    expect(out).toMatch(/^ada:operator:scrypt\$32768\$8\$1\$[\w-]{22}\$[\w-]{43}\n$/)
+    expect(out + err).not.toContain('a long password')
+  })
+
+  it('gives the role viewer unless another is named', async () => {
+    expect((await password('ada', '--password-file', file)).out).toMatch(/^ada:viewer:/)
+  })
+
+  it.each([
+    ['an unknown role', ['ada', '--role', 'root']],
+    ['a name with a colon', ['a:b']],
+    ['no name', []],
+    ['two names', ['ada', 'ben']],
+  ])('rejects %s', async (_, args) => {
+    const { code, out } = await password(...args, '--password-file', file)
+    expect([code, out]).toEqual([2, ''])
+  })
+
+  it('rejects a short password, and no password without a terminal', async () => {
+    await writeFile(file, 'short')
+    expect((await password('ada', '--password-file', file)).code).toBe(2)
+    expect((await password('ada')).code).toBe(2)
+  })
+})

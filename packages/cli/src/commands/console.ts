@@ -1,0 +1,70 @@
+/** The commands on the web console: how persons sign in. */
+import { isUserName, userLine } from '@integration-host/shared/access/user-line'
+import { roles } from '@integration-host/shared/access/user-role'
+import { z } from 'zod'
+import { type Command, expectNone, parse, validOption } from '../command.ts'
+import { exitCodes, UsageError } from '../exit-code.ts'
+import { openConsole } from '../service-api.ts'
+import { isInteractive, notify, print } from '../terminal.ts'
+import { promptTwice, readSecretFile } from '../transfer-secret.ts'
+
+const SignInLink = z.object({ Url: z.string(), ExpiresAt: z.string() })
+const MIN_LENGTH = 12
+
+export const makeSignInLink: Command = {
+  summary: 'make a link that signs an operator in once',
+  usage: '',
+  help: `Prints a link to the console, which signs an operator in once, within ten minutes. The console must accept links (SIGN_IN).
+The service key must be one of SERVICE_API_KEY(S) of the console.
+
+  --url URL    the address of the console (default CONSOLE_URL, else http://127.0.0.1:7221)
+
+Examples:
+  integration-host console sign-in`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {})
+    expectNone(positionals)
+    const link = await openConsole(values.url, terminal).post('/sign-in-links', {}, SignInLink)
+    notify(terminal, `The link works once, until ${link.ExpiresAt}:`)
+    await print(terminal, values.json ? JSON.stringify(link) : link.Url)
+    return exitCodes.ok
+  },
+}
+
+export const makePassword: Command = {
+  summary: 'make a line of the users file of the console',
+  usage: 'NAME [--role ROLE] [--password-file FILE]',
+  help: `Prints the line of USERS_FILE for a person, with the hash of a password. Append it to the file, and start the console again.
+It calls no service.
+
+  --role ROLE            viewer (sees everything but data) or operator (can also act); default viewer
+  --password-file FILE   holds the password, at least ${MIN_LENGTH} characters; without it the password is prompted for
+
+Examples:
+  integration-host console password ada --role operator >> users`,
+  async run(args, terminal) {
+    const { values, positionals } = parse(args, {
+      role: { type: 'string' },
+      'password-file': { type: 'string' },
+    })
+    const [name = '', ...rest] = positionals
+    expectNone(rest)
+    if (values.url !== undefined)
+      throw new UsageError('console password calls no service: without --url')
+    if (!isUserName(name))
+      throw new UsageError('A name is needed: 1 to 100 letters, digits and . @ _ + -')
+    const role = validOption('--role', z.enum(roles), values.role ?? 'viewer')
+    const file = values['password-file']
+    if (file === undefined && !isInteractive(terminal))
+      throw new UsageError('A password is needed: --password-file')
+    const password =
+      file === undefined
+        ? await promptTwice(terminal, 'Password')
+        : await readSecretFile('--password-file', file)
+    if (password.reveal().length < MIN_LENGTH)
+      throw new UsageError(`The password must have at least ${MIN_LENGTH} characters`)
+    const line = await userLine(name, role, password.reveal())
+    await print(terminal, values.json ? JSON.stringify({ line }) : line)
+    return exitCodes.ok
+  },
+}
