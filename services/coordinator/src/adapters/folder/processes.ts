@@ -81,6 +81,8 @@ export async function createProcessLoader(
   const ownerOf = new Map<string, string>(
     [WEBHOOK_PROCESS, CHANGE_FEED].map((name) => [name, BUILT_IN_FILE]),
   )
+  /** For each name, the file of the definition that runs, which it does until another definition replaces it. */
+  const runningFileOf = new Map<string, string>()
 
   /**
    * Resolves with the exports of a module, or with the failure.
@@ -148,7 +150,7 @@ export async function createProcessLoader(
     }
     const found: Found[] = []
     for (const file of files) found.push(...(await loadFile(join(folder, file))))
-    return found.length > 0 ? found : [failureOf(folder, 'empty', 'the folder has no process file')]
+    return found.length > 0 ? found : [failureOf(folder, EMPTY, 'the folder has no process file')]
   }
 
   async function loadPackage(name: string): Promise<readonly Found[]> {
@@ -173,25 +175,29 @@ export async function createProcessLoader(
             ? await loadFolder(source.path)
             : await loadPackage(source.name)),
         )
-      const before = new Set(ownerOf.values())
+      const running = new Set(runningFileOf.values())
+      const reported = (failure: LoadFailure): LoadFailure[] => [
+        { ...failure, hasLoadedBefore: running.has(failure.file) },
+      ]
       // A name is free again when its file is gone, or has another process now.
       for (const [name, file] of ownerOf)
         if (file !== BUILT_IN_FILE && !keepsName(found, file, name)) ownerOf.delete(name)
       const withSettings = createSettingsReader(env, reserved)
       const definitions = new Map<string, ProcessDefinition>()
       const failures = found.flatMap((one) => {
-        if (!('definition' in one)) return [{ ...one, hasLoadedBefore: before.has(one.file) }]
+        if (!('definition' in one)) return reported(one)
         const { name } = one.definition
         const owner = ownerOf.get(name)
         if (owner !== undefined && (owner !== one.file || definitions.has(name))) {
           const reason = `two processes have the name ${name}: ${owner} and ${one.file}`
           if (generation === 0) throw new StartupError(reason)
-          return [failureOf(one.file, 'same name', reason)]
+          return reported(failureOf(one.file, 'same name', reason))
         }
         ownerOf.set(name, one.file)
         const bound = withSettings(one.definition)
-        if ('faults' in bound) return [settingsFailure(one.file, bound.faults)]
-        definitions.set(bound.name, bound)
+        if ('faults' in bound) return reported(settingsFailure(one.file, bound.faults))
+        definitions.set(name, bound)
+        runningFileOf.set(name, one.file)
         return []
       })
       return { definitions, failures }
@@ -204,13 +210,17 @@ type Found = LoadFailure | { readonly file: string; readonly definition: Process
 const DEADLINE_MS = 10_000
 const BUILT_IN_FILE = 'the coordinator itself'
 
-/** Whether the file still has the process, or it or its folder cannot be loaded, so that its last version runs on. */
+/**
+ * Whether the file still has the process, or it or its folder cannot be loaded, so that its last version runs on. A
+ * folder without process files can be read, so the file is gone.
+ */
 const keepsName = (found: readonly Found[], file: string, name: string): boolean =>
   found.some((one) =>
     'definition' in one
       ? one.file === file && one.definition.name === name
-      : one.file === file || one.file === dirname(file),
+      : one.file === file || (one.file === dirname(file) && one.kind !== EMPTY),
   )
+const EMPTY = 'empty'
 const NO_DEFAULT = 'it must export what defineProcess returns as its default'
 const CALLS_DEFINE = /\bdefineProcess\s*[(<]/
 const DEFAULT_EXPORT = /\bexport\s+default\b|\bexport\s*\{[^}]*\bdefault\b|\bas\s+default\b/

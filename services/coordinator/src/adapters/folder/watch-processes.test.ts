@@ -21,6 +21,11 @@ const returning = (result: string, name = 'Watched') =>
   `import { defineProcess } from 'integration-host'
    export default defineProcess('${name}', {}).step('one', (step) => step.complete(${result}))`
 
+/** A process whose setting is missing, so it is not loaded. */
+const withSetting = `import { defineProcess } from 'integration-host'
+   import { z } from 'zod'
+   export default defineProcess('Unset', { settings: { missing: z.string() } }).step('one', (step) => step.complete(1))`
+
 describe('a coordinator that watches its process files', () => {
   let root: string
   let folder: string
@@ -178,6 +183,36 @@ describe('a coordinator that watches its process files', () => {
     await rm(join(folder, 'a.ts'))
     await untilResult(2)
     await eventually(async () => expect(await processesReport()).toMatchObject({ status: 'up' }))
+  })
+
+  it('the only process file of a folder keeps its process when it is moved to another folder', async () => {
+    const other = join(root, 'other')
+    await mkdir(other)
+    await put('a.ts', returning('1'))
+    await start(`${folder},${other}`)
+    await untilResult(1)
+    await rename(join(folder, 'a.ts'), join(other, 'a.ts'))
+    await writeFile(join(other, 'a.ts'), returning('2'))
+    await untilResult(2)
+    expect(coordinator.output()).not.toContain('two processes have the name')
+  })
+
+  it('the log reports that an earlier version runs only for a file of which one was loaded', async () => {
+    await put('a.ts', returning('1'))
+    await put('b.ts', returning('2', 'Another'))
+    await put('c.ts', withSetting)
+    await start()
+    await put('b.ts', returning('3'))
+    await coordinator.waitForOutput(/b\.ts","reason":"two processes.*the last version that was/)
+    await untilResult(2, 'Another')
+    await put('c.ts', `${withSetting}\nconst broken = ;`)
+    await coordinator.waitForOutput(/c\.ts","line":4.*until then it has no process that runs/)
+    // At each later load, both messages stay as they are.
+    await put('a.ts', returning('4'))
+    await coordinator.waitForOutput(/(?:c\.ts","line":4.*has no process that runs[^]*){2}/)
+    expect(coordinator.output().match(/b\.ts","reason".*the last version that was/g)).toHaveLength(
+      3,
+    )
   })
 
   it('the coordinator reloads a changed file of a package', async () => {
