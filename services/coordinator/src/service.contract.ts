@@ -438,7 +438,7 @@ export function coordinatorContract(
       it('a run that waits beyond its deadline fails as deadline_exceeded, and gets a new deadline when it is resumed', async () => {
         let isReady = false
         const waiting = (step: Step) => (isReady ? step.complete() : step.waitFor(3_600_000))
-        const host = await start({ processes: trial(waiting, { deadlineSeconds: 1 }) })
+        const host = await start({ processes: trial(waiting, { deadlineSeconds: 3 }) })
         const id = fresh()
         await host.queue(id)
         expect(await host.reached(id, 'Failed')).toMatchObject({

@@ -13,7 +13,7 @@ import type { Hono } from 'hono'
 import { createFileRemover } from './adapters/files/remove-files.ts'
 import { watchDataFolder } from './adapters/files/data-folder.ts'
 import { createThreadedFiles } from './adapters/files/threaded-files.ts'
-import { type LoadedProcesses, loadProcesses } from './adapters/folder/processes.ts'
+import { type LoadedProcesses, loadedOf, loadProcesses } from './adapters/folder/processes.ts'
 import { createLoadReport } from './adapters/folder/report-failures.ts'
 import type { WatchProcesses } from './adapters/folder/watch-processes.ts'
 import { openReceivers } from './adapters/files/webhooks-file.ts'
@@ -112,7 +112,7 @@ export async function startCoordinator(
   const owner = `${hostname()}:${process.pid}:${crypto.randomUUID().slice(0, 8)}`
   const retryStore = createStoreRetry(random)
   const { processes: given = await loadProcesses() } = adapters
-  const loaded = 'definitions' in given ? given : withoutFailures(given)
+  const loaded = loadedOf(given)
   for (const { name, bound } of loaded.definitions.values())
     if (bound === null) throw new StartupError(`the settings of the process ${name} are not bound`)
 
@@ -127,7 +127,12 @@ export async function startCoordinator(
     random,
     ...(timing.webhooks !== undefined && { timing: timing.webhooks }),
   })
-  const changeFeed = createChangeFeed({ source, publish: createEventPublisher(bus), now })
+  const changeFeed = createChangeFeed({
+    source,
+    ownKeys: () => [...processes.values()].flatMap(({ on }) => routingKeysOf(on)),
+    publish: createEventPublisher(bus),
+    now,
+  })
   const addsChangeFeed = (): boolean => readsChangeFeed && needsChangeFeed(processes)
   if (addsChangeFeed()) processes.set(CHANGE_FEED, changeFeed)
   /** The names of processes that are added later are appended. */
@@ -394,8 +399,3 @@ export async function startCoordinator(
   const owned = stack.move()
   return { url: server.url, [Symbol.asyncDispose]: () => owned.disposeAsync() }
 }
-
-const withoutFailures = (definitions: readonly ProcessDefinition[]): LoadedProcesses => ({
-  definitions: new Map(definitions.map((definition) => [definition.name, definition])),
-  failures: [],
-})

@@ -93,6 +93,20 @@ describe('the changes of a company since a time', () => {
     expect({ until, unread, error }).toEqual({ until: NOW + SECOND, unread: [], error: null })
   })
 
+  it.each([NOW + 2 * DAY, NOW - 2 * DAY, null])(
+    'are read up to now if the response has the time %s, which is not plausible',
+    async (at) => {
+      const { until } = await readChanges(
+        {
+          changes: async () => ({ kind: 'read', document: { objects: [], count: 0, at } }),
+          query: async () => ({ kind: 'rejected', error: '' }),
+        },
+        { entities: ['Invoice'], since: NOW - DAY, now: NOW, onObjects: async () => {} },
+      )
+      expect(until).toBe(NOW)
+    },
+  )
+
   it('need no request if no entity is wanted', async () => {
     const { requests, until, error } = await read([], { entities: [] })
     expect({ requests, until, error }).toEqual({ requests: [], until: NOW, error: null })

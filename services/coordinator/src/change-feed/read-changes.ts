@@ -45,7 +45,10 @@ export interface ReadChangesOptions {
 }
 
 export interface ReadResult {
-  /** The provider's time at the first response, or else `now`, in epoch ms. Every change before it was read. */
+  /**
+   * The provider's time at the first response, or `now` if it has none or one that is a day off, in epoch ms. Every
+   * change before it was read.
+   */
   readonly until: number
   /** What could not be read; empty if everything was read. */
   readonly unread: readonly string[]
@@ -85,7 +88,8 @@ export async function readChanges(
   async function accept({ objects, count, at }: FeedDocument): Promise<void> {
     isAnswered = true
     unreadable += count - objects.length
-    until ??= at ?? now
+    // A time that is far off would make the next sweep skip changes, or read all of them again.
+    until ??= at !== null && Math.abs(at - now) < DAY_MS ? at : now
     await onObjects(objects)
   }
 

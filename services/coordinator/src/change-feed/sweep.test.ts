@@ -40,6 +40,7 @@ let dataDir: string
 let source: TransactionSource
 let published: ProviderEvent[]
 let publishFails: boolean
+let ownKeys: readonly string[]
 beforeEach(async () => {
   now = NOW
   dataDir = await mkdtemp(join(tmpdir(), 'change-feed-'))
@@ -47,6 +48,7 @@ beforeEach(async () => {
   await source.keepSubscriptions('Sale', ['intuit.Invoice.create', 'intuit.Invoice.update'])
   published = []
   publishFails = false
+  ownKeys = []
 })
 afterEach(async () => {
   await source[Symbol.asyncDispose]()
@@ -58,6 +60,7 @@ async function sweep(responses: readonly CallOutcome[], realm: string | null = R
   const calls: CallRequest[] = []
   const changeFeed = createChangeFeed({
     source,
+    ownKeys: () => ownKeys,
     now: () => now,
     async publish(event) {
       if (publishFails) throw new IntegrationError('broker_unavailable', 'the broker is away')
@@ -126,6 +129,13 @@ describe('a sweep of the change feed', () => {
       ]),
     ])
     expect(published.map(({ EntityId }) => EntityId)).toEqual(['2'])
+  })
+
+  it('reads what its own processes want before they have stored it', async () => {
+    await source.keepSubscriptions('Sale', [])
+    ownKeys = ['intuit.Invoice.update']
+    await sweep([changeData([{ Id: '1', changedAt: MINUTE }])])
+    expect(published).toHaveLength(1)
   })
 
   it('makes no call while no process wants a change, and moves the cursor', async () => {

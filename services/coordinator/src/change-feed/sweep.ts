@@ -27,6 +27,8 @@ import { type FeedQuery, type FeedReply, type FeedRequests, readChanges } from '
 
 export interface ChangeFeedDeps {
   readonly source: Pick<TransactionSource, 'beginCursor' | 'moveCursor' | 'wantedChanges'>
+  /** Returns the routing keys that the processes of this coordinator want, which it may not have stored yet. */
+  readonly ownKeys: () => readonly string[]
   /** Resolves when the broker has confirmed the event. @throws {IntegrationError} `broker_unavailable` */
   readonly publish: (event: ProviderEvent) => Promise<void>
   /** Returns epoch ms. */
@@ -55,7 +57,12 @@ class SweepEnded extends Error {
 }
 
 /** Builds the process `ChangeFeed`. */
-export function createChangeFeed({ source, publish, now }: ChangeFeedDeps): ProcessDefinition {
+export function createChangeFeed({
+  source,
+  ownKeys,
+  publish,
+  now,
+}: ChangeFeedDeps): ProcessDefinition {
   const definition = defineProcess(CHANGE_FEED, {
     concurrency: MAX_SWEEPS,
     stepTimeoutSeconds: 1_200,
@@ -68,7 +75,7 @@ export function createChangeFeed({ source, publish, now }: ChangeFeedDeps): Proc
 
   async function sweep(realm: string, requests: FeedRequests): Promise<StepOutcome> {
     const cursor = await source.beginCursor(realm)
-    const wanted = new Set(await source.wantedChanges())
+    const wanted = new Set([...ownKeys(), ...(await source.wantedChanges())])
     const entities = providerEntities.filter((Entity) =>
       FEED_OPERATIONS.some((Operation) =>
         wanted.has(providerRoutingKey({ Provider: 'intuit', Entity, Operation })),

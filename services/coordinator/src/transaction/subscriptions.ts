@@ -6,7 +6,10 @@ export interface Subscriptions {
    * definition while the first replaces the second, so a replica must not remove a binding that another replica wants.
    */
   keepSubscriptions(process: string, routingKeys: readonly string[]): Promise<readonly string[]>
-  /** Returns the routing keys that some replica has stored for any process, each once and in no order. */
+  /**
+   * Returns the routing keys that are stored for any process, each once and in no order, however long ago they were
+   * stored: after an outage of all replicas, some may not have stored theirs again yet.
+   */
   wantedChanges(): Promise<readonly string[]>
 }
 

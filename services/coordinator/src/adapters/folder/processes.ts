@@ -35,6 +35,15 @@ export interface LoadedProcesses {
   readonly failures: readonly LoadFailure[]
 }
 
+/** Returns the loaded processes; definitions that did not come from files have no failures. */
+export const loadedOf = (given: readonly ProcessDefinition[] | LoadedProcesses): LoadedProcesses =>
+  'definitions' in given
+    ? given
+    : {
+        definitions: new Map(given.map((definition) => [definition.name, definition])),
+        failures: [],
+      }
+
 /** The processes of this installation. They are loaded if the setting `PROCESSES` is unset. */
 export const BUILT_IN: readonly ProcessSource[] = [
   { kind: 'folder', path: fileURLToPath(new URL('../../processes/', import.meta.url)) },

@@ -290,7 +290,7 @@ export function createPostgresTransactionSource(
     paused: () => run(pausedProcesses),
     keepSubscriptions: (process, keys) =>
       run((sql) => keepSubscriptions(sql, process, keys, SUBSCRIPTION_MS)),
-    wantedChanges: () => run((sql) => wantedChanges(sql, SUBSCRIPTION_MS)),
+    wantedChanges: () => run(wantedChanges),
     beginCursor: (realm) => run((sql) => beginCursor(sql, realm)),
     changeCursor: (realm) => run((sql) => changeCursor(sql, realm)),
     moveCursor: (realm, sweep) => run((sql) => moveCursor(sql, realm, sweep)),

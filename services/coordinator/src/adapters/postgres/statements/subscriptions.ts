@@ -29,10 +29,9 @@ export async function keepSubscriptions(
   return Object.keys(rows[0]?.Value ?? {})
 }
 
-/** Returns the routing keys of all processes that were stored within the last `keptMs` milliseconds. */
-export async function wantedChanges(sql: postgres.Sql, keptMs: number): Promise<readonly string[]> {
+export async function wantedChanges(sql: postgres.Sql): Promise<readonly string[]> {
   const rows = await sql<{ readonly key: string }[]>`
-    select distinct key from "Order_Installation" r, jsonb_each(r."Value") as kept (key, at)
-    where r."Name" like 'on:%' and (at #>> '{}')::timestamptz > now() - ${keptMs} * interval '1 ms'`
+    select distinct key from "Order_Installation" r, jsonb_object_keys(r."Value") as key
+    where r."Name" like 'on:%'`
   return rows.map(({ key }) => key)
 }
