@@ -111,6 +111,9 @@ describe('the conditions', () => {
     ['http_503', /Fix the target/],
     ['http_404', /Another attempt will not help/],
     ['step_unknown', /Deploy the process/],
+    ['realm_missing', /Queue the transaction again under another id/],
+    ['input_invalid', /Replay it with corrected data/],
+    ['change_feed_rejected', /next sweep/],
     ['step_threw', /Fix the code/],
     [null, /Look at the error/],
   ])('failed runs of the class %s get their remedy', (errorClass, remedy) => {

@@ -17,6 +17,8 @@ const CLASSES: Readonly<Record<string, string>> = {
   step_failed: 'the code of the step reported a failure',
   response_invalid: 'the code of the step did not accept the response',
   response_too_large: 'the response is too large to be stored',
+  realm_missing: 'the run has no company, but the step calls one',
+  change_feed_rejected: 'the provider rejects the request for changes',
   step_unknown: 'the process has no such step any more',
   step_before_missing: 'a step before it was never completed',
   transaction_id_invalid: 'the id cannot be used for a call',
@@ -44,6 +46,11 @@ export function failureRemedy(errorClass: string | null): string {
     return 'Fix the target, then resume: the same idempotency keys are sent again.'
   if (/^http_[34]/.test(errorClass))
     return 'Another attempt will not help. Fix the call or the data, then resume.'
+  if (errorClass === 'realm_missing')
+    return 'Queue the transaction again under another id, with its company as Realm.'
+  if (errorClass === 'input_invalid') return 'Replay it with corrected data.'
+  if (errorClass === 'change_feed_rejected')
+    return 'Look at the error. The next sweep reads the same changes.'
   if (errorClass === 'step_unknown') return 'Deploy the process with this step, then resume.'
   if (errorClass === 'deadline_exceeded') return 'Replay it if it must still be done.'
   if (errorClass.startsWith('provider_')) return 'Fix the data at the provider, then resume.'
