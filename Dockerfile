@@ -15,6 +15,7 @@ COPY services/coordinator/package.json services/coordinator/
 COPY services/demo-api/package.json services/demo-api/
 COPY services/sandbox-provider/package.json services/sandbox-provider/
 COPY services/webhook-receiver/package.json services/webhook-receiver/
+COPY services/console/package.json services/console/
 # Workspace packages must remain symbolic links, because Node strips no types below node_modules; `pnpm deploy` would copy them.
 # The only optional dependency is a Node for machines with an older version; this image has its own.
 # Corepack compares the downloaded pnpm with the hash in "packageManager".
@@ -24,12 +25,20 @@ RUN corepack pnpm install \
     && find node_modules/.pnpm/@scalar+api-reference@*/node_modules/@scalar -type f \
       ! -name standalone.js ! -name package.json -delete
 
+# The program of the browser is bundled here, so that the image contains no bundler.
+FROM dependencies AS browser
+RUN corepack pnpm install --frozen-lockfile --filter @integration-host/console...
+COPY packages/shared packages/shared
+COPY services/console services/console
+RUN node services/console/src/write-app.ts
+
 FROM ${NODE_IMAGE}
 ENV NODE_ENV=production
 WORKDIR /app
 COPY --from=dependencies /app ./
 COPY packages packages
 COPY services services
+COPY --from=browser /app/services/console/dist services/console/dist
 COPY scripts/init-volumes.ts scripts/init-provider.ts scripts/secret-file.ts scripts/backend-accounts.ts \
      scripts/installation-keys.ts scripts/container-health.sh scripts/
 COPY deploy/definitions.json deploy/

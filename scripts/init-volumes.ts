@@ -4,6 +4,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { chmodSync, lchownSync, lstatSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
+import { userLine } from '../packages/shared/src/access/user-line.ts'
 import { parseKeyRing } from '../packages/shared/src/secrets/envelope.ts'
 import { Secret } from '../packages/shared/src/secrets/secret.ts'
 import {
@@ -109,6 +110,8 @@ const postgres = keep('postgres-secrets/password', BACKENDS, {
   opens: 'postgres-data',
 })
 const brokerConsole = keep('rabbitmq-secrets/console_password', BACKENDS, password)
+const isNewConsole = readSecret(at(`${STORE}/console_password`)) === null
+const consolePassword = keep(`${STORE}/console_password`, INIT, password)
 const sandbox = keep(`${STORE}/sandbox_client_secret`, INIT, password)
 const sandboxVerifierToken = keep(`${STORE}/sandbox_verifier_token`, INIT, password)
 const serviceKey = keep(`${STORE}/service_api_key`, INIT, password)
@@ -178,6 +181,13 @@ if (provider === null || provider === SANDBOX_DISCOVERY_URL) {
 if (readSecret(at(`${STORE}/webhook_verifier_tokens`)) === null)
   writeSecret(at(`${STORE}/webhook_verifier_tokens`), INIT, password.make())
 
+// The hash of a password has a random salt, so the line is made only together with the password.
+const usersFile = at(`${STORE}/console_users`)
+const consoleUsers =
+  (isNewConsole ? null : readSecret(usersFile)) ??
+  (await userLine('operator', 'operator', consolePassword))
+writeSecret(usersFile, INIT, consoleUsers)
+
 const ofProvider = (name: string): Readonly<Record<string, string>> => ({
   [name]: readSecret(at(`${STORE}/${name}`)) ?? '',
 })
@@ -219,6 +229,7 @@ const files: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     ...amqpUrl('webhook-receiver'),
     ...ofProvider('webhook_verifier_tokens'),
   },
+  console: { ...keyOf('console'), console_password: consolePassword, users: consoleUsers },
   'sandbox-provider': {
     sandbox_client_secret: sandbox,
     sandbox_verifier_token: sandboxVerifierToken,

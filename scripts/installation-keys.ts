@@ -19,6 +19,7 @@ import { readSecret } from './secret-file.ts'
 const terms = {
   application: installationKeys.application,
   operator: installationKeys.operator,
+  console: installationKeys.console,
   /** The demo API only queues and replays transactions of the demo's process. */
   'demo-api': {
     id: 'demo-api',

@@ -30,6 +30,7 @@ import { keysAreBounded, operatorsMakeKeys, revokedWithinASecond } from '../test
 import { type Load, startLoad } from '../tests/compose/load.ts'
 import { realProvider, sandboxKept, settingsMissing } from '../tests/compose/real-provider.ts'
 import { ONE_SHOTS, Stack, words } from '../tests/compose/stack.ts'
+import { signsInToConsole } from '../tests/compose/console.ts'
 import { publishesNotification } from '../tests/compose/webhooks.ts'
 
 const DEADLINE_MINUTES = 25
@@ -135,6 +136,9 @@ async function everything(): Promise<void> {
   await step(
     'stores a message that cannot be processed, and lists and deletes it by the command line',
     () => deadLettersAreStored(stack),
+  )
+  await step('serves the web console to the person with the password of its volume', () =>
+    signsInToConsole(stack),
   )
   await step('gives each service its own secrets only', () => holdsOwnSecretsOnly(stack))
   await step('accepts the keys of applications and operators for their own tasks only', () =>

@@ -130,6 +130,7 @@ describe('the compose file', () => {
       'coordinator',
       'demo-api',
       'webhook-receiver',
+      'console',
       'sandbox-provider',
       'doctor',
       'cli',

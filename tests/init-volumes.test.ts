@@ -56,6 +56,7 @@ function expectKeys(): void {
       .filter((name) => name.endsWith('_key'))
       .toSorted()
   expect(held('cli-secrets')).toEqual(['application_key', 'operator_key'])
+  expect(held('console-secrets')).toEqual(['console_key'])
   expect(held('demo-api-secrets')).toEqual(['demo_api_key'])
   expect(held('doctor-secrets')).toEqual(['operator_key'])
   expect(held('sandbox-provider-secrets')).toEqual([])

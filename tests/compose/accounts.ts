@@ -17,6 +17,7 @@ const SECRETS: Readonly<Record<string, string>> = {
   coordinator: 'amqp_url database_url service_api_key',
   'demo-api': 'demo_api_key',
   'webhook-receiver': 'amqp_url webhook_verifier_tokens',
+  console: 'console_key console_password users',
   'sandbox-provider': 'sandbox_client_secret sandbox_verifier_token',
   doctor: 'amqp_url database_url discovery_url operator_key redis_url',
   cli: 'application_key operator_key',

@@ -1,6 +1,9 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { build } from 'esbuild'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { type BuiltApp, buildApp } from './build-app.ts'
+import { type BuiltApp, buildApp, readApp, writeApp } from './build-app.ts'
 
 /** The first load of a page: HTML, styles and script, compressed. */
 const MAX_FIRST_LOAD_BYTES = 150 * 1_024
@@ -26,6 +29,20 @@ describe("the browser's program", () => {
     const hosts = [...text.matchAll(/https?:\/\/([\w.-]+)/g)].map(([, host]) => host)
     // React names these as identifiers of XML, and in messages. Neither is fetched.
     expect(hosts.filter((host) => host !== 'www.w3.org' && host !== 'react.dev')).toEqual([])
+  })
+
+  it('a bundle that was written is read unchanged', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'bundle-'))
+    try {
+      await writeApp(app, folder)
+      const byPath = ({ assets }: BuiltApp) =>
+        new Map(assets.map(({ path, type, body }) => [path, [type, Buffer.from(body).toString()]]))
+      const read = await readApp(folder)
+      expect(byPath(read)).toEqual(byPath(app))
+      expect(Buffer.from(read.shell.body)).toEqual(Buffer.from(app.shell.body))
+    } finally {
+      await rm(folder, { recursive: true })
+    }
   })
 
   it('the page has no inline script or style, which the policy would block', () => {

@@ -1,8 +1,9 @@
 /**
- * Bundles the program of the browser with esbuild. The bundle stays in memory: nothing is written, so nothing can be
- * out of date. The caller passes esbuild's `build`, because images contain a finished bundle instead of the bundler.
+ * Bundles the program of the browser with esbuild. In a checkout the bundle stays in memory, so that nothing can be out of
+ * date. Images contain a finished bundle in `BUNDLE` instead of the bundler, so the caller passes esbuild's `build`.
  */
-import { join } from 'node:path'
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { basename, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import type { BuildOptions, BuildResult } from 'esbuild'
 
@@ -25,6 +26,8 @@ type Build = (options: BuildOptions) => Promise<BuildResult>
 
 /** The folder with the sources of the browser's program, in a checkout and in the package. */
 const APP = join(import.meta.dirname, '../app')
+/** The folder with the finished bundle of an image. */
+export const BUNDLE = join(import.meta.dirname, '../dist')
 const TYPES: Readonly<Record<string, string>> = {
   js: 'text/javascript; charset=utf-8',
   css: 'text/css; charset=utf-8',
@@ -52,15 +55,34 @@ export async function buildApp(build: Build): Promise<BuiltApp> {
     logLevel: 'silent',
   })
   if (metafile === undefined) throw new Error('esbuild returned no description of its output')
-  const assets = outputFiles.map(({ path, contents }) => {
-    const name = path.slice(path.lastIndexOf('/') + 1)
-    return asset(`/assets/${name}`, TYPES[name.slice(name.lastIndexOf('.') + 1)] ?? '', contents)
-  })
+  return appOf(outputFiles.map(({ path, contents }) => fileAsset(basename(path), contents)))
+}
+
+/** Writes the files of a bundle to a folder, from which {@link readApp} reads them. */
+export async function writeApp({ assets }: BuiltApp, folder: string): Promise<void> {
+  await mkdir(folder, { recursive: true })
+  for (const { path, body } of assets) await writeFile(join(folder, basename(path)), body)
+}
+
+/** @throws {Error} the folder does not exist, or contains no bundle. */
+export async function readApp(folder: string): Promise<BuiltApp> {
+  const names = await readdir(folder)
+  return appOf(
+    await Promise.all(
+      names.map(async (name) => fileAsset(name, await readFile(join(folder, name)))),
+    ),
+  )
+}
+
+function appOf(assets: readonly Asset[]): BuiltApp {
   const first = (pattern: RegExp): string =>
     assets.find(({ path }) => pattern.test(path))?.path ?? missing(String(pattern))
   const html = shellHtml(first(/\/main-[^/]*\.js$/), first(/\/main-[^/]*\.css$/))
   return { shell: asset('/', 'text/html; charset=utf-8', Buffer.from(html)), assets }
 }
+
+const fileAsset = (name: string, body: Uint8Array): Asset =>
+  asset(`/assets/${name}`, TYPES[name.slice(name.lastIndexOf('.') + 1)] ?? '', body)
 
 const asset = (path: string, type: string, body: Uint8Array): Asset => ({
   path,

@@ -25,6 +25,12 @@ describe('the settings of the console', () => {
       expect(problems(url)).toBe('')
   })
 
+  it('the console needs a key to present, of its own or one of the services', () => {
+    const env = { SIGN_IN: 'link', SERVICE_API_KEY: '' }
+    expect(problemsOf(env)).toContain('OPERATOR_API_KEY: is needed')
+    expect(problemsOf({ ...env, OPERATOR_API_KEY: KEY })).toBe('')
+  })
+
   it('the password sign-in needs a users file, and the message does not contain its content', () => {
     expect(problemsOf({ SIGN_IN: 'password' })).toContain('USERS_FILE: is needed')
     expect(problemsOf({ SIGN_IN: 'password', USERS_FILE: '/none' })).toContain('(ENOENT)')

@@ -9,6 +9,7 @@ import {
   secret,
   serviceKeys,
 } from '@integration-host/shared/process/config'
+import type { Secret } from '@integration-host/shared/secrets/secret'
 import { isLoopback } from '@integration-host/shared/http/loopback'
 import { z } from 'zod'
 import { signInWays } from './contracts/session.ts'
@@ -21,10 +22,10 @@ const Settings = z.object({
   /** The key that the console presents to the services (docs/console.md). */
   OPERATOR_API_KEY: secret(32).optional(),
   /**
-   * The keys with which `POST /sign-in-links` can be called. Without OPERATOR_API_KEY the console presents the first one
-   * to the services.
+   * The keys with which `POST /sign-in-links` can be called; none without this setting. Without OPERATOR_API_KEY the
+   * console presents the first one to the services.
    */
-  SERVICE_API_KEY: serviceKeys(),
+  SERVICE_API_KEY: serviceKeys().optional(),
   TOKEN_SERVICE_URL: httpUrl().default('http://127.0.0.1:7217'),
   GATEWAY_URL: httpUrl().default('http://127.0.0.1:7218'),
   COORDINATOR_URL: httpUrl().default('http://127.0.0.1:7219'),
@@ -45,6 +46,8 @@ const Settings = z.object({
 export const reference = Settings
 
 export type Config = Omit<z.output<typeof Settings>, 'CONSOLE_URL'> & {
+  /** The key that the console presents: OPERATOR_API_KEY, or else the first one of SERVICE_API_KEY. */
+  readonly key: Secret
   /** The address at which browsers reach the console; `null` if it follows from the port that is bound. */
   readonly CONSOLE_URL: string | null
   readonly users: ReadonlyMap<string, User>
@@ -65,6 +68,8 @@ export function readConfig(env: Environment = process.env): Config {
       problems.push('CONSOLE_URL: must be https, because it is not a loopback address')
     if (url.pathname !== '/') problems.push('CONSOLE_URL: must have no path')
   }
+  const key = config.OPERATOR_API_KEY ?? config.SERVICE_API_KEY?.[0]
+  if (key === undefined) problems.push('OPERATOR_API_KEY: is needed without SERVICE_API_KEY')
   let users: ReadonlyMap<string, User> = new Map()
   if (config.SIGN_IN.includes('password')) {
     try {
@@ -78,6 +83,6 @@ export function readConfig(env: Environment = process.env): Config {
       )
     }
   }
-  if (problems.length > 0) throw new ConfigError(problems)
-  return { ...config, CONSOLE_URL: config.CONSOLE_URL ?? null, users }
+  if (problems.length > 0 || key === undefined) throw new ConfigError(problems)
+  return { ...config, key, CONSOLE_URL: config.CONSOLE_URL ?? null, users }
 }

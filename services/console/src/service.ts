@@ -41,7 +41,6 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     'way',
     'outcome',
   ])
-  const key = config.OPERATOR_API_KEY ?? config.SERVICE_API_KEY[0]
   if (config.OPERATOR_API_KEY === undefined)
     logger.warn(
       { remediation: 'set OPERATOR_API_KEY to a key without the scope credentials:token' },
@@ -51,7 +50,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     createServiceClient({
       name,
       url: serviceUrl,
-      key,
+      key: config.key,
       canActFor: config.OPERATOR_API_KEY !== undefined,
     })
   const coordinator = clientOf('coordinator', config.COORDINATOR_URL)
@@ -105,7 +104,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     isSandbox: config.SANDBOX_URL !== undefined,
     sessionHours: config.SESSION_HOURS,
     onSignIn: (way, outcome) => signIns.inc({ way, outcome }),
-    keys: new AccessKeys(config.SERVICE_API_KEY),
+    keys: new AccessKeys(config.SERVICE_API_KEY ?? []),
     consoleUrl: () => url,
     now: () => watch.now(),
     services: () => watch.services(),

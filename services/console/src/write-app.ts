@@ -1,0 +1,5 @@
+// Writes the bundle of the browser's program, from which the console of an image is served. The Dockerfile runs it.
+import { build } from 'esbuild'
+import { BUNDLE, buildApp, writeApp } from './build-app.ts'
+
+await writeApp(await buildApp(build), BUNDLE)
