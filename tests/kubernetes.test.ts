@@ -382,6 +382,71 @@ describe('the example overlay', () => {
   })
 })
 
+describe('the Kubernetes component with the console', () => {
+  const COMPONENT = 'deploy/kubernetes/components/console'
+  const parts = manifests(COMPONENT, kustomization(COMPONENT).resources)
+  const [deployment] = parts as unknown as readonly [
+    Workload & { readonly spec: { readonly replicas: number } },
+  ]
+  const { metadata, spec: pod } = deployment.spec.template
+  const [container] = pod.containers
+
+  it.each(parts.map((part) => [titleOf(part), part] as const))(
+    'the manifest %s conforms to its schema',
+    (_, part) => {
+      expect(faultsOf(part)).toEqual([])
+    },
+  )
+
+  it('the console runs in one pod, because sessions are in its memory', () => {
+    expect(deployment.spec).toMatchObject({ replicas: 1, strategy: { type: 'Recreate' } })
+    expect(container.command.at(-1)).toBe(
+      'ulimit -c 0 && exec node --disable-sigusr1 services/console/src/main.ts',
+    )
+  })
+
+  it('the probes send a host name that the console accepts', () => {
+    for (const probe of [container.startupProbe, container.readinessProbe, container.livenessProbe])
+      expect(probe.httpGet).toMatchObject({ httpHeaders: [{ name: 'Host', value: 'localhost' }] })
+  })
+
+  it('the console has only a key of its own and the users file, and docs/console.md creates this secret', () => {
+    const [{ projected }] = pod.volumes as readonly [Volume]
+    const sources = (projected?.sources ?? []).map(({ secret }) => secret)
+    expect(sources.map(({ name }) => name)).toEqual(['integration-host-console'])
+    const files = container.env.filter(({ name }) => name.endsWith('_FILE'))
+    expect(files.map(({ value }) => value)).toEqual(
+      sources.flatMap(({ items }) => items.map(({ path }) => `/secrets/${path}`)),
+    )
+    const command = 'kubectl create secret generic integration-host-console'
+    expect(read('docs/console.md')).toContain(
+      `${command} --from-file=console_key --from-file=users`,
+    )
+  })
+
+  it('the console reaches the services, at the address of each pod, and no backend', () => {
+    expect(metadata.labels).toEqual({
+      'app.kubernetes.io/name': 'console',
+      'integration-host/client': 'true',
+    })
+    for (const { value } of container.env.filter(({ name }) => name.endsWith('_URL'))) {
+      const { hostname, port } = new URL(value)
+      const service = hostname.replace(/-replicas$/, '')
+      expect(names).toContain(service)
+      expect(parts).toContainEqual(
+        expect.objectContaining({
+          metadata: expect.objectContaining({ name: hostname }),
+          spec: {
+            clusterIP: 'None',
+            selector: { 'app.kubernetes.io/name': service },
+            ports: [{ name: 'http', port: Number(port), targetPort: 'http' }],
+          },
+        }),
+      )
+    }
+  })
+})
+
 describe('the Kubernetes component for backends with their own certificate authority', () => {
   const COMPONENT = 'deploy/kubernetes/components/backend-authorities'
   const patched = manifests(
