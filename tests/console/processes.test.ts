@@ -117,6 +117,7 @@ describe('the processes in a browser', () => {
     await page.getByText('Content, 30 bytes').last().click()
     await page.getByText('<img src=x onerror=alert(1)>').waitFor()
     expect(await page.locator('img').count()).toBe(0)
+    expect(await page.title()).toContain('Processes')
     await expectAccessible(page, 'dead-letters')
     for (const [index, verb] of ['Requeue', 'Discard'].entries()) {
       await page

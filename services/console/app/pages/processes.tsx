@@ -15,6 +15,8 @@ import { Outside } from '../parts/text.tsx'
 type Process = ProcessesView['Processes'][number]
 type Schedule = ProcessesView['Schedules'][number]
 
+/** The filter of the runs that have not ended. */
+const IN_FLIGHT = 'status=Queued&status=Running&status=Retrying&status=Waiting'
 const number = new Intl.NumberFormat()
 
 /** The processes with their queues, and the schedules that begin runs. */
@@ -137,7 +139,7 @@ function ProcessPanel({ process, role }: Blockable & { readonly process: Process
             done={`${name} is paused.`}
           />
         )}
-        <Link to={runs}>
+        <Link to={`${runs}&${IN_FLIGHT}`}>
           {process.Unfinished === null ? 'Runs' : `${number.format(process.Unfinished)} unfinished`}
         </Link>
         {process.Failed !== null && process.Failed > 0 && (

@@ -40,7 +40,8 @@ export function Frame({ session, path, children }: FrameProps) {
   const live = useLiveState()
   const notice = useNotice()
   const urgent = now.data?.Conditions.filter(({ Severity }) => Severity !== 'info').length ?? 0
-  const current = PAGES.find((page) => page.path !== '/' && isWithin(page.path, path)) ?? PAGES[0]
+  const shown = isWithin('/dead-letters', path) ? '/processes' : path
+  const current = PAGES.find((page) => page.path !== '/' && isWithin(page.path, shown)) ?? PAGES[0]
   const { name } = current
   useEffect(() => {
     document.title = `${urgent > 0 ? `(${urgent}) ` : ''}${name} · Console`
