@@ -134,6 +134,24 @@ describe('the embedded host', () => {
     expect((await fetch(`${host.webhookReceiver}/health/live`)).status).toBe(200)
   })
 
+  it('the embedded host records the provider of its data folder only after all services have started', async () => {
+    const startWith = (provider: 'sandbox' | 'real', env: Readonly<Record<string, string>>) =>
+      startHost({
+        dataDir,
+        ports: 'free',
+        provider,
+        env: { DISCOVERY_URL: 'http://127.0.0.1:1/', CLIENT_ID: 'a', CLIENT_SECRET: 'b', ...env },
+        logLevel: 'fatal',
+        logTo: { write() {} },
+      })
+    await expect(startWith('real', { LOCAL_PULL_SECONDS: 'x' })).rejects.toThrow('LOCAL_PULL')
+    expect(await readdir(dataDir)).not.toContain('provider')
+    // A power failure can leave the file without content.
+    await writeFile(join(dataDir, 'provider'), '')
+    await (await startWith('sandbox', {}))[Symbol.asyncDispose]()
+    await expect(startWith('real', {})).rejects.toThrow('has companies of the sandbox provider')
+  })
+
   it('the embedded host uses the sandbox and ignores the settings of a real provider if DISCOVERY_URL is empty', async () => {
     await using host = await start({
       CLIENT_ID: 'real',

@@ -171,12 +171,9 @@ export async function startHost(options: HostOptions): Promise<Host> {
       ),
     )
   const links = await createFileConnectLinkStore(join(dataDir, 'connect-links'))
-  const gatewayConfig = readGatewayConfig(settings('accountingGateway'))
-  // The settings of the provider are valid, and the first company can be connected after this.
-  if (options.provider !== undefined) recordProvider(dataDir, options.provider)
   opened.use(await startTokenService(tokenConfig, { ...tokenDeps, store, links, bus }))
   opened.use(
-    await startAccountingGateway(gatewayConfig, {
+    await startAccountingGateway(readGatewayConfig(settings('accountingGateway')), {
       ...deps('accounting-gateway'),
       bus,
     }),
@@ -221,6 +218,8 @@ export async function startHost(options: HostOptions): Promise<Host> {
         })
       : null
   if (console !== null) opened.use(console)
+  // After a start that fails, the folder can still be used with the other provider.
+  if (options.provider !== undefined) recordProvider(dataDir, options.provider)
 
   const services = opened.move()
   return {

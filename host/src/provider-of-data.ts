@@ -17,14 +17,20 @@ const described: Readonly<Record<Provider, string>> = {
  * @throws {StartupError} the data folder was used with the other provider.
  */
 export function requireProvider(dataDir: string, provider: Provider): void {
-  const path = join(dataDir, FILE)
-  const noted = existsSync(path) ? readFileSync(path, 'utf8') : provider
-  if (noted === provider) return
+  const noted = recordedProvider(dataDir)
+  if (noted === '' || noted === provider) return
   throw new StartupError(
     `${dataDir} has companies of ${noted === 'real' ? described.real : described.sandbox}, not of ${described[provider]}: set DATA_DIR to another folder, or remove this one`,
   )
 }
 
-/** Records in a data folder to which provider its companies are connected. Called before the first can be connected. */
-export const recordProvider = (dataDir: string, provider: Provider): void =>
-  writeFileSync(join(dataDir, FILE), provider)
+/** Records in a data folder to which provider its companies are connected, unless it is recorded. */
+export function recordProvider(dataDir: string, provider: Provider): void {
+  if (recordedProvider(dataDir) === '') writeFileSync(join(dataDir, FILE), provider)
+}
+
+/** Returns what is recorded; an empty text if nothing is, or if a power failure has left the file without content. */
+function recordedProvider(dataDir: string): string {
+  const path = join(dataDir, FILE)
+  return existsSync(path) ? readFileSync(path, 'utf8') : ''
+}
