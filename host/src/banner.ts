@@ -1,4 +1,4 @@
-import type { Host } from './host.ts'
+import { type Host, STANDARD_PORTS } from './host.ts'
 
 /** Returns a line with the address of each running service. */
 export const addresses = (host: Host): string =>
@@ -19,24 +19,31 @@ export const addresses = (host: Host): string =>
 
 /**
  * Returns the lines with the console's one-time link; empty if the console does not run or persons sign in otherwise.
- * The secret of the link works once and for ten minutes.
+ * The secret of the link works once and for ten minutes. It signs in the first person who reads it, so it must not be
+ * written into a log.
+ *
+ * @param isTerminal whether a terminal shows the lines. If not, they have the command that makes a link instead.
  */
-export function signInLines(host: Host): string {
+export function signInLines(host: Host, isTerminal: boolean): string {
+  const url = host.console?.url ?? ''
   const link = host.console?.signInLink() ?? null
-  return link === null
-    ? ''
-    : `See what happens in a browser. This link signs you in once, within ten minutes:
-
-  ${link}
-
-`
+  if (link === null) return ''
+  const [text, line] = isTerminal
+    ? ['See what happens in a browser. This link signs you in once, within ten minutes:', link]
+    : [
+        'See what happens in a browser. This command prints a link that signs you in:',
+        `${url.endsWith(`:${STANDARD_PORTS.console}`) ? '' : `CONSOLE_URL=${url} `}npx integration-host console sign-in`,
+      ]
+  return `${text}\n\n  ${line}\n\n`
 }
 
 /**
  * Returns the text that `npm start` prints: the address of each service, the console's one-time link, and commands to
  * try. The text contains no key.
+ *
+ * @param isTerminal whether a terminal shows the text.
  */
-export function banner(host: Host): string {
+export function banner(host: Host, isTerminal: boolean): string {
   // The printed commands pass the header with the key to curl through standard input, because other users of
   // the machine can read the arguments of an OS process.
   const authorization =
@@ -47,7 +54,7 @@ export function banner(host: Host): string {
 Integration Host is running. All data is stored in ${host.dataDir}; Ctrl-C stops it.
 
 ${addresses(host)}
-${signInLines(host)}${firstRun(host, `${authorization} | curl -H @-`)}
+${signInLines(host, isTerminal)}${firstRun(host, `${authorization} | curl -H @-`)}
 Each service documents its API at /docs. Connect a company in a browser at ${host.tokenService}/authorize, then read it by its realm id:
 
   ${authorization} | curl -H @- -H 'Accept: application/json' '${host.accountingGateway}/v3/company/<realm>/query?query=select%20*%20from%20CompanyInfo'

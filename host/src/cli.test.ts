@@ -163,6 +163,8 @@ describe('integration-host dev', () => {
     await using started = dev()
     await started.waitForOutput(/connected company {3}Rosewood Interiors/)
     expect(started.output()).toContain('all data is in elsewhere')
+    expect(started.output()).toContain('npx integration-host console sign-in')
+    expect(started.output()).not.toContain('sign-in#')
     expect(await started.stop('SIGINT')).toBe(0)
     expect(await readdir(join(folder, 'elsewhere'))).toContain('sandbox-provider.bin')
   })
@@ -299,7 +301,7 @@ describe('integration-host start', () => {
     expect(again.stdout).toContain('sale-1 was queued before')
     expect(second.output()).not.toContain('webhooks are not received')
     // Standard error is not a terminal here, so it may be a log.
-    expect(second.output()).toContain('docs/console.md says how to create one')
+    expect(second.output()).toContain('npx integration-host console sign-in')
     expect(second.output()).not.toContain('sign-in#')
     expect(await second.stop('SIGTERM')).toBe(0)
   })

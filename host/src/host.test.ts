@@ -315,7 +315,7 @@ describe('the embedded host', () => {
   it("the banner prints commands that pass the applications' key to curl through standard input instead of an argument", async () => {
     await using host = await start()
     const applicationKey = await readFile(join(dataDir, 'secrets/application_key'), 'utf8')
-    const commands = banner(host)
+    const commands = banner(host, false)
       .split('\n')
       .flatMap((line) => /^ {2}(.*) \| curl -H @- /.exec(line)?.[1] ?? [])
     expect(commands).toHaveLength(2)
@@ -324,13 +324,27 @@ describe('the embedded host', () => {
       expect(stdout.trim()).toBe(`Authorization: Bearer ${applicationKey}`)
     }
     for (const secret of [applicationKey, host.serviceKey])
-      expect(banner(host)).not.toContain(secret)
+      expect(banner(host, false)).not.toContain(secret)
     const key = { SERVICE_API_KEY: host.serviceKey }
     const [command = ''] =
-      / {2}(printf .*) \| curl/.exec(banner({ ...host, applicationKeyFile: null })) ?? []
+      / {2}(printf .*) \| curl/.exec(banner({ ...host, applicationKeyFile: null }, false)) ?? []
     const printed = command.replace(/ \| curl$/, '')
     const { stdout } = await promisify(execFile)('sh', ['-c', printed], { env: key })
     expect(stdout).toBe(`Authorization: Bearer ${host.serviceKey}\n`)
+  })
+
+  it("the banner has the console's sign-in link only on a terminal", async () => {
+    await using host = await startHost({
+      dataDir,
+      ports: 'free',
+      env: {},
+      logLevel: 'silent',
+      logTo: { write() {} },
+      withConsole: true,
+    })
+    expect(banner(host, true)).toContain(`${host.console?.url}/sign-in#`)
+    expect(banner(host, false)).not.toContain('sign-in#')
+    expect(banner(host, false)).toContain('npx integration-host console sign-in')
   })
 
   it('`npm run demo` prints each step of the demo and exits with code 0', async () => {

@@ -30,5 +30,5 @@ await runHost({
   logTo,
   logLevel: 'info',
   withConsole: true,
-  onStarted: (host) => void process.stderr.write(banner(host)),
+  onStarted: (host) => void process.stderr.write(banner(host, process.stderr.isTTY)),
 })

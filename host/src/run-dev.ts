@@ -24,7 +24,7 @@ export const runDev = (ports: 'free' | 'standard', terminal: Terminal): Promise<
     async onStarted(host) {
       await hostReady(host)
       await connectOnce(host)
-      await print(terminal, await welcome(host))
+      await print(terminal, await welcome(host, terminal.stdout.isTTY === true))
       void showSteps(host, terminal)
     },
   })
@@ -58,7 +58,7 @@ async function connectOnce(host: Host): Promise<void> {
   await filled.body?.cancel()
 }
 
-async function welcome(host: Host): Promise<string> {
+async function welcome(host: Host, isTerminal: boolean): Promise<string> {
   const response = await get(host, `${host.coordinator}/processes`)
   const { items } = (await response.json()) as {
     items: readonly { Process: string; Steps: readonly string[]; BuiltIn?: boolean }[]
@@ -71,7 +71,7 @@ Integration Host ${installation.version} with a sandbox provider. Ctrl-C stops i
   processes           ${own.map(({ Process, Steps }) => `${Process} (${Steps.join(', ')})`).join(', ') || 'none'}
   connected company   ${COMPANY.name}, realm ${COMPANY.realm}, with sample books
 ${addresses(host)}
-${signInLines(host)}Queue a transaction in another terminal:
+${signInLines(host, isTerminal)}Queue a transaction in another terminal:
 
   ${host.coordinator.endsWith(':7219') ? '' : `COORDINATOR_URL=${host.coordinator} `}npx integration-host transactions queue ID --process ${name} --realm ${COMPANY.realm} --data '{…}'
 `

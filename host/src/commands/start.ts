@@ -31,13 +31,8 @@ Examples:
       logLevel: 'info',
       stop,
       withConsole: true,
-      // A log must not contain the link, which signs its reader in.
       onStarted: (host) =>
-        void stderr.write(
-          stderr.isTTY === true
-            ? `${addresses(host)}\n${signInLines(host)}`
-            : `${addresses(host)}\nA sign-in link of the console is printed only on a terminal; docs/console.md says how to create one.\n`,
-        ),
+        void stderr.write(`${addresses(host)}\n${signInLines(host, stderr.isTTY === true)}`),
     })
     return 0
   },
