@@ -210,7 +210,8 @@ const COMMON_HELP = `Options of all commands on an installation; keys, doctor, v
   --url URL    the address of the service: of token-service (TOKEN_SERVICE_URL, default http://127.0.0.1:7217), and for
                transactions, operations, erasures, dead-letters, processes, schedules, changes and actions
                of the coordinator
-               (COORDINATOR_URL, default http://127.0.0.1:7219), for console sign-in of the console
+               (COORDINATOR_URL, default http://127.0.0.1:7219), for usage of the gateway
+               (GATEWAY_URL, default http://127.0.0.1:7218), for console sign-in of the console
                (CONSOLE_URL, default http://127.0.0.1:7221)
   --json       print only JSON on standard output
   -h, --help   print this text

@@ -13,13 +13,23 @@ beforeEach(async () => {
   service = await startFakeService({
     'GET /usage': ({ query }) => {
       const isSecond = query.get('cursor') === '1'
+      const realm = query.get('realm')
       return {
         body: {
           Month: query.get('month') ?? '2026-11',
           Budget: budget,
           Total: { Calls: { core: 5, query: 2, cdc: 1 }, Metered: 3 },
-          items: items.slice(isSecond ? 1 : 0, isSecond ? 2 : 1),
-          next_cursor: isSecond ? null : '1',
+          items:
+            realm === null
+              ? items.slice(isSecond ? 1 : 0, isSecond ? 2 : 1)
+              : [
+                  items.find(({ Realm }) => Realm === realm) ?? {
+                    Realm: realm,
+                    Calls: {},
+                    Metered: 0,
+                  },
+                ],
+          next_cursor: isSecond || realm !== null ? null : '1',
         },
       }
     },
@@ -52,6 +62,25 @@ describe('usage', () => {
         .split('\n')
         .map((line) => JSON.parse(line) as object),
     ).toEqual(items)
+  })
+
+  it('`usage --realm` reports that no call of the company was counted, because its realm may be wrong', async () => {
+    expect((await cli('--realm', '2')).err).not.toContain('No call')
+    const { code, err } = await cli('--realm', 'abc', '--month', '2026-10')
+    expect([code, err]).toEqual([
+      0,
+      expect.stringContaining('No call of company abc was counted in 2026-10.'),
+    ])
+  })
+
+  it('`usage` rejects a realm that is not valid without a request', async () => {
+    const { code, err } = await cli('--realm', 'a/b')
+    expect([code, err]).toEqual([2, expect.stringContaining('--realm must be 1-64 of')])
+    expect(service.requests).toEqual([])
+  })
+
+  it('the help names the service and the setting to which --url of `usage` applies', async () => {
+    expect((await cli('--help')).out).toMatch(/for usage of the gateway\s+\(GATEWAY_URL/)
   })
 
   it('`usage` rejects an unknown option and an argument', async () => {

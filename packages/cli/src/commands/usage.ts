@@ -1,6 +1,7 @@
 /** The command `usage`: the calls to the accounting API in a month. */
+import { Realm } from '@integration-host/shared/contracts/realm'
 import { z } from 'zod'
-import { type Command, expectNone, parse } from '../command.ts'
+import { type Command, expectNone, parse, validOption } from '../command.ts'
 import { exitCodes } from '../exit-code.ts'
 import { limitOf, pagesOf, printPages } from '../paging.ts'
 import { openGateway } from '../service-api.ts'
@@ -30,8 +31,6 @@ are metered by Intuit. The gateway counts them; the counts are up to five second
   --limit N         at most N companies (default ${DEFAULT_LIMIT})
   --all             all companies
 
---url is the address of the gateway (GATEWAY_URL, default http://127.0.0.1:7218).
-
 Examples:
   integration-host usage
   integration-host usage --month 2026-10 --all --json | jq -r '[.Realm, .Metered] | @tsv'`,
@@ -45,7 +44,8 @@ Examples:
     expectNone(positionals)
     const query = new URLSearchParams()
     if (values.month !== undefined) query.set('month', values.month)
-    if (values.realm !== undefined) query.set('realm', values.realm)
+    const realm = validOption('--realm', Realm.optional(), values.realm)
+    if (realm !== undefined) query.set('realm', realm)
     let first: z.output<typeof Page> | null = null
     const schema = Page.transform((page) => {
       first ??= page
@@ -71,7 +71,12 @@ Examples:
       },
       terminal,
     )
-    const { Month, Budget, Total } = first as unknown as z.output<typeof Page>
+    const { Month, Budget, Total, items } = first as unknown as z.output<typeof Page>
+    if (realm !== undefined && items.every(({ Calls: calls }) => Object.keys(calls).length === 0))
+      notify(
+        terminal,
+        `No call of company ${realm} was counted in ${Month}. To list the companies: integration-host credentials list`,
+      )
     if (Total !== null)
       notify(
         terminal,

@@ -39,6 +39,7 @@ Examples:
   integration-host transactions queue 66
   integration-host transactions queue inv-7 --process InvoiceProcess --data '{"Amount": 12.5}' --realm 9341453908059889
   integration-host transactions queue 68 --not-before 2027-01-31T02:00:00-05:00
+  integration-host transactions queue inv-7 --debounce inv-7 --debounce-seconds 30
   integration-host transactions queue --file orders.ndjson`,
   async run(args, terminal) {
     const { values, positionals } = parse(args, {
@@ -55,8 +56,8 @@ Examples:
     })
     if (values.file !== undefined) {
       expectNone(positionals)
-      const own = ['data', 'realm', 'tag', 'not-before', 'debounce', 'reason'] as const
-      const combined = own.find((option) => values[option] !== undefined)
+      const { file: _file, process: _process, url: _url, json: _json, ...own } = values
+      const [combined] = Object.keys(own)
       if (combined !== undefined)
         throw new UsageError(
           `--file cannot be combined with --${combined}: each line of the file has its own`,

@@ -372,6 +372,8 @@ describe('commands that change a transaction', () => {
     [['queue', '9', '--file', 'x'], "Unexpected argument '9'"],
     [['queue', '--file', 'x', '--data', '1'], '--file cannot be combined'],
     [['queue', '--file', 'x', '--tag', 'a=1'], '--file cannot be combined'],
+    [['queue', '--file', 'x', '--debounce-seconds', '1'], '--file cannot be combined with --deb'],
+    [['queue', '--file', 'x', '--debounce-max-seconds', '1'], '--file cannot be combined with --d'],
     [['queue', '9', '--tag', 'a'], '--tag must be NAME=VALUE'],
     [['cancel', '9', '--replay', 'x'], '--replay must be a whole number'],
     [['cancel', '9', '--replay', '9999999999'], '--replay is too large'],
