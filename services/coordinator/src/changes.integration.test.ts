@@ -62,6 +62,16 @@ describe('the bindings of the queue on.<Process>', () => {
     expect(await restarted.reached(second.Id, 'Completed')).toMatchObject({ Realm: '42' })
   })
 
+  it('are still read from the change feed after an outage, although the first replica has an older definition', async () => {
+    await stop(await start(sale))
+    if (backends.database === null) throw new Error('no database')
+    await backends.database.sql`
+      update "Order_Installation" set "Value" = "Value" || jsonb_build_object('intuit.Invoice.create', now() - interval '1 hour')
+      where "Name" = 'on:Sale'`
+    const host = await start(newer)
+    expect(await host.source.wantedChanges()).toContain('intuit.Invoice.create')
+  })
+
   it('no longer include a binding that no replica has wanted for a while', async () => {
     await stop(await start(sale))
     if (backends.database === null) throw new Error('no database')

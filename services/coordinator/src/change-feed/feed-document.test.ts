@@ -63,6 +63,7 @@ describe('a response of the change feed', () => {
     '{"CDCResponse":{}}',
     '{"CDCResponse":[{"QueryResponse":{}}]}',
     '{"CDCResponse":[{"QueryResponse":["Invoice"]}]}',
+    '{"CDCResponse":[{"QueryResponse":[{"Fault":{}}]}]}',
     '<html></html>',
   ])('is rejected if it is another document: %s', (body) => {
     expect(readChangeData(body)).toBeNull()

@@ -48,10 +48,9 @@ export function readChangeData(body: string): FeedDocument | null {
   const document = ChangeData.safeParse(parseJson(body))
   if (!document.success) return null
   const { CDCResponse, time: at } = document.data
-  return documentOf(
-    CDCResponse.flatMap(({ QueryResponse }) => QueryResponse),
-    at,
-  )
+  const responses = CDCResponse.flatMap(({ QueryResponse }) => QueryResponse)
+  // An error in place of the objects of an entity must not count as an entity without changes.
+  return responses.some((response) => 'Fault' in response) ? null : documentOf(responses, at)
 }
 
 /** Reads the response to `GET /v3/company/<realm>/query`; `null` if it is not one. */

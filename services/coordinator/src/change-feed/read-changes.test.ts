@@ -165,6 +165,34 @@ describe('the changes of a company since a time', () => {
     expect(unread.join()).toContain('Invoice: an object exceeds the maximum size of a response')
   })
 
+  it('beside an object that is too large are all read', async () => {
+    const objects = series('Invoice', 30, 60 * SECOND)
+    const large = new Set([objects[9]])
+    const provider = providerOf(objects)
+    const found = new Set<string>()
+    const { unread } = await readChanges(
+      {
+        changes: async () => ({ kind: 'too_large' }),
+        async query(query) {
+          const reply = await provider.query(query)
+          const isLarge =
+            reply.kind === 'read' && reply.document.objects.some((one) => large.has(one))
+          return isLarge ? { kind: 'too_large' } : reply
+        },
+      },
+      {
+        entities: ['Invoice'],
+        since: NOW - DAY,
+        now: NOW,
+        async onObjects(some) {
+          for (const { id } of some) found.add(id)
+        },
+      },
+    )
+    expect(found.size).toBe(29)
+    expect(unread.join()).toContain('Invoice: an object exceeds the maximum size of a response')
+  })
+
   it('older than 29 days are queried, and deletions among them are named', async () => {
     const old = object('Invoice', 1, NOW - 40 * DAY)
     const recent = object('Invoice', 2, NOW - DAY, true)

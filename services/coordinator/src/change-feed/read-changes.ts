@@ -61,6 +61,8 @@ const MAX_OBJECTS = 1_000
 /** Intuit accepts a `changedSince` of the last 30 days. */
 const FEED_DAYS = 29
 const DAY_MS = 86_400_000
+/** The number of positions of a page that the next page of the same second repeats. */
+const POSITION_OVERLAP = 50
 /** A shorter time is not halved any more. */
 const MIN_WINDOW_MS = 2_000
 /** Intuit documents that the change feed does not have these entities. */
@@ -81,6 +83,7 @@ export async function readChanges(
   let rejection: string | null = null
   let isAnswered = false
   let unreadable = 0
+  const tooLarge = new Set<ProviderEntity>()
   const rejected = new Map<ProviderEntity, string>()
   /** The time before which deletions of an entity may be missing. */
   const deletionsFrom = new Map<ProviderEntity, number>()
@@ -132,8 +135,12 @@ export async function readChanges(
       const reply = await requests.query({ entity, from, to, start, limit })
       if (reply.kind === 'rejected') return reject(entity, reply.error)
       if (reply.kind === 'too_large') {
-        if (limit === 1) return reject(entity, 'an object exceeds the maximum size of a response')
-        limit = Math.ceil(limit / 2)
+        if (limit > 1) limit = Math.ceil(limit / 2)
+        else {
+          tooLarge.add(entity)
+          start += 1
+          limit = MAX_OBJECTS
+        }
         continue
       }
       await accept(reply.document)
@@ -141,7 +148,8 @@ export async function readChanges(
       if (count < limit) return
       const last = toSecond(Math.max(from, ...objects.map(({ changedAt }) => changedAt)))
       if (last > from) [from, start] = [last, 1]
-      else start += count
+      // Objects of the same second may move to other positions between two requests.
+      else start += Math.max(1, count - POSITION_OVERLAP)
     }
   }
 
@@ -161,6 +169,9 @@ export async function readChanges(
     unread: [
       ...[...deletionsFrom].map(([entity, to]) => `deletions of ${entity} before ${text(to)}`),
       ...[...rejected].map(([entity, error]) => `${entity}: ${error}`),
+      ...[...tooLarge].map(
+        (entity) => `${entity}: an object exceeds the maximum size of a response`,
+      ),
       ...(unreadable === 0 ? [] : [`objects without an id or a time: ${unreadable}`]),
     ],
     error: isAnswered ? null : rejection,

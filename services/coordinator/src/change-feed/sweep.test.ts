@@ -178,12 +178,27 @@ describe('a sweep of the change feed', () => {
     [
       'another document',
       answered(200, '<html></html>'),
-      { kind: 'failed', errorClass: 'change_feed_rejected' },
+      { kind: 'retry', errorClass: 'response_invalid' },
     ],
+    [
+      'the end of the access to the company',
+      answered(403),
+      { kind: 'failed', errorClass: 'http_403' },
+    ],
+    ['the removal of the credential', answered(404), { kind: 'failed', errorClass: 'http_404' }],
   ])('leaves the cursor where it is after %s', async (_, response, expected) => {
     const { position } = await source.beginCursor(REALM)
     now += MINUTE
     expect((await sweep([response])).outcome).toMatchObject(expected)
+    expect(await cursor()).toMatchObject({ position, sweptAt: null })
+  })
+
+  it('leaves the cursor where it is if the access ends between two requests', async () => {
+    await source.keepSubscriptions('Time', ['intuit.TimeActivity.update'])
+    const { position } = await source.beginCursor(REALM)
+    now += MINUTE
+    const { outcome } = await sweep([changeData([]), answered(404)])
+    expect(outcome).toMatchObject({ kind: 'failed', errorClass: 'http_404' })
     expect(await cursor()).toMatchObject({ position, sweptAt: null })
   })
 

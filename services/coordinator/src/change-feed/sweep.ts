@@ -47,6 +47,9 @@ const MAX_RESPONSE_BYTES = 8 * 1_048_576
 /** The number of events that wait for their confirms at the same time. */
 const PUBLISH_BATCH = 100
 
+/** The error classes of a request that the provider may accept for other entities. */
+const REJECTIONS: ReadonlySet<string> = new Set(['http_400', 'provider_fault'])
+
 /** Ends a sweep whose call has not succeeded. */
 class SweepEnded extends Error {
   readonly outcome: EarlyOutcome
@@ -167,13 +170,16 @@ function requestsOf(realm: string, { definition, claim, deps }: SweepCalls): Fee
     if (outcome.kind === 'too_large' && outcome.status < 300) return { kind: 'too_large' }
     const judged = await judgeCall(outcome, what, owner, deps)
     if ('kind' in judged) {
-      if (judged.kind === 'failed') return { kind: 'rejected', error: judged.error }
+      // Any other failure concerns the company as a whole, so that nothing may count as read.
+      if (judged.kind === 'failed' && REJECTIONS.has(judged.errorClass))
+        return { kind: 'rejected', error: judged.error }
       throw new SweepEnded(judged)
     }
     const document = read(judged.body)
-    return document === null
-      ? { kind: 'rejected', error: `${what} responded with ${judged.status} and another document` }
-      : { kind: 'read', document }
+    if (document !== null) return { kind: 'read', document }
+    const error = shortText(`${what} responded with ${judged.status} and another document`)
+    const errorClass = 'response_invalid'
+    throw new SweepEnded({ kind: 'retry', errorClass, error, response: null, retryAfterMs: null })
   }
 
   return {

@@ -146,6 +146,14 @@ describe('the connected companies', () => {
     expect((await source.oldestCursors(10)).map(({ realm }) => realm)).toEqual(['1', '2'])
   })
 
+  it('get their cursors within an hour if the event of their credential was missed', async () => {
+    await poll()
+    connected.add('3')
+    now += HOUR
+    await poll()
+    expect(await source.changeCursor('3')).toMatchObject({ lagMs: 0 })
+  })
+
   it('keep the cursors that they have', async () => {
     const { position } = await source.beginCursor('1')
     now += HOUR

@@ -47,12 +47,14 @@ const KEEP_MS = 60_000
 /** A daily sweep has two hours for all companies. */
 const OVERDUE_MS = 26 * 3_600_000
 const PAGE = 100
+/** How often each company gets a cursor if it has none. */
+const BEGIN_MS = 3_600_000
 
 export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
   const { source, companies, isActive, log, clock } = deps
   let keptAt = Number.NEGATIVE_INFINITY
   let keeping: Promise<void> | null = null
-  let haveCursors = false
+  let begunAt = Number.NEGATIVE_INFINITY
 
   /** The time is stored after the sweep has begun. If the coordinator is lost before, the next delivery begins it. */
   async function keepDelivery(): Promise<void> {
@@ -78,12 +80,15 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
   /** A company that was disconnected is not swept any more, so that its cursor must not count. */
   async function poll(): Promise<boolean> {
     if (!(await isActive())) {
-      haveCursors = false
+      begunAt = Number.NEGATIVE_INFINITY
       deps.onLag(0)
       return true
     }
-    if (!haveCursors) await beginCursors()
-    haveCursors = true
+    // Repeated, because the event of a credential may have reached a replica that does not read the change feed.
+    if (clock.now() - begunAt >= BEGIN_MS) {
+      await beginCursors()
+      begunAt = clock.now()
+    }
     const cursors = await source.oldestCursors(PAGE)
     for (const { realm, lagMs } of cursors) {
       if (lagMs <= OVERDUE_MS || (await companies.isConnected(realm))) {

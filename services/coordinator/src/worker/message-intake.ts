@@ -160,7 +160,7 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
     message: Message,
     enqueue: (request: StartRequest) => Promise<QueueOutcome>,
   ): Promise<'ack' | 'requeue'> {
-    if (message.deliveryCount >= RENEW_AFTER) {
+    if (deps.isDurable && message.deliveryCount >= RENEW_AFTER) {
       if (message.renewals >= MAX_RENEWALS)
         return deadLetter(process, message, 'delivery_limit', 'delivery_limit')
       if (await isPublishedAgain(process, message)) return 'ack'

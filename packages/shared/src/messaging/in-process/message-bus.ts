@@ -149,7 +149,9 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
     if (settlement === 'ack') return acknowledge(queued.copies)
     if (settlement === 'reject') return deadLetter(queue, queued, 'rejected')
     const deliveryCount = queued.deliveryCount + 1
-    if (deliveryCount > (queue.spec.deliveryLimit ?? Number.POSITIVE_INFINITY))
+    // Nobody else has the message, and its consumer returns it only while it cannot store its run.
+    const hasLimit = queued.copies === null && queue.spec.deliveryLimit !== undefined
+    if (hasLimit && deliveryCount > (queue.spec.deliveryLimit ?? 0))
       return deadLetter(queue, queued, 'delivery_limit')
     enqueue(queue, { ...queued, redelivered: true, deliveryCount }, queued.copies, 'front')
   }

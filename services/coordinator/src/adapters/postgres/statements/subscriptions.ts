@@ -2,8 +2,9 @@ import type postgres from 'postgres'
 
 /**
  * Stores the routing keys that a process wants, each with the time of this statement, in a row of
- * `"Order_Installation"`. Removes and does not return the keys that were stored more than `keptMs` milliseconds ago. A
- * process that never wanted an event gets no row.
+ * `"Order_Installation"`. Returns the keys that were stored within the last `keptMs` milliseconds. Older ones stay for 30
+ * days, because after an outage of all replicas the change feed must still read them. A process that never wanted an
+ * event gets no row.
  */
 export async function keepSubscriptions(
   sql: postgres.Sql,
@@ -15,18 +16,21 @@ export async function keepSubscriptions(
   const keys = JSON.stringify(routingKeys)
   const kept = sql`(
     select coalesce(jsonb_object_agg(key, value), '{}') from jsonb_each(r."Value")
+    where (value #>> '{}')::timestamptz > now() - interval '30 days')`
+  const recent = sql`(
+    select coalesce(jsonb_agg(key), '[]') from jsonb_each(r."Value")
     where (value #>> '{}')::timestamptz > now() - ${keptMs} * interval '1 ms')`
   const wanted = sql`(
     select coalesce(jsonb_object_agg(key, now()), '{}')
     from jsonb_array_elements_text(${keys}::text::jsonb) as key)`
   const rows =
     routingKeys.length === 0
-      ? await sql<{ readonly Value: object }[]>`
-          update "Order_Installation" r set "Value" = ${kept} where r."Name" = ${name} returning r."Value"`
-      : await sql<{ readonly Value: object }[]>`
+      ? await sql<{ readonly keys: readonly string[] }[]>`
+          update "Order_Installation" r set "Value" = ${kept} where r."Name" = ${name} returning ${recent} as keys`
+      : await sql<{ readonly keys: readonly string[] }[]>`
           insert into "Order_Installation" as r ("Name", "Value") values (${name}, ${wanted})
-          on conflict ("Name") do update set "Value" = ${kept} || excluded."Value" returning r."Value"`
-  return Object.keys(rows[0]?.Value ?? {})
+          on conflict ("Name") do update set "Value" = ${kept} || excluded."Value" returning ${recent} as keys`
+  return rows[0]?.keys ?? []
 }
 
 export async function wantedChanges(sql: postgres.Sql): Promise<readonly string[]> {
