@@ -11,6 +11,7 @@ import { onlyOwnPages } from './routes/browser-guard.ts'
 import { securityHeaders } from './routes/security-headers.ts'
 import { type CompanyRouteDeps, companyRoutes } from './routes/companies.ts'
 import { type ProcessRouteDeps, processRoutes } from './routes/processes.ts'
+import { type OpenIdSignInDeps, openIdSignInRoutes } from './routes/openid-sign-in.ts'
 import { type RunRouteDeps, runRoutes } from './routes/runs.ts'
 import { type SessionRouteDeps, sessionRoutes } from './routes/session.ts'
 import { type SignInLinkRouteDeps, signInLinkRoutes } from './routes/sign-in-links.ts'
@@ -20,6 +21,7 @@ import { type StreamRouteDeps, streamRoutes } from './routes/stream.ts'
 export interface AppDeps
   extends
     SessionRouteDeps,
+    Omit<OpenIdSignInDeps, 'openId' | 'stylesheet'>,
     SignInLinkRouteDeps,
     StateRouteDeps,
     StreamRouteDeps,
@@ -65,6 +67,9 @@ export function createApp(deps: AppDeps): Hono {
       app.use('/api/*', onlyOwnPages(deps.isHttps))
       app.route('/', assetRoutes(deps.built))
       app.route('/', signInLinkRoutes(deps))
+      const { openId, built } = deps
+      if (openId !== null)
+        app.route('/', openIdSignInRoutes({ ...deps, openId, stylesheet: stylesheetOf(built) }))
       app.route('/api', sessionRoutes(deps))
       app.route('/api', stateRoutes(deps))
       app.route('/api', streamRoutes(deps))
@@ -74,3 +79,6 @@ export function createApp(deps: AppDeps): Hono {
     },
   )
 }
+
+const stylesheetOf = ({ assets }: BuiltApp): string =>
+  assets.find(({ path }) => path.endsWith('.css'))?.path ?? ''

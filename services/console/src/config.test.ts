@@ -38,4 +38,16 @@ describe('the settings of the console', () => {
       /USERS_FILE: line 1 is not name:role:scrypt\S+$/,
     )
   })
+
+  it('the sign-in at an OpenID provider needs its settings, and persons who may sign in', () => {
+    const problems = problemsOf({ SIGN_IN: 'oidc' })
+    for (const name of ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET', 'OIDC_OPERATORS'])
+      expect(problems).toContain(`${name}: is needed`)
+    const env = { SIGN_IN: 'oidc', OIDC_CLIENT_ID: 'id', OIDC_CLIENT_SECRET: 'secret' }
+    const issuer = { ...env, OIDC_ISSUER: 'http://login.example.com' }
+    expect(problemsOf({ ...issuer, OIDC_VIEWERS: 'everybody' })).toContain('OIDC_VIEWERS: must be')
+    expect(problemsOf({ ...issuer, OIDC_VIEWERS: 'group:all' })).toContain('must be https')
+    const https = { ...env, OIDC_ISSUER: 'https://login.example.com/' }
+    expect(problemsOf({ ...https, OIDC_VIEWERS: 'group:all, ada@example.com' })).toBe('')
+  })
 })

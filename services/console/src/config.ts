@@ -13,7 +13,20 @@ import type { Secret } from '@integration-host/shared/secrets/secret'
 import { isLoopback } from '@integration-host/shared/http/loopback'
 import { z } from 'zod'
 import { signInWays } from './contracts/session.ts'
+import { isListEntry } from './session/openid-role.ts'
 import { parseUsers, type User } from './session/password.ts'
+
+/** A comma list of e-mail addresses and `group:name`; empty by default. */
+const people = () =>
+  z
+    .string()
+    .default('')
+    .transform((list) => list.split(',').map((entry) => entry.trim()))
+    .transform((list) => list.filter((entry) => entry !== ''))
+    .refine(
+      (list) => list.every(isListEntry),
+      'must be a comma list of e-mail addresses and group:name',
+    )
 
 const Settings = z.object({
   ...listenSettings(7221),
@@ -36,9 +49,20 @@ const Settings = z.object({
   SIGN_IN: z
     .string()
     .transform((list) => list.split(',').map((way) => way.trim()))
-    .pipe(z.array(z.enum(signInWays, 'must be a comma list of link and password')).min(1)),
+    .pipe(z.array(z.enum(signInWays, 'must be a comma list of link, password and oidc')).min(1)),
   /** The file with the users of `SIGN_IN=password`. */
   USERS_FILE: z.string().optional(),
+  /** The issuer of the OpenID provider of `SIGN_IN=oidc`, exactly as in its discovery document. */
+  OIDC_ISSUER: z.url({ protocol: /^https?$/, error: 'must be an http(s) URL' }).optional(),
+  OIDC_CLIENT_ID: z.string().optional(),
+  OIDC_CLIENT_SECRET: secret().optional(),
+  OIDC_SCOPE: z.string().default('openid email'),
+  /** Verified e-mail addresses, and `group:name`, of the persons who may act. */
+  OIDC_OPERATORS: people(),
+  /** The same, of the persons who may only look. */
+  OIDC_VIEWERS: people(),
+  /** The claim of the id token with the groups of the person. */
+  OIDC_GROUPS_CLAIM: z.string().default('groups'),
   SESSION_HOURS: integer(1, 168).default(12),
   SESSION_IDLE_MINUTES: integer(1, 1_440).default(60),
 })
@@ -51,6 +75,14 @@ export type Config = Omit<z.output<typeof Settings>, 'CONSOLE_URL'> & {
   /** The address at which browsers reach the console; `null` if it follows from the port that is bound. */
   readonly CONSOLE_URL: string | null
   readonly users: ReadonlyMap<string, User>
+  /** The OpenID provider of `SIGN_IN=oidc`; `null` if that is not a way to sign in. */
+  readonly openId: OpenIdSettings | null
+}
+
+export interface OpenIdSettings {
+  readonly issuer: string
+  readonly clientId: string
+  readonly clientSecret: Secret
 }
 
 /**
@@ -83,6 +115,22 @@ export function readConfig(env: Environment = process.env): Config {
       )
     }
   }
+  const openId = config.SIGN_IN.includes('oidc') ? readOpenId(config, problems) : null
   if (problems.length > 0 || key === undefined) throw new ConfigError(problems)
-  return { ...config, key, CONSOLE_URL: config.CONSOLE_URL ?? null, users }
+  return { ...config, key, CONSOLE_URL: config.CONSOLE_URL ?? null, users, openId }
+}
+
+function readOpenId(config: z.output<typeof Settings>, problems: string[]): OpenIdSettings | null {
+  const { OIDC_ISSUER: issuer, OIDC_CLIENT_ID: clientId, OIDC_CLIENT_SECRET: clientSecret } = config
+  for (const name of ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'] as const)
+    if (config[name] === undefined) problems.push(`${name}: is needed for SIGN_IN=oidc`)
+  if (config.OIDC_OPERATORS.length + config.OIDC_VIEWERS.length === 0)
+    problems.push('OIDC_OPERATORS: is needed without OIDC_VIEWERS')
+  if (!config.OIDC_SCOPE.split(' ').includes('openid'))
+    problems.push('OIDC_SCOPE: must contain openid')
+  if (issuer === undefined || clientId === undefined || clientSecret === undefined) return null
+  const { protocol, hostname } = new URL(issuer)
+  if (protocol === 'http:' && !isLoopback(hostname))
+    problems.push('OIDC_ISSUER: must be https, because it is not a loopback address')
+  return { issuer, clientId, clientSecret }
 }

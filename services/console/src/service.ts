@@ -6,6 +6,8 @@ import type { Logger } from '@integration-host/shared/observability/logger'
 import { createMetrics } from '@integration-host/shared/observability/metrics'
 import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import { createMemorySessionStore } from './adapters/memory/session-store.ts'
+import { createMemorySignInFlowStore } from './adapters/memory/sign-in-flow-store.ts'
+import { createOpenIdProvider } from './adapters/openid/openid-provider.ts'
 import { createInstallationReader } from './adapters/peers/installation-reader.ts'
 import { createIntegrityCheck } from './adapters/peers/integrity.ts'
 import { createReplicaReader } from './adapters/peers/replicas.ts'
@@ -15,6 +17,7 @@ import type { BuiltApp } from './build-app.ts'
 import type { Config } from './config.ts'
 import { watchInstallation } from './installation-watch.ts'
 import { createBrowserStreams } from './routes/browser-streams.ts'
+import { CALLBACK_PATH } from './routes/openid-sign-in.ts'
 import { linkUrl } from './routes/sign-in-links.ts'
 import { createOneTimeLinks } from './session/one-time-link.ts'
 import { createSessions } from './session/sessions.ts'
@@ -99,6 +102,21 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     links,
     ways: config.SIGN_IN,
     users: config.users,
+    openId:
+      config.openId === null
+        ? null
+        : createOpenIdProvider({
+            ...config.openId,
+            scope: config.OIDC_SCOPE,
+            redirectUri: () => url + CALLBACK_PATH,
+            onFailure: (reason) => logger.warn({ reason }, 'sign-in at the provider failed'),
+          }),
+    people: {
+      operators: config.OIDC_OPERATORS,
+      viewers: config.OIDC_VIEWERS,
+      groupsClaim: config.OIDC_GROUPS_CLAIM,
+    },
+    flows: createMemorySignInFlowStore(() => performance.now()),
     delay: createSignInDelay(() => performance.now()),
     isHttps: url.startsWith('https:'),
     isSandbox: config.SANDBOX_URL !== undefined,

@@ -2,6 +2,7 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, useEffect } from 'react'
 import type { SessionView, SignInOptions } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
+import { Outside } from '../parts/text.tsx'
 import { goTo } from '../router.ts'
 
 /** Signs in, and shows the first page. Failures are shown by the page, which is rendered again with the mutation. */
@@ -39,6 +40,8 @@ export function SignInPage({ session }: { readonly session: SessionView | null }
     return () => window.removeEventListener('hashchange', followLink)
   }, [session, signIn])
   const ways = options.data?.Ways ?? []
+  const provider = options.data?.Provider ?? null
+  const here = location.pathname === '/sign-in' ? '/' : location.pathname + location.search
   const submit = (event: FormEvent<HTMLFormElement>): void => {
     event.preventDefault()
     const form = new FormData(event.currentTarget)
@@ -55,6 +58,11 @@ export function SignInPage({ session }: { readonly session: SessionView | null }
         <p className="failure" role="alert">
           {failure.message}.
         </p>
+      )}
+      {provider !== null && (
+        <a className="primary" href={`/sign-in/oidc?to=${encodeURIComponent(here)}`}>
+          Sign in at <Outside text={provider} />
+        </a>
       )}
       {ways.includes('password') && (
         <form onSubmit={submit}>

@@ -2,7 +2,7 @@
 import { z } from 'zod'
 import { roles } from '@integration-host/shared/access/user-role'
 
-export const signInWays = ['link', 'password'] as const
+export const signInWays = ['link', 'password', 'oidc'] as const
 export type SignInWay = (typeof signInWays)[number]
 
 export const SessionView = z
@@ -32,6 +32,12 @@ export const SignInLink = z
 
 /** The response of `GET /api/sign-in`: what the sign-in page offers. */
 export const SignInOptions = z
-  .object({ Ways: z.array(z.enum(signInWays)) })
+  .object({
+    Ways: z.array(z.enum(signInWays)),
+    Provider: z
+      .string()
+      .nullable()
+      .meta({ description: 'the host name of the OpenID provider, if it is a way to sign in' }),
+  })
   .meta({ ref: 'SignInOptions' })
 export type SignInOptions = z.output<typeof SignInOptions>

@@ -6,13 +6,11 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { Context, MiddlewareHandler } from 'hono'
 import { getCookie } from 'hono/cookie'
+import { cookieName } from './session-cookie.ts'
 import { allows } from '../session/role.ts'
 import type { Role } from '@integration-host/shared/access/user-role'
 import type { Session } from '../session/session-store.ts'
 import type { Sessions } from '../session/sessions.ts'
-
-/** Cookies with the prefix `__Host-` are sent to this host and path only (RFC 6265bis §4.1.3.2). They need https. */
-export const cookieName = (isHttps: boolean): string => (isHttps ? '__Host-console' : 'console')
 
 /**
  * Rejects requests that a page of another origin caused, with 403. A request that changes something also needs the

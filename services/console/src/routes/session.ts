@@ -2,17 +2,18 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import { createSemaphore } from '@integration-host/shared/process/semaphore'
-import { type Context, Hono } from 'hono'
-import { deleteCookie, setCookie } from 'hono/cookie'
+import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { SessionView, SignIn, SignInOptions, type SignInWay } from '../contracts/session.ts'
 import type { OneTimeLinks } from '../session/one-time-link.ts'
+import type { OpenIdProvider } from '../session/openid-provider.ts'
 import { isPasswordOf, type User } from '../session/password.ts'
 import type { Role } from '@integration-host/shared/access/user-role'
 import type { Session } from '../session/session-store.ts'
 import type { Sessions } from '../session/sessions.ts'
 import type { SignInDelay } from '../session/sign-in-delay.ts'
-import { cookieName, needsRole, sessionOf } from './browser-guard.ts'
+import { needsRole, sessionOf } from './browser-guard.ts'
+import { deleteSessionCookie, setSessionCookie } from './session-cookie.ts'
 
 /** One password is checked at a time, because a check needs 32 MiB. Further requests wait, and then get 429. */
 const WAITING_CHECKS = { queueLength: 8, waitMs: 10_000 } as const
@@ -22,6 +23,8 @@ const LINK_USER = 'operator'
 export interface SessionRouteDeps {
   readonly sessions: Sessions
   readonly ways: readonly SignInWay[]
+  /** The OpenID provider; `null` if persons do not sign in at one. */
+  readonly openId: OpenIdProvider | null
   readonly links: OneTimeLinks
   readonly users: ReadonlyMap<string, User>
   readonly delay: SignInDelay
@@ -95,16 +98,6 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
       )
   }
 
-  function setSessionCookie(c: Context, secret: string): void {
-    setCookie(c, cookieName(isHttps), secret, {
-      path: '/',
-      httpOnly: true,
-      sameSite: 'Strict',
-      secure: isHttps,
-      maxAge: deps.sessionHours * 3_600,
-    })
-  }
-
   return new Hono()
     .get(
       '/sign-in',
@@ -117,7 +110,11 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
           ...problemResponses({ 403: 'not a page of the console' }),
         },
       }),
-      (c) => c.json({ Ways: [...deps.ways] } satisfies SignInOptions),
+      (c) =>
+        c.json({
+          Ways: [...deps.ways],
+          Provider: deps.openId?.host ?? null,
+        } satisfies SignInOptions),
     )
     .post(
       '/session',
@@ -142,7 +139,7 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
         const { session, secret } = await sessions.begin(user, role)
         deps.onSignIn(way, 'accepted')
         logger.info({ user, role, way }, 'person signed in')
-        setSessionCookie(c, secret)
+        setSessionCookie(c, secret, deps)
         return c.json(view(session))
       },
     )
@@ -176,7 +173,7 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
         const session = sessionOf(c)
         await sessions.end(session)
         logger.info({ user: session.user }, 'person signed out')
-        deleteCookie(c, cookieName(isHttps), { path: '/', secure: isHttps })
+        deleteSessionCookie(c, isHttps)
         return c.body(null, 204)
       },
     )

@@ -1,0 +1,25 @@
+import {
+  FLOW_SECONDS,
+  type SignInFlow,
+  type SignInFlowStore,
+} from '../../session/sign-in-flow-store.ts'
+
+/** A new flow removes the oldest one beyond this number, because anybody can begin a flow. */
+const MAX_FLOWS = 10_000
+
+/** Stores the sign-ins that have begun in the memory of this process. `now` returns milliseconds. */
+export function createMemorySignInFlowStore(now: () => number): SignInFlowStore {
+  const flows = new Map<string, { readonly flow: SignInFlow; readonly expiresAt: number }>()
+  return {
+    async put(digest, flow) {
+      flows.set(digest, { flow, expiresAt: now() + FLOW_SECONDS * 1_000 })
+      const [oldest] = flows.keys()
+      if (flows.size > MAX_FLOWS && oldest !== undefined) flows.delete(oldest)
+    },
+    async take(digest) {
+      const found = flows.get(digest)
+      flows.delete(digest)
+      return found !== undefined && now() < found.expiresAt ? found.flow : null
+    },
+  }
+}

@@ -1,0 +1,160 @@
+/**
+ * Persons sign in at an OpenID provider: the code flow with PKCE (RFC 7636), state, nonce and the issuer of the response
+ * (RFC 9207). openid-client checks all of them, and the signature of the id token.
+ */
+import { IntegrationError } from '@integration-host/shared/errors'
+import type { Secret } from '@integration-host/shared/secrets/secret'
+import {
+  allowInsecureRequests,
+  AuthorizationResponseError,
+  authorizationCodeGrant,
+  buildAuthorizationUrl,
+  calculatePKCECodeChallenge,
+  ClientError,
+  ClientSecretBasic,
+  ClientSecretPost,
+  type Configuration,
+  discovery,
+  enableNonRepudiationChecks,
+  randomNonce,
+  randomPKCECodeVerifier,
+  randomState,
+  ResponseBodyError,
+  WWWAuthenticateChallengeError,
+} from 'openid-client'
+import type { OpenIdProvider } from '../../session/openid-provider.ts'
+
+export interface OpenIdProviderOptions {
+  readonly issuer: string
+  readonly clientId: string
+  readonly clientSecret: Secret
+  readonly scope: string
+  /** Returns the address to which the provider sends the browser back. */
+  readonly redirectUri: () => string
+  /** Reports why a sign-in failed. The reason contains no text from the provider or the browser. */
+  readonly onFailure: (reason: string) => void
+}
+
+const TIMEOUT_SECONDS = 10
+/** The discovery document is read again after this time, so that changed endpoints and keys are found. */
+const REDISCOVER_MS = 60 * 60_000
+
+/** Reads the discovery document when the first person signs in, so that the console starts without the provider. */
+export function createOpenIdProvider(options: OpenIdProviderOptions): OpenIdProvider {
+  const { clientId, scope, redirectUri, onFailure } = options
+  const issuer = new URL(options.issuer)
+  const secret = options.clientSecret.reveal()
+  let discovered: { readonly configuration: Configuration; readonly at: number } | null = null
+
+  async function discover(): Promise<Configuration> {
+    if (discovered !== null && performance.now() - discovered.at < REDISCOVER_MS)
+      return discovered.configuration
+    const configuration = await discovery(
+      issuer,
+      clientId,
+      undefined,
+      (server, client, body, headers) => {
+        // Providers differ in how they decode the header of HTTP Basic, so the body is preferred. A provider that names
+        // no methods supports HTTP Basic (RFC 8414 §2).
+        const methods = server.token_endpoint_auth_methods_supported ?? []
+        const authenticate = methods.includes('client_secret_post')
+          ? ClientSecretPost(secret)
+          : ClientSecretBasic(secret)
+        return authenticate(server, client, body, headers)
+      },
+      {
+        timeout: TIMEOUT_SECONDS,
+        // readConfig accepts an http issuer only at a loopback address.
+        execute: [
+          enableNonRepudiationChecks,
+          ...(issuer.protocol === 'http:' ? [allowInsecureRequests] : []),
+        ],
+      },
+    )
+    discovered = { configuration, at: performance.now() }
+    return configuration
+  }
+
+  async function configured(): Promise<Configuration> {
+    try {
+      return await discover()
+    } catch (cause) {
+      onFailure(`the discovery document cannot be used: ${reasonOf(cause)}`)
+      throw unavailable()
+    }
+  }
+
+  return {
+    host: issuer.host,
+    async begin() {
+      const flow = {
+        state: randomState(),
+        nonce: randomNonce(),
+        verifier: randomPKCECodeVerifier(),
+      }
+      const url = buildAuthorizationUrl(await configured(), {
+        redirect_uri: redirectUri(),
+        scope,
+        state: flow.state,
+        nonce: flow.nonce,
+        code_challenge: await calculatePKCECodeChallenge(flow.verifier),
+        code_challenge_method: 'S256',
+      })
+      return { url: url.href, flow }
+    },
+    async complete(flow, query) {
+      const configuration = await configured()
+      try {
+        const tokens = await authorizationCodeGrant(configuration, new URL(redirectUri() + query), {
+          expectedState: flow.state,
+          expectedNonce: flow.nonce,
+          pkceCodeVerifier: flow.verifier,
+          idTokenExpected: true,
+        })
+        const claims = tokens.claims()
+        if (claims === undefined) throw new ClientError('there is no id token')
+        return claims
+      } catch (cause) {
+        onFailure(reasonOf(cause))
+        if (isUnavailable(cause)) throw unavailable()
+        throw new IntegrationError(
+          'sign_in_rejected',
+          cause instanceof AuthorizationResponseError && cause.error === 'access_denied'
+            ? 'The sign-in was cancelled at the provider'
+            : 'The response of the provider does not fit to this sign-in, or has expired',
+        )
+      }
+    },
+  }
+}
+
+// The errors of openid-client contain parameters and claims, so they are never the `cause` of an error that is logged.
+const unavailable = (): IntegrationError =>
+  new IntegrationError('provider_unavailable', 'The sign-in provider does not respond', {
+    retryAfterSeconds: 5,
+  })
+
+/** Whether the provider did not respond, or reported a failure of its own. */
+function isUnavailable(error: unknown): boolean {
+  if (error instanceof ResponseBodyError) return error.status >= 500
+  if (error instanceof ClientError) {
+    const { code, cause } = error
+    return code === 'OAUTH_TIMEOUT' || (cause instanceof Response && cause.status >= 500)
+  }
+  return isFailedFetch(error)
+}
+
+const isFailedFetch = (error: unknown): boolean =>
+  error instanceof TypeError && error.message === 'fetch failed'
+
+/** Returns a reason for the log: a text or code of the library, never one of the provider. */
+function reasonOf(error: unknown): string {
+  if (error instanceof AuthorizationResponseError) return 'the provider reported an error'
+  if (error instanceof ResponseBodyError || error instanceof WWWAuthenticateChallengeError)
+    return `the provider responded with ${error.status}`
+  if (!(error instanceof ClientError) && !isFailedFetch(error)) return 'the response is not valid'
+  // Below a ClientError is the error of oauth4webapi, whose message names the invalid member.
+  const { cause, message } = error as Error
+  if (cause instanceof Error && cause.message !== '') return cause.message
+  return message
+}

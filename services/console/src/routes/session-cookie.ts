@@ -1,0 +1,25 @@
+import type { Context } from 'hono'
+import { deleteCookie, setCookie } from 'hono/cookie'
+
+/** Cookies with the prefix `__Host-` are sent to this host and path only (RFC 6265bis §4.1.3.2). They need https. */
+export const cookieName = (isHttps: boolean): string => (isHttps ? '__Host-console' : 'console')
+
+/** Sets the cookie with the secret of a session. No script can read it, and no other site can send it. */
+export function setSessionCookie(
+  c: Context,
+  secret: string,
+  { isHttps, sessionHours }: { readonly isHttps: boolean; readonly sessionHours: number },
+): void {
+  setCookie(c, cookieName(isHttps), secret, {
+    path: '/',
+    httpOnly: true,
+    sameSite: 'Strict',
+    secure: isHttps,
+    maxAge: sessionHours * 3_600,
+  })
+}
+
+/** Removes the cookie of a session. */
+export function deleteSessionCookie(c: Context, isHttps: boolean): void {
+  deleteCookie(c, cookieName(isHttps), { path: '/', secure: isHttps })
+}

@@ -1,0 +1,22 @@
+import type { PersonClaims } from './openid-role.ts'
+import type { SignInFlow } from './sign-in-flow-store.ts'
+
+/** The port to the OpenID provider at which persons sign in. */
+export interface OpenIdProvider {
+  /** The host name of the provider, for the sign-in page. */
+  readonly host: string
+  /**
+   * Returns the address to which the browser is sent, and what must be remembered until it comes back.
+   *
+   * @throws {IntegrationError} `provider_unavailable` if the discovery document cannot be read.
+   */
+  begin(): Promise<{ readonly url: string; readonly flow: Omit<SignInFlow, 'returnTo'> }>
+  /**
+   * Exchanges the code of a callback, and returns the claims of the verified id token. The tokens are dropped. `query`
+   * is the query of the callback.
+   *
+   * @throws {IntegrationError} `sign_in_rejected` if the response is not the one to this flow, or its id token is not
+   * valid; `provider_unavailable` if the provider does not respond.
+   */
+  complete(flow: SignInFlow, query: string): Promise<PersonClaims>
+}

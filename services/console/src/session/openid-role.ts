@@ -1,0 +1,51 @@
+/** Which role a person has who signs in with OpenID Connect. */
+import type { Role } from '@integration-host/shared/access/user-role'
+
+/** The claims of a verified id token that say who a person is. */
+export interface PersonClaims {
+  readonly sub: string
+  readonly email?: unknown
+  readonly email_verified?: unknown
+  readonly [claim: string]: unknown
+}
+
+export interface OpenIdPeople {
+  /** E-mail addresses, and `group:name`. */
+  readonly operators: readonly string[]
+  readonly viewers: readonly string[]
+  /** The claim with the groups of the person: an array of names, or one name. */
+  readonly groupsClaim: string
+}
+
+const GROUP = 'group:'
+/** What the header `Acting-For` can transport. */
+const USER = /^[\x21-\x7e]{1,100}$/
+
+/** Returns whether the text is an entry of OIDC_OPERATORS or OIDC_VIEWERS. */
+export const isListEntry = (entry: string): boolean =>
+  entry.startsWith(GROUP) ? entry.length > GROUP.length : /^[^@\s]+@[^@\s]+$/.test(entry)
+
+/**
+ * Returns the user name and the role of a person; `null` if neither list names the person. The user name is the e-mail
+ * address if the provider has verified it, and else the subject of the provider with `oidc:` before it. Other claims,
+ * such as `preferred_username`, can be chosen by the person.
+ */
+export function personOf(
+  claims: PersonClaims,
+  { operators, viewers, groupsClaim }: OpenIdPeople,
+): { readonly user: string; readonly role: Role } | null {
+  const email =
+    typeof claims.email === 'string' && claims.email_verified === true
+      ? claims.email.toLowerCase()
+      : null
+  const groups = [claims[groupsClaim]].flat().filter((group) => typeof group === 'string')
+  const isNamedIn = (list: readonly string[]): boolean =>
+    list.some((entry) =>
+      entry.startsWith(GROUP)
+        ? groups.includes(entry.slice(GROUP.length))
+        : entry.toLowerCase() === email,
+    )
+  const role = isNamedIn(operators) ? 'operator' : isNamedIn(viewers) ? 'viewer' : null
+  const user = email ?? `oidc:${claims.sub}`
+  return role === null || !USER.test(user) ? null : { user, role }
+}

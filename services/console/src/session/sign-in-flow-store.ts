@@ -1,0 +1,20 @@
+/** What the console must remember while a person is at the OpenID provider. */
+export interface SignInFlow {
+  readonly state: string
+  readonly nonce: string
+  /** The PKCE code verifier (RFC 7636). */
+  readonly verifier: string
+  /** The page that is shown after the sign-in. */
+  readonly returnTo: string
+}
+
+/** How long a person may stay at the provider. */
+export const FLOW_SECONDS = 600
+
+/** The port to the store of the sign-ins that have begun. Each one can be taken once, within `FLOW_SECONDS`. */
+export interface SignInFlowStore {
+  /** `digest` is the SHA-256 of the secret in the browser's cookie. */
+  put(digest: string, flow: SignInFlow): Promise<void>
+  /** Returns the flow, and removes it; `null` if there is none, or if it has expired. */
+  take(digest: string): Promise<SignInFlow | null>
+}
