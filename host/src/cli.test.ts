@@ -215,39 +215,53 @@ export default defineProcess('Export', {
   on: [{ provider: 'intuit', entity: 'Invoice', operations: ['create'] }],
 }).step('export', (step) => step.complete())
 `
+/** The same process, whose `input` accepts no change. */
+const REJECTING_EXPORT = `import { z } from 'zod'
+${EXPORT.replace('on:', 'input: z.never(),\n  on:')}`
 const RUN = `Invoice-129@2026-11-23T17:05:09Z/${REALM}`
 
 describe('a webhook of the provider in the embedded host', () => {
   const dev = () => startProcess([CLI, 'dev', '--free-ports'], { cwd: folder })
   const addressOf = async (started: ReturnType<typeof dev>, service: string): Promise<string> =>
     (await started.waitForOutput(new RegExp(`${service} +(http:\\S+)`)))[1] ?? ''
+  const coordinatorOf = async (started: ReturnType<typeof dev>) => ({
+    COORDINATOR_URL: await addressOf(started, 'coordinator'),
+  })
+
+  beforeEach(async () => {
+    await mkdir(join(folder, 'processes'))
+  })
+
+  /** Delivers the webhook, and kills the host as soon as it has responded with 200. */
+  async function deliverAndKill(host: ReturnType<typeof dev>): Promise<void> {
+    const token = (await readFile(join(folder, TOKEN_FILE), 'utf8')).trim()
+    const body = JSON.stringify([INVOICE])
+    const signature = createHmac('sha256', token).update(body).digest('base64')
+    const receiver = await addressOf(host, 'webhook-receiver')
+    const response = await fetch(`${receiver}/webhooks/intuit`, {
+      method: 'POST',
+      headers: { 'intuit-signature': signature },
+      body,
+    })
+    expect(response.status).toBe(200)
+    await host.stop('SIGKILL')
+  }
 
   it.each(['running', 'paused'])(
     'that was answered with 200 starts its run after SIGKILL, while the process is %s',
     async (state) => {
-      await mkdir(join(folder, 'processes'))
       await writeFile(join(folder, 'processes/export.ts'), EXPORT)
       {
         await using first = dev()
         await first.waitForOutput(/connected company/)
-        if (state === 'paused') {
-          const env = { COORDINATOR_URL: await addressOf(first, 'coordinator') }
-          expect((await cli(['processes', 'pause', 'Export'], env)).code).toBe(0)
-        }
-        const token = (await readFile(join(folder, TOKEN_FILE), 'utf8')).trim()
-        const body = JSON.stringify([INVOICE])
-        const signature = createHmac('sha256', token).update(body).digest('base64')
-        const receiver = await addressOf(first, 'webhook-receiver')
-        const response = await fetch(`${receiver}/webhooks/intuit`, {
-          method: 'POST',
-          headers: { 'intuit-signature': signature },
-          body,
-        })
-        expect(response.status).toBe(200)
-        await first.stop('SIGKILL')
+        if (state === 'paused')
+          expect(
+            (await cli(['processes', 'pause', 'Export'], await coordinatorOf(first))).code,
+          ).toBe(0)
+        await deliverAndKill(first)
       }
       await using second = dev()
-      const env = { COORDINATOR_URL: await addressOf(second, 'coordinator') }
+      const env = await coordinatorOf(second)
       if (state === 'paused')
         expect((await cli(['processes', 'resume', 'Export'], env)).code).toBe(0)
       const show = ['transactions', 'show', RUN, '--process', 'Export', '--json']
@@ -258,6 +272,21 @@ describe('a webhook of the provider in the embedded host', () => {
     },
     60_000,
   )
+
+  it('that its process rejects is a dead letter after SIGKILL, if it was answered with 200', async () => {
+    await writeFile(join(folder, 'processes/export.ts'), REJECTING_EXPORT)
+    {
+      await using first = dev()
+      await first.waitForOutput(/connected company/)
+      await deliverAndKill(first)
+    }
+    await using second = dev()
+    const { stdout } = await cli(['dead-letters', 'list', '--json'], await coordinatorOf(second))
+    expect(JSON.parse(stdout)).toMatchObject({
+      Process: 'Export',
+      Reason: expect.stringMatching(/^input_invalid/),
+    })
+  }, 60_000)
 })
 
 describe('integration-host start', () => {

@@ -229,6 +229,21 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
       () => false,
     )
 
+  /**
+   * Rejects if the coordinator shuts down before the dead letter is confirmed. On a bus that is not durable, that can
+   * take until operators have deleted dead letters, and the consumer of the dead letters shuts down first.
+   */
+  function untilShutdown(confirmed: Promise<void>): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const abort = (): void => reject(shutdown.signal.reason as Error)
+    if (shutdown.signal.aborted) abort()
+    shutdown.signal.addEventListener('abort', abort, { once: true })
+    confirmed.then(resolve, reject).finally(() => {
+      shutdown.signal.removeEventListener('abort', abort)
+    })
+    return promise
+  }
+
   async function deadLetter(
     process: string,
     message: Message,
@@ -236,7 +251,7 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
     reason: string,
   ): Promise<'ack' | 'requeue'> {
     try {
-      await queue.deadLetter(process, message, reason)
+      await untilShutdown(queue.deadLetter(process, message, reason))
     } catch {
       await pause(RETURN_PAUSE_MS)
       return 'requeue'

@@ -39,6 +39,8 @@ function intakeOn({ holdMs = 60_000 } = {}) {
   const state = {
     error: null as Error | null,
     isBrokerUnavailable: false,
+    /** What the broker waits for before it confirms a dead letter. */
+    confirm: Promise.resolve(),
     consumer: null as Handlers | null,
     starts: 0,
     polls: 0,
@@ -68,6 +70,7 @@ function intakeOn({ holdMs = 60_000 } = {}) {
       async deadLetter(_process, _message, reason) {
         if (state.isBrokerUnavailable) throw unconfirmed
         dead.push(reason)
+        await state.confirm
       },
     },
     operations: {
@@ -144,6 +147,17 @@ describe('the intake of start messages', () => {
     await eventually(() => expect(state.consumer).toBeNull())
     await intake[Symbol.asyncDispose]()
     expect(await settled).toBe('requeue')
+  })
+
+  it('a shutdown ends the wait for the confirm of a dead letter', async () => {
+    const { state, dead, counted, consuming, intake } = intakeOn()
+    const { handle } = await consuming()
+    state.confirm = new Promise(() => {})
+    const settled = handle(message({ content: Buffer.from('?') }))
+    await eventually(() => expect(dead).toHaveLength(1))
+    await intake[Symbol.asyncDispose]()
+    expect(await settled).toBe('requeue')
+    expect(counted).toEqual([])
   })
 
   it('publishes a message that was returned eight times again, so that the delivery limit does not apply to it', async () => {

@@ -43,7 +43,8 @@ export const createChangeQueue = (bus: MessageBus, owner: string): ChangeQueue =
     }),
 
   deadLetter: (process, { messageId, content }, reason) =>
-    bus.publish(
-      outgoingDeadLetter(process, { messageId, reason, content, contentBytes: content.length }),
-    ),
+    bus.publish({
+      ...outgoingDeadLetter(process, { messageId, reason, content, contentBytes: content.length }),
+      isOnlyCopy: true,
+    }),
 })
