@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import { gunzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
@@ -13,8 +14,20 @@ import { createServiceApp, validate } from './service-app.ts'
 const KEY = 'k'.repeat(32)
 const logger = createLogger('test', 'silent')
 
+const CONSOLE_KEY = 'c'.repeat(32)
+
 function serve(lines?: string[]) {
   const health = createHealth(logger)
+  const keys = new AccessKeys([new Secret('o'.repeat(32)), new Secret(KEY)])
+  keys.replaceList([
+    {
+      id: 'console',
+      sha256: hash('sha256', CONSOLE_KEY, 'hex'),
+      scopes: ['credentials:read', 'act-for'],
+      realms: ['*'],
+      processes: ['*'],
+    },
+  ])
   const app = createServiceApp(
     {
       name: 'test-service',
@@ -25,7 +38,7 @@ function serve(lines?: string[]) {
           : createLogger('test', 'info', { write: (line: string) => void lines.push(line) }),
       health,
       metrics: createMetrics('test'),
-      keys: new AccessKeys([new Secret('o'.repeat(32)), new Secret(KEY)]),
+      keys,
       openPaths: ['/open', '/below/*'],
       fixedPaths: ['/things/all'],
       maxBodyBytes: 100,
@@ -79,6 +92,23 @@ describe('the HTTP app of a service', () => {
     const document = (await (await call('/openapi.json')).json()) as { paths: object }
     expect(Object.keys(document.paths)).not.toContain('/things#all')
     expect(app.router.name).toBe('SmartRouter + RegExpRouter')
+  })
+
+  it('a request is logged at info, but not a health check or what a console reads without a person', async () => {
+    const lines: string[] = []
+    const { call } = serve(lines)
+    const person = { 'Acting-For': 'ada' }
+    await call('/health/live')
+    await call('/things/1', { key: CONSOLE_KEY })
+    await call('/things/2')
+    await call('/things/3', { key: CONSOLE_KEY, headers: person })
+    await call('/missing', { key: CONSOLE_KEY })
+    const body = JSON.stringify({ name: 'a' })
+    const headers = { 'Content-Type': 'application/json' }
+    await call('/things', { key: CONSOLE_KEY, method: 'POST', body, headers })
+    const logged = lines.map((line) => JSON.parse(line) as { status: number; key: string })
+    expect(logged.map(({ status }) => status)).toEqual([200, 200, 404, 201])
+    expect(logged.map(({ key }) => key === 'console')).toEqual([false, true, true, true])
   })
 
   it('a service accepts callers with any of the service keys and rejects all others', async () => {

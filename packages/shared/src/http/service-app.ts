@@ -110,7 +110,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     const durationMs = performance.now() - startedAt
     const route = routeOf(c)
     latency.observe({ method, route, status: String(c.res.status) }, durationMs / 1_000)
-    logger[isQuiet ? 'debug' : 'info'](
+    logger[isQuiet || isOwnRead(c) ? 'debug' : 'info'](
       {
         requestId,
         method,
@@ -257,6 +257,15 @@ const tooLarge = (maxBytes: number): IntegrationError =>
 const keyOf = (c: Context): { readonly key?: string } => {
   const caller = c.get('caller') as Caller | undefined
   return caller === undefined ? {} : { key: caller.keyId }
+}
+
+/**
+ * Returns whether a program that acts for persons, such as the console, has read something for itself. It does so every
+ * few seconds, whether or not a person is there.
+ */
+function isOwnRead(c: Context): boolean {
+  const caller = c.get('caller') as Caller | undefined
+  return !hasBody(c.req.method) && c.res.ok && caller?.person === null && caller.has('act-for')
 }
 
 /**
