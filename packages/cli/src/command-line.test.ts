@@ -212,19 +212,25 @@ describe('requests to token-service', () => {
     expect(err).toContain('A service key is needed')
   })
 
-  it('the command line finds the key of the embedded host in the DATA_DIR of the file .env', async () => {
-    await mkdir(join(folder, 'elsewhere/secrets'), { recursive: true })
-    await writeFile(join(folder, 'elsewhere/secrets/service_api_key'), SERVICE_KEY)
-    await writeFile(join(folder, '.env'), 'DATA_DIR=elsewhere\n')
-    const before = process.cwd()
-    process.chdir(folder)
-    try {
-      const env = { SERVICE_API_KEY: '', DATA_DIR: '' }
-      expect(await run(list, { ...service, env })).toMatchObject({ code: 0 })
-    } finally {
-      process.chdir(before)
-    }
-  })
+  it.each([
+    ['the DATA_DIR', 'DATA_DIR=elsewhere\n'],
+    ['the SERVICE_API_KEY', `DATA_DIR=other\nSERVICE_API_KEY=${SERVICE_KEY}\n`],
+  ])(
+    'the command line finds the key of the embedded host by %s of the file .env',
+    async (_, dotEnv) => {
+      await mkdir(join(folder, 'elsewhere/secrets'), { recursive: true })
+      await writeFile(join(folder, 'elsewhere/secrets/service_api_key'), SERVICE_KEY)
+      await writeFile(join(folder, '.env'), dotEnv)
+      const before = process.cwd()
+      process.chdir(folder)
+      try {
+        const env = { SERVICE_API_KEY: '', DATA_DIR: '' }
+        expect(await run(list, { ...service, env })).toMatchObject({ code: 0 })
+      } finally {
+        process.chdir(before)
+      }
+    },
+  )
 
   it('the command line aborts a request on SIGINT and exits with the exit code of the signal', async () => {
     const stop = AbortSignal.abort(new CommandFailed(130, 'Stopped by SIGINT.'))

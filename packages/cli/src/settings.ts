@@ -132,10 +132,13 @@ export function usable<T>(read: () => T): T {
 
 /**
  * Returns the service key of the embedded host if `url` has a loopback host; otherwise `null`. The embedded host
- * listens on the loopback interface only, so sending its key to another host would only disclose the key.
+ * listens on the loopback interface only, so sending its key to another host would only disclose the key. As for the
+ * commands `dev` and `start`, a key in the file `.env` of the working directory precedes the stored one.
  */
 function embeddedKey(url: string, env: Environment): Secret | null {
   if (!isLoopback(new URL(url).hostname)) return null
+  const own = usable(() => parseConfig(Settings.pick({ SERVICE_API_KEY: true }), dotEnv()))
+  if (own.SERVICE_API_KEY !== undefined) return own.SERVICE_API_KEY[0]
   const file = join(embeddedSecretsFolder(env), 'service_api_key')
   try {
     return serviceKeys().parse(readFileSync(file, 'utf8').trim())[0]
