@@ -12,9 +12,11 @@ import { RunPage } from './pages/run.tsx'
 import { RunsPage } from './pages/runs.tsx'
 import { NowPage } from './pages/now.tsx'
 import { ServicesPage } from './pages/services.tsx'
+import { SettingsPage } from './pages/settings.tsx'
 import { SignInPage } from './pages/sign-in.tsx'
 import { Frame } from './parts/frame.tsx'
 import { match, usePath } from './router.ts'
+import { useSettings } from './settings.ts'
 
 async function readSession(): Promise<SessionView | null> {
   const sentAt = Date.now()
@@ -31,6 +33,8 @@ async function readSession(): Promise<SessionView | null> {
 /** Shows the sign-in page until there is a session, and then the page of the address. */
 export function App() {
   const path = usePath()
+  // All times of the page follow the settings.
+  useSettings()
   const queries = useQueryClient()
   const session = useQuery({ queryKey: ['session'], queryFn: readSession })
   const isSignedIn = session.data !== undefined && session.data !== null
@@ -53,6 +57,7 @@ export function App() {
 }
 
 function Page({ session, path }: { readonly session: SessionView; readonly path: string }) {
+  if (path === '/settings') return <SettingsPage />
   if (path === '/services') return <ServicesPage session={session} />
   if (path === '/runs') return <RunsPage />
   const run = match('/runs/:process/:id', path)

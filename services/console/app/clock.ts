@@ -1,5 +1,7 @@
 /** Times are shown by the clock of the server, because the clock of the browser may be wrong. */
 import { useSyncExternalStore } from 'react'
+import { currentSettings } from './settings.ts'
+import { type TimeFormat, timeFormat, zoneOf } from './time-format.ts'
 
 let offsetMs = 0
 const listeners = new Set<() => void>()
@@ -38,25 +40,32 @@ export function duration(totalSeconds: number): string {
   return `${Math.floor(hours / 24)} days`
 }
 
-const fullTime = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'long' })
-const MILLISECONDS = {
-  hour: '2-digit',
-  minute: '2-digit',
-  second: '2-digit',
-  fractionalSecondDigits: 3,
-} as const
-const exactTime = new Intl.DateTimeFormat(undefined, MILLISECONDS)
-const exactDate = new Intl.DateTimeFormat(undefined, {
-  month: 'short',
-  day: 'numeric',
-  ...MILLISECONDS,
-})
-const clockTime = new Intl.DateTimeFormat(undefined, { timeStyle: 'short' })
+let format = timeFormat(undefined)
+let zone: string | undefined
 
-export const full = (iso: string): string => fullTime.format(new Date(iso))
-export const timeOfDay = (iso: string): string => clockTime.format(new Date(iso))
-export const fullMs = (iso: string): string => exactDate.format(new Date(iso))
-export const timeMs = (iso: string): string => exactTime.format(new Date(iso))
+/** Returns the formats of the zone that the person has chosen. */
+function chosen(): TimeFormat {
+  const { times, zone: named } = currentSettings()
+  const next = zoneOf(times, named)
+  if (next !== zone) {
+    zone = next
+    format = timeFormat(next)
+  }
+  return format
+}
+
+export const full = (iso: string): string => chosen().full(new Date(iso))
+export const timeOfDay = (iso: string): string => chosen().timeOfDay(new Date(iso))
+export const fullMs = (iso: string): string => chosen().fullMs(new Date(iso))
+export const timeMs = (iso: string): string => chosen().timeMs(new Date(iso))
+/** Returns the time of day for a time of today, and else the date with the time. */
+export const inList = (iso: string): string => chosen().inList(new Date(iso), new Date(serverNow()))
+
+/** Returns the time of the clock in the bar, with the name of a zone that is not that of this computer. */
+export function clockText(epochSeconds: number): string {
+  const zoned = chosen()
+  return `${zoned.clock(new Date(epochSeconds * 1_000))} ${zoned.zoneName}`.trim()
+}
 
 /** Returns `in 0:41`, `in 3 h 12 min` or, for a time that has passed, `now`. */
 export function remaining(exactSeconds: number): string {

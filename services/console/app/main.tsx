@@ -3,10 +3,10 @@ import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
 import { App } from './app.tsx'
 import { Problem } from './api.ts'
-import { applyTheme, storedTheme } from './theme.ts'
+import { followSettings } from './settings.ts'
 import './styles/main.css'
 
-applyTheme(storedTheme())
+followSettings()
 
 const queries = new QueryClient({
   defaultOptions: {

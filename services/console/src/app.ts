@@ -16,6 +16,7 @@ import { type RunRouteDeps, runRoutes } from './routes/runs.ts'
 import { type SessionRouteDeps, sessionRoutes } from './routes/session.ts'
 import { type SignInLinkRouteDeps, signInLinkRoutes } from './routes/sign-in-links.ts'
 import { type StateRouteDeps, stateRoutes } from './routes/state.ts'
+import { ownSessionRoutes } from './routes/own-sessions.ts'
 import { type StreamRouteDeps, streamRoutes } from './routes/stream.ts'
 
 export interface AppDeps
@@ -71,6 +72,7 @@ export function createApp(deps: AppDeps): Hono {
       if (openId !== null)
         app.route('/', openIdSignInRoutes({ ...deps, openId, stylesheet: stylesheetOf(built) }))
       app.route('/api', sessionRoutes(deps))
+      app.route('/api', ownSessionRoutes(deps))
       app.route('/api', stateRoutes(deps))
       app.route('/api', streamRoutes(deps))
       app.route('/api', runRoutes(deps))

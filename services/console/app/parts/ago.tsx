@@ -1,11 +1,20 @@
-import { duration, full, useSeconds } from '../clock.ts'
+import { duration, full, inList, useSeconds } from '../clock.ts'
+import { useSettings } from '../settings.ts'
 
-/** Shows how long ago a time was; the tooltip has the full time. */
+/** Shows how long ago a time was, or the time itself if the person prefers that; the tooltip has the full time. */
 export function Ago({ time, prefix = '' }: { readonly time: string; readonly prefix?: string }) {
   const seconds = useSeconds() - Date.parse(time) / 1_000
+  const { times } = useSettings()
+  const isFor = prefix === 'for '
+  const text =
+    times !== 'relative'
+      ? `${isFor ? 'since ' : prefix}${inList(time)}`
+      : seconds < 5
+        ? 'just now'
+        : `${prefix}${duration(seconds)}${prefix === '' ? ' ago' : ''}`
   return (
     <time dateTime={time} title={full(time)}>
-      {seconds < 5 ? 'just now' : `${prefix}${duration(seconds)}${prefix === '' ? ' ago' : ''}`}
+      {text}
     </time>
   )
 }

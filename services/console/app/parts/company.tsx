@@ -1,5 +1,6 @@
 import type { CompanyView } from '../../src/contracts/companies.ts'
-import { duration, full, useSeconds } from '../clock.ts'
+import { duration, full, inList, useSeconds } from '../clock.ts'
+import { useSettings } from '../settings.ts'
 import { State, type Tone } from './glyph.tsx'
 
 /** The states of companies in the order of their urgency. */
@@ -30,9 +31,11 @@ export const companyName = ({ Label, Realm }: CompanyView): string => Label ?? R
 /** The time until then; `past` once it is over. */
 export function Until({ time, past }: { readonly time: string; readonly past: string }) {
   const seconds = Date.parse(time) / 1_000 - useSeconds()
+  const { times } = useSettings()
+  const text = times === 'relative' ? `in ${duration(seconds)}` : inList(time)
   return (
     <time dateTime={time} title={full(time)}>
-      {seconds <= 0 ? past : `in ${duration(seconds)}`}
+      {seconds <= 0 ? past : text}
     </time>
   )
 }

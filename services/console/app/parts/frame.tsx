@@ -1,13 +1,12 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query'
-import { type ReactNode, useEffect, useState } from 'react'
+import { type ReactNode, useEffect } from 'react'
 import type { NowView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
-import { useSeconds } from '../clock.ts'
+import { clockText, useSeconds } from '../clock.ts'
 import { type LiveState, useLiveState } from '../live.ts'
 import { useNotice } from '../notice.ts'
 import { goTo } from '../router.ts'
-import { chooseTheme, storedTheme, themes } from '../theme.ts'
 import { Link } from './link.tsx'
 import { State, type Tone } from './glyph.tsx'
 
@@ -41,8 +40,10 @@ export function Frame({ session, path, children }: FrameProps) {
   const notice = useNotice()
   const urgent = now.data?.Conditions.filter(({ Severity }) => Severity !== 'info').length ?? 0
   const shown = isWithin('/dead-letters', path) ? '/processes' : path
-  const current = PAGES.find((page) => page.path !== '/' && isWithin(page.path, shown)) ?? PAGES[0]
-  const { name } = current
+  const current =
+    PAGES.find((page) => page.path !== '/' && isWithin(page.path, shown)) ??
+    (path === '/settings' ? null : PAGES[0])
+  const name = current?.name ?? 'Settings'
   useEffect(() => {
     document.title = `${urgent > 0 ? `(${urgent}) ` : ''}${name} · Console`
   }, [urgent, name])
@@ -87,16 +88,13 @@ export function Frame({ session, path, children }: FrameProps) {
   )
 }
 
-const clock = new Intl.DateTimeFormat(undefined, { timeStyle: 'medium' })
-
 function Clock() {
   const seconds = useSeconds()
-  return <time className="clock">{clock.format(seconds * 1_000)}</time>
+  return <time className="clock">{clockText(seconds)}</time>
 }
 
 function PersonMenu({ session }: { readonly session: SessionView }) {
   const queries = useQueryClient()
-  const [theme, setTheme] = useState(storedTheme)
   const signOut = async (): Promise<void> => {
     await call('DELETE', '/session').catch(() => {})
     queries.clear()
@@ -112,23 +110,7 @@ function PersonMenu({ session }: { readonly session: SessionView }) {
         <p className="muted">
           Signed in as <strong>{session.User}</strong>, {session.Role}
         </p>
-        <fieldset>
-          <legend>Theme</legend>
-          {themes.map((choice) => (
-            <label key={choice}>
-              <input
-                type="radio"
-                name="theme"
-                checked={theme === choice}
-                onChange={() => {
-                  chooseTheme(choice)
-                  setTheme(choice)
-                }}
-              />
-              {choice}
-            </label>
-          ))}
-        </fieldset>
+        <Link to="/settings">Settings</Link>
         <button type="button" onClick={() => void signOut()}>
           Sign out
         </button>

@@ -8,5 +8,6 @@ export const pages = {
   processes: '/processes',
   deadLetters: '/dead-letters/:process',
   health: '/services',
+  settings: '/settings',
   signIn: '/sign-in',
 } as const

@@ -41,3 +41,19 @@ export const SignInOptions = z
   })
   .meta({ ref: 'SignInOptions' })
 export type SignInOptions = z.output<typeof SignInOptions>
+
+/** A session of the same person, as the page *Settings* shows it. */
+const OwnSession = z
+  .object({
+    Id: z.string().meta({ description: 'names the session, but gives no access to it' }),
+    Browser: z.string(),
+    IsCurrent: z.boolean().meta({ description: 'the session of this browser' }),
+    CreatedAt: z.iso.datetime(),
+    UsedAt: z.iso.datetime().meta({ description: 'the last use, to the half minute' }),
+    ExpiresAt: z.iso.datetime(),
+  })
+  .meta({ ref: 'OwnSession' })
+
+/** The response of `GET /api/sessions`. */
+export const OwnSessions = z.object({ Sessions: z.array(OwnSession) }).meta({ ref: 'OwnSessions' })
+export type OwnSessions = z.output<typeof OwnSessions>

@@ -8,8 +8,11 @@ const MAX_STREAMS = 200
 /** A browser that has not read this much is cut off. It reconnects, and continues after its last frame. */
 const MAX_UNREAD_BYTES = 1_048_576
 const KEEP_ALIVE_MS = 15_000
-/** The sessions of all streams are checked this often, so that an idle session ends its stream as well. */
-const CHECK_MS = 5_000
+/**
+ * The sessions of all streams are checked this often, so that a session that is idle, or that ended at another replica,
+ * ends its stream within two seconds.
+ */
+const CHECK_MS = 1_500
 
 export interface BrowserStreams extends Disposable {
   readonly size: number

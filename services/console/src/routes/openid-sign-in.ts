@@ -13,6 +13,7 @@ import { html } from 'hono/html'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import { describeRoute } from 'hono-openapi'
 import type { SignInWay } from '../contracts/session.ts'
+import { browserName } from '../session/browser-name.ts'
 import type { OpenIdProvider } from '../session/openid-provider.ts'
 import { type OpenIdPeople, personOf } from '../session/openid-role.ts'
 import type { Sessions } from '../session/sessions.ts'
@@ -131,7 +132,11 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
               'forbidden',
               'This account may not use the console. An administrator can add its verified e-mail address, or one of its groups',
             )
-          const session = await sessions.begin(person.user, person.role)
+          const session = await sessions.begin({
+            ...person,
+            way: 'oidc',
+            browser: browserName(c.req.header('User-Agent')),
+          })
           deps.onSignIn('oidc', 'accepted')
           logger.info({ ...person, way: 'oidc' }, 'person signed in')
           setSessionCookie(c, session.secret, deps)

@@ -5,6 +5,7 @@ import { createSemaphore } from '@integration-host/shared/process/semaphore'
 import { Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { SessionView, SignIn, SignInOptions, type SignInWay } from '../contracts/session.ts'
+import { browserName } from '../session/browser-name.ts'
 import type { OneTimeLinks } from '../session/one-time-link.ts'
 import type { OpenIdProvider } from '../session/openid-provider.ts'
 import { isPasswordOf, type User } from '../session/password.ts'
@@ -136,7 +137,12 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
       validate('json', SignIn),
       async (c) => {
         const { user, role, way } = await personOf(c.req.valid('json'))
-        const { session, secret } = await sessions.begin(user, role)
+        const { session, secret } = await sessions.begin({
+          user,
+          role,
+          way,
+          browser: browserName(c.req.header('User-Agent')),
+        })
         deps.onSignIn(way, 'accepted')
         logger.info({ user, role, way }, 'person signed in')
         setSessionCookie(c, secret, deps)

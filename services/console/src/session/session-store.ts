@@ -1,3 +1,4 @@
+import type { SignInWay } from '../contracts/session.ts'
 import type { Role } from '@integration-host/shared/access/user-role'
 
 /** A session as it is stored. The times are epoch milliseconds. */
@@ -6,6 +7,10 @@ export interface Session {
   readonly digest: string
   readonly user: string
   readonly role: Role
+  /** How the person signed in. Two ways may know different persons by the same name. */
+  readonly way: SignInWay
+  /** A name such as `Firefox on Linux`, by which the person recognizes the session. */
+  readonly browser: string
   readonly createdAt: number
   /** The session ends at this time, even if it is in use. */
   readonly expiresAt: number

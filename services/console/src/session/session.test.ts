@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { createMemorySessionStore } from '../adapters/memory/session-store.ts'
+import { browserName } from './browser-name.ts'
 import { createOneTimeLinks } from './one-time-link.ts'
 import { isPasswordOf, parseUsers } from './password.ts'
 import { userLine } from '@integration-host/shared/access/user-line'
@@ -7,6 +8,8 @@ import { createSessions } from './sessions.ts'
 import { createSignInDelay } from './sign-in-delay.ts'
 
 const MINUTE = 60_000
+
+const ADA = { user: 'ada', role: 'operator', way: 'password', browser: 'Firefox' } as const
 
 function sessionsAt() {
   const clock = { now: 0 }
@@ -23,7 +26,7 @@ function sessionsAt() {
 describe('a session', () => {
   it('ends 60 minutes after its last use, and 12 hours after the sign-in at the latest', async () => {
     const { clock, sessions } = sessionsAt()
-    const { secret } = await sessions.begin('ada', 'operator')
+    const { secret } = await sessions.begin(ADA)
     clock.now = 59 * MINUTE
     expect(await sessions.use(secret)).toMatchObject({ user: 'ada', role: 'operator' })
     clock.now += 59 * MINUTE
@@ -31,7 +34,7 @@ describe('a session', () => {
     clock.now += 60 * MINUTE
     expect(await sessions.use(secret)).toBeNull()
 
-    const other = await sessions.begin('ada', 'operator')
+    const other = await sessions.begin(ADA)
     for (let half = 0; half < 23; half += 1) {
       clock.now += 30 * MINUTE
       expect(await sessions.use(other.secret)).not.toBeNull()
@@ -42,7 +45,7 @@ describe('a session', () => {
 
   it('checking whether it is valid does not keep it alive', async () => {
     const { clock, sessions } = sessionsAt()
-    const { session } = await sessions.begin('ada', 'viewer')
+    const { session } = await sessions.begin(ADA)
     clock.now = 59 * MINUTE
     expect(await sessions.isValid(session.digest)).toBe(true)
     clock.now = 60 * MINUTE
@@ -53,11 +56,42 @@ describe('a session', () => {
     const { clock, sessions } = sessionsAt()
     const ended: string[] = []
     sessions.onEnd((digest) => ended.push(digest))
-    const first = await sessions.begin('ada', 'viewer')
-    for (clock.now = 1; clock.now <= 5; clock.now += 1) await sessions.begin('ada', 'viewer')
+    const first = await sessions.begin(ADA)
+    for (clock.now = 1; clock.now <= 5; clock.now += 1) await sessions.begin(ADA)
     expect(ended).toEqual([first.session.digest])
     expect(await sessions.use(first.secret)).toBeNull()
   })
+})
+
+describe('the sessions of a person', () => {
+  it('contain those that are valid, the newest first, and none of another person with the same name', async () => {
+    const { clock, sessions } = sessionsAt()
+    await sessions.begin(ADA)
+    clock.now = 40 * MINUTE
+    const second = await sessions.begin(ADA)
+    clock.now = 41 * MINUTE
+    const third = await sessions.begin(ADA)
+    await sessions.begin({ ...ADA, way: 'oidc' })
+    await sessions.begin({ ...ADA, user: 'ben' })
+    clock.now = 60 * MINUTE
+    expect(await sessions.ofSamePerson(third.session)).toEqual([third.session, second.session])
+  })
+})
+
+it.each([
+  ['Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0', 'Firefox on Linux'],
+  [
+    'Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36 Edg/142.0.0.0',
+    'Edge on Windows',
+  ],
+  [
+    'Mozilla/5.0 (iPhone; CPU iPhone OS 18_7 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.0 Mobile/15E148 Safari/604.1',
+    'Safari on iPhone',
+  ],
+  ['<script>', 'A browser'],
+  [undefined, 'A browser'],
+])('the session of a browser with the User-Agent %s is named %s', (userAgent, name) => {
+  expect(browserName(userAgent)).toBe(name)
 })
 
 describe('a one-time link', () => {

@@ -7,7 +7,6 @@
  * S4  A session that ended ends its event streams: `onEnd` is called with its digest.
  */
 import { hash, randomBytes } from 'node:crypto'
-import type { Role } from '@integration-host/shared/access/user-role'
 import type { Session, SessionStore } from './session-store.ts'
 
 const MAX_PER_USER = 5
@@ -22,14 +21,19 @@ export interface SessionsDeps {
   readonly idleMinutes: number
 }
 
+/** Who signs in, how, and with which browser. */
+export type Person = Pick<Session, 'user' | 'role' | 'way' | 'browser'>
+
 export interface Sessions {
   /** Begins a session. Returns it with the secret for the cookie. */
-  begin(user: string, role: Role): Promise<{ readonly session: Session; readonly secret: string }>
+  begin(person: Person): Promise<{ readonly session: Session; readonly secret: string }>
   /** Returns the valid session of a cookie, and counts as a use of it; `null` if there is none. */
   use(secret: string | undefined): Promise<Session | null>
   /** Returns whether a session is still valid, without using it. */
   isValid(digest: string): Promise<boolean>
   end(session: Session): Promise<void>
+  /** Returns the valid sessions of the person to whom this session belongs, the newest first. */
+  ofSamePerson(session: Session): Promise<readonly Session[]>
   /** Registers a function that is called when a session is ended. Returns the function that removes it. */
   onEnd(listener: (digest: string) => void): () => void
 }
@@ -55,19 +59,18 @@ export function createSessions({ store, now, hours, idleMinutes }: SessionsDeps)
   }
 
   return {
-    async begin(user, role) {
+    async begin(person) {
       const secret = randomBytes(32).toString('base64url')
       const at = now()
       const session: Session = {
         digest: digestOf(secret),
-        user,
-        role,
+        ...person,
         createdAt: at,
         expiresAt: at + hours * 3_600_000,
         usedAt: at,
       }
       await store.put(session)
-      const others = await store.ofUser(user)
+      const others = await store.ofUser(person.user)
       for (const oldest of others.slice(0, Math.max(0, others.length - MAX_PER_USER)))
         await end(oldest)
       return { session, secret }
@@ -81,6 +84,10 @@ export function createSessions({ store, now, hours, idleMinutes }: SessionsDeps)
     },
     isValid: async (digest) => (await valid(digest)) !== null,
     end,
+    async ofSamePerson({ user, way }) {
+      const all = await store.ofUser(user)
+      return all.filter((session) => session.way === way && !isOver(session)).toReversed()
+    },
     onEnd(listener) {
       listeners.add(listener)
       return () => void listeners.delete(listener)

@@ -1,0 +1,72 @@
+/** What a person has chosen for this browser. It is kept in its local storage, and contains nothing secret. */
+import { useSyncExternalStore } from 'react'
+import { type TimeStyle, timeStyles } from './time-format.ts'
+
+export const themes = ['system', 'light', 'dark'] as const
+export const densities = ['comfortable', 'compact'] as const
+const switches = ['on', 'off'] as const
+
+export interface Settings {
+  readonly theme: (typeof themes)[number]
+  readonly density: (typeof densities)[number]
+  readonly times: TimeStyle
+  /** The IANA time zone of `times: 'zone'`. */
+  readonly zone: string
+  /** Whether keys without a modifier key do something. */
+  readonly shortcuts: (typeof switches)[number]
+}
+
+/** The time zones that the browser knows. */
+export const zones: readonly string[] = ['UTC', ...Intl.supportedValuesOf('timeZone')]
+
+let settings = read()
+const listeners = new Set<() => void>()
+
+function read(): Settings {
+  // The first value is the default.
+  const stored = <Value extends string>(name: keyof Settings, values: readonly Value[]): Value => {
+    const value = localStorage.getItem(name)
+    return values.find((one) => one === value) ?? (values[0] as Value)
+  }
+  return {
+    theme: stored('theme', themes),
+    density: stored('density', densities),
+    times: stored('times', timeStyles),
+    zone: stored('zone', zones),
+    shortcuts: stored('shortcuts', switches),
+  }
+}
+
+function apply(): void {
+  const { dataset } = document.documentElement
+  dataset['theme'] = settings.theme
+  dataset['density'] = settings.density
+}
+
+function readAgain(): void {
+  settings = read()
+  apply()
+  for (const listener of listeners) listener()
+}
+
+/** Applies the settings to the page, also when another tab changes them. Called once, before the first page. */
+export function followSettings(): void {
+  apply()
+  // The event is sent to all tabs but the one that changes the setting.
+  window.addEventListener('storage', readAgain)
+}
+
+export function choose<Name extends keyof Settings>(name: Name, value: Settings[Name]): void {
+  localStorage.setItem(name, value)
+  readAgain()
+}
+
+export const currentSettings = (): Settings => settings
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener)
+  return () => void listeners.delete(listener)
+}
+
+/** Returns the settings; the component is rendered again when one changes. */
+export const useSettings = (): Settings => useSyncExternalStore(subscribe, currentSettings)

@@ -1,0 +1,53 @@
+/** How times are shown. `relative` shows lists as `4 min ago`, and exact times by the clock of this computer. */
+export const timeStyles = ['relative', 'local', 'utc', 'zone'] as const
+export type TimeStyle = (typeof timeStyles)[number]
+
+export interface TimeFormat {
+  /** `Nov 24, 2026, 3:12:04 AM UTC`. */
+  full(time: Date): string
+  /** `3:12:04 AM`. */
+  clock(time: Date): string
+  /** `3:12 AM`. */
+  timeOfDay(time: Date): string
+  /** `03:12:04.120`. */
+  timeMs(time: Date): string
+  /** `Nov 24, 03:12:04.120`. */
+  fullMs(time: Date): string
+  /** The time of day for a time of the same day as `now`, and else the date with the time. */
+  inList(time: Date, now: Date): string
+  /** The short name of the zone; empty for the zone of this computer. */
+  readonly zoneName: string
+}
+
+/** Returns the formats of one time zone; of the zone of this computer if it is `undefined`. */
+export function timeFormat(timeZone: string | undefined, locale?: string): TimeFormat {
+  const format = (options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat =>
+    new Intl.DateTimeFormat(locale, { ...options, timeZone })
+  const milliseconds = {
+    hour: '2-digit',
+    minute: '2-digit',
+    second: '2-digit',
+    fractionalSecondDigits: 3,
+  } as const
+  const full = format({ dateStyle: 'medium', timeStyle: 'long' })
+  const clock = format({ timeStyle: 'medium' })
+  const timeOfDay = format({ timeStyle: 'short' })
+  const timeMs = format(milliseconds)
+  const fullMs = format({ month: 'short', day: 'numeric', ...milliseconds })
+  const day = format({ dateStyle: 'short' })
+  const withDate = format({ month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' })
+  return {
+    full: (time) => full.format(time),
+    clock: (time) => clock.format(time),
+    timeOfDay: (time) => timeOfDay.format(time),
+    timeMs: (time) => timeMs.format(time),
+    fullMs: (time) => fullMs.format(time),
+    inList: (time, now) =>
+      day.format(time) === day.format(now) ? clock.format(time) : withDate.format(time),
+    zoneName: timeZone?.slice(timeZone.lastIndexOf('/') + 1).replaceAll('_', ' ') ?? '',
+  }
+}
+
+/** Returns the zone of a style, for {@link timeFormat}. */
+export const zoneOf = (style: TimeStyle, zone: string): string | undefined =>
+  style === 'utc' ? 'UTC' : style === 'zone' ? zone : undefined

@@ -1,0 +1,24 @@
+/** The programs, in the order in which their names are looked for: Edge also says Chrome, and Chrome also says Safari. */
+const PROGRAMS = [
+  ['Edg', 'Edge'],
+  ['OPR', 'Opera'],
+  ['Firefox', 'Firefox'],
+  ['Chrome', 'Chrome'],
+  ['Safari', 'Safari'],
+] as const
+const SYSTEMS = [
+  ['iPhone', 'iPhone'],
+  ['iPad', 'iPad'],
+  ['Android', 'Android'],
+  ['Windows', 'Windows'],
+  ['Mac OS', 'macOS'],
+  ['Linux', 'Linux'],
+] as const
+
+/** Returns a name such as `Firefox on Linux` for a header `User-Agent`, so that a person recognizes a browser. */
+export function browserName(userAgent: string | undefined): string {
+  const found = (names: readonly (readonly [string, string])[]): string | undefined =>
+    names.find(([part]) => userAgent?.includes(part))?.[1]
+  const system = found(SYSTEMS)
+  return `${found(PROGRAMS) ?? 'A browser'}${system === undefined ? '' : ` on ${system}`}`
+}

@@ -1,0 +1,144 @@
+/** Tests the page Settings and the sessions of a person in a real browser. */
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import type { Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { expectAccessible } from './accessibility.ts'
+import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
+
+/** The step `order` sends this text in the query of a URL. The demo API rejects the request with 431. */
+const TOO_LONG = 'x'.repeat(20_000)
+/** A zone in which it is never the same hour as in UTC. */
+const ZONE = 'Asia/Tokyo'
+
+describe('the settings of the console', () => {
+  let at: ConsoleBrowser
+
+  beforeAll(async () => {
+    at = await startConsoleBrowser()
+  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
+  afterEach(async () => {
+    for (const page of at.context.pages()) {
+      await page.evaluate('localStorage.clear()')
+      await page.close()
+    }
+    await at.context.clearCookies()
+    expect(at.problems).toEqual([])
+  })
+
+  const themeOf = (page: Page): Promise<string> =>
+    page.evaluate('document.documentElement.dataset.theme')
+  const groundOf = (page: Page): Promise<string> =>
+    page.evaluate('getComputedStyle(document.documentElement).backgroundColor')
+  const showTimesAs = (page: Page, name: string) => page.getByLabel(name, { exact: true }).check()
+
+  it('applies theme and density at once in all tabs, and remembers them', async () => {
+    const page = await at.signIn()
+    await page.emulateMedia({ colorScheme: 'dark' })
+    const other = await at.open('/')
+    await other.getByRole('heading', { level: 1 }).waitFor()
+    await page.getByRole('button', { name: 'operator' }).click()
+    await page.getByRole('link', { name: 'Settings' }).click()
+    expect(await groundOf(page)).toBe('rgb(20, 23, 26)')
+    await page.getByLabel('Light').check()
+    expect(await groundOf(page)).toBe('rgb(244, 246, 248)')
+    await page.getByLabel('Compact').check()
+    await eventually(async () => expect(await themeOf(other)).toBe('light'))
+    await page.reload()
+    expect(await page.getByLabel('Light').isChecked()).toBe(true)
+    expect(await page.evaluate('document.documentElement.dataset.density')).toBe('compact')
+    await page.getByLabel('As the system').check()
+    await eventually(async () => expect(await themeOf(other)).toBe('system'))
+    await expectAccessible(page, 'settings-compact')
+    await page.getByLabel('Comfortable').check()
+    await expectAccessible(page, 'settings')
+  })
+
+  it('shows every time in the chosen zone, also in the timeline of a run', async () => {
+    const queued = await fetch(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
+      method: 'POST',
+      headers: {
+        Authorization: `Bearer ${at.host.serviceKey}`,
+        'Content-Type': 'application/json',
+      },
+      body: JSON.stringify({ TransactionID: 'zones', InitialData: TOO_LONG }),
+    })
+    expect(queued.status).toBe(202)
+    await at.signIn()
+    const settings = await at.open('/settings')
+    const run = await at.open('/runs/OrderProcess/zones')
+    const axis = run.locator('.timeline figcaption time')
+    const list = await at.open('/runs')
+    const cell = list.locator('tbody time').first()
+    await list
+      .getByText(/ago|just now/)
+      .first()
+      .waitFor()
+    const inZone = async (time: typeof axis, timeZone: string): Promise<string> =>
+      new Intl.DateTimeFormat('en-US', { hour: '2-digit', minute: '2-digit', timeZone })
+        .format(new Date((await time.getAttribute('datetime')) ?? ''))
+        .slice(0, 5)
+
+    for (const [name, zone] of [
+      ['Another time zone', ZONE],
+      ['UTC', 'UTC'],
+    ] as const) {
+      await showTimesAs(settings, name)
+      if (zone === ZONE) await settings.getByRole('combobox').selectOption(ZONE)
+      await eventually(async () => {
+        expect(await axis.textContent(), name).toContain(await inZone(axis, zone))
+        const inCell = await inZone(cell, zone)
+        expect(await cell.textContent(), name).toContain(inCell.replace(/^0/, ''))
+      })
+      expect(await list.locator('.clock').textContent()).toContain(zone === 'UTC' ? 'UTC' : 'Tokyo')
+      expect(await list.getByText(/\d min ago|just now/).count()).toBe(0)
+    }
+    await list.reload()
+    await list.locator('.clock').getByText('UTC').waitFor()
+  })
+
+  it('lists the sessions of the person, and ends one with all its tabs within two seconds', async () => {
+    const other = await at.context.browser()?.newContext()
+    const stolen = await other?.newPage()
+    await stolen?.goto(at.console.signInLink() ?? '')
+    await stolen?.getByRole('status').getByText('live', { exact: true }).waitFor()
+    const second = await other?.newPage()
+    await second?.goto(`${at.console.url}/runs`)
+    await second?.getByRole('heading', { name: 'Runs' }).waitFor()
+
+    await at.signIn()
+    const page = await at.open('/settings')
+    await page.getByText('this browser', { exact: true }).waitFor()
+    const [cookie] = (await other?.cookies()) ?? []
+    const endedAt = performance.now()
+    await page
+      .getByRole('row')
+      .filter({ hasNotText: 'this browser' })
+      .getByRole('button', { name: 'End' })
+      .first()
+      .click()
+    await stolen?.getByRole('heading', { name: 'Sign in' }).waitFor()
+    await second?.getByRole('heading', { name: 'Sign in' }).waitFor()
+    expect(performance.now() - endedAt).toBeLessThan(2_000)
+    const answer = await fetch(`${at.console.url}/api/now`, {
+      headers: { Origin: at.console.url, Cookie: `console=${cookie?.value}` },
+    })
+    expect(answer.status).toBe(401)
+    await other?.close()
+  })
+
+  it('signing out in one tab ends the other tabs within two seconds, whichever tab reads the stream', async () => {
+    for (const signsOut of [0, 1]) {
+      const first = await at.signIn()
+      await first.getByRole('status').getByText('live', { exact: true }).waitFor()
+      const tabs = [first, await at.open('/runs'), await at.open('/settings')]
+      for (const tab of tabs) await tab.getByRole('button', { name: 'operator' }).waitFor()
+      await tabs[signsOut]?.getByRole('button', { name: 'operator' }).click()
+      const endedAt = performance.now()
+      await tabs[signsOut]?.getByRole('button', { name: 'Sign out' }).click()
+      for (const tab of tabs) await tab.getByRole('heading', { name: 'Sign in' }).waitFor()
+      expect(performance.now() - endedAt).toBeLessThan(2_000)
+      for (const tab of tabs) await tab.close()
+    }
+  })
+})
