@@ -30,6 +30,7 @@ FROM dependencies AS browser
 RUN corepack pnpm install --frozen-lockfile --filter @integration-host/console...
 COPY packages/shared packages/shared
 COPY services/console services/console
+COPY docs/runbook.md docs/errors.md docs/
 RUN node services/console/src/write-app.ts
 
 FROM ${NODE_IMAGE}

@@ -5,6 +5,8 @@ import type { Page } from 'playwright-core'
 import { expect } from 'vitest'
 
 const WIDTHS = [1440, 900, 400] as const
+/** The size of a new page. */
+const USUAL_SIZE = { width: 1280, height: 720 } as const
 const TAGS = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']
 const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
 
@@ -42,4 +44,5 @@ export async function expectAccessible(page: Page, name: string): Promise<void> 
       if (folder !== undefined)
         await page.screenshot({ path: `${folder}/${name}-${theme}-${width}.png`, fullPage: true })
     }
+  await page.setViewportSize(USUAL_SIZE)
 }

@@ -113,8 +113,13 @@ function crossing(from: string, to: string): string | undefined {
       return 'only host/ imports services'
   }
   const app = browserAppOf(from)
-  if (app !== undefined && !to.startsWith(`${app}/app/`) && !to.startsWith(`${app}/src/contracts/`))
-    return 'the program of a browser imports only its own files, and types of contracts/'
+  if (
+    app !== undefined &&
+    !to.startsWith(`${app}/app/`) &&
+    !to.startsWith(`${app}/src/contracts/`) &&
+    !/^docs\/[\w-]+\.md$/.test(to)
+  )
+    return 'the program of a browser imports only its own files, documents, and types of contracts/'
   if (to.startsWith('host/') && (own !== undefined || from.startsWith('packages/'))) {
     return 'host/ stands above the services and packages'
   }

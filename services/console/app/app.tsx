@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query'
-import { useEffect } from 'react'
+import { lazy, useEffect } from 'react'
 import type { SessionView } from '../src/contracts/session.ts'
 import { call, Problem } from './api.ts'
 import { setServerTime } from './clock.ts'
@@ -15,8 +15,14 @@ import { ServicesPage } from './pages/services.tsx'
 import { SettingsPage } from './pages/settings.tsx'
 import { SignInPage } from './pages/sign-in.tsx'
 import { Frame } from './parts/frame.tsx'
+import { Later } from './parts/later.tsx'
 import { match, usePath } from './router.ts'
 import { useSettings } from './settings.ts'
+
+// The programs of these pages are loaded when they are opened.
+const HelpPage = lazy(() => import('./pages/help.tsx'))
+const RunbookPage = lazy(() => import('./pages/runbook.tsx'))
+const ErrorsPage = lazy(() => import('./pages/errors.tsx'))
 
 async function readSession(): Promise<SessionView | null> {
   const sentAt = Date.now()
@@ -51,7 +57,9 @@ export function App() {
   if (session.data === null || path === '/sign-in') return <SignInPage session={session.data} />
   return (
     <Frame session={session.data} path={path}>
-      <Page session={session.data} path={path} />
+      <Later key={path}>
+        <Page session={session.data} path={path} />
+      </Later>
     </Frame>
   )
 }
@@ -73,5 +81,8 @@ function Page({ session, path }: { readonly session: SessionView; readonly path:
   const company = match('/companies/:realm', path)
   if (company !== null)
     return <CompanyPage key={path} session={session} realm={company['realm'] ?? ''} />
+  if (path === '/help/runbook') return <RunbookPage />
+  if (path === '/help/errors') return <ErrorsPage />
+  if (path === '/help' || match('/help/:document', path) !== null) return <HelpPage />
   return <NowPage session={session} />
 }

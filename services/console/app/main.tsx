@@ -5,6 +5,7 @@ import { App } from './app.tsx'
 import { Problem } from './api.ts'
 import { followSettings } from './settings.ts'
 import './styles/main.css'
+import './styles/manual.css'
 
 followSettings()
 

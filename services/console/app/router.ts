@@ -17,6 +17,10 @@ export const usePath = (): string => useSyncExternalStore(subscribe, () => locat
 /** Returns the query of the address, such as `?status=Failed`. */
 export const useQueryText = (): string => useSyncExternalStore(subscribe, () => location.search)
 
+/** Returns the fragment of the address without `#`, such as `runsfailed`. */
+export const useFragment = (): string =>
+  useSyncExternalStore(subscribe, () => location.hash.slice(1))
+
 /**
  * Returns the parameters of a path that has the form of `pattern`, such as `/runs/:process/:id`; `null` for another path
  * or one that is not properly encoded.
@@ -55,10 +59,29 @@ export function setQuery(query: URLSearchParams): void {
   for (const listener of listeners) listener()
 }
 
-/** Shows another page, and moves the focus to its heading, so that screen readers announce it. */
-export function goTo(path: string): void {
-  history.pushState(null, '', path)
+/** Returns the address of the section of the runbook that has the name of a condition. */
+export const runbookPage = (condition: string): string => `/help/runbook#${condition.toLowerCase()}`
+
+/** Returns the address of the section about an error code. */
+export const errorPage = (code: string): string => `/help/errors#${code}`
+
+let isHeadingDue = false
+
+/** Moves the focus to the heading of a page that was just opened, so that screen readers announce it. */
+export function focusHeading(): void {
+  const heading = document.querySelector<HTMLElement>('h1')
+  // The program of the page may still be loading. It calls this function when it is shown.
+  if (!isHeadingDue || heading === null) return
+  isHeadingDue = false
+  heading.focus()
+}
+
+/** Shows another page. An address with a fragment shows that part of the page. */
+export function goTo(address: string): void {
+  history.pushState(null, '', address)
   for (const listener of listeners) listener()
+  if (location.hash !== '') return
   window.scrollTo(0, 0)
-  requestAnimationFrame(() => document.querySelector<HTMLElement>('h1')?.focus())
+  isHeadingDue = true
+  requestAnimationFrame(focusHeading)
 }

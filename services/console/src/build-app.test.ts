@@ -3,10 +3,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { build } from 'esbuild'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { type BuiltApp, buildApp, readApp, writeApp } from './build-app.ts'
+import { type Asset, type BuiltApp, buildApp, readApp, writeApp } from './build-app.ts'
 
 /** The first load of a page: HTML, styles and script, compressed. */
 const MAX_FIRST_LOAD_BYTES = 150 * 1_024
+const MAX_PAGE_BYTES = 25 * 1_024
 
 describe("the browser's program", () => {
   let app: BuiltApp
@@ -15,18 +16,54 @@ describe("the browser's program", () => {
     app = await buildApp(build)
   })
 
+  const textOf = ({ body }: Asset): string => Buffer.from(body).toString()
+  const documents = /\/(?:runbook|errors)-[^/]*\.js$/
+
+  /** Returns the files that are loaded with a file at once: those that it imports statically, and those that they import. */
+  function loadedWith(file: Asset): ReadonlySet<Asset> {
+    const loaded = new Set([file])
+    for (const { path, body } of loaded)
+      if (path.endsWith('.js'))
+        for (const [, name] of Buffer.from(body)
+          .toString()
+          .matchAll(/(?:from|import)"\.\/([\w-]+\.js)"/g))
+          for (const asset of app.assets) if (asset.path === `/assets/${name}`) loaded.add(asset)
+    return loaded
+  }
+  const bytesOf = (files: Iterable<Asset>): number =>
+    [...files].reduce((sum, { gzip }) => sum + gzip.length, 0)
+  function firstLoad(): ReadonlySet<Asset> {
+    const html = textOf(app.shell)
+    const named = app.assets.filter(({ path }) => html.includes(path))
+    return new Set([app.shell, ...named.flatMap((asset) => [...loadedWith(asset)])])
+  }
+
   it('the first load has at most 150 KB', () => {
-    const sizes = [app.shell, ...app.assets].map(({ gzip }) => gzip.length)
-    const total = sizes.reduce((sum, size) => sum + size, 0)
-    expect(total).toBeGreaterThan(30 * 1_024)
-    expect(total).toBeLessThan(MAX_FIRST_LOAD_BYTES)
+    const bytes = bytesOf(firstLoad())
+    expect(bytes).toBeGreaterThan(30 * 1_024)
+    expect(bytes).toBeLessThan(MAX_FIRST_LOAD_BYTES)
+  })
+
+  it('each page that is loaded later adds at most 25 KB', () => {
+    const later = app.assets.filter((asset) => !firstLoad().has(asset))
+    expect(later.length).toBeGreaterThanOrEqual(3)
+    for (const asset of later)
+      expect(
+        bytesOf([...loadedWith(asset)].filter((file) => !firstLoad().has(file))),
+        asset.path,
+      ).toBeLessThan(MAX_PAGE_BYTES)
   })
 
   it('the program contains no path of a token, an export, an import or the accounting API, and no other address', () => {
-    const text = app.assets.map(({ body }) => Buffer.from(body).toString()).join('\n')
+    const text = app.assets.map(textOf).join('\n')
     for (const path of ['/token', '/exports', '/imports', '/key-rotations', '/v3/'])
       expect(text).not.toContain(`"${path}`)
-    const hosts = [...text.matchAll(/https?:\/\/([\w.-]+)/g)].map(([, host]) => host)
+    // The documents name addresses as text, and one in a link that a person may follow.
+    const program = app.assets
+      .filter(({ path }) => !documents.test(path))
+      .map(textOf)
+      .join('\n')
+    const hosts = [...program.matchAll(/https?:\/\/([\w.-]+)/g)].map(([, host]) => host)
     // React names these as identifiers of XML, and in messages. Neither is fetched.
     expect(hosts.filter((host) => host !== 'www.w3.org' && host !== 'react.dev')).toEqual([])
   })

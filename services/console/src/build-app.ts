@@ -49,6 +49,7 @@ export async function buildApp(build: Build): Promise<BuiltApp> {
     minify: true,
     metafile: true,
     write: false,
+    loader: { '.md': 'text' },
     legalComments: 'none',
     define: { 'process.env.NODE_ENV': '"production"' },
     tsconfigRaw: { compilerOptions: { verbatimModuleSyntax: true } },

@@ -8,6 +8,7 @@ import { Glyph, State, type Tone } from '../parts/glyph.tsx'
 import { Link } from '../parts/link.tsx'
 import { MinuteChart } from '../parts/minute-chart.tsx'
 import { Outside } from '../parts/text.tsx'
+import { runbookPage } from '../router.ts'
 
 const TONES: Readonly<Record<ConditionView['Severity'], Tone>> = {
   critical: 'bad',
@@ -82,7 +83,12 @@ function Conditions({ conditions }: { readonly conditions: readonly ConditionVie
             <span className="muted">
               <Ago time={condition.Since} prefix="for " />
             </span>
-            {condition.Page !== null && <Link to={condition.Page}>Show</Link>}
+            <span className="links">
+              {condition.Page !== null && <Link to={condition.Page}>Show</Link>}
+              <Link to={runbookPage(condition.Name)}>
+                Runbook<span className="unseen"> on {condition.Name}</span>
+              </Link>
+            </span>
           </div>
         </li>
       ))}

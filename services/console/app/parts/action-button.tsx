@@ -1,6 +1,7 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, type ReactNode, useEffect, useId, useRef, useState } from 'react'
 import { notify } from '../notice.ts'
+import { ProblemHelp } from './problem.tsx'
 import { Outside } from './text.tsx'
 
 export interface ActionButtonProps {
@@ -111,6 +112,7 @@ function Confirmation(props: ActionButtonProps & { readonly onClose: () => void 
         {action.isError && (
           <p className="failure" role="alert">
             <Outside text={action.error.message} />
+            <ProblemHelp error={action.error} />
           </p>
         )}
         <div className="buttons">

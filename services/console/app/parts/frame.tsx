@@ -16,6 +16,7 @@ const PAGES = [
   { path: '/companies', name: 'Companies' },
   { path: '/processes', name: 'Processes' },
   { path: '/services', name: 'Health' },
+  { path: '/help', name: 'Help' },
 ] as const
 
 const LIVE: Readonly<Record<LiveState, { readonly tone: Tone; readonly text: string }>> = {
@@ -53,23 +54,14 @@ export function Frame({ session, path, children }: FrameProps) {
         Skip to the content
       </a>
       <header className="bar">
+        <button type="button" className="plain drawer" popoverTarget="pages">
+          <span aria-hidden="true">☰</span>
+          <span className="unseen">Pages</span>
+        </button>
         <Link to="/" className="brand">
           <span className="mark" aria-hidden="true" />
           Integration Host
         </Link>
-        <nav aria-label="Pages">
-          {PAGES.map((page) => (
-            <Link key={page.path} to={page.path} isCurrent={page === current}>
-              {page.name}
-              {page.path === '/' && urgent > 0 && (
-                <span className="count">
-                  {urgent}
-                  <span className="unseen"> need attention</span>
-                </span>
-              )}
-            </Link>
-          ))}
-        </nav>
         <output className="status">
           <State tone={LIVE[live].tone}>{LIVE[live].text}</State>
         </output>
@@ -82,6 +74,19 @@ export function Frame({ session, path, children }: FrameProps) {
           itself.
         </p>
       )}
+      <nav id="pages" popover="auto" aria-label="Pages">
+        {PAGES.map((page) => (
+          <Link key={page.path} to={page.path} isCurrent={page === current}>
+            {page.name}
+            {page.path === '/' && urgent > 0 && (
+              <span className="count">
+                {urgent}
+                <span className="unseen"> need attention</span>
+              </span>
+            )}
+          </Link>
+        ))}
+      </nav>
       <main id="content">{children}</main>
       <output className="toast">{notice}</output>
     </div>

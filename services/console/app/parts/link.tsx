@@ -10,10 +10,12 @@ export interface LinkProps {
 
 /** A link to a page of the console. With a modifier key it opens a new tab, as every link does. */
 export function Link({ to, className, isCurrent = false, children }: LinkProps) {
-  const follow = (event: MouseEvent): void => {
+  const follow = (event: MouseEvent<HTMLElement>): void => {
     if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey)
       return
     event.preventDefault()
+    // On a narrow screen the navigation is a drawer.
+    event.currentTarget.closest<HTMLElement>('[popover]')?.hidePopover()
     goTo(to)
   }
   return (

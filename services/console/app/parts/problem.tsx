@@ -1,4 +1,6 @@
 import { Problem } from '../api.ts'
+import { errorPage } from '../router.ts'
+import { Link } from './link.tsx'
 import { Outside } from './text.tsx'
 
 /** Says that a part of the page could not be read. What was read before stays on the page. */
@@ -16,6 +18,18 @@ export function ReadProblem({
       <Outside text={error.message} />
       {isTemporary && ' It is tried again by itself.'}
       {hasData && ' What you see is from before.'}
+      <ProblemHelp error={error} />
     </p>
+  )
+}
+
+/** A link to the section of the help about the code of a problem. */
+export function ProblemHelp({ error }: { readonly error: Error }) {
+  if (!(error instanceof Problem) || error.status === 0 || error.code === 'unknown') return null
+  return (
+    <>
+      {' '}
+      <Link to={errorPage(error.code)}>What {error.code} means</Link>
+    </>
   )
 }

@@ -4,10 +4,27 @@ import { z } from 'zod'
 
 const severities = ['critical', 'warning', 'info'] as const
 
+/** The names of the conditions. docs/runbook.md has a section for each of them. */
+export const conditionNames = [
+  'ServiceDown',
+  'DependencyDown',
+  'ProviderClientRefused',
+  'InternetAway',
+  'CredentialsFaulted',
+  'GrantsExpiring',
+  'RunsFailed',
+  'RunsInDoubt',
+  'RunsWaiting',
+  'ProcessPaused',
+  'RunsLate',
+  'DeadMessages',
+  'BooksOutOfBalance',
+] as const
+
 export const ConditionView = z
   .object({
     Key: z.string().meta({ description: 'the same while the condition lasts' }),
-    Name: z.string().meta({ description: 'the name of the alert in docs/runbook.md' }),
+    Name: z.enum(conditionNames).meta({ description: 'the section of docs/runbook.md' }),
     Severity: z.enum(severities),
     Title: z.string(),
     Detail: z.string(),

@@ -9,5 +9,7 @@ export const pages = {
   deadLetters: '/dead-letters/:process',
   health: '/services',
   settings: '/settings',
+  help: '/help',
+  helpDocument: '/help/:document',
   signIn: '/sign-in',
 } as const

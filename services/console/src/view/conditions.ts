@@ -3,6 +3,7 @@
  * what is wrong and what helps. They follow from the installation's state alone.
  */
 import type { CredentialView } from '@integration-host/shared/contracts/credential'
+import type { ConditionView } from '../contracts/now.ts'
 import { pages } from '../contracts/pages.ts'
 import { type Installation, responding, type RunGroup } from './installation.ts'
 import { valueOf } from './metric-text.ts'
@@ -11,7 +12,7 @@ import { failureRemedy } from './why.ts'
 export interface Condition {
   /** The same while the condition lasts. */
   readonly key: string
-  readonly name: string
+  readonly name: ConditionView['Name']
   readonly severity: 'critical' | 'warning' | 'info'
   readonly title: string
   readonly detail: string

@@ -1,0 +1,100 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { errorCodes } from '@integration-host/shared/errors'
+import { describe, expect, it } from 'vitest'
+import { type Block, parseInlines, parseMarkdown, plainText } from '../app/markdown.ts'
+import { conditionNames } from './contracts/now.ts'
+const ROOT = join(import.meta.dirname, '../../..')
+const blocksOf = (file: string): readonly Block[] =>
+  parseMarkdown(readFileSync(join(ROOT, file), 'utf8'))
+const anchorsOf = (file: string): ReadonlySet<string> =>
+  new Set(blocksOf(file).flatMap((block) => (block.kind === 'heading' ? [block.id] : [])))
+const text = (value: string) => ({ kind: 'text', text: value })
+
+describe('the help pages', () => {
+  it('parses headings, paragraphs, lists, code and tables', () => {
+    const blocks = parseMarkdown(
+      '# Title `x`\none\ntwo\n- first\n  goes on\n- second\n\n1. third\n\n```sh\na | b\n```\n| H |\n| --- |\n| a \\| b |\n<!-- no -->\n',
+    )
+    expect(blocks).toEqual([
+      {
+        kind: 'heading',
+        level: 1,
+        id: 'title-x',
+        inlines: [text('Title '), { kind: 'code', text: 'x' }],
+      },
+      { kind: 'paragraph', inlines: [text('one two')] },
+      {
+        kind: 'list',
+        isOrdered: false,
+        items: [[text('first goes on')], [text('second')]],
+      },
+      { kind: 'list', isOrdered: true, items: [[text('third')]] },
+      { kind: 'code', text: 'a | b' },
+      { kind: 'table', head: [[text('H')]], rows: [[[text('a | b')]]] },
+    ])
+  })
+
+  it('parses links, code and emphasis within each other, and keeps markup of HTML as text', () => {
+    expect(parseInlines('**a [`b`](c.md#d)** *e* <img src=x>')).toEqual([
+      {
+        kind: 'strong',
+        inlines: [
+          text('a '),
+          { kind: 'link', target: 'c.md#d', inlines: [{ kind: 'code', text: 'b' }] },
+        ],
+      },
+      text(' '),
+      { kind: 'emphasis', inlines: [text('e')] },
+      text(' <img src=x>'),
+    ])
+  })
+
+  it.each(['docs/runbook.md', 'docs/errors.md'])(
+    'leaves no mark of Markdown in the text of %s',
+    (file) => {
+      const texts = (block: Block): readonly string[] => {
+        switch (block.kind) {
+          case 'code':
+            return []
+          case 'list':
+            return block.items.map(withoutCode)
+          case 'table':
+            return [block.head, ...block.rows].flat().map(withoutCode)
+          case 'heading':
+          case 'paragraph':
+            return [withoutCode(block.inlines)]
+        }
+      }
+      const withoutCode = (inlines: readonly Parameters<typeof plainText>[0][number][]): string =>
+        plainText(inlines.filter(({ kind }) => kind !== 'code'))
+      const marked = blocksOf(file)
+        .flatMap(texts)
+        .filter((value) => /\*\*|\]\(|^#|`|<!--/.test(value))
+      expect(marked).toEqual([])
+    },
+  )
+
+  it('every link within the runbook and the errors leads to an anchor that the page has', () => {
+    const anchors = new Map(
+      ['runbook.md', 'errors.md'].map((file) => [file, anchorsOf(`docs/${file}`)]),
+    )
+    for (const file of anchors.keys()) {
+      const source = readFileSync(join(ROOT, 'docs', file), 'utf8')
+      for (const [, name, anchor = ''] of source.matchAll(
+        /\]\((runbook\.md|errors\.md)?#([^)]+)\)/g,
+      ))
+        expect(anchors.get(name ?? file), `${file}: #${anchor}`).toContain(anchor)
+    }
+  })
+
+  it.each(conditionNames)('the runbook has a section on the condition %s', (name) => {
+    expect(anchorsOf('docs/runbook.md')).toContain(name.toLowerCase())
+  })
+
+  it('the errors have a section for every code to which a problem of the console links', () => {
+    expect([...anchorsOf('docs/errors.md')]).toEqual(
+      expect.arrayContaining(Object.keys(errorCodes)),
+    )
+  })
+})
