@@ -129,20 +129,4 @@ describe('the companies in a browser', () => {
     await alert.waitFor({ state: 'detached' })
     expect(await page.getByRole('heading', { level: 1 }).textContent()).toBe('Companies')
   })
-
-  it('sends no access token to the browser', async () => {
-    const bodies = (await at.bodies()).join('\n')
-    expect(bodies.length).toBeGreaterThan(10_000)
-    const found = await request(`${(await firstCredential()) ?? ''}/token`)
-    const { Authenticator } = (await found.json()) as { Authenticator: string }
-    expect(Authenticator.length).toBeGreaterThan(10)
-    expect(bodies).not.toContain(Authenticator)
-  })
-
-  async function firstCredential(): Promise<string | undefined> {
-    const { items } = (await (await request('/credentials')).json()) as {
-      items: { Name: string }[]
-    }
-    return items[0] && `/credentials/${items[0].Name}`
-  }
 })

@@ -1,5 +1,5 @@
 /** The embedded host with its console, and a browser that shows it. */
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
@@ -14,8 +14,6 @@ export interface ConsoleBrowser extends AsyncDisposable {
   readonly log: () => string
   /** Messages of pages about violations of their policy, and errors that no page caught. */
   readonly problems: string[]
-  /** The bodies of all responses that the browser has received. */
-  readonly bodies: () => Promise<readonly string[]>
   /** Opens a page of the console in a new tab. */
   open(path: string): Promise<Page>
   /** Opens a tab, and signs in with a new one-time link. */
@@ -56,8 +54,9 @@ export async function startConsoleBrowser(
   const problems: string[] = []
   const received: Promise<string>[] = []
   context.on('response', (response) => {
-    // The event stream never ends, so its body cannot be read.
-    if (!response.url().includes('/api/stream')) received.push(response.text().catch(() => ''))
+    // The provider's own pages may contain codes. The event stream never ends, so its body cannot be read.
+    if (response.url().startsWith(running.url) && !response.url().includes('/api/stream'))
+      received.push(response.text().catch(() => ''))
   })
   const resources = opened.move()
 
@@ -76,7 +75,6 @@ export async function startConsoleBrowser(
     context,
     log: () => log,
     problems,
-    bodies: () => Promise.all(received),
     open: (path) => openTab(running.url + path),
     async signIn() {
       const page = await openTab(running.signInLink() ?? '')
@@ -90,6 +88,33 @@ export async function startConsoleBrowser(
       })
       if (!response.ok) throw new Error(`the sandbox responds with ${response.status} to ${path}`)
     },
-    [Symbol.asyncDispose]: () => resources.disposeAsync(),
+    async [Symbol.asyncDispose]() {
+      try {
+        await expectNoSecrets(dataDir, await Promise.all(received))
+      } finally {
+        await resources.disposeAsync()
+      }
+    },
+  }
+}
+
+/** The tokens and codes of the sandbox provider. */
+const SANDBOX_SECRET = /sandbox-(?:access|refresh|code)-[\w-]{20}/
+
+/** Fails if one of the bodies contains a token, a code, or a secret from the data folder of the host. */
+async function expectNoSecrets(dataDir: string, bodies: readonly string[]): Promise<void> {
+  const folder = join(dataDir, 'secrets')
+  const found: (readonly [file: string, secret: string])[] = []
+  for (const file of await readdir(folder)) {
+    const secret = (await readFile(join(folder, file), 'utf8')).trim()
+    // The key list contains digests only, and its lock file is empty.
+    if (!file.endsWith('.json') && secret !== '') found.push([file, secret])
+  }
+  if (found.length < 4 || bodies.length < 5)
+    throw new Error(`only ${found.length} secrets and ${bodies.length} bodies were compared`)
+  for (const body of bodies) {
+    const [file] = found.find(([, secret]) => body.includes(secret)) ?? []
+    if (file !== undefined) throw new Error(`a browser received the secret ${file}`)
+    if (SANDBOX_SECRET.test(body)) throw new Error('a browser received a token of the provider')
   }
 }

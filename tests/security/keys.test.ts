@@ -6,6 +6,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { digestOf } from '@integration-host/shared/access/access-keys'
+import { installationKeys } from '@integration-host/shared/access/new-key'
 import { type Scope, SCOPES } from '@integration-host/shared/access/scope'
 import { eventually } from '@integration-host/shared/test-support/eventually'
 import { Redis } from 'ioredis'
@@ -47,6 +48,7 @@ const ENTRIES: readonly Entry[] = [
   { id: 'other-realm', scopes: SCOPES, realms: ['other', 'ot-*'] },
   { id: 'other-process', scopes: SCOPES, processes: ['Other', 'Order'] },
   { id: 'own-realm', scopes: SCOPES, realms: [REALM] },
+  installationKeys.console,
   { id: 'without-bounds', scopes: SCOPES, realms: [], processes: [] },
 ]
 
@@ -139,6 +141,30 @@ describe('the scope of a route', () => {
         expect(problem?.detail).toContain(`lacks the scope ${route.scope}`)
       }
     expect(await everythingWritten()).toEqual(before)
+  })
+
+  it('the key of the console gets 403 from every route that issues or transports a token', async () => {
+    const secret: readonly Scope[] = [
+      'credentials:token',
+      'custody:transfer',
+      'gateway:read',
+      'gateway:write',
+    ]
+    const reserved = routes.filter(({ scope }) => scope !== undefined && secret.includes(scope))
+    expect(reserved.map(({ path }) => path)).toEqual(
+      expect.arrayContaining([
+        '/credentials/{name}/token',
+        '/exports',
+        '/imports',
+        '/key-rotations',
+        '/v3/company/{realm}/*',
+      ]),
+    )
+    for (const route of reserved)
+      expect([route, (await callRoute(route, installationKeys.console.id)).status]).toEqual([
+        route,
+        403,
+      ])
   })
 
   it('a key that is bound to other realms or processes gets 403 on every route with a realm or process in its path', async () => {

@@ -4,6 +4,7 @@ import type { Health } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { Hono } from 'hono'
+import { except } from 'hono/combine'
 import { describeRoute } from 'hono-openapi'
 import type { BuiltApp } from './build-app.ts'
 import { assetRoutes } from './routes/assets.ts'
@@ -38,6 +39,11 @@ export interface AppDeps
 }
 
 const MAX_BODY_BYTES = 65_536
+/**
+ * Prometheus and the probes of an orchestrator use the address of a container as the host name. A page that reads these
+ * paths by DNS rebinding gets counts and the states of dependencies, but nothing of a company or a person.
+ */
+const SCRAPED = ['/metrics', '/health/live', '/health/ready']
 
 /** Creates the HTTP app of the console: the pages for browsers, and the JSON API that only these pages can call. */
 export function createApp(deps: AppDeps): Hono {
@@ -51,6 +57,7 @@ export function createApp(deps: AppDeps): Hono {
       metrics: deps.metrics,
       keys: null,
       maxBodyBytes: MAX_BODY_BYTES,
+      responseHeaders: securityHeaders,
     },
     (app) => {
       app.use(
@@ -62,8 +69,7 @@ export function createApp(deps: AppDeps): Hono {
             },
           },
         }),
-        securityHeaders,
-        allowOwnHosts(deps.hostNames, 'CONSOLE_URL'),
+        except(SCRAPED, allowOwnHosts(deps.hostNames, 'CONSOLE_URL')),
       )
       app.use('/api/*', onlyOwnPages(deps.isHttps))
       app.route('/', assetRoutes(deps.built))

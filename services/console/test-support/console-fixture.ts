@@ -1,11 +1,24 @@
 /** The console in this process, in front of services that listen on no port. */
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
+import { createMetrics } from '@integration-host/shared/observability/metrics'
+import { build } from 'esbuild'
+import { type AppDeps, createApp } from '../src/app.ts'
+import { type BuiltApp, buildApp } from '../src/build-app.ts'
 import { readConfig } from '../src/config.ts'
 import { startConsole } from '../src/service.ts'
 
 export const SERVICE_KEY = 'a-service-key-of-the-console-tests-0123456789'
 const UNUSED = 'http://127.0.0.1:9'
+const BUILT: BuiltApp = {
+  shell: {
+    path: '/',
+    type: 'text/html; charset=utf-8',
+    body: Buffer.from('<p>shell'),
+    gzip: Buffer.from(''),
+  },
+  assets: [],
+}
 
 interface RequestOptions extends Omit<RequestInit, 'headers'> {
   readonly cookie?: string
@@ -20,6 +33,32 @@ export interface ConsoleFixture extends AsyncDisposable {
   request(path: string, options?: RequestOptions): Promise<Response>
   /** Signs in with this body. Returns the cookie of the session. */
   signIn(body: unknown): Promise<string>
+}
+
+/** Returns the program of the browser, as the host bundles it. */
+export const bundledApp = (): Promise<BuiltApp> => buildApp(build)
+
+export interface Route {
+  readonly method: string
+  /** The path with names for its parameters, such as `/api/runs/:process/:id`. */
+  readonly path: string
+}
+
+/** Returns every route of the console, from its router. The handlers are not called, so most dependencies are missing. */
+export function consoleRoutes(): readonly Route[] {
+  const logger = createLogger('console', 'silent')
+  const deps: Partial<AppDeps> = {
+    logger,
+    health: createHealth(logger),
+    metrics: createMetrics('console'),
+    built: BUILT,
+    hostNames: [],
+    isHttps: false,
+  }
+  const routes = createApp(deps as AppDeps).routes
+  // The router has an entry for each handler, and middleware has the method ALL.
+  const unique = new Map(routes.map(({ method, path }) => [`${method} ${path}`, { method, path }]))
+  return [...unique.values()].filter(({ method }) => method !== 'ALL')
 }
 
 /** `env` adds settings. */
@@ -38,12 +77,10 @@ export async function startConsoleFixture(
     COORDINATOR_URL: UNUSED,
     ...env,
   })
-  const asset = { path: '/', type: 'text/html; charset=utf-8', body: Buffer.from('<p>shell') }
-  const shell = { ...asset, gzip: Buffer.from('') }
   const running = await startConsole(config, {
     logger,
     health: createHealth(logger),
-    built: { shell, assets: [] },
+    built: BUILT,
   })
   const request: ConsoleFixture['request'] = (path, { cookie, headers, ...options } = {}) =>
     fetch(running.url + path, {

@@ -45,6 +45,8 @@ export interface ServiceAppDeps {
   readonly pathsReadingOwnBody?: readonly string[]
   /** Fixed paths that match the pattern of another route, too. `routedFixedPath` registers their routes. */
   readonly fixedPaths?: readonly string[]
+  /** Sets headers of every response, also of those to requests that no route gets. */
+  readonly responseHeaders?: MiddlewareHandler
   /** Converts errors to responses; by default to problem documents (RFC 9457). */
   readonly errorResponses?: ErrorResponses
 }
@@ -127,6 +129,7 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
     await next()
     if (!c.res.headers.has('Cache-Control')) c.res.headers.set('Cache-Control', 'no-store')
   })
+  if (deps.responseHeaders !== undefined) app.use(deps.responseHeaders)
   const openPaths = [...OPEN_PATHS, ...(deps.openPaths ?? [])]
   const isOpen = (path: string): boolean =>
     openPaths.some((open) =>
