@@ -20,6 +20,7 @@ import { match, usePath } from './router.ts'
 import { useSettings } from './settings.ts'
 
 // The programs of these pages are loaded when they are opened.
+const ActivityPage = lazy(() => import('./pages/activity.tsx'))
 const HelpPage = lazy(() => import('./pages/help.tsx'))
 const RunbookPage = lazy(() => import('./pages/runbook.tsx'))
 const ErrorsPage = lazy(() => import('./pages/errors.tsx'))
@@ -81,6 +82,7 @@ function Page({ session, path }: { readonly session: SessionView; readonly path:
   const company = match('/companies/:realm', path)
   if (company !== null)
     return <CompanyPage key={path} session={session} realm={company['realm'] ?? ''} />
+  if (path === '/activity') return <ActivityPage />
   if (path === '/help/runbook') return <RunbookPage />
   if (path === '/help/errors') return <ErrorsPage />
   if (path === '/help' || match('/help/:document', path) !== null) return <HelpPage />

@@ -55,6 +55,7 @@ function chosen(): TimeFormat {
 }
 
 export const full = (iso: string): string => chosen().full(new Date(iso))
+export const dayName = (iso: string): string => chosen().dayName(new Date(iso))
 export const timeOfDay = (iso: string): string => chosen().timeOfDay(new Date(iso))
 export const fullMs = (iso: string): string => chosen().fullMs(new Date(iso))
 export const timeMs = (iso: string): string => chosen().timeMs(new Date(iso))

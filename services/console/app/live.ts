@@ -21,7 +21,7 @@ const EVENTS = ['hello', 'current', 'reset', 'now', 'services', 'runs', 'bye'] a
 /** The pages that are read again when something changes, at most this often. */
 const READ_AGAIN_MS = 2_000
 /** The lists that change together with the first page. */
-const LISTS = ['companies', 'company', 'processes', 'dead-letters'] as const
+const LISTS = ['companies', 'company', 'processes', 'dead-letters', 'activity'] as const
 const RETRY_MS = 2_000
 
 /** The transactions that have changed, as process and id. `More` have changed than the frame names. */

@@ -6,6 +6,7 @@ import { Problem } from './api.ts'
 import { followSettings } from './settings.ts'
 import './styles/main.css'
 import './styles/manual.css'
+import './styles/pages.css'
 
 followSettings()
 

@@ -5,6 +5,8 @@ export type TimeStyle = (typeof timeStyles)[number]
 export interface TimeFormat {
   /** `Nov 24, 2026, 3:12:04 AM UTC`. */
   full(time: Date): string
+  /** `Tuesday, November 24`. */
+  dayName(time: Date): string
   /** `3:12:04 AM`. */
   clock(time: Date): string
   /** `3:12 AM`. */
@@ -35,9 +37,11 @@ export function timeFormat(timeZone: string | undefined, locale?: string): TimeF
   const timeMs = format(milliseconds)
   const fullMs = format({ month: 'short', day: 'numeric', ...milliseconds })
   const day = format({ dateStyle: 'short' })
+  const dayName = format({ weekday: 'long', month: 'long', day: 'numeric' })
   const withDate = format({ month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' })
   return {
     full: (time) => full.format(time),
+    dayName: (time) => dayName.format(time),
     clock: (time) => clock.format(time),
     timeOfDay: (time) => timeOfDay.format(time),
     timeMs: (time) => timeMs.format(time),

@@ -7,6 +7,7 @@ import type { Hono } from 'hono'
 import { except } from 'hono/combine'
 import { describeRoute } from 'hono-openapi'
 import type { BuiltApp } from './build-app.ts'
+import { type ActivityRouteDeps, activityRoutes } from './routes/activity.ts'
 import { assetRoutes } from './routes/assets.ts'
 import { onlyOwnPages } from './routes/browser-guard.ts'
 import { securityHeaders } from './routes/security-headers.ts'
@@ -29,7 +30,8 @@ export interface AppDeps
     StreamRouteDeps,
     RunRouteDeps,
     CompanyRouteDeps,
-    ProcessRouteDeps {
+    ProcessRouteDeps,
+    ActivityRouteDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
@@ -84,6 +86,7 @@ export function createApp(deps: AppDeps): Hono {
       app.route('/api', runRoutes(deps))
       app.route('/api', companyRoutes(deps))
       app.route('/api', processRoutes(deps))
+      app.route('/api', activityRoutes(deps))
     },
   )
 }

@@ -21,6 +21,7 @@ import { CALLBACK_PATH } from './routes/openid-sign-in.ts'
 import { linkUrl } from './routes/sign-in-links.ts'
 import { createOneTimeLinks } from './session/one-time-link.ts'
 import { createSessions } from './session/sessions.ts'
+import { createSignInLog, withSignInLog } from './session/sign-in-log.ts'
 import { createSignInDelay } from './session/sign-in-delay.ts'
 import { createFrames } from './view/frames.ts'
 
@@ -58,12 +59,16 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     })
   const coordinator = clientOf('coordinator', config.COORDINATOR_URL)
   const tokenService = clientOf('token-service', config.TOKEN_SERVICE_URL)
-  const sessions = createSessions({
-    store: createMemorySessionStore(Date.now),
-    now: Date.now,
-    hours: config.SESSION_HOURS,
-    idleMinutes: config.SESSION_IDLE_MINUTES,
-  })
+  const signInLog = createSignInLog(Date.now)
+  const sessions = withSignInLog(
+    createSessions({
+      store: createMemorySessionStore(Date.now),
+      now: Date.now,
+      hours: config.SESSION_HOURS,
+      idleMinutes: config.SESSION_IDLE_MINUTES,
+    }),
+    signInLog,
+  )
   const frames = createFrames(randomBytes(6).toString('hex'), () => performance.now())
   const watch = opened.use(
     watchInstallation({
@@ -121,7 +126,11 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     isHttps: url.startsWith('https:'),
     isSandbox: config.SANDBOX_URL !== undefined,
     sessionHours: config.SESSION_HOURS,
-    onSignIn: (way, outcome) => signIns.inc({ way, outcome }),
+    onSignIn(way, outcome) {
+      signIns.inc({ way, outcome })
+      if (outcome === 'rejected') signInLog.add('rejected', null, way)
+    },
+    signInLog,
     keys: new AccessKeys(config.SERVICE_API_KEY ?? []),
     consoleUrl: () => url,
     now: () => watch.now(),

@@ -50,6 +50,9 @@ export function NowPage({ session }: { readonly session: SessionView }) {
       <section className="panel" aria-labelledby="changes">
         <h2 id="changes">What changed</h2>
         <Changes changes={now.Changes} />
+        <p className="after">
+          <Link to="/activity">All activity</Link>
+        </p>
       </section>
     </>
   )

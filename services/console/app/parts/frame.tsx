@@ -16,6 +16,7 @@ const PAGES = [
   { path: '/companies', name: 'Companies' },
   { path: '/processes', name: 'Processes' },
   { path: '/services', name: 'Health' },
+  { path: '/activity', name: 'Activity' },
   { path: '/help', name: 'Help' },
 ] as const
 

@@ -9,6 +9,7 @@ export const pages = {
   deadLetters: '/dead-letters/:process',
   health: '/services',
   settings: '/settings',
+  activity: '/activity',
   help: '/help',
   helpDocument: '/help/:document',
   signIn: '/sign-in',

@@ -30,7 +30,7 @@ const entry = {
 describe('the newest changes', () => {
   it('entries of both logs are merged, the newest first, with the person, the reason and the outcome', () => {
     expect(changesOf([action], [entry])).toMatchObject([
-      { Who: 'ada@example.com', What: 'pause OrderProcess', Reason: 'maintenance' },
+      { Who: 'ada@example.com', What: 'paused OrderProcess', Reason: 'maintenance' },
       { Who: 'routine', What: 'failed to refresh ACC-1 (invalid_grant)', Reason: null },
     ])
   })
@@ -42,7 +42,9 @@ describe('the newest changes', () => {
       Action: 'resume',
       Outcome: 'transaction_active',
     }
-    expect(changesOf([rejected], [])[0]?.What).toBe('resume OrderProcess/66 (transaction_active)')
+    expect(changesOf([rejected], [])[0]?.What).toBe(
+      'tried to resume OrderProcess/66 (transaction_active)',
+    )
   })
 
   it('successive equal entries are one, with their number, and routine refreshes are left out', () => {

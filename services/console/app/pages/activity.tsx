@@ -1,0 +1,157 @@
+import { useInfiniteQuery } from '@tanstack/react-query'
+import type { ActivityEntry, ActivityView } from '../../src/contracts/activity.ts'
+import { call } from '../api.ts'
+import { dayName, full, timeOfDay } from '../clock.ts'
+import { FilterForm } from '../parts/filter-form.tsx'
+import { State } from '../parts/glyph.tsx'
+import { Link } from '../parts/link.tsx'
+import { ReadProblem } from '../parts/problem.tsx'
+import { Outside } from '../parts/text.tsx'
+import { errorPage, useQueryText } from '../router.ts'
+
+const KINDS: readonly { readonly kind: ActivityEntry['Kind'] | null; readonly name: string }[] = [
+  { kind: null, name: 'All' },
+  { kind: 'runs', name: 'Runs' },
+  { kind: 'processes', name: 'Processes' },
+  { kind: 'companies', name: 'Companies' },
+  { kind: 'sign-ins', name: 'Sign-ins' },
+]
+const FIELDS = [
+  { name: 'person', label: 'Person' },
+  { name: 'realm', label: 'Company' },
+  { name: 'process', label: 'Process' },
+  { name: 'id', label: 'Transaction' },
+] as const
+
+/** Who did what, the newest first. All filters are in the address, so that a link shows the same list. */
+export default function ActivityPage() {
+  const text = useQueryText()
+  const query = new URLSearchParams(text)
+  const activity = useInfiniteQuery({
+    queryKey: ['activity', text],
+    queryFn: ({ pageParam }) => {
+      const page = new URLSearchParams(text)
+      if (pageParam !== null) page.set('before', pageParam)
+      return call<ActivityView>('GET', `/activity?${page}`)
+    },
+    initialPageParam: null as string | null,
+    getNextPageParam: ({ Next }) => Next,
+    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
+  })
+  const entries = activity.data?.pages.flatMap(({ Entries }) => Entries) ?? []
+  const days = Map.groupBy(entries, ({ At }) => dayName(At))
+  const since = activity.data?.pages[0]?.SignInsSince
+  return (
+    <>
+      <h1 tabIndex={-1}>Activity</h1>
+      <p className="lead">
+        Actions of persons and keys, and what happened to the connections of companies.
+        {since !== undefined && ` Sign-ins are listed since ${full(since)}.`}
+      </p>
+      <Kinds query={query} />
+      <FilterForm key={text} fields={FIELDS} query={query} />
+      <ReadProblem error={activity.error} hasData={activity.data !== undefined} />
+      {[...days].map(([day, ofDay]) => (
+        <section key={day} className="panel" aria-label={day}>
+          <h2 className="day">{day}</h2>
+          <ol className="activity">
+            {ofDay.map((entry) => (
+              <Entry key={entry.Key} entry={entry} />
+            ))}
+          </ol>
+        </section>
+      ))}
+      {activity.isPending && activity.error === null && (
+        <p className="muted">The logs are being read.</p>
+      )}
+      {activity.isSuccess && entries.length === 0 && (
+        <section className="panel" aria-label="No activity">
+          <p>
+            {activity.hasNextPage
+              ? 'Nothing among the newest entries matches.'
+              : text === ''
+                ? 'Nobody has done anything yet.'
+                : 'Nothing matches these filters.'}
+          </p>
+        </section>
+      )}
+      {activity.hasNextPage && (
+        <div className="more">
+          <button
+            type="button"
+            aria-disabled={activity.isFetchingNextPage}
+            onClick={() => !activity.isFetchingNextPage && void activity.fetchNextPage()}
+          >
+            {activity.isFetchingNextPage ? 'Reading…' : 'Show older entries'}
+          </button>
+        </div>
+      )}
+    </>
+  )
+}
+
+function Kinds({ query }: { readonly query: URLSearchParams }) {
+  const chosen = query.get('kind')
+  return (
+    <nav aria-label="Kinds of entries" className="chips">
+      {KINDS.map(({ kind, name }) => {
+        const other = new URLSearchParams(query)
+        other.delete('kind')
+        if (kind !== null) other.set('kind', kind)
+        return (
+          <Link
+            key={name}
+            to={other.size === 0 ? '/activity' : `/activity?${other}`}
+            isCurrent={kind === chosen}
+          >
+            {name}
+          </Link>
+        )
+      })}
+    </nav>
+  )
+}
+
+function Entry({ entry }: { readonly entry: ActivityEntry }) {
+  const { At, Who, Via, What, Target, Page, Reason, Outcome, Rejected } = entry
+  return (
+    <li>
+      <time dateTime={At} title={full(At)}>
+        {timeOfDay(At)}
+      </time>
+      <span>
+        <strong title={Via === null ? undefined : `with ${Via}`}>
+          <Outside text={Who} />
+        </strong>{' '}
+        {What}{' '}
+        {Target !== null &&
+          (Page === null ? (
+            <Outside text={Target} />
+          ) : (
+            <Link to={Page}>
+              <Outside text={Target} />
+            </Link>
+          ))}
+        {Reason !== null && (
+          <>
+            {' '}
+            <q>
+              <Outside text={Reason} />
+            </q>
+          </>
+        )}
+      </span>
+      {Outcome !== null && (
+        <span>
+          {Rejected && entry.Kind !== 'companies' ? (
+            <Link to={errorPage(Outcome)}>
+              <State tone="warn">{Outcome}</State>
+            </Link>
+          ) : (
+            <State tone={Rejected ? 'warn' : 'quiet'}>{Outcome}</State>
+          )}
+        </span>
+      )}
+    </li>
+  )
+}

@@ -1,0 +1,147 @@
+import { ActionPage } from '@integration-host/shared/contracts/action'
+import { AuditPage } from '@integration-host/shared/contracts/audit'
+import { credentialName } from '@integration-host/shared/contracts/realm'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import type { ServiceClient } from '../adapters/peers/service-client.ts'
+import { type ActivityEntry, ActivityQuery, ActivityView } from '../contracts/activity.ts'
+import type { Sessions } from '../session/sessions.ts'
+import type { SignInLog } from '../session/sign-in-log.ts'
+import {
+  activityOfAction,
+  activityOfAudit,
+  activityOfSignIn,
+  type LogPart,
+  type LogPosition,
+  mergeActivity,
+} from '../view/activity.ts'
+import { needsRole, sessionOf } from './browser-guard.ts'
+import { PEER_PROBLEMS } from './peer-problems.ts'
+
+export interface ActivityRouteDeps {
+  readonly sessions: Sessions
+  readonly isHttps: boolean
+  readonly coordinator: ServiceClient
+  readonly tokenService: ServiceClient
+  readonly signInLog: SignInLog
+}
+
+const ROWS = 50
+const ACTIONS = 100
+/** Most entries of the audit log are routine refreshes, which are left out. */
+const AUDIT_ENTRIES = 500
+/** So often the logs are read for one page. A rare entry is found with further pages. */
+const MAX_ROUNDS = 4
+
+const NOTHING: LogPart = { items: [], hasMore: false }
+
+/** `GET /activity`: the action log, the audit log and the sign-ins as one list. */
+export function activityRoutes(deps: ActivityRouteDeps): Hono {
+  const { sessions, isHttps, coordinator, tokenService, signInLog } = deps
+
+  async function readActions(
+    query: ActivityQuery,
+    before: LogPosition,
+    person: string,
+  ): Promise<LogPart> {
+    const isWanted = query.kind === undefined || query.kind === 'runs' || query.kind === 'processes'
+    if (!isWanted || before === 'end') return NOTHING
+    const parameters = new URLSearchParams({ limit: String(ACTIONS) })
+    if (before !== null) parameters.set('before', String(before))
+    if (query.process !== undefined) parameters.set('process', query.process)
+    if (query.id !== undefined) parameters.set('id', query.id)
+    const page = await coordinator.send(`/actions?${parameters.toString()}`, { person }, ActionPage)
+    return {
+      items: page.items.map((action) => ({ position: action.ID, entry: activityOfAction(action) })),
+      hasMore: page.next_before !== null,
+    }
+  }
+
+  async function readAudit(
+    query: ActivityQuery,
+    before: LogPosition,
+    person: string,
+  ): Promise<LogPart> {
+    const isWanted =
+      (query.kind === undefined || query.kind === 'companies') &&
+      query.process === undefined &&
+      query.id === undefined
+    if (!isWanted || before === 'end') return NOTHING
+    const parameters = new URLSearchParams({ limit: String(AUDIT_ENTRIES) })
+    if (before !== null) parameters.set('before', String(before))
+    if (query.realm !== undefined) parameters.set('name', credentialName(query.realm))
+    const page = await tokenService.send(`/audit?${parameters.toString()}`, { person }, AuditPage)
+    const next = page.next_before ?? null
+    const items = page.items.map((entry) => ({
+      position: entry.Seq,
+      entry: activityOfAudit(entry),
+    }))
+    // A search for a company may find nothing among many entries. The next one continues behind them.
+    return {
+      items: next === null ? items : [...items, { position: next, entry: null }],
+      hasMore: next !== null,
+    }
+  }
+
+  function readSignIns(query: ActivityQuery, before: LogPosition): LogPart {
+    const isWanted =
+      (query.kind === undefined || query.kind === 'sign-ins') &&
+      query.process === undefined &&
+      query.id === undefined &&
+      query.realm === undefined
+    if (!isWanted || before === 'end') return NOTHING
+    const items = signInLog
+      .before(before)
+      .map((entry) => ({ position: entry.id, entry: activityOfSignIn(entry) }))
+    return { items, hasMore: false }
+  }
+
+  return new Hono().get(
+    '/activity',
+    needsRole(sessions, 'viewer', isHttps),
+    describeRoute({
+      operationId: 'listActivity',
+      tags: ['activity'],
+      summary: 'Who did what: actions, the audit log, and sign-ins at this console; newest first',
+      responses: {
+        200: jsonResponse('a page', ActivityView),
+        ...problemResponses(PEER_PROBLEMS),
+      },
+    }),
+    validate('query', ActivityQuery),
+    async (c) => {
+      const query = c.req.valid('query')
+      const person = sessionOf(c).user
+      let next = positionsOf(query.before)
+      const entries: ActivityEntry[] = []
+      for (let round = 0; round < MAX_ROUNDS && entries.length < ROWS; round += 1) {
+        const [actions = null, audit = null, signIns = null] = next
+        const parts = await Promise.all([
+          readActions(query, actions, person),
+          readAudit(query, audit, person),
+        ])
+        const merged = mergeActivity(
+          [...parts, readSignIns(query, signIns)],
+          next,
+          query,
+          ROWS - entries.length,
+        )
+        entries.push(...merged.entries)
+        next = merged.next
+        if (isAtEnd(next)) break
+      }
+      return c.json({
+        Entries: entries,
+        Next: isAtEnd(next) ? null : next.map((position) => position ?? '').join('.'),
+        SignInsSince: new Date(signInLog.since).toISOString(),
+      } satisfies ActivityView)
+    },
+  )
+}
+
+const isAtEnd = (positions: readonly LogPosition[]): boolean =>
+  positions.every((position) => position === 'end')
+
+const positionsOf = (before = '..'): readonly LogPosition[] =>
+  before.split('.').map((text) => (text === 'end' ? 'end' : text === '' ? null : Number(text)))

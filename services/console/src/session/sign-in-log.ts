@@ -1,0 +1,52 @@
+/** The sign-ins at this console since its start, for the page Activity. The log of the process has them for longer. */
+import type { SignInWay } from '../contracts/session.ts'
+import type { Session } from './session-store.ts'
+import type { Sessions } from './sessions.ts'
+
+const MAX_ENTRIES = 1_000
+
+export interface SignInEntry {
+  /** Grows from entry to entry, beginning with 1. */
+  readonly id: number
+  /** Epoch milliseconds. */
+  readonly at: number
+  readonly what: 'accepted' | 'rejected' | 'ended'
+  /** The person; `null` for a rejected sign-in. */
+  readonly user: string | null
+  readonly way: SignInWay
+}
+
+export interface SignInLog {
+  readonly since: number
+  add(what: SignInEntry['what'], user: string | null, way: SignInWay): void
+  /** Returns the entries before the one with this id, the newest first; all without an id. */
+  before(id: number | null): readonly SignInEntry[]
+}
+
+export function createSignInLog(now: () => number): SignInLog {
+  const entries: SignInEntry[] = []
+  let lastId = 0
+  return {
+    since: now(),
+    add(what, user, way) {
+      lastId += 1
+      entries.unshift({ id: lastId, at: now(), what, user, way })
+      if (entries.length > MAX_ENTRIES) entries.pop()
+    },
+    before: (id) => entries.filter((entry) => id === null || entry.id < id),
+  }
+}
+
+/** Returns sessions that log when a person begins or ends one. A session that expires is not logged. */
+export const withSignInLog = (sessions: Sessions, log: SignInLog): Sessions => ({
+  ...sessions,
+  async begin(person) {
+    const begun = await sessions.begin(person)
+    log.add('accepted', person.user, person.way)
+    return begun
+  },
+  async end(session: Session) {
+    await sessions.end(session)
+    log.add('ended', session.user, session.way)
+  },
+})

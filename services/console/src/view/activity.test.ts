@@ -1,0 +1,128 @@
+import { describe, expect, it } from 'vitest'
+import {
+  activityOfAction,
+  activityOfAudit,
+  type LogPart,
+  type LogPosition,
+  mergeActivity,
+} from './activity.ts'
+
+const action = {
+  ID: 7,
+  At: '2026-11-23T10:00:02.000Z',
+  KeyID: 'console',
+  Person: 'ada@example.com',
+  Action: 'cancel',
+  Process: 'a/b',
+  TransactionID: '../x',
+  ReplayID: 1,
+  Realm: '42',
+  Reason: 'duplicate',
+  Outcome: 'done',
+  OperationID: null,
+}
+const audited = {
+  Seq: 9,
+  At: '2026-11-23T10:00:01.000Z',
+  Who: 'key console for ben',
+  What: 'refreshed',
+  Name: 'ACC-42',
+  Version: 3,
+  Outcome: 'ok',
+  Previous: '0'.repeat(64),
+  Hash: '1'.repeat(64),
+} as const
+
+describe('the entries of the activity', () => {
+  it('an action names the person, the key, what was done, and the page of its run', () => {
+    expect(activityOfAction(action)).toMatchObject({
+      Kind: 'runs',
+      Who: 'ada@example.com',
+      Via: 'key console',
+      What: 'cancelled',
+      Target: 'a/b/../x',
+      Page: '/runs/a%2Fb/..%2Fx?run=1',
+      Outcome: null,
+    })
+  })
+
+  it('a rejected action was only tried, and has the code of the rejection', () => {
+    expect(activityOfAction({ ...action, Outcome: 'transaction_not_active' })).toMatchObject({
+      What: 'tried to cancel',
+      Outcome: 'transaction_not_active',
+      Rejected: true,
+    })
+  })
+
+  it('an entry of the audit log names the person for whom the console acted, and the page of the company', () => {
+    expect(activityOfAudit(audited)).toMatchObject({
+      Kind: 'companies',
+      Who: 'ben',
+      Via: 'key console',
+      What: 'refreshed',
+      Page: '/companies/42',
+      Realm: '42',
+    })
+  })
+
+  it('routine refreshes and token issuances are left out', () => {
+    expect(activityOfAudit({ ...audited, Who: 'routine' })).toBeNull()
+    expect(activityOfAudit({ ...audited, What: 'handed_out' })).toBeNull()
+  })
+})
+
+describe('merging logs', () => {
+  /** A log whose entries are at these minutes; a negative one is left out by the activity. */
+  function logOf(name: string, minutes: readonly number[]) {
+    const entries = minutes.map((minute, index) => ({
+      position: minutes.length - index,
+      entry:
+        minute < 0
+          ? null
+          : {
+              ...activityOfAction(action),
+              Key: `${name} ${minute}`,
+              At: `2026-11-23T10:${String(minute).padStart(2, '0')}:00.000Z`,
+            },
+    }))
+    return (before: LogPosition, limit: number): LogPart => {
+      const older = entries.filter(
+        ({ position }) => before === null || (before !== 'end' && position < before),
+      )
+      return { items: older.slice(0, limit), hasMore: older.length > limit }
+    }
+  }
+
+  it.each([1, 2, 3, 10])(
+    'pages that read %i entries at a time contain every entry once, the newest first',
+    (limit) => {
+      const logs = [
+        logOf('a', [59, 30, 29, -1, -1, 5]),
+        logOf('b', [50, 49, 48, 1]),
+        logOf('c', []),
+      ]
+      let next: readonly LogPosition[] = [null, null, null]
+      const keys: string[] = []
+      for (let page = 0; page < 40 && next.some((position) => position !== 'end'); page += 1) {
+        const parts = logs.map((log, index) => log(next[index] ?? null, limit))
+        const merged = mergeActivity(parts, next, {}, 2)
+        keys.push(...merged.entries.map(({ Key }) => Key))
+        next = merged.next
+      }
+      expect(keys).toEqual(['a 59', 'b 50', 'b 49', 'b 48', 'a 30', 'a 29', 'a 5', 'b 1'])
+      expect(next).toEqual(['end', 'end', 'end'])
+    },
+  )
+
+  it('filters by person regardless of case, by kind and by company', () => {
+    const part = { items: [{ position: 1, entry: activityOfAction(action) }], hasMore: false }
+    const count = (query: Parameters<typeof mergeActivity>[2]) =>
+      mergeActivity([part], [null], query, 5).entries.length
+    expect(
+      [{ person: 'ADA' }, { kind: 'runs' }, { realm: '42' }].map((q) => count(q as never)),
+    ).toEqual([1, 1, 1])
+    expect(
+      [{ person: 'ben' }, { kind: 'companies' }, { realm: '43' }].map((q) => count(q as never)),
+    ).toEqual([0, 0, 0])
+  })
+})

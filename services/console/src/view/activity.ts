@@ -1,0 +1,192 @@
+/** Turns entries of the action log, of the audit log and of the console's own log into entries of the activity. */
+import type { ActionView } from '@integration-host/shared/contracts/action'
+import type { AuditEntry } from '@integration-host/shared/contracts/audit'
+import type { ActivityEntry, ActivityQuery } from '../contracts/activity.ts'
+import { pages } from '../contracts/pages.ts'
+import type { SignInEntry } from '../session/sign-in-log.ts'
+
+/** The actions in the past tense. The name of another action is shown as it is. */
+const ACTION_TEXTS: Readonly<Record<string, string>> = {
+  queue: 'queued',
+  replay: 'replayed',
+  resume: 'resumed',
+  cancel: 'cancelled',
+  retry: 'retried',
+  settle: 'settled',
+  erase: 'erased',
+  pause: 'paused',
+  start_operation: 'started a bulk operation on',
+  stop_operation: 'stopped a bulk operation on',
+  continue_operation: 'continued a bulk operation on',
+  pause_schedule: 'paused the schedule',
+  resume_schedule: 'resumed the schedule',
+  run_schedule: 'ran the schedule',
+  purge: 'purged',
+  forget: 'forgot',
+  requeue_dead_letter: 'requeued a dead letter of',
+  delete_dead_letter: 'deleted a dead letter of',
+  delete_dead_letters: 'deleted the dead letters of',
+}
+/** The outcomes of actions that were not rejected. */
+const DONE = new Set(['done', 'not_done', 'absorbed'])
+/** The TransactionID of these actions is not that of a run. */
+const OF_PROCESS = /_(?:operation|schedule|dead_letters?)$/
+
+const AUDIT_TEXTS: Readonly<Partial<Record<AuditEntry['What'], string>>> = {
+  granted: 'connected',
+  refreshed: 'refreshed',
+  refresh_failed: 'could not refresh',
+  faulted: 'failed to refresh',
+  expiring: 'ends soon:',
+  removed: 'removed',
+  exported: 'exported',
+  imported: 'imported',
+  adopted: 'adopted',
+  labelled: 'labelled',
+  link_created: 'created a connect link for',
+  link_used: 'used the connect link of',
+  link_withdrawn: 'withdrew the connect link of',
+  keys_rotated: 'rotated the keys of the credentials',
+  unreadable: 'left an entry that could not be read',
+}
+
+export function activityOfAction(action: ActionView): ActivityEntry {
+  const { Action, Process, TransactionID, ReplayID, Person, KeyID, Outcome } = action
+  const isOfProcess = TransactionID === null || OF_PROCESS.test(Action)
+  const isDone = DONE.has(Outcome)
+  const plain = Action.replaceAll('_', ' ')
+  return {
+    Key: `action ${action.ID}`,
+    At: action.At,
+    Kind: isOfProcess ? 'processes' : 'runs',
+    Who: Person ?? `key ${KeyID}`,
+    Via: Person === null ? null : `key ${KeyID}`,
+    What: isDone ? (ACTION_TEXTS[Action] ?? plain) : `tried to ${plain}`,
+    Target: TransactionID === null ? Process : `${Process}/${TransactionID}`,
+    Page: isOfProcess ? pages.processes : runPage(Process, TransactionID, ReplayID),
+    Reason: action.Reason,
+    Outcome: Outcome === 'done' ? null : Outcome,
+    Rejected: !isDone,
+    Realm: action.Realm,
+  }
+}
+
+const runPage = (process: string, id: string, run: number | null): string =>
+  `${pages.runs}/${encodeURIComponent(process)}/${encodeURIComponent(id)}${run === null ? '' : `?run=${run}`}`
+
+/**
+ * Returns the entry for an entry of the audit log; `null` for routine refreshes and token issuances, which no person
+ * caused.
+ */
+export function activityOfAudit(entry: AuditEntry): ActivityEntry | null {
+  const text = AUDIT_TEXTS[entry.What]
+  const isRoutine = entry.Who === 'routine'
+  if (text === undefined || (isRoutine && entry.What === 'refreshed')) return null
+  const [, via = null, person = null] = /^(key \S+) for (.+)$/.exec(entry.Who) ?? []
+  const realm = entry.Name.startsWith('ACC-') ? entry.Name.slice('ACC-'.length) : null
+  return {
+    Key: `audit ${entry.Seq}`,
+    At: entry.At,
+    Kind: 'companies',
+    Who: person ?? entry.Who,
+    Via: via,
+    What: text,
+    Target: entry.Name === '' ? null : entry.Name,
+    Page: realm === null ? null : `${pages.companies}/${encodeURIComponent(realm)}`,
+    Reason: null,
+    Outcome: entry.Outcome === 'ok' ? null : entry.Outcome,
+    Rejected: entry.What === 'faulted' || entry.What === 'refresh_failed',
+    Realm: realm,
+  }
+}
+
+const SIGN_IN_TEXTS: Readonly<Record<SignInEntry['what'], string>> = {
+  accepted: 'signed in',
+  rejected: 'was rejected at the sign-in',
+  ended: 'ended a session',
+}
+
+export const activityOfSignIn = ({ id, at, what, user, way }: SignInEntry): ActivityEntry => ({
+  Key: `sign-in ${id}`,
+  At: new Date(at).toISOString(),
+  Kind: 'sign-ins',
+  // The name that somebody typed may be a password in the wrong field.
+  Who: user ?? 'somebody',
+  Via: null,
+  What: SIGN_IN_TEXTS[what],
+  Target: `by ${way}`,
+  Page: null,
+  Reason: null,
+  Outcome: null,
+  Rejected: what === 'rejected',
+  Realm: null,
+})
+
+/** Returns whether an entry matches those filters that the services do not know. */
+const matchesActivity = (
+  { Who, Kind, Realm }: ActivityEntry,
+  { person, kind, realm }: ActivityQuery,
+): boolean =>
+  (person === undefined || Who.toLowerCase().includes(person.toLowerCase())) &&
+  (kind === undefined || Kind === kind) &&
+  (realm === undefined || Realm === realm)
+
+/** A part of a log, the newest entry first. */
+export interface LogPart {
+  /** The position of each entry, with the entry; `null` for one that the activity leaves out. */
+  readonly items: readonly { readonly position: number; readonly entry: ActivityEntry | null }[]
+  /** Whether the log has older entries than these. */
+  readonly hasMore: boolean
+}
+
+/** A position in a log: entries before it are older ones. `null` is the newest position, and `end` is behind the oldest entry. */
+export type LogPosition = number | 'end' | null
+
+export interface MergedActivity {
+  readonly entries: readonly ActivityEntry[]
+  /** The position of each log after which the next page begins. */
+  readonly next: readonly LogPosition[]
+}
+
+/**
+ * Merges parts of logs, the newest entry first, until there are `limit` entries or a part ends whose log has more: its
+ * older entries may be newer than those of the other logs. `from` are the positions at which the parts begin.
+ */
+export function mergeActivity(
+  parts: readonly LogPart[],
+  from: readonly LogPosition[],
+  query: ActivityQuery,
+  limit: number,
+): MergedActivity {
+  const indexes = parts.map(() => 0)
+  // Entries that are added meanwhile are not on the next page, because they are newer than those of this page.
+  const next = from.map((position, part) => {
+    const first = parts[part]?.items[0]
+    return position === null && first !== undefined ? first.position + 1 : position
+  })
+  const entries: ActivityEntry[] = []
+  const skip = (part: number): void => {
+    const item = parts[part]?.items[indexes[part] ?? 0]
+    if (item === undefined) return
+    next[part] = item.position
+    indexes[part] = (indexes[part] ?? 0) + 1
+  }
+  while (entries.length < limit) {
+    let newest: { readonly part: number; readonly entry: ActivityEntry } | null = null
+    for (const [part, { items }] of parts.entries()) {
+      while (items[indexes[part] ?? 0]?.entry === null) skip(part)
+      const entry = items[indexes[part] ?? 0]?.entry ?? null
+      if (entry !== null && (newest === null || entry.At > newest.entry.At))
+        newest = { part, entry }
+    }
+    const isCut = parts.some(
+      ({ items, hasMore }, part) => indexes[part] === items.length && hasMore,
+    )
+    if (newest === null || isCut) break
+    skip(newest.part)
+    if (matchesActivity(newest.entry, query)) entries.push(newest.entry)
+  }
+  for (const [part, { items, hasMore }] of parts.entries())
+    if (indexes[part] === items.length && !hasMore) next[part] = 'end'
+  return { entries, next }
+}

@@ -1,0 +1,60 @@
+/** A service of the installation that speaks HTTP and responds as a test says. */
+import { once } from 'node:events'
+import { createServer, type IncomingMessage } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { text } from 'node:stream/consumers'
+
+export interface FakeRequest {
+  readonly method: string
+  readonly url: URL
+  readonly headers: IncomingMessage['headers']
+  readonly body: string
+}
+
+export interface FakeResponse {
+  readonly status?: number
+  /** A text is sent as it is, and everything else as JSON. */
+  readonly body: unknown
+}
+
+export interface FakeService extends AsyncDisposable {
+  readonly url: string
+  /** The requests that it has received. */
+  readonly requests: readonly FakeRequest[]
+}
+
+/** `respond` returns `undefined` for a path that the service does not have. */
+export async function startFakeService(
+  respond: (request: FakeRequest) => FakeResponse | undefined,
+): Promise<FakeService> {
+  const requests: FakeRequest[] = []
+  const server = createServer((incoming, outgoing) => {
+    void (async () => {
+      const request = {
+        method: incoming.method ?? '',
+        url: new URL(incoming.url ?? '', 'http://service.invalid'),
+        headers: incoming.headers,
+        body: await text(incoming),
+      }
+      requests.push(request)
+      const { status = 200, body } = respond(request) ?? {
+        status: 404,
+        body: { code: 'not_found', detail: 'There is nothing here' },
+      }
+      outgoing.statusCode = status
+      outgoing.setHeader('Content-Type', 'application/json')
+      outgoing.end(typeof body === 'string' ? body : JSON.stringify(body))
+    })()
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    requests,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections()
+      server.close()
+      await once(server, 'close')
+    },
+  }
+}

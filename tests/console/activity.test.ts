@@ -1,0 +1,64 @@
+/** Tests the page Activity with the logs of a running installation. */
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { COMPANY, connectCompany } from '../../host/src/story.ts'
+import { expectAccessible } from './accessibility.ts'
+import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
+
+describe('the activity page of the console in a browser', () => {
+  let at: ConsoleBrowser
+
+  beforeAll(async () => {
+    at = await startConsoleBrowser()
+    await connectCompany(at.host, { stage() {}, line() {} })
+    for (const [action, Reason] of [
+      ['pause', 'maintenance of the <b>provider</b>'],
+      ['resume', 'done'],
+    ])
+      await fetch(`${at.host.coordinator}/processes/OrderProcess/${action}`, {
+        method: 'POST',
+        headers: {
+          Authorization: `Bearer ${at.host.serviceKey}`,
+          'Content-Type': 'application/json',
+        },
+        body: JSON.stringify({ Reason }),
+      })
+  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
+  afterEach(async () => {
+    for (const page of at.context.pages()) await page.close()
+    await at.context.clearCookies()
+    expect(at.problems).toEqual([])
+  })
+
+  it('lists actions, connections of companies and sign-ins with links, and a reason with markup as text', async () => {
+    const page = await at.signIn()
+    await page.getByRole('link', { name: 'All activity' }).click()
+    await page.getByRole('heading', { name: 'Activity', level: 1 }).waitFor()
+    await page.getByText('maintenance of the <b>provider</b>').waitFor()
+    await page.getByRole('listitem').filter({ hasText: 'signed in by link' }).first().waitFor()
+    await expectAccessible(page, 'activity')
+    await page
+      .getByRole('link', { name: `ACC-${COMPANY.realm}` })
+      .first()
+      .click()
+    await page.waitForURL(`${at.console.url}/companies/${COMPANY.realm}`)
+  })
+
+  it('keeps its filters in the address, which shows the same list in another tab', async () => {
+    const page = await at.signIn()
+    await page.goto(`${at.console.url}/activity`)
+    const kinds = page.getByRole('navigation', { name: 'Kinds of entries' })
+    await kinds.getByRole('link', { name: 'Processes' }).click()
+    await page.getByLabel('Process', { exact: true }).fill('OrderProcess')
+    await page.keyboard.press('Enter')
+    await page.waitForURL(/kind=processes&process=OrderProcess$/)
+    const other = await at.open(page.url().slice(at.console.url.length))
+    for (const tab of [page, other]) {
+      await tab.getByText('paused').first().waitFor()
+      expect(await tab.locator('.activity li').count()).toBe(2)
+    }
+    await page.getByLabel('Person').fill('nobody')
+    await page.keyboard.press('Enter')
+    await page.getByText('Nothing matches these filters.').waitFor()
+  })
+})
