@@ -260,6 +260,7 @@ describe('the monitoring profile of the compose file', () => {
       'accounting-gateway',
       'coordinator',
       'webhook-receiver',
+      'console',
       'demo-api',
     ])
   })

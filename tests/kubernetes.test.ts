@@ -405,11 +405,6 @@ describe('the Kubernetes component with the console', () => {
     )
   })
 
-  it('the probes send a host name that the console accepts', () => {
-    for (const probe of [container.startupProbe, container.readinessProbe, container.livenessProbe])
-      expect(probe.httpGet).toMatchObject({ httpHeaders: [{ name: 'Host', value: 'localhost' }] })
-  })
-
   it('the console has only a key of its own and the users file, and docs/console.md creates this secret', () => {
     const [{ projected }] = pod.volumes as readonly [Volume]
     const sources = (projected?.sources ?? []).map(({ secret }) => secret)

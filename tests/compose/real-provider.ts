@@ -55,7 +55,13 @@ async function rejectedTwice(stack: Stack, env: Environment, why: string): Promi
 export async function realProvider(stack: Stack): Promise<void> {
   const port = await freePort()
   const REDIRECT = `${stack.at('TOKEN_SERVICE_PORT')}/callback`
-  const env = { ...OPERATOR_ENV, REDIRECT, COMPOSE_PROFILES: 'real', SANDBOX_REPLICAS: '0' }
+  const env = {
+    ...OPERATOR_ENV,
+    REDIRECT,
+    COMPOSE_PROFILES: 'real',
+    SANDBOX_REPLICAS: '0',
+    SANDBOX_URL: '',
+  }
   await stack.compose(['up', '--detach'], env)
   await stack.docker(
     words(`run --detach --rm --init --name ${stack.outsider} --publish 127.0.0.1:${port}:7220

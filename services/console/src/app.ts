@@ -1,5 +1,5 @@
 import { allowOwnHosts } from '@integration-host/shared/http/origin-guard'
-import { createServiceApp } from '@integration-host/shared/http/service-app'
+import { createServiceApp, problemResponses } from '@integration-host/shared/http/service-app'
 import type { Health } from '@integration-host/shared/observability/health'
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Metrics } from '@integration-host/shared/observability/metrics'
@@ -73,7 +73,11 @@ export function createApp(deps: AppDeps): Hono {
         }),
         except(SCRAPED, allowOwnHosts(deps.hostNames, 'CONSOLE_URL')),
       )
-      app.use('/api/*', onlyOwnPages(deps.isHttps))
+      app.use(
+        '/api/*',
+        describeRoute({ responses: problemResponses({ 503: 'the sessions cannot be read now' }) }),
+        onlyOwnPages(deps.isHttps),
+      )
       app.route('/', assetRoutes(deps.built))
       app.route('/', signInLinkRoutes(deps))
       const { openId, built } = deps

@@ -10,6 +10,8 @@ import {
   serviceKeys,
 } from '@integration-host/shared/process/config'
 import type { Secret } from '@integration-host/shared/secrets/secret'
+import { redisUrl } from '@integration-host/shared/redis/address'
+import { tlsSettings } from '@integration-host/shared/tls/tls-files'
 import { isLoopback } from '@integration-host/shared/http/loopback'
 import { z } from 'zod'
 import { signInWays } from './contracts/session.ts'
@@ -65,6 +67,10 @@ const Settings = z.object({
   OIDC_GROUPS_CLAIM: z.string().default('groups'),
   SESSION_HOURS: integer(1, 168).default(12),
   SESSION_IDLE_MINUTES: integer(1, 1_440).default(60),
+  /** Keeps the sessions over restarts, and lets several replicas share them. Without it they are in memory. */
+  REDIS_URL: redisUrl().optional(),
+  ...tlsSettings('REDIS'),
+  REDIS_KEY_PREFIX: z.string().max(64).default(''),
 })
 /** The schema of all settings, from which `npm run docs` generates docs/settings.md. */
 export const reference = Settings

@@ -20,7 +20,9 @@ import { createBrowserStreams } from './routes/browser-streams.ts'
 import { CALLBACK_PATH } from './routes/openid-sign-in.ts'
 import { linkUrl } from './routes/sign-in-links.ts'
 import { createOneTimeLinks } from './session/one-time-link.ts'
+import type { SessionStore } from './session/session-store.ts'
 import { createSessions } from './session/sessions.ts'
+import type { SignInFlowStore } from './session/sign-in-flow-store.ts'
 import { createSignInLog, withSignInLog } from './session/sign-in-log.ts'
 import { createSignInDelay } from './session/sign-in-delay.ts'
 import { createFrames } from './view/frames.ts'
@@ -29,6 +31,13 @@ export interface ServiceDeps {
   readonly logger: Logger
   readonly health: Health
   readonly built: BuiltApp
+  /** The stores that replicas share. Without them, the sessions are in the memory of this process. */
+  readonly stores?: SharedStores | undefined
+}
+
+export interface SharedStores {
+  readonly sessions: SessionStore
+  readonly flows: SignInFlowStore
 }
 
 export interface RunningConsole extends RunningService {
@@ -39,6 +48,10 @@ export interface RunningConsole extends RunningService {
 /** Starts the console. It listens at once, even if the services are unavailable. */
 export async function startConsole(config: Config, deps: ServiceDeps): Promise<RunningConsole> {
   const { logger, health, built } = deps
+  const stores = deps.stores ?? {
+    sessions: createMemorySessionStore(Date.now),
+    flows: createMemorySignInFlowStore(() => performance.now()),
+  }
   await using opened = new AsyncDisposableStack()
   const metrics = createMetrics('console')
   const signIns = metrics.counter('console_sign_ins_total', 'Attempts to sign in', [
@@ -62,7 +75,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
   const signInLog = createSignInLog(Date.now)
   const sessions = withSignInLog(
     createSessions({
-      store: createMemorySessionStore(Date.now),
+      store: stores.sessions,
       now: Date.now,
       hours: config.SESSION_HOURS,
       idleMinutes: config.SESSION_IDLE_MINUTES,
@@ -92,7 +105,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
       logger,
     }),
   )
-  const streams = opened.use(createBrowserStreams(sessions, frames))
+  const streams = opened.use(createBrowserStreams(sessions, frames, logger))
   const openStreams = metrics.gauge('console_event_streams', 'Browsers that read the event stream')
   metrics.beforeEach(() => openStreams.set({}, streams.size))
   const links = createOneTimeLinks(Date.now)
@@ -121,7 +134,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
       viewers: config.OIDC_VIEWERS,
       groupsClaim: config.OIDC_GROUPS_CLAIM,
     },
-    flows: createMemorySignInFlowStore(() => performance.now()),
+    flows: stores.flows,
     delay: createSignInDelay(() => performance.now()),
     isHttps: url.startsWith('https:'),
     isSandbox: config.SANDBOX_URL !== undefined,

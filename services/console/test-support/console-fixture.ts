@@ -6,7 +6,7 @@ import { build } from 'esbuild'
 import { type AppDeps, createApp } from '../src/app.ts'
 import { type BuiltApp, buildApp } from '../src/build-app.ts'
 import { readConfig } from '../src/config.ts'
-import { startConsole } from '../src/service.ts'
+import { type SharedStores, startConsole } from '../src/service.ts'
 
 export const SERVICE_KEY = 'a-service-key-of-the-console-tests-0123456789'
 const UNUSED = 'http://127.0.0.1:9'
@@ -61,9 +61,10 @@ export function consoleRoutes(): readonly Route[] {
   return [...unique.values()].filter(({ method }) => method !== 'ALL')
 }
 
-/** `env` adds settings. */
+/** `env` adds settings. Without `stores` the sessions are in memory. */
 export async function startConsoleFixture(
   env: Readonly<Record<string, string>> = {},
+  stores?: SharedStores,
 ): Promise<ConsoleFixture> {
   let log = ''
   const logger = createLogger('console', 'debug', { write: (line) => void (log += line) })
@@ -81,6 +82,7 @@ export async function startConsoleFixture(
     logger,
     health: createHealth(logger),
     built: BUILT,
+    stores,
   })
   const request: ConsoleFixture['request'] = (path, { cookie, headers, ...options } = {}) =>
     fetch(running.url + path, {

@@ -1,6 +1,7 @@
 /** The open event streams of the browsers. */
 import type { ServerResponse } from 'node:http'
 import { IntegrationError } from '@integration-host/shared/errors'
+import type { Logger } from '@integration-host/shared/observability/logger'
 import type { Sessions } from '../session/sessions.ts'
 import type { Frames } from '../view/frames.ts'
 
@@ -30,7 +31,11 @@ interface Stream {
   readonly digest: string
 }
 
-export function createBrowserStreams(sessions: Sessions, frames: Frames): BrowserStreams {
+export function createBrowserStreams(
+  sessions: Sessions,
+  frames: Frames,
+  logger: Logger,
+): BrowserStreams {
   const streams = new Set<Stream>()
 
   function write(stream: Stream, text: string): void {
@@ -59,7 +64,9 @@ export function createBrowserStreams(sessions: Sessions, frames: Frames): Browse
   const check = setInterval(() => {
     // An ended session calls the listener above, which ends the streams.
     for (const digest of new Set([...streams].map((stream) => stream.digest)))
-      void sessions.isValid(digest)
+      sessions
+        .isValid(digest)
+        .catch((error: unknown) => logger.warn({ err: error }, 'sessions could not be checked'))
   }, CHECK_MS).unref()
 
   return {

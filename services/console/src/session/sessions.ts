@@ -29,7 +29,7 @@ export interface Sessions {
   begin(person: Person): Promise<{ readonly session: Session; readonly secret: string }>
   /** Returns the valid session of a cookie, and counts as a use of it; `null` if there is none. */
   use(secret: string | undefined): Promise<Session | null>
-  /** Returns whether a session is still valid, without using it. */
+  /** Returns whether a session is still valid, without using it. Calls the listeners of `onEnd` if it is not. */
   isValid(digest: string): Promise<boolean>
   end(session: Session): Promise<void>
   /** Returns the valid sessions of the person to whom this session belongs, the newest first. */
@@ -45,9 +45,13 @@ export function createSessions({ store, now, hours, idleMinutes }: SessionsDeps)
   const isOver = ({ expiresAt, usedAt }: Session): boolean =>
     now() >= expiresAt || now() >= usedAt + idleMinutes * 60_000
 
+  function report(digest: string): void {
+    for (const listener of listeners) listener(digest)
+  }
+
   async function end({ digest }: Session): Promise<void> {
     await store.remove(digest)
-    for (const listener of listeners) listener(digest)
+    report(digest)
   }
 
   async function valid(digest: string): Promise<Session | null> {
@@ -82,7 +86,12 @@ export function createSessions({ store, now, hours, idleMinutes }: SessionsDeps)
         await store.touch(session.digest, now())
       return session
     },
-    isValid: async (digest) => (await valid(digest)) !== null,
+    async isValid(digest) {
+      const isOwn = (await valid(digest)) !== null
+      // Another replica may have ended it.
+      if (!isOwn) report(digest)
+      return isOwn
+    },
     end,
     async ofSamePerson({ user, way }) {
       const all = await store.ofUser(user)

@@ -1,0 +1,104 @@
+import { createHealth } from '@integration-host/shared/observability/health'
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { connectRedis } from '@integration-host/shared/redis/connection'
+import { Secret } from '@integration-host/shared/secrets/secret'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { describe, expect, it } from 'vitest'
+import { startConsoleFixture } from '../../../test-support/console-fixture.ts'
+import { describeSessionStore } from '../../session/session-store.contract.ts'
+import { createRedisSessionStore } from './session-store.ts'
+import { createRedisSignInFlowStore } from './sign-in-flow-store.ts'
+
+async function open() {
+  const keyPrefix = `test-${crypto.randomUUID().slice(0, 8)}:`
+  const connection = connectRedis(new Secret(process.env['TEST_REDIS_URL'] ?? ''), {
+    name: 'test',
+    dependency: createHealth(createLogger('test', 'silent')).dependency('redis'),
+    keyPrefix,
+    commandTimeoutMs: 10_000,
+  })
+  const { redis } = connection
+  await eventually(() => expect(redis.status).toBe('ready'))
+  const keys = async (): Promise<readonly string[]> =>
+    (await redis.keys(`${keyPrefix}*`)).map((key) => key.slice(keyPrefix.length))
+  return {
+    redis,
+    keys,
+    store: createRedisSessionStore(redis),
+    stores: { sessions: createRedisSessionStore(redis), flows: createRedisSignInFlowStore(redis) },
+    async [Symbol.asyncDispose]() {
+      for (const key of await keys()) await redis.del(key)
+      await connection[Symbol.asyncDispose]()
+    },
+  }
+}
+
+describeSessionStore('in Redis', open)
+
+it('a sign-in that has begun can be taken once, by any replica, and expires after ten minutes', async () => {
+  await using opened = await open()
+  const other = createRedisSignInFlowStore(opened.redis)
+  const flow = { state: 's', nonce: 'n', verifier: 'v', returnTo: '/runs' }
+  await opened.stores.flows.put('digest', flow)
+  const [key = ''] = await opened.keys()
+  expect(await opened.redis.ttl(key)).toBeGreaterThan(590)
+  expect(await opened.redis.ttl(key)).toBeLessThanOrEqual(600)
+  expect([await other.take('digest'), await other.take('digest')]).toEqual([flow, null])
+})
+
+describe('two consoles that share Redis', () => {
+  it('accept the sessions of each other, also after a restart, and end their streams within two seconds', async () => {
+    await using opened = await open()
+    const { stores } = opened
+    let cookie = ''
+    {
+      await using before = await startConsoleFixture({}, stores)
+      cookie = await before.signIn({ Link: before.signInLink().split('#')[1] })
+    }
+    await using one = await startConsoleFixture({}, stores)
+    await using other = await startConsoleFixture({}, stores)
+    expect((await other.request('/api/session', { cookie })).status).toBe(200)
+    const stream = await other.request('/api/stream', { cookie })
+    const begun = performance.now()
+    expect((await one.request('/api/session', { method: 'DELETE', cookie })).status).toBe(204)
+    expect(await stream.text()).toContain('"signed_out"')
+    expect(performance.now() - begun).toBeLessThan(2_000)
+    expect((await other.request('/api/session', { cookie })).status).toBe(401)
+  })
+
+  it('store the SHA-256 of a session and not its secret, and nothing that lasts longer than the session', async () => {
+    await using opened = await open()
+    await using at = await startConsoleFixture({ SESSION_HOURS: '2' }, opened.stores)
+    const cookie = await at.signIn({ Link: at.signInLink().split('#')[1] })
+    const secret = cookie.split('=')[1] ?? ''
+    const keys = await opened.keys()
+    expect(keys.length).toBe(2)
+    for (const key of keys) {
+      expect(await opened.redis.ttl(key)).toBeLessThanOrEqual(7_200)
+      const values =
+        (await opened.redis.type(key)) === 'hash'
+          ? JSON.stringify(await opened.redis.hgetall(key))
+          : JSON.stringify(await opened.redis.zrange(key, '0', '-1'))
+      expect(key + values).not.toContain(secret)
+    }
+  })
+
+  it('respond with 503 while Redis is unavailable, keep the streams, and continue by themselves', async () => {
+    await using opened = await open()
+    const { redis, stores } = opened
+    await using at = await startConsoleFixture({}, stores)
+    const cookie = await at.signIn({ Link: at.signInLink().split('#')[1] })
+    const stream = await at.request('/api/stream', { cookie })
+    redis.disconnect()
+    const unavailable = await at.request('/api/session', { cookie })
+    expect([unavailable.status, unavailable.headers.get('Retry-After')]).toEqual([503, '2'])
+    // The stream is checked every 1.5 s.
+    await eventually(() => expect(at.log()).toContain('sessions could not be checked'))
+    await redis.connect()
+    await eventually(async () =>
+      expect((await at.request('/api/session', { cookie })).status).toBe(200),
+    )
+    await at.request('/api/session', { method: 'DELETE', cookie })
+    expect(await stream.text()).toContain('"signed_out"')
+  })
+})

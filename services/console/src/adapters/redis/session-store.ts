@@ -1,0 +1,68 @@
+/**
+ * Stores the sessions in Redis, so that they survive a restart and several replicas share them: a hash
+ * `console:session:<digest>` for each session, which expires with the session, and for each person a sorted set with the
+ * digests of the sessions, the oldest first. Redis never gets the secret of a session.
+ */
+import { roles } from '@integration-host/shared/access/user-role'
+import { parseJsonAs } from '@integration-host/shared/json'
+import type { Redis } from 'ioredis'
+import { z } from 'zod'
+import { signInWays } from '../../contracts/session.ts'
+import type { Session, SessionStore } from '../../session/session-store.ts'
+import { storeErrors } from './store-errors.ts'
+
+const StoredSession = z.object({
+  digest: z.string(),
+  user: z.string(),
+  role: z.enum(roles),
+  way: z.enum(signInWays),
+  browser: z.string(),
+  createdAt: z.number(),
+  expiresAt: z.number(),
+})
+const keyOf = (digest: string): string => `console:session:${digest}`
+const indexOf = (user: string): string => `console:sessions:${user}`
+
+/** Lua: changes the time of the last use of a session that still exists. KEYS: session. ARGV: the time. */
+const TOUCH = `
+if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'usedAt', ARGV[1]) end
+return 1
+`
+
+export function createRedisSessionStore(redis: Redis): SessionStore {
+  async function get(digest: string): Promise<Session | null> {
+    const { session = '', usedAt } = await redis.hgetall(keyOf(digest))
+    const stored = parseJsonAs(StoredSession, session)
+    return stored === null ? null : { ...stored, usedAt: Number(usedAt) }
+  }
+
+  return storeErrors({
+    get,
+    async put({ usedAt, ...session }) {
+      const { digest, user, createdAt, expiresAt } = session
+      await redis
+        .multi()
+        .hset(keyOf(digest), { session: JSON.stringify(session), usedAt })
+        .pexpireat(keyOf(digest), expiresAt)
+        .zadd(indexOf(user), createdAt, digest)
+        .pexpireat(indexOf(user), expiresAt)
+        .exec()
+    },
+    async touch(digest, usedAt) {
+      await redis.eval(TOUCH, 1, keyOf(digest), usedAt)
+    },
+    async remove(digest) {
+      const session = await get(digest)
+      if (session === null) return
+      await redis.multi().zrem(indexOf(session.user), digest).del(keyOf(digest)).exec()
+    },
+    async ofUser(user) {
+      const digests = await redis.zrange(indexOf(user), '0', '-1')
+      const sessions = await Promise.all(digests.map(get))
+      // Redis has deleted the sessions that have expired.
+      const gone = digests.filter((_, index) => sessions[index] === null)
+      if (gone.length > 0) await redis.zrem(indexOf(user), ...gone)
+      return sessions.filter((session) => session !== null)
+    },
+  })
+}

@@ -1,0 +1,23 @@
+import { IntegrationError } from '@integration-host/shared/errors'
+
+type Functions = Readonly<Record<string, (...parameters: never[]) => Promise<unknown>>>
+
+/** Returns the store with errors of Redis as `store_unavailable`. Their text could contain the address of the server. */
+export const storeErrors = <Store extends { readonly [Name in keyof Store]: Functions[string] }>(
+  store: Store,
+): Store =>
+  Object.fromEntries(
+    Object.entries<Functions[string]>(store).map(([name, call]) => [
+      name,
+      async (...parameters: never[]) => {
+        try {
+          return await call(...parameters)
+        } catch (cause) {
+          throw new IntegrationError('store_unavailable', 'The sessions cannot be read now', {
+            cause,
+            retryAfterSeconds: 2,
+          })
+        }
+      },
+    ]),
+  ) as Store
