@@ -15,6 +15,7 @@ import { type CompanyRouteDeps, companyRoutes } from './routes/companies.ts'
 import { type ProcessRouteDeps, processRoutes } from './routes/processes.ts'
 import { type OpenIdSignInDeps, openIdSignInRoutes } from './routes/openid-sign-in.ts'
 import { type RunRouteDeps, runRoutes } from './routes/runs.ts'
+import { type SearchRouteDeps, searchRoutes } from './routes/search.ts'
 import { type SessionRouteDeps, sessionRoutes } from './routes/session.ts'
 import { type SignInLinkRouteDeps, signInLinkRoutes } from './routes/sign-in-links.ts'
 import { type StateRouteDeps, stateRoutes } from './routes/state.ts'
@@ -31,7 +32,8 @@ export interface AppDeps
     RunRouteDeps,
     CompanyRouteDeps,
     ProcessRouteDeps,
-    ActivityRouteDeps {
+    ActivityRouteDeps,
+    SearchRouteDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
@@ -91,6 +93,7 @@ export function createApp(deps: AppDeps): Hono {
       app.route('/api', companyRoutes(deps))
       app.route('/api', processRoutes(deps))
       app.route('/api', activityRoutes(deps))
+      app.route('/api', searchRoutes(deps))
     },
   )
 }

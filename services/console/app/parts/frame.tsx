@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query'
-import { type ReactNode, useEffect } from 'react'
+import { type ReactNode, useCallback, useEffect, useState } from 'react'
 import type { NowView } from '../../src/contracts/now.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
@@ -7,7 +7,10 @@ import { clockText, useSeconds } from '../clock.ts'
 import { type LiveState, useLiveState } from '../live.ts'
 import { useNotice } from '../notice.ts'
 import { goTo } from '../router.ts'
+import { useShortcuts } from '../shortcuts.ts'
+import { KeysDialog } from './keys-dialog.tsx'
 import { Link } from './link.tsx'
+import { SearchDialog } from './search-dialog.tsx'
 import { State, type Tone } from './glyph.tsx'
 
 const PAGES = [
@@ -18,6 +21,14 @@ const PAGES = [
   { path: '/services', name: 'Health' },
   { path: '/activity', name: 'Activity' },
   { path: '/help', name: 'Help' },
+] as const
+
+/** The pages that the search finds. */
+const FOUND_PAGES = [
+  ...PAGES,
+  { path: '/settings', name: 'Settings' },
+  { path: '/help/runbook', name: 'Runbook' },
+  { path: '/help/errors', name: 'Errors' },
 ] as const
 
 const LIVE: Readonly<Record<LiveState, { readonly tone: Tone; readonly text: string }>> = {
@@ -46,6 +57,11 @@ export function Frame({ session, path, children }: FrameProps) {
     PAGES.find((page) => page.path !== '/' && isWithin(page.path, shown)) ??
     (path === '/settings' ? null : PAGES[0])
   const name = current?.name ?? 'Settings'
+  const [opened, setOpened] = useState<'search' | 'keys' | null>(null)
+  const search = useCallback(() => setOpened('search'), [])
+  const keys = useCallback(() => setOpened('keys'), [])
+  const close = useCallback(() => setOpened(null), [])
+  useShortcuts({ onSearch: search, onKeys: keys })
   useEffect(() => {
     document.title = `${urgent > 0 ? `(${urgent}) ` : ''}${name} · Console`
   }, [urgent, name])
@@ -63,6 +79,15 @@ export function Frame({ session, path, children }: FrameProps) {
           <span className="mark" aria-hidden="true" />
           Integration Host
         </Link>
+        <button
+          type="button"
+          className="find"
+          aria-haspopup="dialog"
+          aria-keyshortcuts="Control+K"
+          onClick={search}
+        >
+          Search… <kbd aria-hidden="true">Ctrl K</kbd>
+        </button>
         <output className="status">
           <State tone={LIVE[live].tone}>{LIVE[live].text}</State>
         </output>
@@ -89,6 +114,8 @@ export function Frame({ session, path, children }: FrameProps) {
         ))}
       </nav>
       <main id="content">{children}</main>
+      {opened === 'search' && <SearchDialog pages={FOUND_PAGES} onClose={close} />}
+      {opened === 'keys' && <KeysDialog onClose={close} />}
       <output className="toast">{notice}</output>
     </div>
   )

@@ -14,3 +14,11 @@ export const pages = {
   helpDocument: '/help/:document',
   signIn: '/sign-in',
 } as const
+
+/** Returns the address of the page of a run; of the latest one without `run`. */
+export const runPage = (process: string, id: string, run: number | null): string =>
+  `${pages.runs}/${encodeURIComponent(process)}/${encodeURIComponent(id)}${run === null ? '' : `?run=${run}`}`
+
+/** Returns the address of the page of a company. */
+export const companyPage = (realm: string): string =>
+  `${pages.companies}/${encodeURIComponent(realm)}`

@@ -2,7 +2,7 @@
 import type { ActionView } from '@integration-host/shared/contracts/action'
 import type { AuditEntry } from '@integration-host/shared/contracts/audit'
 import type { ActivityEntry, ActivityQuery } from '../contracts/activity.ts'
-import { pages } from '../contracts/pages.ts'
+import { companyPage, pages, runPage } from '../contracts/pages.ts'
 import type { SignInEntry } from '../session/sign-in-log.ts'
 
 /** The actions in the past tense. The name of another action is shown as it is. */
@@ -71,9 +71,6 @@ export function activityOfAction(action: ActionView): ActivityEntry {
   }
 }
 
-const runPage = (process: string, id: string, run: number | null): string =>
-  `${pages.runs}/${encodeURIComponent(process)}/${encodeURIComponent(id)}${run === null ? '' : `?run=${run}`}`
-
 /**
  * Returns the entry for an entry of the audit log; `null` for routine refreshes and token issuances, which no person
  * caused.
@@ -92,7 +89,7 @@ export function activityOfAudit(entry: AuditEntry): ActivityEntry | null {
     Via: via,
     What: text,
     Target: entry.Name === '' ? null : entry.Name,
-    Page: realm === null ? null : `${pages.companies}/${encodeURIComponent(realm)}`,
+    Page: realm === null ? null : companyPage(realm),
     Reason: null,
     Outcome: entry.Outcome === 'ok' ? null : entry.Outcome,
     Rejected: entry.What === 'faulted' || entry.What === 'refresh_failed',

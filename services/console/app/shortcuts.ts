@@ -1,0 +1,55 @@
+/** The keys of the console. Those without a modifier key can be switched off in the settings (WCAG 2.1.4). */
+import { useEffect } from 'react'
+import { goTo } from './router.ts'
+import { currentSettings } from './settings.ts'
+
+/** The second key after `g`, and the page that it opens. */
+export const PAGE_KEYS = {
+  n: { path: '/', name: 'Now' },
+  r: { path: '/runs', name: 'Runs' },
+  c: { path: '/companies', name: 'Companies' },
+  p: { path: '/processes', name: 'Processes' },
+  h: { path: '/services', name: 'Health' },
+} as const
+/** The second key must follow within this time. */
+const SECOND_KEY_MS = 1_500
+
+export interface ShortcutHandlers {
+  readonly onSearch: () => void
+  readonly onKeys: () => void
+}
+
+/** Calls the handlers and opens pages by keys, while the component is shown. */
+export function useShortcuts({ onSearch, onKeys }: ShortcutHandlers): void {
+  useEffect(() => {
+    let firstKeyAt = -Infinity
+    function onKey(event: KeyboardEvent): void {
+      if (event.defaultPrevented || event.isComposing) return
+      if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === 'k') {
+        event.preventDefault()
+        if (document.querySelector('dialog[open]') === null) onSearch()
+        return
+      }
+      if (currentSettings().shortcuts === 'off' || !isForPage(event)) return
+      const isSecond = event.timeStamp - firstKeyAt < SECOND_KEY_MS
+      firstKeyAt = -Infinity
+      const page = PAGE_KEYS[event.key as keyof typeof PAGE_KEYS] as { path: string } | undefined
+      if (isSecond && page !== undefined) goTo(page.path)
+      else if (event.key === 'g') firstKeyAt = event.timeStamp
+      else if (event.key === '/') onSearch()
+      else if (event.key === '?') onKeys()
+      else return
+      event.preventDefault()
+    }
+    window.addEventListener('keydown', onKey)
+    return () => window.removeEventListener('keydown', onKey)
+  }, [onSearch, onKeys])
+}
+
+/** Whether a key is not meant for a field, a menu, a dialog or the browser. */
+function isForPage(event: KeyboardEvent): boolean {
+  if (event.ctrlKey || event.metaKey || event.altKey) return false
+  if (document.querySelector('dialog[open], [popover]:popover-open') !== null) return false
+  const target = event.target as HTMLElement | null
+  return target?.closest('input, textarea, select, [contenteditable]') === null
+}

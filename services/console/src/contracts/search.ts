@@ -1,0 +1,22 @@
+/** The search over runs, companies and processes. The browser itself adds the pages. */
+import { z } from 'zod'
+
+const hitKinds = ['run', 'company', 'process'] as const
+
+const SearchHit = z.object({
+  Kind: z.enum(hitKinds),
+  Text: z.string(),
+  Detail: z.string(),
+  Page: z.string().meta({ description: 'the address of its page' }),
+})
+export type SearchHit = z.output<typeof SearchHit>
+
+export const SearchQuery = z.strictObject({ q: z.string().trim().min(1).max(100) })
+
+export const SearchView = z
+  .object({
+    Hits: z.array(SearchHit),
+    Unavailable: z.array(z.string()).meta({ description: 'the services that did not respond' }),
+  })
+  .meta({ ref: 'Search' })
+export type SearchView = z.output<typeof SearchView>

@@ -1,0 +1,91 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type ConsoleFixture, startConsoleFixture } from '../../test-support/console-fixture.ts'
+import { type FakeService, startFakeService } from '../../test-support/fake-service.ts'
+import type { SearchView } from '../contracts/search.ts'
+
+const run = {
+  Process: 'a/b',
+  TransactionID: '66',
+  ReplayID: 1,
+  Status: 'Failed',
+  InitialData: 'business data',
+}
+const credential = { Name: 'ACC-4620816365291', Label: 'Rosewood Interiors' }
+
+describe('the search', () => {
+  let coordinator: FakeService
+  let tokenService: FakeService
+  let isCoordinatorDown = false
+  let at: ConsoleFixture
+  let cookie: string
+
+  beforeAll(async () => {
+    coordinator = await startFakeService(({ url }) => {
+      if (isCoordinatorDown) return { status: 503, body: { code: 'store_unavailable' } }
+      if (url.pathname === '/transactions') return { body: { items: [run], next_cursor: null } }
+      if (url.pathname === '/processes')
+        return { body: { items: [], not_loaded: [{ Process: 'Rosewood', Unfinished: 1 }] } }
+      return url.pathname.endsWith('/summary') ? { status: 503, body: {} } : undefined
+    })
+    tokenService = await startFakeService(({ url }) =>
+      url.pathname === '/credentials'
+        ? url.searchParams.get('q') === '\u0007'
+          ? { status: 400, body: { code: 'invalid_request', detail: 'q: not valid' } }
+          : { body: { items: [credential], next_cursor: null } }
+        : undefined,
+    )
+    at = await startConsoleFixture({
+      COORDINATOR_URL: coordinator.url,
+      TOKEN_SERVICE_URL: tokenService.url,
+    })
+    cookie = await at.signIn({ Link: at.signInLink().split('#')[1] })
+  })
+  afterAll(async () => {
+    for (const one of [at, coordinator, tokenService]) await one?.[Symbol.asyncDispose]()
+  })
+
+  async function search(q: string): Promise<SearchView> {
+    const response = await at.request(`/api/search?q=${encodeURIComponent(q)}`, { cookie })
+    expect(response.status).toBe(200)
+    return (await response.json()) as SearchView
+  }
+
+  it('finds runs, companies and processes with the addresses of their pages, without business data', async () => {
+    const found = await search('rose')
+    expect(found).toEqual({
+      Hits: [
+        { Kind: 'run', Text: '66', Detail: 'a/b · Failed · run 1', Page: '/runs/a%2Fb/66?run=1' },
+        {
+          Kind: 'company',
+          Text: 'Rosewood Interiors',
+          Detail: 'ACC-4620816365291',
+          Page: '/companies/4620816365291',
+        },
+        { Kind: 'process', Text: 'Rosewood', Detail: 'its runs', Page: '/runs?process=Rosewood' },
+      ],
+      Unavailable: [],
+    })
+    const asked = [coordinator, tokenService].flatMap(({ requests }) =>
+      requests.map(({ url }) => url.pathname + url.search),
+    )
+    expect(asked).toContain('/transactions?idPrefix=rose&limit=7')
+    expect(asked).toContain('/credentials?q=rose&limit=5')
+  })
+
+  it('searches in the other service while one is unavailable, and names the one that is', async () => {
+    isCoordinatorDown = true
+    const { Hits, Unavailable } = await search('x')
+    isCoordinatorDown = false
+    expect(Hits.map(({ Kind }) => Kind)).toEqual(['company'])
+    expect(Unavailable).toEqual(['coordinator'])
+  })
+
+  it('finds nothing for a text that no company can have, without reporting a failure', async () => {
+    expect(await search('\u0007')).toMatchObject({ Unavailable: [] })
+  })
+
+  it.each(['', '   ', 'x'.repeat(101)])('rejects the text %j with 400', async (q) => {
+    const response = await at.request(`/api/search?q=${encodeURIComponent(q)}`, { cookie })
+    expect(response.status).toBe(400)
+  })
+})
