@@ -12,6 +12,7 @@ import {
   textResponse,
   validate,
 } from '@integration-host/shared/http/service-app'
+import { PAGE_POLICY } from '@integration-host/shared/http/small-page'
 import { type Authorization, MAX_RETURN_TO_LENGTH } from '../authorization/authorization-request.ts'
 import type { CompleteAuthorization } from '../authorization/callback.ts'
 import type { CodeExchanges } from '../authorization/code-exchange.ts'
@@ -197,6 +198,7 @@ export function authorizationRoutes(deps: AuthorizationRoutesDeps): Hono {
       }),
       (c) => {
         const name = CredentialName.safeParse(c.req.query('name'))
+        c.header('Content-Security-Policy', PAGE_POLICY)
         return c.html(
           page(
             'Connected',

@@ -3,11 +3,13 @@ import type { Context } from 'hono'
 import { html } from 'hono/html'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import { IntegrationError } from '@integration-host/shared/errors'
+import { PAGE_POLICY, PAGE_STYLE_SOURCE, smallPage } from '@integration-host/shared/http/small-page'
 import { problemOf, problemResponse } from '@integration-host/shared/http/problem'
 
 /** Responds to an error with an HTML page if the client accepts HTML, else with a problem document. */
 export async function forBrowser(c: Context, work: () => Promise<Response>): Promise<Response> {
   c.header('Cache-Control', 'no-store')
+  c.header('Content-Security-Policy', PAGE_POLICY)
   try {
     return await work()
   } catch (error) {
@@ -30,20 +32,13 @@ type PageContent = ReturnType<typeof html>
  * Metadata. The policy of this page sends no referrer to other origins.
  */
 export const page = (title: string, text: string, content?: PageContent) =>
-  html`<!doctype html>
-    <html lang="en">
-      <head>
-        <meta charset="utf-8" />
-        <meta name="viewport" content="width=device-width" />
-        <meta name="referrer" content="same-origin" />
-        <title>${title}</title>
-      </head>
-      <body>
-        <h1>${title}</h1>
-        <p>${text}</p>
-        ${content ?? ''}
-      </body>
-    </html>`
+  smallPage(
+    title,
+    html`<h1>${title}</h1>
+      <p>${text}</p>
+      ${content ?? ''}`,
+    html`<meta name="referrer" content="same-origin" />`,
+  )
 
 /**
  * Returns a form with one button, which sends a POST to the URL of the page. A script disables the button after a
@@ -63,4 +58,4 @@ export const button = (label: string, scriptNonce: string): PageContent =>
  * browsers would also apply this directive to the redirect to the provider that follows the form.
  */
 export const formPolicy = (scriptNonce: string): string =>
-  `default-src 'none'; script-src 'nonce-${scriptNonce}'; base-uri 'none'; frame-ancestors 'none'`
+  `default-src 'none'; style-src ${PAGE_STYLE_SOURCE}; script-src 'nonce-${scriptNonce}'; base-uri 'none'; frame-ancestors 'none'`

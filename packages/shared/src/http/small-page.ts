@@ -1,0 +1,135 @@
+/**
+ * The look of the small HTML pages that a service sends without a program for browsers: a card with a heading, some
+ * sentences and at most one form. The pages are light or dark as the system is, and load nothing.
+ */
+import { createHash } from 'node:crypto'
+import { html, raw } from 'hono/html'
+
+/** The colours are those of the console (services/console/app/styles/main.css); a test compares them. */
+const STYLE = `
+:root {
+  color-scheme: light dark;
+  --ground: light-dark(#f4f6f8, #14171a);
+  --surface: light-dark(#ffffff, #1e2328);
+  --line: light-dark(#dde2e7, #30373e);
+  --text: light-dark(#1a1d21, #e6e9ec);
+  --muted: light-dark(#59626d, #9aa4af);
+  --accent: light-dark(#0b5cad, #7ab8f5);
+  --accent-ground: light-dark(#e8f1fb, #22313f);
+  --on-accent: light-dark(#ffffff, #14171a);
+  --bad: light-dark(#b3261e, #f2938c);
+  --border: light-dark(#8b95a0, #6b7681);
+  font: 16px/1.5 system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif;
+  background: var(--ground);
+  color: var(--text);
+  -webkit-text-size-adjust: 100%;
+}
+* { box-sizing: border-box }
+body { margin: 0; padding: 10vh 16px 48px }
+main {
+  max-width: 480px;
+  margin: 0 auto;
+  padding: 32px;
+  background: var(--surface);
+  border: 1px solid var(--line);
+  border-radius: 12px;
+  overflow-wrap: anywhere;
+}
+main::before {
+  content: '';
+  display: block;
+  width: 32px;
+  height: 32px;
+  margin-bottom: 20px;
+  border-radius: 8px;
+  background:
+    linear-gradient(var(--on-accent), var(--on-accent)) 7px 8px / 18px 3px no-repeat,
+    linear-gradient(var(--on-accent), var(--on-accent)) 7px 15px / 11px 3px no-repeat,
+    linear-gradient(var(--on-accent), var(--on-accent)) 7px 22px / 15px 3px no-repeat,
+    var(--accent);
+}
+h1 { margin: 0 0 8px; font-size: 24px; line-height: 32px; font-weight: 650; letter-spacing: -.01em }
+p { margin: 0 0 16px }
+main > :last-child { margin-bottom: 0 }
+.note, code { color: var(--muted) }
+code { font: 13px/1.5 ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace }
+.problem { padding: 8px 12px; border-left: 4px solid var(--bad); background: var(--ground) }
+a { color: var(--accent); text-underline-offset: 2px }
+:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; border-radius: 4px }
+form { margin: 24px 0 0 }
+fieldset { margin: 0 0 24px; padding: 0; border: 0 }
+legend { margin-bottom: 4px; padding: 0; font-weight: 600 }
+label { display: block; padding: 6px 0 }
+label:has([type=radio]) {
+  display: grid;
+  grid-template-columns: auto 1fr auto;
+  align-items: center;
+  gap: 10px;
+  min-height: 44px;
+  border-bottom: 1px solid var(--line);
+}
+input, button { font: inherit; color: inherit }
+input[type=radio] { margin: 0; width: 18px; height: 18px; accent-color: var(--accent) }
+input[type=text] {
+  display: block;
+  width: 100%;
+  min-height: 40px;
+  padding: 6px 12px;
+  background: var(--surface);
+  border: 1px solid var(--border);
+  border-radius: 6px;
+}
+button {
+  min-height: 44px;
+  padding: 8px 20px;
+  background: var(--accent);
+  border: 1px solid var(--accent);
+  border-radius: 6px;
+  color: var(--on-accent);
+  font-weight: 600;
+  cursor: pointer;
+}
+button + button { margin-left: 8px; background: none; border-color: var(--border); color: inherit; font-weight: 400 }
+button:hover { filter: brightness(1.08) }
+button + button:hover { background: var(--accent-ground); filter: none }
+button:disabled { opacity: .6; cursor: default }
+@media (max-width: 480px) {
+  body { padding-top: 16px }
+  main { padding: 24px 20px }
+}
+`
+
+// The style sheet is a plain string so that formatters do not change it. The Content-Security-Policy contains the
+// digest of exactly this text.
+const STYLE_ELEMENT = raw(`<style>${STYLE}</style>`)
+
+/** The source of the style sheet in a `Content-Security-Policy`: its digest. */
+export const PAGE_STYLE_SOURCE = `'sha256-${createHash('sha256').update(STYLE).digest('base64')}'`
+
+/** The `Content-Security-Policy` of a page without forms and scripts. */
+export const PAGE_POLICY = [
+  "default-src 'none'",
+  `style-src ${PAGE_STYLE_SOURCE}`,
+  "form-action 'none'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+].join('; ')
+
+type Html = ReturnType<typeof html>
+
+/** Returns an HTML page. `content` begins with the `h1` of the page; `head` is added to the head. */
+export const smallPage = (title: string, content: Html, head: Html | '' = '') =>
+  html`<!doctype html>
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width, initial-scale=1" />
+        <meta name="color-scheme" content="light dark" />
+        ${head}
+        <title>${title}</title>
+        ${STYLE_ELEMENT}
+      </head>
+      <body>
+        <main>${content}</main>
+      </body>
+    </html>`

@@ -1,0 +1,86 @@
+/** Tests the look of the pages that token-service and the sandbox provider send, in a real browser. */
+import type { Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { expectAccessible } from './accessibility.ts'
+import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
+
+const COLOURS = ['ground', 'surface', 'line', 'text', 'muted', 'accent', 'on-accent', 'bad']
+
+describe('the small pages of the services', () => {
+  let at: ConsoleBrowser
+
+  beforeAll(async () => {
+    at = await startConsoleBrowser()
+  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
+
+  /** Opens a page, which may request nothing else. */
+  async function open(url: string): Promise<Page> {
+    const page = await at.context.newPage()
+    const requests: string[] = []
+    page.on('request', (request) => requests.push(request.url()))
+    page.on('console', (message) => {
+      if (message.text().includes('Content Security Policy')) at.problems.push(message.text())
+    })
+    await page.goto(url)
+    expect(requests.map((one) => new URL(one).origin)).toEqual([new URL(page.url()).origin])
+    return page
+  }
+
+  async function connectLink(): Promise<string> {
+    const response = await fetch(`${at.host.tokenService}/connect-links`, {
+      method: 'POST',
+      headers: {
+        Authorization: `Bearer ${at.host.serviceKey}`,
+        'Content-Type': 'application/json',
+      },
+      body: JSON.stringify({ label: 'Rosewood Interiors & Sons' }),
+    })
+    return ((await response.json()) as { url: string }).url
+  }
+
+  it.each([
+    ['connected', 'Connected', '/connected?name=ACC-4620816365291'],
+    ['disconnected', 'Disconnected', '/disconnected?realmId=4620816365291'],
+    ['reconnect', 'Connect your company', '/reconnect'],
+    ['connect-unknown', 'The connect link cannot be used', `/connect/${'x'.repeat(43)}`],
+  ])('the page %s is accessible in both themes and three widths', async (name, title, path) => {
+    const page = await open(at.host.tokenService + path)
+    expect(await page.getByRole('heading', { level: 1 }).textContent()).toContain(title)
+    await expectAccessible(page, `small-${name}`)
+    await page.close()
+  })
+
+  it('the page of a connect link leads to the consent page of the sandbox, which names the companies', async () => {
+    const page = await open(await connectLink())
+    await page.getByText('Rosewood Interiors & Sons').waitFor()
+    await expectAccessible(page, 'small-connect')
+    await page.getByRole('button', { name: 'Connect' }).click()
+    await page.getByRole('heading', { name: 'Connect a company' }).waitFor()
+    await expectAccessible(page, 'small-consent')
+    await page.keyboard.press('Tab')
+    expect(await page.evaluate('document.activeElement.type')).toBe('radio')
+    await page.getByRole('button', { name: 'Connect' }).click()
+    await page.getByRole('heading', { name: 'Connected' }).waitFor()
+    await page.close()
+  })
+
+  it('the pages have the colours of the console, in both themes', async () => {
+    const small = await open(`${at.host.tokenService}/connected`)
+    const large = await at.signIn()
+    for (const colorScheme of ['light', 'dark'] as const)
+      for (const colour of COLOURS) {
+        const resolved = async (page: Page): Promise<string> => {
+          await page.emulateMedia({ colorScheme })
+          return page.evaluate(
+            `(() => { document.body.style.color = 'var(--${colour})'; return getComputedStyle(document.body).color })()`,
+          )
+        }
+        expect(await resolved(small), `${colour} ${colorScheme}`).toBe(await resolved(large))
+      }
+  })
+
+  it('no page violates its policy', () => {
+    expect(at.problems).toEqual([])
+  })
+})
