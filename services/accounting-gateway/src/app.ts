@@ -5,9 +5,10 @@ import type { AccessKeys } from '@integration-host/shared/access/access-keys'
 import { createServiceApp } from '@integration-host/shared/http/service-app'
 import type { Hono } from 'hono'
 import { companyRoutes } from './routes/company.ts'
+import { type RealmRouteDeps, realmRoutes } from './routes/realms.ts'
 import { type UsageRouteDeps, usageRoutes } from './routes/usage.ts'
 
-export interface AppDeps extends UsageRouteDeps {
+export interface AppDeps extends UsageRouteDeps, RealmRouteDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
@@ -15,8 +16,8 @@ export interface AppDeps extends UsageRouteDeps {
 }
 
 /**
- * Creates the app that serves every request that is not forwarded to the accounting API: health, metrics, usage and
- * API documentation. The app responds 401 or 404 on all other paths.
+ * Creates the app that serves every request that is not forwarded to the accounting API: health, metrics, usage,
+ * activity and API documentation. The app responds 401 or 404 on all other paths.
  */
 export const createApp = (deps: AppDeps): Hono =>
   createServiceApp(
@@ -28,5 +29,6 @@ export const createApp = (deps: AppDeps): Hono =>
     (app) => {
       app.route('/', companyRoutes())
       app.route('/', usageRoutes(deps))
+      app.route('/', realmRoutes(deps))
     },
   )

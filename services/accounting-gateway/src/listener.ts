@@ -21,6 +21,7 @@ import type { CallResult, CompanyCall } from './proxy/company-call.ts'
 import { headerFault, transferCodingFault } from './proxy/headers.ts'
 import { ProxyCall, type ProxyCallDeps } from './proxy/proxy-call.ts'
 import { bufferedBody, requestBody } from './proxy/request-body.ts'
+import type { FailedCallRecord, RealmActivityLog } from './realm/realm-activity.ts'
 import { readTarget, scopeOf } from './proxy/target.ts'
 
 export interface ListenerDeps {
@@ -30,6 +31,7 @@ export interface ListenerDeps {
   readonly keys: AccessKeys
   readonly logger: Logger
   readonly metrics: GatewayMetrics
+  readonly activity: RealmActivityLog
 }
 
 export interface Listener {
@@ -63,7 +65,7 @@ const ROUTE = '/v3/company/:realm/*'
 const REJECTED_METHODS = new Set(['CONNECT', 'TRACE', 'TRACK'])
 
 export function createListener(deps: ListenerDeps): Listener {
-  const { app, proxy, keys, logger, metrics } = deps
+  const { app, proxy, keys, logger, metrics, activity } = deps
   // The running calls are in an array and not in a Set. After many additions and deletions, V8 keeps the outgrown
   // tables of a Set linked to each other. Finished calls would then stay in memory until the next full garbage
   // collection.
@@ -94,6 +96,10 @@ export function createListener(deps: ListenerDeps): Listener {
       const status = result.isAbandoned ? 499 : response.statusCode
       const durationMs = performance.now() - startedAt
       metrics.callCompleted(target.realm, status, durationMs, result.waitedMs)
+      activity.callEnded(
+        target.realm,
+        status < 400 ? null : failedCall(companyCall, result, status, durationMs),
+      )
       logCall(companyCall, result, status, durationMs)
       return status
     } finally {
@@ -302,3 +308,21 @@ const CONNECT_RESPONSE = [
   '',
   CONNECT_BODY,
 ].join('\r\n')
+
+const failedCall = (
+  { request, target, requestId }: CompanyCall,
+  { error, attempts, waitedMs, traceId }: CallResult,
+  status: number,
+  durationMs: number,
+): FailedCallRecord => ({
+  at: Date.now(),
+  method: request.method ?? '',
+  path: target.path.split('?', 1)[0] ?? '',
+  status,
+  code: error?.code ?? null,
+  durationMs,
+  waitedMs,
+  attempts,
+  traceId: traceId?.slice(0, 128) ?? null,
+  requestId,
+})

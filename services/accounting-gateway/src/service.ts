@@ -15,6 +15,7 @@ import { createMemoryUsageStore } from './adapters/memory/usage-store.ts'
 import { createApp } from './app.ts'
 import { type Config, limitsOf } from './config.ts'
 import { createGatewayMetrics } from './gateway-metrics.ts'
+import { createRealmActivityLog } from './realm/realm-activity.ts'
 import { createFastPath } from './fast-path/fast-path.ts'
 import { createListener } from './listener.ts'
 import { createPostMarker } from './proxy/repeatable-post.ts'
@@ -99,13 +100,26 @@ export async function startAccountingGateway(
     }),
   )
   const { keys } = stack.use(openAccessKeys(config, { logger, health, metrics }))
+  const activity = createRealmActivityLog(Date.now)
   const listener = createListener({
     app: honoListener(
-      createApp({ logger, health, metrics, keys, usage: usageStore, budget, now: clock.now }),
+      createApp({
+        logger,
+        health,
+        metrics,
+        keys,
+        usage: usageStore,
+        budget,
+        activity,
+        rates: limitsOf(config).calls,
+        now: clock.now,
+      }),
     ),
     proxy: {
       tokens,
-      limits: gatewayMetrics.measured(limits ?? createGatewayLimits(limitsOf(config))),
+      limits: activity.observed(
+        gatewayMetrics.measured(limits ?? createGatewayLimits(limitsOf(config))),
+      ),
       upstream,
       deadlineMs: config.DEADLINE_SECONDS * 1_000,
       maxBodyBytes: config.LONGEST_BODY_MB * 1_048_576,
@@ -121,6 +135,7 @@ export async function startAccountingGateway(
     keys,
     logger,
     metrics: gatewayMetrics,
+    activity,
   })
   const fastPath = config.FAST_PATH
     ? createFastPath({ serve: listener.onFastPathRequest, mayBuffer: listener.isFastPathRequest })

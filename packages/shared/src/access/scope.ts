@@ -15,7 +15,7 @@ export const SCOPES = [
   'transactions:queue',
   /** Allows replaying, resuming and cancelling runs, and pausing and resuming processes. */
   'transactions:operate',
-  /** Allows reading the audit log of token-service and the action log of the coordinator. */
+  /** Allows reading the audit log of token-service, the action log of the coordinator and the gateway's failed calls. */
   'audit:read',
   /** Allows naming the person for whom the caller acts, in the header `Acting-For`. */
   'act-for',
