@@ -1,12 +1,12 @@
 /**
- * Measures how many messages per second of a queue `start.<Process>` one coordinator stores as runs. Prints the rate and
- * the processor time of the coordinator.
+ * Measures how many messages per second of a queue `start.<Process>` one coordinator stores as runs. Prints the rate
+ * and the processor time of the coordinator.
  *
  *   npm run bench -- start-messages [--rounds 5] [--messages 20000]
  *
- * The process is paused while the messages are published, so that the rate is that of the intake alone. The steps of the
- * runs do not run, because their process needs the internet and the probe of the coordinator fails; their step messages
- * are published. Uses the PostgreSQL and RabbitMQ on this machine's standard ports.
+ * The process is paused while the messages are published, so that only the intake is measured. The steps of the runs do
+ * not run, because their process needs the internet and the probe of the coordinator fails; their step messages are
+ * published. Uses the PostgreSQL and RabbitMQ on this machine's standard ports.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'

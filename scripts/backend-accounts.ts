@@ -133,7 +133,8 @@ export const brokerAccounts = {
       ...COORDINATOR_QUEUES,
     ],
   },
-  // The only service that anyone can send requests to. It publishes events, and can neither read nor bind anything.
+  // The only service that accepts requests from the internet without a key. It can only publish events: its account can
+  // neither read queues nor bind them.
   'webhook-receiver': {
     configure: ['integration\\.provider'],
     write: ['integration\\.provider'],

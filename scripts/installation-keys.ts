@@ -20,7 +20,7 @@ const terms = {
   application: installationKeys.application,
   operator: installationKeys.operator,
   console: installationKeys.console,
-  /** The demo API only queues and replays transactions of the demo's process. */
+  /** The key of the demo API allows only queuing and replaying transactions of the demo's process. */
   'demo-api': {
     id: 'demo-api',
     scopes: ['transactions:queue', 'transactions:operate'],

@@ -13,7 +13,7 @@ const stages: Readonly<Record<string, readonly (readonly [program: string, ...ar
     lint: [['oxlint', '--type-aware']],
     types: [
       ['tsc', '--project', 'tsconfig.json'],
-      // The program of the browser has other types than Node.
+      // The console's browser program is checked with the types of browsers instead of those of Node.
       ['tsc', '--project', 'services/console/app/tsconfig.json'],
     ],
     unused: [['knip']],

@@ -18,11 +18,12 @@ export const addresses = (host: Host): string =>
     .join('')
 
 /**
- * Returns the lines with the console's one-time link; empty if the console does not run or persons sign in otherwise.
+ * Returns the lines with the console's one-time link; empty if the console does not run or persons sign in another way.
  * The secret of the link works once and for ten minutes. It signs in the first person who reads it, so it must not be
  * written into a log.
  *
- * @param isTerminal whether a terminal shows the lines. If not, they have the command that makes a link instead.
+ * @param isTerminal whether a terminal shows the lines. If none does, the lines contain the command that creates a
+ * link.
  */
 export function signInLines(host: Host, isTerminal: boolean): string {
   const url = host.console?.url ?? ''

@@ -248,7 +248,7 @@ describe('a webhook of the provider in the embedded host', () => {
   }
 
   it.each(['running', 'paused'])(
-    'that was answered with 200 starts its run after SIGKILL, while the process is %s',
+    'a webhook that the embedded host accepted with 200 starts its run after SIGKILL, while the process is %s',
     async (state) => {
       await writeFile(join(folder, 'processes/export.ts'), EXPORT)
       {
@@ -273,7 +273,7 @@ describe('a webhook of the provider in the embedded host', () => {
     60_000,
   )
 
-  it('that its process rejects is a dead letter after SIGKILL, if it was answered with 200', async () => {
+  it('a webhook that the embedded host accepted with 200 is a dead letter after SIGKILL if its process rejects it', async () => {
     await writeFile(join(folder, 'processes/export.ts'), REJECTING_EXPORT)
     {
       await using first = dev()

@@ -13,7 +13,7 @@ export interface EmbeddedConsoleDeps {
 
 /**
  * Bundles the browser's program and starts the console. Persons sign in with one-time links unless `SIGN_IN` is set.
- * Returns `null` where esbuild has no binary for the platform: all other services work without the console.
+ * Returns `null` if esbuild has no binary for the platform, because all other services work without the console.
  *
  * @throws {ConfigError} a setting of the console is not valid.
  * @throws the operating system's error if the port is taken.

@@ -129,7 +129,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
   }
   const settings = (name: ServiceName): Environment => ({
     REDIRECT: `${at('tokenService')}/callback`,
-    // Everyone may connect a company, because the host listens only on the loopback interface.
+    // Any client may connect a company, because the host listens only on the loopback interface.
     AUTHORIZE: 'open',
     // Settings of the environment override the defaults, but not the addresses of the services, because this process
     // assigns the addresses.

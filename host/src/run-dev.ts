@@ -51,7 +51,7 @@ async function connectOnce(host: Host): Promise<void> {
   await response.body?.cancel()
   if (response.status !== 404) return
   await connectCompany(host, { stage() {}, line() {} })
-  // A process that reads then finds customers, invoices and other objects.
+  // The books are filled, so that a process that reads them finds customers, invoices and other objects.
   const filled = await fetch(`${host.sandboxProvider}/sandbox/companies/${COMPANY.realm}/books`, {
     method: 'POST',
   })
@@ -82,7 +82,8 @@ async function showSteps(host: Host, terminal: Terminal): Promise<void> {
     new Date(at).toLocaleTimeString('en-GB', { hourCycle: 'h23' })
   const show = ({ at, run, parts }: StepLine): Promise<void> =>
     print(terminal, [time(at), run, ...parts].map(plain).join('  '))
-  // The coordinator ends the event stream of a reader that is too slow. Only printed lines are missing then.
+  // The coordinator ends the event stream of a client that reads too slowly. The loop then opens another stream; only
+  // printed lines are missing.
   while (!terminal.signal.aborted) {
     await stepLines(host, terminal.signal, show).catch(() => {})
     await pause(1_000, undefined, { signal: terminal.signal }).catch(() => {})

@@ -1,6 +1,6 @@
 /**
- * Kills coordinators while provider events become runs. Each change must start exactly one run, although it is delivered
- * five times in another order.
+ * Kills coordinators while provider events become runs. Each change must start exactly one run, although it is
+ * delivered five times in another order.
  */
 import {
   onQueue,
@@ -22,7 +22,10 @@ import { type ServiceProcess, startSystem, type System } from '../support/system
 const CHANGES = scale({ test: 300, faults: 3_000 })
 const COPIES = 5
 const KILLS = scale({ test: 3, faults: 20 })
-/** How often a test kills coordinators at one failpoint. In `npm run test:faults` it exceeds the delivery limit. */
+/**
+ * How often a test kills coordinators at one failpoint. In `npm run test:faults` this number exceeds the delivery
+ * limit.
+ */
 const KILLS_OF_ONE = scale({ test: 2, faults: 25 })
 const TIMEOUT_MS = 120_000 + (KILLS + KILLS_OF_ONE) * 10_000
 

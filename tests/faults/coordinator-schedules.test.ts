@@ -10,17 +10,17 @@ import { startSystem } from '../support/system.ts'
 const PROCESSES = fileURLToPath(new URL('../support/faults/schedules', import.meta.url))
 const env = { PROCESSES, LOCAL_PULL_SECONDS: '1', REMOTE_PULL_SECONDS: '2' }
 const SCHEDULES = 60
-/** How many of the schedules get missed times in each round. */
+/** The number of schedules that have missed times in each round. */
 const GROUP = 5
 const MISSED_MINUTES = 60
 
 /**
- * In each round, some schedules get an hour of missed times, and one of three coordinators is killed as soon as the first
- * of their runs is stored. Meanwhile all sixty schedules fire at each minute. The long run lasts at least ten minutes, in
- * which the schedules fire 600 times.
+ * In each round, the next times of some schedules are moved an hour into the past. One of three coordinators is killed
+ * while it queues the runs of these missed times. Meanwhile all sixty schedules fire every minute. The long run lasts
+ * at least ten minutes, in which the schedules fire 600 times.
  */
 it(
-  'each time of a schedule begins one run although coordinators are killed while schedules fire',
+  'each time of a schedule starts one run, although coordinators are killed while schedules fire',
   { timeout: scale({ test: 240_000, faults: 420_000, long: 1_200_000 }) },
   async ({ annotate }) => {
     const random = seededRandom()

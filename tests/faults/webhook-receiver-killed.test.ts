@@ -79,7 +79,7 @@ describe('a webhook receiver that is killed during a delivery', () => {
   })
 
   it.each(points)(
-    'acknowledges nothing when it is killed at "%s", and publishes every change when the delivery is repeated',
+    'a receiver that is killed at "%s" acknowledges nothing, and publishes every change when the delivery is repeated',
     async (point) => {
       const changes = changesFrom(1, 20)
       const doomed = await startReceiver({ DIES_AT: point }, webhookReceiverWithFailpoints)
@@ -98,7 +98,7 @@ describe('a webhook receiver that is killed during a delivery', () => {
     },
   )
 
-  it('publishes nothing of a body that had arrived in part when the receiver was killed', async () => {
+  it('a receiver that is killed while a body arrives publishes nothing of this body', async () => {
     const doomed = await startReceiver()
     const socket = connectSocket(Number(new URL(doomed.url).port), '127.0.0.1')
     socket.on('error', () => {})
@@ -115,7 +115,7 @@ describe('a webhook receiver that is killed during a delivery', () => {
     expect(await takeIds()).toEqual([])
   })
 
-  it('loses no acknowledged change in ten kills under load', async () => {
+  it('the receiver loses no acknowledged change in ten kills under load', async () => {
     const acknowledged = new Set<string>()
     let isStopped = false
     /** Sends notifications one after another, each of them until it is acknowledged. */
@@ -144,7 +144,7 @@ describe('a webhook receiver that is killed during a delivery', () => {
 })
 
 describe('a webhook receiver without a broker', () => {
-  it('responds 503 while the broker is unresponsive or unavailable, and loses nothing', async () => {
+  it('the receiver responds 503 while the broker is unresponsive or unavailable, and loses nothing', async () => {
     await using relay = await startRelay(backend('TEST_AMQP_URL'), 5672)
     const receiver = await startReceiver({ AMQP_URL: relay.url })
     const acknowledged: string[] = []

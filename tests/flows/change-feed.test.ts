@@ -1,4 +1,4 @@
-/** Changes in the books of a company whose webhooks are lost: the change feed starts their runs. */
+/** Tests that the change feed starts the runs of changes whose webhooks were lost. */
 import { fileURLToPath } from 'node:url'
 import type { ChangesView } from '@integration-host/shared/contracts/changes'
 import { onQueue } from '@integration-host/shared/contracts/provider-event'
@@ -112,7 +112,7 @@ async function changeBooks() {
   return { all, last }
 }
 
-it('starts a run for each change of which the webhook was lost, and none twice', async () => {
+it('the change feed starts one run for each change whose webhook was lost', async () => {
   // The company has its cursor since its credential was stored.
   await eventually(async () => expect((await changesOfCompany()).SweptAt).toBeNull())
   await sandbox('PUT', 'webhooks', { dropPercent: 30, copies: 3, shuffled: true })
@@ -149,7 +149,7 @@ it('starts a run for each change of which the webhook was lost, and none twice',
   expect((await startedRuns()).toSorted()).toEqual(started.toSorted())
 })
 
-it('starts the runs of an outage of the receiver as soon as deliveries continue', async () => {
+it('after an outage of the receiver, the change feed starts the missed runs as soon as deliveries continue', async () => {
   await sandbox('PUT', 'webhooks', { dropPercent: 100, copies: 1, shuffled: false })
   const lost = await sendInvoice('', { TotalAmt: 100 })
   await sandbox('PUT', 'webhooks', { dropPercent: 0 })

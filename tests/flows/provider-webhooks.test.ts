@@ -1,4 +1,7 @@
-/** Webhooks from the sandbox through the receiver to RabbitMQ, with the faults that Intuit's documentation warns of. */
+/**
+ * Tests webhooks from the sandbox through the receiver to RabbitMQ, with the faults that Intuit's documentation warns
+ * of.
+ */
 import { PROVIDER_EXCHANGE } from '@integration-host/shared/contracts/provider-event'
 import { eventually, until } from '@integration-host/shared/test-support/eventually'
 import { type Channel, type ChannelModel, connect } from 'amqplib'
@@ -84,7 +87,7 @@ const idsOf = (count: number): readonly string[] =>
 
 describe('the webhooks of the provider', () => {
   it.each(['legacy', 'cloudevents'] as const)(
-    'become one event for each change in the %s format',
+    'webhooks in the %s format become one event for each change',
     async (format) => {
       await sandbox('PUT', 'webhooks', { format })
       await change(150)
@@ -95,7 +98,7 @@ describe('the webhooks of the provider', () => {
     },
   )
 
-  it('that are sent five times, shuffled and partly with a wrong signature, become events with one id for each change', async () => {
+  it('webhooks that are repeated five times, shuffled and partly signed wrongly become events with one id for each change', async () => {
     await sandbox('PUT', 'webhooks', { copies: 5, shuffled: true, wrongSignaturePercent: 20 })
     await change(60)
     await allAcknowledged(300)
@@ -107,7 +110,7 @@ describe('the webhooks of the provider', () => {
     expect(statuses['403']).toBeGreaterThan(0)
   })
 
-  it('that are sent five times and shuffled are all published if the receiver is killed five times meanwhile', async () => {
+  it('webhooks that are repeated five times and shuffled are all published although the receiver is killed five times', async () => {
     await sandbox('PUT', 'webhooks', { copies: 5, shuffled: true })
     await change(400)
     for (let kill = 0; kill < 5; kill += 1) {
@@ -128,7 +131,7 @@ describe('the webhooks of the provider', () => {
     for (const [id, published] of messages) expect(published, id).toBeGreaterThanOrEqual(5)
   })
 
-  it('that the provider drops cause no event, and those that it sends are all published', async () => {
+  it('a webhook that the provider drops causes no event, and every other webhook is published', async () => {
     await sandbox('PUT', 'webhooks', { shuffled: true, dropPercent: 30 })
     await change(300)
     const { dropped } = await counts()

@@ -15,7 +15,7 @@ const deletions = defineProcess('Deletions', {
 const startsAt = '2026-11-23T17:05:09Z'
 
 describe('changes in the books of a company in a test host', () => {
-  it('start a run of each process that names the change', async () => {
+  it('a change in a test host starts a run of each process whose on names the change', async () => {
     await using host = await startTestHost({ processes: [invoices, deletions], startsAt })
     await host.company('9130')
     const change = { realm: '9130', id: '129', operation: 'update' } as const
@@ -30,7 +30,7 @@ describe('changes in the books of a company in a test host', () => {
     })
   })
 
-  it('start one run if the same change is reported twice, and another one for a later change', async () => {
+  it('a change that is reported twice starts one run, and a later change starts another one', async () => {
     await using host = await startTestHost({ processes: invoices, startsAt })
     await host.company('9130')
     const change = { realm: '9130', id: '129', operation: 'update', at: startsAt } as const
@@ -41,7 +41,7 @@ describe('changes in the books of a company in a test host', () => {
     expect(await host.runs(invoices)).toHaveLength(2)
   })
 
-  it('of one object start one run with the last change if they follow within debounceSeconds', async () => {
+  it('changes of an object within debounceSeconds start one run with the last change', async () => {
     const debounced = defineProcess('Debounced', {
       on: [{ provider: 'intuit', entity: 'Invoice', operations: ['update'], debounceSeconds: 30 }],
       input: ProviderChange,
@@ -69,7 +69,7 @@ describe('changes in the books of a company in a test host', () => {
     ])
   })
 
-  it('are rejected with the reason if no run can start', async () => {
+  it('a change in a test host is rejected with the reason if no run can start', async () => {
     await using host = await startTestHost({ processes: [invoices, deletions], startsAt })
     await host.company('9130')
     const deletion = { realm: '9130', id: '13', operation: 'delete' } as const

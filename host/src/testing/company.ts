@@ -45,7 +45,9 @@ export interface TestCompany {
   readonly calls: readonly TargetCall[]
   /** The notices that the company has to be connected again, 90, 30 and 7 days before its grant ends. */
   readonly notices: readonly ExpiryNotice[]
-  /** Checks the calls of a route, such as `POST /invoice`. @throws {AssertionError} as `FakeTarget.toHaveCalled` does. */
+  /**
+   * Checks the calls of a route, such as `POST /invoice`. @throws {AssertionError} as `FakeTarget.toHaveCalled` does.
+   */
   toHaveCalled(route: string, expected?: CallExpectation): void
   /** Makes the next calls fail. */
   fault(fault: CompanyFault): Promise<void>
@@ -70,7 +72,7 @@ export interface CompaniesDeps {
   readonly work: WorkInFlight
   readonly bus: MessageBus
   readonly logger: Logger
-  /** Runs what is due now. */
+  /** Runs all work that is due now. */
   readonly settle: () => Promise<void>
 }
 
@@ -108,7 +110,7 @@ export function createCompanies({ clock, work, bus, logger, settle }: CompaniesD
   })
   let refreshes: Repetition | null = null
 
-  /** Stores a new grant of the company, and runs what waited for it. */
+  /** Stores a new grant of the company, and continues the runs that wait for it. */
   async function store(realm: string, name: string): Promise<void> {
     await custody.connect(realm, name)
     refreshes ??= clock.repeat(() => custody.refreshDue())

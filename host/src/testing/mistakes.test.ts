@@ -38,12 +38,15 @@ describe('a change that is not valid', () => {
     ['Invoice', { operation: 'created' }, 'the operation of change is "created"'],
     ['Invoice', { id: '' }, 'the change is not valid: EntityId must be 1-20'],
     ['Invoice', { at: 'now' }, 'at must be a time in ISO 8601, not now'],
-  ])('is rejected with a text that names the member: %s %j', async (entity, given, message) => {
-    await using host = await startTestHost({ processes: changed })
-    await host.company('42')
-    const change = { realm: '42', id: '1', operation: 'create', ...given }
-    await expect(host.change(entity as 'Invoice', change as never)).rejects.toThrow(message)
-  })
+  ])(
+    'change() rejects an invalid change with an error that names the member: %s %j',
+    async (entity, given, message) => {
+      await using host = await startTestHost({ processes: changed })
+      await host.company('42')
+      const change = { realm: '42', id: '1', operation: 'create', ...given }
+      await expect(host.change(entity as 'Invoice', change as never)).rejects.toThrow(message)
+    },
+  )
 })
 
 describe('an expectation that is not met', () => {
@@ -145,7 +148,7 @@ describe('a mistake in a test', () => {
     )
   })
 
-  it('initial data that the process does not accept is rejected with the paths', async () => {
+  it('initial data that the process does not accept is rejected with the paths of the invalid values', async () => {
     await using host = await startTestHost({ processes: orders })
     await expect(host.run(orders, 'o-1', { amount: -1 })).rejects.toThrow('InitialData.amount: ')
     await expect(host.run(orders, '', { amount: 1 })).rejects.toThrow('TransactionID')

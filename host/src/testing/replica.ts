@@ -1,6 +1,6 @@
 /**
- * A coordinator that can die. When it dies, it has no further effect on its store, its broker and its targets, as if its
- * OS process had been killed: the broker delivers its unacknowledged messages again, and its leases expire.
+ * A coordinator that can die. When it dies, it has no further effect on its store, its broker and its targets, as if
+ * its OS process had been killed: the broker delivers its unacknowledged messages again, and its leases expire.
  */
 import { readEmbeddedConfig } from '@integration-host/coordinator/config'
 import type { ConnectedCompanies } from '@integration-host/coordinator/connected-companies'
@@ -23,9 +23,9 @@ import type { Clock } from '@integration-host/shared/process/clock'
 import type { WorkInFlight } from './work-in-flight.ts'
 
 /**
- * Where the worker of a step dies: before it sends a call; after the target has received the call and before its
- * response arrives; after the step function has ended and before its outcome is committed; after the commit and before
- * the next step is started.
+ * The points at which the worker of a step can die: before it sends a call; after the target has received the call and
+ * before its response arrives; after the step function has ended and before its outcome is committed; after the commit
+ * and before the next step is started.
  */
 export const killPoints = [
   'before request',
@@ -33,7 +33,7 @@ export const killPoints = [
   'before commit',
   'after commit',
 ] as const
-/** Where the coordinator is killed, in the course of an attempt. */
+/** A point of an attempt at which the coordinator is killed. */
 export type KillPoint = (typeof killPoints)[number]
 
 export interface Replica extends AsyncDisposable {
@@ -177,7 +177,7 @@ function stepOf({ type, content }: Delivery): { process: string; step: string } 
   return message === null ? null : { process: message.Process, step: message.Step }
 }
 
-/** Returns the source with each call counted as work, and unavailable once the replica is dead. */
+/** Returns a source that counts each call as work in flight, and that is unavailable once the replica is dead. */
 function trackedSource(
   source: TransactionSource,
   work: WorkInFlight,

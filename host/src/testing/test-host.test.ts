@@ -51,7 +51,10 @@ const polls = defineProcess('Polls').step('poll', async (step) => {
   return step.complete(response.status)
 })
 
-/** Returns the processor time that this process has used since `startedAt`. Other processes of the machine do not affect it. */
+/**
+ * Returns the processor time that this process has used since `startedAt`. Other processes of the machine do not affect
+ * it.
+ */
 const cpuMs = (startedAt: NodeJS.CpuUsage): number => {
   const { user, system } = process.cpuUsage(startedAt)
   return (user + system) / 1_000
@@ -85,7 +88,7 @@ describe('a test host', () => {
     run.toHaveStatus('Completed')
   })
 
-  it('runs with the same key of debounce are one run, with the data of the last one', async () => {
+  it('transactions with the same debounce key become one run, with the data of the last transaction', async () => {
     await using test = await startOrders()
     const debounce = { Key: 'o', Seconds: 60 }
     const first = await test.host.run('Orders', 'o-1', { amount: 1 }, { debounce })

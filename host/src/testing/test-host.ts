@@ -59,8 +59,8 @@ export interface RunOptions {
   /** The time of the host's clock before which the run does not start, as text of RFC 3339 or in seconds from now. */
   readonly notBefore?: string | number
   /**
-   * Requests with the same key, process and realm start one run with the data of the last one, `Seconds` after it and at
-   * most `MaxSeconds` (10 times `Seconds` by default) after the first one. `run` returns that run.
+   * Requests with the same key, process and realm start one run with the data of the last one, `Seconds` after it and
+   * at most `MaxSeconds` (10 times `Seconds` by default) after the first one. `run` returns that run.
    */
   readonly debounce?: {
     readonly Key: string
@@ -166,7 +166,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
   const bus = stack.use(createInProcessBus(logger, clock))
   const targets: ServedTarget[] = []
   const runs = new Set<RefreshedRun>()
-  /** Errors of the test that a step has met. `run` and `advance` throw them. */
+  /** Errors that steps have caused, for example a call to an unknown target. `run` and `advance` throw them. */
   const problems = new Set<string>()
   let armed: { readonly point: KillPoint; readonly step: string | undefined } | null = null
 
@@ -190,7 +190,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
     targets.find((target) => target.serves(url))
   const callerFor = (url: URL): HttpCall => {
     if (url.origin === GATEWAY_URL) return companies.call
-    // The servers of a test listen on this machine.
+    // A loopback address without a fake target belongs to a real server that the test has started on this machine.
     return isLoopback(url.hostname) && targetOf(url) === undefined ? servers.call : callTarget
   }
   const call: HttpCall = (sent, limits) => callerFor(sent.url)(sent, limits)
@@ -254,7 +254,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
   const pathOf = (process: string, id?: string): string =>
     `/processes/${encodeURIComponent(process)}/transactions${id === undefined ? '' : `/${encodeURIComponent(id)}`}`
 
-  /** Runs what is due until a time, reads all runs again, and throws the errors of the test. */
+  /** Runs all work that is due until a time, reads all runs again, and throws the errors in `problems`. */
   async function runUntil(time: number): Promise<void> {
     await clock.moveTo(time)
     for (const run of runs) {
@@ -383,7 +383,7 @@ export async function startTestHost(options: TestHostOptions): Promise<TestHost>
   }
 }
 
-/** Opens a journal that is not written, because no test continues after its OS process has ended. */
+/** Opens a journal that writes nothing, because no test continues after its OS process has ended. */
 const openNoFile = async () => ({
   appendFile: async () => {},
   datasync: async () => {},

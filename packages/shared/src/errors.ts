@@ -57,7 +57,7 @@ export const errorCodes = {
   busy: { status: 503, title: 'Too many authorizations at the same time', remedy: 'retry' },
 
   // Errors of webhook-receiver.
-  signature_invalid: { status: 403, title: 'The signature does not fit', remedy: 'none' },
+  signature_invalid: { status: 403, title: 'The signature does not match', remedy: 'none' },
   too_many_deliveries: { status: 503, title: 'Too many deliveries at once', remedy: 'retry' },
 
   // Errors of console.

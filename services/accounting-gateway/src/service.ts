@@ -96,7 +96,11 @@ export async function startAccountingGateway(
       clock,
       onCall: (kind) => gatewayMetrics.usageCounted(kind),
       onTotal: (total) => gatewayMetrics.usageTotal(total),
-      onError: (error) => logger.warn({ err: error }, 'usage is not stored; it is stored later'),
+      onError: (error) =>
+        logger.warn(
+          { err: error },
+          'usage could not be stored; counts stay in memory until the next attempt',
+        ),
     }),
   )
   const { keys } = stack.use(openAccessKeys(config, { logger, health, metrics }))

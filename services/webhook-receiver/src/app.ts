@@ -27,7 +27,7 @@ export const createApp = (deps: AppDeps): Hono =>
       metrics: deps.metrics,
       // The provider has no service key. Its signature is verified instead.
       keys: null,
-      // A key is not needed to send a body, so the route itself limits the memory and the time of all bodies.
+      // Clients can send a body without a key, so the route itself limits the memory and the time of all bodies.
       pathsReadingOwnBody: [INTUIT_PATH],
     },
     (app) => app.route('/', intuitWebhookRoutes(deps)),

@@ -16,7 +16,7 @@ export function openBackends(config: Config): ReceiverAdapters & AsyncDisposable
     logger,
     tls: tlsFiles('AMQP', config),
     prefix: config.AMQP_PREFIX,
-    // A later confirm is of no use, and its body would occupy memory.
+    // A confirm after the response is useless, and the body of the event would occupy memory until then.
     confirmDeadlineMs: RESPONSE_DEADLINE_MS,
   })
   return { logger, health, bus, [Symbol.asyncDispose]: () => bus[Symbol.asyncDispose]() }

@@ -1,7 +1,7 @@
 import type { Metrics } from '@integration-host/shared/observability/metrics'
 import type { Notification } from './delivery/notification.ts'
 
-/** The metrics of the receiver. Every label has few values, whatever a client sends. */
+/** The metrics of the receiver. No label contains text from a client, so each label has few values. */
 export interface ReceiverMetrics {
   /** Counts a delivery. `outcome` is `accepted`, `body_incomplete` or a problem code. */
   countDelivery(outcome: string): void

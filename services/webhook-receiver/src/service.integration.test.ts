@@ -53,7 +53,7 @@ async function takeIds(): Promise<readonly string[]> {
 }
 
 describe('a receiver with RabbitMQ', () => {
-  it('responds 200 only after the broker has every event of the delivery', async () => {
+  it('the receiver responds 200 only after the broker has every event of the delivery', async () => {
     const changes = [...Array(200).keys()].map((id) => legacyChange({ id: String(id) }))
     expect((await receiver.send(legacyNotification(changes))).status).toBe(200)
     const ids = await takeIds()
@@ -61,7 +61,7 @@ describe('a receiver with RabbitMQ', () => {
     expect(ids[0]).toBe(CHANGE_ID.replace('129', '0'))
   })
 
-  it('publishes persistent JSON messages that name the change in their properties', async () => {
+  it('the receiver publishes persistent JSON messages that name the change in their properties', async () => {
     await receiver.send(legacyNotification())
     const message = await channel.get(queue, { noAck: true })
     expect(message).toMatchObject({
@@ -75,13 +75,13 @@ describe('a receiver with RabbitMQ', () => {
     })
   })
 
-  it('responds 200 to a change that no queue is bound for', async () => {
+  it('the receiver responds 200 to a change that no queue is bound for', async () => {
     const response = await receiver.send(legacyNotification([legacyChange({ name: 'Vendor' })]))
     expect(response.status).toBe(200)
     expect(await takeIds()).toEqual([])
   })
 
-  it('responds 503 at once while the broker is unavailable, and 200 when it is back', async () => {
+  it('the receiver responds 503 at once while the broker is unavailable, and 200 when it is back', async () => {
     broker.away()
     await eventually(async () => {
       const response = await receiver.send(legacyNotification())
@@ -97,7 +97,7 @@ describe('a receiver with RabbitMQ', () => {
     expect(await takeIds()).toEqual([CHANGE_ID])
   })
 
-  it('responds 503 at the deadline while the broker confirms nothing, and frees the memory of the body', async () => {
+  it('the receiver responds 503 at the deadline while the broker confirms nothing, and frees the memory of the body', async () => {
     broker.stall()
     const response = await receiver.send(legacyNotification())
     expect(response.status).toBe(503)

@@ -27,7 +27,7 @@ export interface ReceiverAdapters {
 
 /** The memory of all bodies in flight. It suffices for 16 of the largest bodies, or for thousands of usual ones. */
 const MAX_BYTES_IN_FLIGHT = 16 * 1_048_576
-/** The changes of one delivery that are logged because they were ignored. All of them are counted. */
+/** The maximum number of ignored changes that are logged for one delivery. The metrics count all ignored changes. */
 const LOGGED_IGNORED_CHANGES = 10
 const REJECTION_LOG_INTERVAL_MS = 60_000
 
@@ -65,7 +65,8 @@ export async function startWebhookReceiver(
       try {
         return await accept(delivery)
       } catch (error) {
-        // Anyone can send a body with a wrong signature, so that the log must not grow with their number.
+        // Any client can send bodies with a wrong signature, so their warnings are limited. Otherwise they could fill
+        // the log.
         if (hasCode(error, 'signature_invalid') && rejectionLog.take())
           logger.warn(
             {

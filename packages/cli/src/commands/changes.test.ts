@@ -26,7 +26,7 @@ const cli = (...args: readonly string[]) =>
   run(['changes', ...args], { env: { COORDINATOR_URL: service.url } })
 
 describe('changes', () => {
-  it('`changes` shows the position, the last sweep and what it could not read', async () => {
+  it('`changes` prints the position, the last sweep, and the objects that could not be read', async () => {
     const { code, out } = await cli('1')
     expect([code, out]).toEqual([
       0,

@@ -21,14 +21,14 @@ describe('console sign-in', () => {
   const signIn = (...args: readonly string[]) =>
     run(['console', 'sign-in', ...args], { env: { CONSOLE_URL: service.url } })
 
-  it('prints only the link on standard output, so that it can be passed on', async () => {
+  it('`console sign-in` prints only the link on standard output, so that it can be passed on', async () => {
     const { code, out, err } = await signIn()
     expect([code, out.trim()]).toEqual([0, LINK.Url])
     expect(err).toContain(LINK.ExpiresAt)
     expect(JSON.parse((await signIn('--json')).out)).toEqual(LINK)
   })
 
-  it('fails if the console does not accept links', async () => {
+  it('`console sign-in` fails if the console does not accept links', async () => {
     acceptsLinks = false
     const { code, out } = await signIn()
     expect(code).not.toBe(0)
@@ -48,14 +48,14 @@ describe('console password', () => {
   const password = (...args: readonly string[]) =>
     run(['console', 'password', ...args], { env: {} })
 
-  it('prints a line with the hash of the password, and never the password', async () => {
+  it('`console password` prints a line with the hash of the password, and never the password', async () => {
     const { code, out, err } = await password('ada', '--role', 'operator', '--password-file', file)
     expect(code).toBe(0)
     expect(out).toMatch(/^ada:operator:scrypt\$32768\$8\$1\$[\w-]{22}\$[\w-]{43}\n$/)
     expect(out + err).not.toContain('a long password')
   })
 
-  it('gives the role viewer unless another is named', async () => {
+  it('`console password` uses the role viewer unless an option names another one', async () => {
     expect((await password('ada', '--password-file', file)).out).toMatch(/^ada:viewer:/)
   })
 
@@ -64,12 +64,12 @@ describe('console password', () => {
     ['a name with a colon', ['a:b']],
     ['no name', []],
     ['two names', ['ada', 'ben']],
-  ])('rejects %s', async (_, args) => {
+  ])('`console password` rejects %s', async (_, args) => {
     const { code, out } = await password(...args, '--password-file', file)
     expect([code, out]).toEqual([2, ''])
   })
 
-  it('rejects a short password, and no password without a terminal', async () => {
+  it('`console password` rejects a short password, and no password without a terminal', async () => {
     await writeFile(file, 'short')
     expect((await password('ada', '--password-file', file)).code).toBe(2)
     expect((await password('ada')).code).toBe(2)

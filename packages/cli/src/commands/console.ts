@@ -50,7 +50,7 @@ Examples:
     const [name = '', ...rest] = positionals
     expectNone(rest)
     if (values.url !== undefined)
-      throw new UsageError('console password calls no service: without --url')
+      throw new UsageError('console password calls no service, so it has no option --url')
     if (!isUserName(name))
       throw new UsageError('A name is needed: 1 to 100 letters, digits and . @ _ + -')
     const role = validOption('--role', z.enum(roles), values.role ?? 'viewer')

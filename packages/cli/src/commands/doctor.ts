@@ -122,7 +122,7 @@ Examples:
     // half is left for the check.
     const halfway = abortedAfter(timeoutMs / 2)
     const isEmbedded = isEmbeddedHost(terminal.env)
-    /** The check of a backend. An embedded host has files and an OS process in place of the backends. */
+    /** Returns the check of a backend. The check is skipped for an embedded host, which has no backends. */
     const ofBackend = <T>(
       value: T | undefined,
       variable: string,

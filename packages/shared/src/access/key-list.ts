@@ -29,7 +29,7 @@ export const KeyEntry = z.strictObject({
     .min(1, 'must name a scope'),
   /** If this member is absent, the key may use no realm. */
   realms: z.array(NamePattern).default([]),
-  /** If this member is absent, the key may use no process. */
+  /** If this member is absent, the key is not allowed to use any process. */
   processes: z.array(NamePattern).default([]),
   expires: z.iso
     .datetime({ offset: true, error: 'must be a time such as 2027-01-31T00:00:00Z' })

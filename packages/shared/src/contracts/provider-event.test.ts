@@ -10,22 +10,22 @@ const change = {
   ChangedAt: '2026-11-23T17:05:09Z',
 } satisfies Partial<ProviderEvent>
 
-it('gives a change the same id in every spelling of its time', () => {
+it('providerEventId() returns the same id for every spelling of the time of a change', () => {
   const id = 'Invoice-129@2026-11-23T17:05:09Z/9341453908059889'
   expect(providerEventId(change)).toBe(id)
   expect(providerEventId({ ...change, ChangedAt: '2026-11-23T17:05:09.179851517Z' })).toBe(id)
   expect(providerEventId({ ...change, ChangedAt: '2026-11-23T09:05:09-08:00' })).toBe(id)
 })
 
-it('gives an object that was created and one that was updated in the same second one id', () => {
+it('providerEventId() returns the same id for a creation and an update in the same second', () => {
   expect(providerEventId({ ...change, Operation: 'create' })).toBe(providerEventId(change))
 })
 
-it('gives the deletion of an object an id of its own', () => {
+it('providerEventId() returns another id for a deletion than for an update in the same second', () => {
   expect(providerEventId({ ...change, Operation: 'delete' })).not.toBe(providerEventId(change))
 })
 
-it('returns ids of at most 128 characters', () => {
+it('providerEventId() returns ids of at most 128 characters', () => {
   const longest = {
     ...change,
     Entity: 'PaymentMethod',
@@ -36,6 +36,6 @@ it('returns ids of at most 128 characters', () => {
   expect(providerEventId(longest).length).toBeLessThanOrEqual(128)
 })
 
-it('returns the routing key of an event', () => {
+it('providerRoutingKey() returns the routing key of an event', () => {
   expect(providerRoutingKey(change)).toBe('intuit.Invoice.update')
 })

@@ -94,7 +94,7 @@ describe('the HTTP app of a service', () => {
     expect(app.router.name).toBe('SmartRouter + RegExpRouter')
   })
 
-  it('a request is logged at info, but not a health check or what a console reads without a person', async () => {
+  it('a request is logged at info; a health check and a read of the console for itself are logged only at debug', async () => {
     const lines: string[] = []
     const { call } = serve(lines)
     const person = { 'Acting-For': 'ada' }

@@ -45,7 +45,7 @@ export interface ServiceAppDeps {
   readonly pathsReadingOwnBody?: readonly string[]
   /** Fixed paths that match the pattern of another route, too. `routedFixedPath` registers their routes. */
   readonly fixedPaths?: readonly string[]
-  /** Sets headers of every response, also of those to requests that no route gets. */
+  /** Sets headers of every response, also if no route matches the request. */
   readonly responseHeaders?: MiddlewareHandler
   /** Converts errors to responses; by default to problem documents (RFC 9457). */
   readonly errorResponses?: ErrorResponses
@@ -202,9 +202,9 @@ export function createServiceApp(deps: ServiceAppDeps, addRoutes: (app: Hono) =>
 }
 
 /**
- * Responds with 413 to a body larger than the limit of its path; `null` stands for no limit. Hono's own middleware is not used, because it copies the Request
- * of a chunked body. The copy fails for the Request class of @hono/node-server unless this class replaces the global
- * Request (see `honoListener`).
+ * Responds with 413 to a body larger than the limit of its path; `null` stands for no limit. Hono's own middleware is
+ * not used, because it copies the Request of a chunked body. The copy fails for the Request class of @hono/node-server
+ * unless this class replaces the global Request (see `honoListener`).
  */
 function limitBody(maxBytesAt: (path: string) => number | null): MiddlewareHandler {
   return async (c, next) => {
@@ -263,8 +263,8 @@ const keyOf = (c: Context): { readonly key?: string } => {
 }
 
 /**
- * Returns whether a program that acts for persons, such as the console, has read something for itself. It does so every
- * few seconds, whether or not a person is there.
+ * Returns whether the request is a successful read that a program such as the console made for itself and not for a
+ * person. The console makes such reads every few seconds.
  */
 function isOwnRead(c: Context): boolean {
   const caller = c.get('caller') as Caller | undefined

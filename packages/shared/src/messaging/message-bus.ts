@@ -104,8 +104,9 @@ export interface OutgoingMessage {
   /** Whether publishing fails if the message is routed to no queue. It is false for events that need no consumer. */
   readonly mandatory: boolean
   /**
-   * Whether nobody would publish the message again if it were lost after its confirm. A bus that is not durable confirms
-   * such a message only after its consumers have acknowledged it. Default: false.
+   * Whether the message would be lost for ever if the broker lost it after its confirm, because no process would
+   * publish it again. A bus that is not durable confirms such a message only after its consumers have acknowledged it.
+   * Default: false.
    */
   readonly isOnlyCopy?: boolean
 }

@@ -6,8 +6,8 @@ import {
 import type { MessageBus } from './message-bus.ts'
 
 /**
- * Declares the exchange of provider events, and returns the function that publishes an event to it. Its promise resolves
- * when the broker has confirmed the event.
+ * Declares the exchange of provider events, and returns the function that publishes an event to it. Its promise
+ * resolves when the broker has confirmed the event.
  *
  * @throws {IntegrationError} `broker_unavailable` from the returned function.
  */
@@ -21,7 +21,7 @@ export function createEventPublisher(bus: MessageBus): (event: ProviderEvent) =>
       messageId: event.Id,
       type: routingKey,
       body: event,
-      // An event that no queue is bound for concerns no process. The provider must not send it again.
+      // No process needs an event that is routed to no queue, so the provider must not repeat its delivery.
       mandatory: false,
       isOnlyCopy: true,
     })

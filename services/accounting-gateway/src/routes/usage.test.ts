@@ -55,7 +55,7 @@ describe('GET /usage', () => {
     ])
   })
 
-  it('the gateway lists the calls of this month by company beside the budget', async () => {
+  it('GET /usage lists the calls of this month by company, and the budget', async () => {
     await using started = await gateway({ MONTHLY_BUDGET: '100' })
     expect(await (await started.call('/usage?limit=2')).json()).toEqual({
       Month: MONTH,
@@ -81,7 +81,7 @@ describe('GET /usage', () => {
     })
   })
 
-  it('the metrics have the metered calls of this month and the budget', async () => {
+  it('the gateway exports the metered calls of this month and the budget as metrics', async () => {
     await using started = await gateway({ MONTHLY_BUDGET: '100' })
     const text = await (await started.call('/metrics')).text()
     expect(text).toContain('gateway_monthly_budget{service="accounting-gateway"} 100\n')
@@ -96,7 +96,7 @@ describe('GET /usage', () => {
     'limit=0',
     'limit=1001',
     'realms=1',
-  ])('the gateway rejects a request for the usage with %s', async (query) => {
+  ])('GET /usage rejects a request with %s', async (query) => {
     await using started = await gateway()
     const response = await started.call(`/usage?${query}`)
     expect([response.status, await response.json()]).toMatchObject([
@@ -105,7 +105,7 @@ describe('GET /usage', () => {
     ])
   })
 
-  it('a key that may use one company sees only that company and no total', async () => {
+  it('GET /usage with a key for one company returns only that company and no total', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'usage-keys-'))
     try {
       const key = 'k'.repeat(48)

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { UsageStore } from './usage.ts'
 
-/** What every usage store does. `open` returns a store with nothing in it. */
+/** Tests the behaviour that every usage store must have. `open` returns an empty store. */
 export function describeUsageStore(
   name: string,
   open: () => Promise<{ readonly store: UsageStore } & AsyncDisposable>,
@@ -13,7 +13,7 @@ export function describeUsageStore(
     })
     afterEach(() => opened[Symbol.asyncDispose]())
 
-    it('the store sums the calls of each company and kind, and of all companies', async () => {
+    it('the usage store sums the calls of each company and kind, and of all companies', async () => {
       const { store } = opened
       await store.add('2026-11', [
         { realm: '1', calls: { core: 2, query: 1 } },
@@ -24,7 +24,7 @@ export function describeUsageStore(
       expect(await store.total('2026-11')).toEqual({ core: 2, query: 9, cdc: 1 })
     })
 
-    it('the store keeps the months apart', async () => {
+    it('the usage store counts each month separately', async () => {
       const { store } = opened
       await store.add('2026-11', [{ realm: '1', calls: { read: 1 } }])
       expect(await store.total('2026-12')).toEqual({})
@@ -32,7 +32,7 @@ export function describeUsageStore(
       expect(await store.list('2026-12', { after: '', limit: 10 })).toEqual([])
     })
 
-    it('the store lists the companies in the order of their realms, page by page', async () => {
+    it('the usage store lists the companies in the order of their realms, page by page', async () => {
       const { store } = opened
       const realms = Array.from({ length: 1_201 }, (_, n) => `r${String(n).padStart(5, '0')}`)
       await store.add(

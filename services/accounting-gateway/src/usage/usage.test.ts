@@ -51,7 +51,7 @@ describe('the kinds of calls', () => {
     expect(kindOf(method, `/v3/company/1/${path}`)).toBe(kind)
   })
 
-  it('all kinds but core are metered', () => {
+  it('every kind of call except core is metered', () => {
     expect(
       meteredOf({ core: 7, read: 1, query: 2, cdc: 3, report: 4, batch: 5, attachment: 6 }),
     ).toBe(21)
@@ -59,7 +59,7 @@ describe('the kinds of calls', () => {
 })
 
 describe('counting calls', () => {
-  it('calls are stored under the month in which they were made', async () => {
+  it('the usage of a call is stored under the month of the call', async () => {
     const store = createMemoryUsageStore()
     const { usage, set, tick, onTotal } = started(store)
     usage.count('1', 'GET', '/v3/company/1/cdc')
@@ -72,7 +72,7 @@ describe('counting calls', () => {
     expect(onTotal).toHaveBeenCalledExactlyOnceWith({ cdc: 1, core: 1 })
   })
 
-  it('while the store is unavailable, calls are kept and stored later, and the failure is reported once', async () => {
+  it('while the usage store is unavailable, counts are kept and stored later, and the failure is reported once', async () => {
     const memory = createMemoryUsageStore()
     let isDown = true
     const store: UsageStore = {
@@ -93,7 +93,7 @@ describe('counting calls', () => {
     expect(await memory.find('2026-11', '1')).toEqual({ read: 3 })
   })
 
-  it('calls that are not stored yet are stored at shutdown', async () => {
+  it('counts that are not stored yet are stored at shutdown', async () => {
     const store = createMemoryUsageStore()
     const { usage } = started(store)
     usage.count('1', 'GET', '/v3/company/1/invoice/2')

@@ -39,7 +39,7 @@ export interface Books {
 export interface BooksDeps {
   readonly posted: PostedEntities
   readonly findCompany: (realm: string) => Company | null
-  /** Called after each change of an object whose changes the provider reports by webhook. */
+  /** Called after each change of an object of a kind that the provider reports by webhook. */
   readonly onChange: OnChange
   /** Counts the results of writes. */
   readonly onWritten: (realm: string, kind: Exclude<Posted['kind'], 'rejected'>) => void

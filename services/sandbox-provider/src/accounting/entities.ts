@@ -3,7 +3,7 @@ import {
   type ProviderEntity,
 } from '@integration-host/shared/contracts/provider-event'
 
-/** The entities whose changes are reported, but which cannot be posted. */
+/** The entities whose changes the provider reports, but which clients cannot create. */
 type NotPosted = 'Currency' | 'Preferences'
 
 export type Entity = Exclude<ProviderEntity, NotPosted> | 'Attachable'

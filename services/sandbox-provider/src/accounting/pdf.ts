@@ -2,7 +2,7 @@
 import { asObject } from '@integration-host/shared/json'
 import type { Body } from './posted-entities.ts'
 
-/** More lines do not fit on the page; the PDF has the number of those that are missing. */
+/** The maximum number of lines on the page. The PDF shows how many further lines are missing. */
 const MAX_LINES = 40
 const MAX_CHARACTERS = 90
 

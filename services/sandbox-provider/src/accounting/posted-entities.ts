@@ -22,10 +22,10 @@ export interface PostRequest {
 
 export interface PostedEntities {
   /**
-   * Creates an entity, or updates, voids or deletes the entity that the body names by `Id` and `SyncToken`. If an earlier
-   * request of the company with the same `requestId` succeeded, nothing is changed and the first response is returned.
-   * Intuit documents neither how long a `requestId` is stored nor whether a client may use the `requestId` of a failed
-   * request again. This sandbox accepts the `requestId` of a failed request.
+   * Creates an entity, or updates, voids or deletes the entity that the body names by `Id` and `SyncToken`. If an
+   * earlier request of the company with the same `requestId` succeeded, nothing is changed and the first response is
+   * returned. Intuit documents neither how long a `requestId` is stored nor whether a client may use the `requestId` of
+   * a failed request again. This sandbox accepts the `requestId` of a failed request.
    */
   post(request: PostRequest, body: Body, now: Date): Posted
   find(realm: string, entity: Entity, id: string): Body | null
@@ -184,7 +184,7 @@ const VOIDABLE = new Set<Entity>([
   'Transfer',
 ])
 
-/** Returns a transaction as it is after it was voided: its amounts are zero, and its lines remain. */
+/** Returns a transaction in its voided form: its amounts are zero, and its lines remain. */
 const voided = (content: Body): Body => ({
   ...content,
   ...(Array.isArray(content['Line']) && {

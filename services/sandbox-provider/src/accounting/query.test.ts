@@ -73,7 +73,7 @@ it('a query has at most 1,000 results, and 100 if it does not say how many', () 
   })
 })
 
-it('parsing never throws, whatever the statement is', () => {
+it('the query parser never throws, whatever the statement is', () => {
   const words = constantFrom(
     ...`select * count ( ) from where and in like orderby , 'a' '\\'' <= = Id 1 -1.5 true maxresults`.split(
       ' ',

@@ -7,7 +7,7 @@ export type ReferenceTo = (entity: Entity, name: string) => Body
 
 export interface SampleObject {
   readonly entity: Entity
-  /** By this name later objects refer to this one; without a name none does. */
+  /** The name by which later sample objects refer to this one; missing if no other object refers to it. */
   readonly name?: string
   readonly body: (to: ReferenceTo, dateOf: (daysAgo: number) => string) => Body
 }
@@ -57,7 +57,9 @@ const expense = (
   }),
 })
 
-/** Objects of sixteen kinds. Amounts are in dollars, and dates are relative to the day on which the books are filled. */
+/**
+ * Objects of sixteen kinds. Amounts are in dollars, and dates are relative to the day on which the books are filled.
+ */
 export const SAMPLE_BOOKS: readonly SampleObject[] = [
   ...named('Account', 'Name', ['Checking'], { AccountType: 'Bank' }),
   ...named('Account', 'Name', ['Sales'], { AccountType: 'Income' }),

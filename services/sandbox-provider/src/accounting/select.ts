@@ -88,7 +88,7 @@ function compare(one: string, other: string): number {
   return a < b ? -1 : a > b ? 1 : 0
 }
 
-/** Matches `%` with any characters. Runs in linear time for each `%`, whatever the pattern is. */
+/** Matches `%` with any characters. Needs at most linear time for each `%`, so no pattern can block the process. */
 function isLike(text: string, pattern: string): boolean {
   const parts = pattern.split('%')
   const [start = '', ...others] = parts

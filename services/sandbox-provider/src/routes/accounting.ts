@@ -31,7 +31,7 @@ export interface AccountingDeps extends UnderFaultsDeps {
   readonly posted: PostedEntities
   readonly attachments: Attachments
   readonly addresses: () => Addresses
-  /** Called after each change of an entity whose changes the provider reports by webhook. */
+  /** Called after each change of an entity of a kind that the provider reports by webhook. */
   readonly onChange: OnChange
 }
 
@@ -40,9 +40,9 @@ const COMPANY = '/v3/company/:realm'
 const ENTITY = ':entity{[a-z]+}'
 
 /**
- * The routes of the accounting API under `/v3/company/{realm}`: CompanyInfo, objects that can be created, read, updated,
- * voided, deleted and queried, batches, change data, reports and files. References and amounts are not checked, and no rate
- * limit is enforced. Objects are always JSON, whereas Intuit sends XML unless `Accept` names JSON.
+ * The routes of the accounting API under `/v3/company/{realm}`: CompanyInfo, objects that can be created, read,
+ * updated, voided, deleted and queried, batches, change data, reports and files. References and amounts are not
+ * checked, and no rate limit is enforced. Objects are always JSON, whereas Intuit sends XML unless `Accept` names JSON.
  */
 export function accountingRoutes(deps: AccountingDeps) {
   const { companies, posted, counters } = deps

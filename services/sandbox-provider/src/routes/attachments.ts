@@ -78,7 +78,8 @@ export function attachmentRoutes(deps: AttachmentRoutesDeps) {
             '2010',
             `The body must be multipart/form-data with 1 to ${MAX_FILES} parts file_content_N, and JSON objects in file_metadata_N.`,
           )
-        // Looked up after the body was read, so that of two equal uploads at the same time the second finds the first.
+        // This lookup comes after the body was read, so that of two simultaneous equal uploads the second one finds the
+        // first.
         const known = requestId === null ? null : attachments.response(realm, requestId)
         if (known !== null) {
           deps.onUploaded(realm, 'played-back')

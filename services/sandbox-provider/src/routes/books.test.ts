@@ -46,7 +46,7 @@ describe('change data of the accounting API', () => {
       `cdc?entities=${entities}&changedSince=${encodeURIComponent(new Date(changedSince).toISOString())}`,
     )
 
-  it('the change data has the objects of each kind that were changed or deleted since the time, in the order of their change', async () => {
+  it('the change data contains the objects of the requested kinds that were changed or deleted since the given time, oldest first', async () => {
     await post('invoice', { DocNumber: 'old' })
     provider.moveTime(60_000)
     const since = provider.now()
@@ -135,7 +135,7 @@ describe('a batch', () => {
     ])
   })
 
-  it('the accounting API creates the objects of a repeated batch with the same requestid once', async () => {
+  it('the accounting API creates the objects of a batch only once if the batch is repeated with the same requestid', async () => {
     const batch = {
       BatchItemRequest: [
         { bId: '1', operation: 'create', Invoice: {} },

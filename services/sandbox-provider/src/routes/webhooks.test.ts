@@ -31,7 +31,7 @@ describe('the webhooks of the sandbox provider', () => {
   })
   const changes = (): readonly string[] => target.deliveries.flatMap((delivery) => delivery.changes)
 
-  it('report each object that an application creates, updates or deletes', async () => {
+  it('the sandbox reports each object that an application creates, updates or deletes by webhook', async () => {
     const { access_token: token } = await provider.tokens()
     const post = async (query: string, body: object): Promise<Record<string, string>> => {
       const response = await provider.api(`/v3/company/${REALM}/customer${query}`, token, {
@@ -54,7 +54,7 @@ describe('the webhooks of the sandbox provider', () => {
     expect(target.deliveries.every(({ isSigned }) => isSigned)).toBe(true)
   })
 
-  it('are sent on demand, also as a burst', async () => {
+  it('the sandbox sends webhooks on demand, one or many at once', async () => {
     const one = { realm: REALM, entity: 'Customer', operation: 'merge', id: '5', deletedId: '6' }
     expect((await provider.sandbox('POST', 'webhooks', one)).status).toBe(202)
     await eventually(() => expect(changes()).toEqual([`${REALM}/customer/5/merged`]))
@@ -64,7 +64,7 @@ describe('the webhooks of the sandbox provider', () => {
     expect(changes()).toContain(`${REALM}/invoice/349/updated`)
   })
 
-  it('show and change their settings, and are restored by a reset', async () => {
+  it('the webhook settings of the sandbox can be read and changed, and a reset restores them', async () => {
     const changed = await provider.sandbox('PUT', 'webhooks', { format: 'legacy', copies: 2 })
     expect(await changed.json()).toMatchObject({ settings: { format: 'legacy', copies: 2 } })
     await provider.sandbox('POST', 'webhooks', { realm: REALM })
@@ -76,7 +76,7 @@ describe('the webhooks of the sandbox provider', () => {
     })
   })
 
-  it('are repeated at once on demand', async () => {
+  it('the sandbox repeats failed webhooks at once on demand', async () => {
     target.respond(503)
     await provider.sandbox('POST', 'webhooks', { realm: REALM })
     await eventually(async () =>
@@ -96,7 +96,7 @@ describe('the webhooks of the sandbox provider', () => {
     [{ realm: REALM, entity: 'Spaceship' }, 'an unknown entity'],
     [{ realm: REALM, count: 10_001 }, 'too large a burst'],
     [{ realm: REALM, id: 'a', count: 2 }, 'a burst whose id is not a number'],
-  ])('reject a request with %2$s', async (body) => {
+  ])('the webhook routes of the sandbox reject a request with %2$s', async (body) => {
     expect((await provider.sandbox('POST', 'webhooks', body)).status).toBe(400)
     expect(await (await provider.sandbox('GET', 'webhooks')).json()).toMatchObject({
       counts: { changes: 0 },
@@ -104,13 +104,13 @@ describe('the webhooks of the sandbox provider', () => {
   })
 
   it.each([[{}], [{ copies: 0 }], [{ dropPercent: 101 }], [{ url: 'http://127.0.0.1' }]])(
-    'reject the settings %j',
+    'the webhook routes of the sandbox reject the settings %j',
     async (settings) => {
       expect((await provider.sandbox('PUT', 'webhooks', settings)).status).toBe(400)
     },
   )
 
-  it('are not available without WEBHOOK_URL, and changes of the books succeed', async () => {
+  it('without WEBHOOK_URL the webhook routes of the sandbox respond 404, and changes of the books succeed', async () => {
     await using without = await startProvider()
     expect((await without.sandbox('POST', 'webhooks', { realm: REALM })).status).toBe(404)
     expect((await without.sandbox('GET', 'webhooks')).status).toBe(404)
@@ -122,7 +122,7 @@ describe('the webhooks of the sandbox provider', () => {
     expect(created.status).toBe(200)
   })
 
-  it('cannot be configured without a verifier token', () => {
+  it('the sandbox does not start with WEBHOOK_URL but without a verifier token', () => {
     const env = { CLIENT_ID, CLIENT_SECRET, WEBHOOK_URL: 'http://127.0.0.1:7222/webhooks/intuit' }
     expect(() => readConfig(env)).toThrow('WEBHOOK_VERIFIER_TOKENS: is missing')
   })

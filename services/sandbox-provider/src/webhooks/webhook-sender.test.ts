@@ -18,7 +18,7 @@ const HOUR = 60 * MINUTE
 let clock: ManualClock
 let target: WebhookTarget
 let sender: WebhookSender
-/** The numbers that the sender gets as random numbers, in order; 0.5 afterwards. */
+/** The sender's next random numbers, in order. When they are used up, each further one is 0.5. */
 let random: number[]
 
 beforeEach(async () => {
@@ -50,7 +50,7 @@ const change = (id: string, more: Partial<BookChange> = {}): BookChange => ({
 })
 const cloudEventOf = (id: string) => `9341453908059889/billpayment/${id}/updated`
 
-/** Reports changes of the books, and lets their batch end. */
+/** Reports changes of the books, and advances the clock to the end of their batch. */
 function report(ids: readonly string[], settings: Partial<WebhookSettings> = {}): void {
   sender.change(settings)
   for (const id of ids) sender.onChange(change(id))
@@ -62,7 +62,7 @@ const attempted = (attempts: number) =>
   eventually(() => expect(sender.counts().attempts).toBe(attempts))
 
 describe('the webhooks of the sandbox', () => {
-  it('are sent as one signed notification for the changes of a short time', async () => {
+  it('the sandbox sends the changes of a short time as one signed notification', async () => {
     report(['1', '2'])
     await attempted(1)
     expect(target.deliveries).toMatchObject([
@@ -76,7 +76,7 @@ describe('the webhooks of the sandbox', () => {
     expect(sender.counts()).toMatchObject({ changes: 2, delivered: 1, waiting: 0 })
   })
 
-  it('have at most 100 changes', async () => {
+  it('a notification of the sandbox has at most 100 changes', async () => {
     report(Array.from({ length: 250 }, (_, index) => String(index)))
     await attempted(3)
     expect(
@@ -84,7 +84,7 @@ describe('the webhooks of the sandbox', () => {
     ).toEqual([100, 100, 50])
   })
 
-  it('group the changes by company in the legacy format', async () => {
+  it('a notification of the sandbox in the legacy format groups the changes by company', async () => {
     sender.change({ format: 'legacy' })
     sender.onChange(change('1'))
     sender.onChange(change('2', { realm: '7', operation: 'merge', deletedId: '9' }))
@@ -122,7 +122,7 @@ describe('the webhooks of the sandbox', () => {
     })
   })
 
-  it("are repeated by Intuit's schedule with the same event ids until the receiver responds with 200", async () => {
+  it("the sandbox repeats a webhook by Intuit's schedule, with the same event ids, until the receiver responds with 200", async () => {
     target.respond(503)
     report(['1'])
     const pauses = [10, 20, 30, 5 * 60, 20 * 60, 2 * 3_600, 4 * 3_600, 6 * 3_600, 6 * 3_600]
@@ -145,7 +145,7 @@ describe('the webhooks of the sandbox', () => {
     expect(new Set(documents).size).toBe(1)
   })
 
-  it('count as failed if the receiver does not respond within 3 s', async () => {
+  it('a webhook of the sandbox counts as failed if the receiver does not respond within 3 s', async () => {
     target.respond('none')
     report(['1'])
     await eventually(() => expect(target.deliveries).toHaveLength(1))
@@ -155,7 +155,7 @@ describe('the webhooks of the sandbox', () => {
     expect(clock.pending()).toEqual([10 * SECOND])
   })
 
-  it('can be repeated at once instead of at their times', async () => {
+  it('failed webhooks of the sandbox can be repeated at once instead of at their scheduled times', async () => {
     target.respond(500)
     report(['1'])
     await attempted(1)
@@ -165,7 +165,7 @@ describe('the webhooks of the sandbox', () => {
     expect(sender.counts()).toMatchObject({ delivered: 1, waiting: 0 })
   })
 
-  it('are sent several times with the same event ids', async () => {
+  it('the sandbox sends each webhook several times, with the same event ids, if the settings require it', async () => {
     report(['1'], { copies: 3 })
     await attempted(3)
     expect(target.deliveries.map(({ document }) => JSON.stringify(document))).toEqual(
@@ -173,9 +173,9 @@ describe('the webhooks of the sandbox', () => {
     )
   })
 
-  it('are sent out of order, one change each', async () => {
+  it('the sandbox sends each change in a webhook of its own, and in another order, if the settings require it', async () => {
     sender.change({ shuffled: true })
-    // The first three numbers decide about losses, the next three the order.
+    // The first three numbers decide whether each change is dropped, the next three decide the order.
     random = [0.5, 0.5, 0.5, 0.9, 0.1, 0.5]
     report(['1', '2', '3'])
     await attempted(3)
@@ -183,7 +183,7 @@ describe('the webhooks of the sandbox', () => {
     expect(changesReceived().toSorted()).toEqual(['1', '2', '3'].map(cloudEventOf))
   })
 
-  it('are lost for the given share of changes', async () => {
+  it('the sandbox drops the configured share of changes', async () => {
     random = [0.1, 0.29, 0.3, 0.9]
     report(['1', '2', '3', '4'], { dropPercent: 30 })
     await attempted(1)
@@ -191,7 +191,7 @@ describe('the webhooks of the sandbox', () => {
     expect(sender.counts()).toMatchObject({ changes: 4, dropped: 2 })
   })
 
-  it('have a wrong signature for the given share of attempts, and are repeated then', async () => {
+  it('the sandbox signs the configured share of attempts wrongly, and repeats those webhooks', async () => {
     random = [0.5, 0.1]
     report(['1'], { wrongSignaturePercent: 50 })
     await attempted(1)
@@ -201,7 +201,7 @@ describe('the webhooks of the sandbox', () => {
     expect(target.deliveries.map(({ isSigned }) => isSigned)).toEqual([false, true])
   })
 
-  it('are given up at a reset, which also restores the settings', async () => {
+  it('a reset drops all waiting webhooks of the sandbox, and restores the settings', async () => {
     target.respond(500)
     report(['1'], { copies: 2 })
     await attempted(2)

@@ -1,10 +1,10 @@
 /**
- * Sends notifications of changes as Intuit does: signed, with a timeout of 3 s, and again by Intuit's schedule until the
- * receiver responds with 200. Settings add the faults that Intuit's documentation warns of.
+ * Sends notifications of changes as Intuit does: signed, with a timeout of 3 s, and repeated by Intuit's schedule until
+ * the receiver responds with 200. Settings add the faults that Intuit's documentation warns of.
  *
  * W1  A change is dropped by `dropPercent` or becomes part of a delivery. A delivery ends only with a 200.
  * W2  All attempts and copies of a delivery have the same changes and the same CloudEvents ids.
- * W3  At most `MAX_WAITING` deliveries wait. Beyond that the oldest one is given up, so that a receiver that is
+ * W3  At most `MAX_WAITING` deliveries wait. If there are more, the oldest one is dropped, so that a receiver that is
  *     unavailable for long does not exhaust the memory.
  */
 import { createHmac } from 'node:crypto'
@@ -47,7 +47,7 @@ export interface WebhookSender extends AsyncDisposable {
   counts(): WebhookCounts
   /** Sends all waiting deliveries now instead of at their times. Returns their number. */
   retryNow(): number
-  /** Gives up all deliveries, and restores settings and counts. */
+  /** Drops all waiting deliveries, and restores the default settings and the counts. */
   reset(): void
 }
 

@@ -1,11 +1,11 @@
 /**
  * Accepts one delivery of the provider.
  *
- * D1  Nothing of a body is parsed before its signature is valid.
- * D2  A delivery is accepted only after the broker has confirmed every event of it. Whatever fails before, the provider
- *     sends the whole delivery again, and the ids of its events are the same.
- * D3  A change that cannot be published is counted and logged. It does not fail the delivery, because the provider
- *     would repeat the other changes with it, and would never succeed.
+ * D1  A body is parsed only after its signature has been verified.
+ * D2  A delivery is accepted only after the broker has confirmed every event of it. If anything fails before, the
+ *     provider sends the whole delivery again, and its events have the same ids.
+ * D3  A change that cannot be published is counted and logged. It does not fail the delivery: the provider would
+ *     repeat the whole delivery, and the change would fail again each time.
  */
 import type { ProviderEvent } from '@integration-host/shared/contracts/provider-event'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -55,7 +55,7 @@ export function createAcceptDelivery(deps: AcceptDeps): AcceptDelivery {
       if (signature === null || !isSignedBy(tokens, body, signature))
         throw new IntegrationError(
           'signature_invalid',
-          'the header intuit-signature does not fit the body',
+          'the header intuit-signature does not match the body',
         )
       const notification = parseNotification(body)
       if (notification === null)
@@ -74,7 +74,9 @@ export function createAcceptDelivery(deps: AcceptDeps): AcceptDelivery {
   }
 }
 
-/** @throws {IntegrationError} `broker_unavailable` if a publish fails, or if `deadline` aborts before all have settled. */
+/**
+ * @throws {IntegrationError} `broker_unavailable` if a publish fails, or if `deadline` aborts before all have settled.
+ */
 async function unlessAborted(
   deadline: AbortSignal,
   confirmed: Promise<readonly PromiseSettledResult<void>[]>,

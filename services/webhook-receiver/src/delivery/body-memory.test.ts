@@ -10,7 +10,7 @@ describe('the memory of the bodies in flight', () => {
     return { memory, dropped, begin }
   }
 
-  it('drops the body that has been arriving longest if no byte is free', () => {
+  it('the memory of the bodies drops the body that has been arriving longest if no byte is free', () => {
     const { memory, dropped, begin } = fixture()
     const [slow, other, next] = [begin('slow'), begin('other'), begin('next')]
     other.add(30)
@@ -20,7 +20,7 @@ describe('the memory of the bodies in flight', () => {
     expect(memory.bytes).toBe(70)
   })
 
-  it('rejects a body rather than dropping one that is complete', () => {
+  it('the memory of the bodies rejects a new body instead of dropping a complete one', () => {
     const { memory, dropped, begin } = fixture()
     const complete = begin('complete')
     complete.add(90)
@@ -32,7 +32,7 @@ describe('the memory of the bodies in flight', () => {
     expect(memory.bytes).toBe(100)
   })
 
-  it('is free again when its bodies are disposed, however often', () => {
+  it('the memory of a body is free again after the body is disposed, once or more often', () => {
     const { memory, begin } = fixture()
     const first = begin('first')
     first.add(100)
@@ -44,7 +44,7 @@ describe('the memory of the bodies in flight', () => {
     expect(memory.bytes).toBe(100)
   })
 
-  it('rejects further bytes of a body that was dropped', () => {
+  it('the memory of the bodies rejects further bytes of a body that was dropped', () => {
     const { memory, begin } = fixture()
     const slow = begin('slow')
     slow.add(50)

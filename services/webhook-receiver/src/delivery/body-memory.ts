@@ -5,7 +5,8 @@
  * B1  The bodies in flight never have more than `maxBytes` bytes together.
  * B2  Only bytes that have arrived are counted. Announcing a large body occupies nothing.
  * B3  If no byte is free, the body that has been arriving longest is dropped. A provider's body arrives within
- *     milliseconds, so the longest is a client that holds its body back. A complete body is never dropped.
+ *     milliseconds, so a body that arrives for longer comes from a client that withholds the rest. A complete body is
+ *     never dropped.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
 
@@ -21,8 +22,8 @@ export interface BodyShare extends Disposable {
   /**
    * Occupies memory for bytes that have arrived.
    *
-   * @throws {IntegrationError} `too_many_deliveries` if no memory is free and no other body can be dropped for this one,
-   * or if this body has been dropped.
+   * @throws {IntegrationError} `too_many_deliveries` if no memory is free and no other body can be dropped for this
+   * one, or if this body has been dropped.
    */
   add(bytes: number): void
   /** Marks the body as complete, so that it is not dropped any more. */

@@ -13,7 +13,7 @@ const idsOf = (document: unknown) => parse(document)?.events.map(({ Id }) => Id)
 const reasonsOf = (document: unknown) => parse(document)?.ignored.map(({ reason }) => reason)
 
 describe('a notification in the legacy format', () => {
-  it('becomes one event for each change of each company', () => {
+  it('a notification in the legacy format becomes one event for each change of each company', () => {
     const document = {
       eventNotifications: [
         ...legacyNotification([legacyChange(), legacyChange({ name: 'Customer', id: '7' })])
@@ -29,7 +29,7 @@ describe('a notification in the legacy format', () => {
     ])
   })
 
-  it('has the deleted id of a merge, and of no other operation', () => {
+  it('a notification in the legacy format has the deleted id of a merge, and of no other operation', () => {
     const merge = legacyChange({ name: 'Customer', operation: 'Merge', deletedId: '27' })
     expect(parse(legacyNotification([merge]))?.events).toEqual([
       expect.objectContaining({ Operation: 'merge', DeletedId: '27' }),
@@ -38,19 +38,19 @@ describe('a notification in the legacy format', () => {
     expect(parse(legacyNotification([update]))?.events[0]).not.toHaveProperty('DeletedId')
   })
 
-  it('reads a time whose offset has no colon', () => {
+  it('a notification in the legacy format may have a time whose offset has no colon', () => {
     const change = legacyChange({ lastUpdated: '2026-11-23T09:05:09-0800' })
     expect(idsOf(legacyNotification([change]))).toEqual([CHANGE_ID])
   })
 })
 
 describe('a notification in the CloudEvents format', () => {
-  it('has the same event id for a change as the legacy format', () => {
+  it('a notification in the CloudEvents format has the same event id for a change as the legacy format', () => {
     expect(idsOf([cloudEvent()])).toEqual([CHANGE_ID])
     expect(idsOf(legacyNotification())).toEqual([CHANGE_ID])
   })
 
-  it('becomes an event with names and ids only, even if its data contains the entity', () => {
+  it('a notification in the CloudEvents format becomes an event with names and ids only, even if its data contains the entity', () => {
     const data = { TotalAmt: 362.07, CustomerRef: { name: 'Amy' } }
     expect(parse([cloudEvent({ data })])?.events).toEqual([
       {
@@ -66,7 +66,7 @@ describe('a notification in the CloudEvents format', () => {
     ])
   })
 
-  it('can be a single event instead of an array', () => {
+  it('a notification in the CloudEvents format can be a single event instead of an array', () => {
     expect(idsOf(cloudEvent())).toEqual([CHANGE_ID])
   })
 
@@ -78,12 +78,12 @@ describe('a notification in the CloudEvents format', () => {
     ['void', 'void'],
     ['voided', 'void'],
     ['emailed', 'emailed'],
-  ])('translates the operation %s to %s', (word, operation) => {
+  ])('the operation %s of a CloudEvent becomes %s', (word, operation) => {
     const [event] = parse([cloudEvent({ type: `qbo.billpayment.${word}.v1` })])?.events ?? []
     expect(event).toMatchObject({ Entity: 'BillPayment', Operation: operation })
   })
 
-  it('has the deleted id of a merge', () => {
+  it('a notification in the CloudEvents format has the deleted id of a merge', () => {
     const merge = cloudEvent({ type: 'qbo.customer.merged.v1', data: { deletedid: '27' } })
     expect(parse([merge])?.events).toEqual([
       expect.objectContaining({ Operation: 'merge', DeletedId: '27' }),
@@ -112,19 +112,25 @@ describe('a change that cannot be published', () => {
       'id_unusable',
     ],
   ]
-  it.each(bad)('is ignored and does not affect the other changes: %s', (_, change, reason) => {
-    const document = [cloudEvent(change), cloudEvent()]
-    expect(reasonsOf(document)).toEqual([reason])
-    expect(idsOf(document)).toEqual([CHANGE_ID])
-  })
+  it.each(bad)(
+    'a change that cannot be published is ignored and does not affect the other changes: %s',
+    (_, change, reason) => {
+      const document = [cloudEvent(change), cloudEvent()]
+      expect(reasonsOf(document)).toEqual([reason])
+      expect(idsOf(document)).toEqual([CHANGE_ID])
+    },
+  )
 
-  it.each([[null], ['text'], [7], [[]], [{}]])('is ignored if it is %j', (change) => {
-    expect(reasonsOf([change, cloudEvent()])).toEqual(['malformed'])
-    expect(reasonsOf(legacyNotification([change]))).toHaveLength(1)
-    expect(reasonsOf({ eventNotifications: [change] })).toEqual(['malformed'])
-  })
+  it.each([[null], ['text'], [7], [[]], [{}]])(
+    'a change that cannot be published is ignored if it is %j',
+    (change) => {
+      expect(reasonsOf([change, cloudEvent()])).toEqual(['malformed'])
+      expect(reasonsOf(legacyNotification([change]))).toHaveLength(1)
+      expect(reasonsOf({ eventNotifications: [change] })).toEqual(['malformed'])
+    },
+  )
 
-  it('is reported with its ids only if they are well-formed', () => {
+  it('a change that cannot be published is reported with its ids only if they are well-formed', () => {
     const change = cloudEvent({
       type: 'qbo.x.created.v1',
       intuitaccountid: 'a b',
@@ -137,7 +143,7 @@ describe('a change that cannot be published', () => {
 })
 
 describe('the body of a notification', () => {
-  it('may begin with a byte order mark', () => {
+  it('the body of a notification may begin with a byte order mark', () => {
     const body = Buffer.concat([
       Buffer.from([0xef, 0xbb, 0xbf]),
       Buffer.from(JSON.stringify([cloudEvent()])),
@@ -145,11 +151,11 @@ describe('the body of a notification', () => {
     expect(parseNotification(body)?.events).toHaveLength(1)
   })
 
-  it('has no changes if it is an empty array', () => {
+  it('a body that is an empty array has no changes', () => {
     expect(parse([])).toEqual({ format: 'cloudevents', events: [], ignored: [] })
   })
 
-  it('ignores members that are nested 200,000 levels deep', () => {
+  it('a member of a notification that is nested 200,000 levels deep is ignored', () => {
     const nested = `${'['.repeat(200_000)}${']'.repeat(200_000)}`
     const text = JSON.stringify([cloudEvent({ data: { deletedid: 'HERE' } })]).replace(
       '"HERE"',
@@ -166,11 +172,11 @@ describe('the body of a notification', () => {
     ['{}', 'is another object'],
     ['{"eventNotifications":{}}', 'has no list of notifications'],
     ['"[]"', 'is a string'],
-  ])('has no known format if it %2$s', (text) => {
+  ])('a body has no known format if it %2$s', (text) => {
     expect(parseNotification(Buffer.from(text))).toBeNull()
   })
 
-  it('has no known format if it is not UTF-8', () => {
+  it('a body has no known format if it is not UTF-8', () => {
     expect(parseNotification(Buffer.from([0x5b, 0x22, 0xff, 0x22, 0x5d]))).toBeNull()
   })
 })

@@ -1,7 +1,8 @@
 /**
  * The two formats of Intuit's notifications.
  *
- * Legacy: `{"eventNotifications":[{"realmId","dataChangeEvent":{"entities":[{"name","id","operation","lastUpdated"}]}}]}`.
+ * Legacy:
+ * `{"eventNotifications":[{"realmId","dataChangeEvent":{"entities":[{"name","id","operation","lastUpdated"}]}}]}`.
  * One notification can contain several companies.
  *
  * CloudEvents (since 2026): an array of `{"specversion":"1.0","type":"qbo.invoice.created.v1","time","intuitentityid",
@@ -47,7 +48,7 @@ function textOf(body: Buffer): string | null {
   }
 }
 
-/** A change that the format does not allow to be read is `null`. */
+/** A change of a notification; `null` if the change does not have the structure of the format. */
 type Readable = ReportedChange | null
 
 function checked(format: Format, changes: readonly Readable[]): Notification {

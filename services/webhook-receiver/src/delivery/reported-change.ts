@@ -91,7 +91,7 @@ export function checkChange(change: ReportedChange): CheckedChange {
     ...(operation === 'merge' && change.deletedId !== undefined && { DeletedId: change.deletedId }),
     Source: 'webhook',
   } satisfies Record<keyof Omit<ProviderEvent, 'DeletedId'>, unknown>)
-  // Of the members, only DeletedId has not been checked before.
+  // All members except DeletedId were checked above, so only DeletedId can be invalid here.
   return checked.success ? { kind: 'event', event: checked.data } : ignored('id_unusable')
 }
 

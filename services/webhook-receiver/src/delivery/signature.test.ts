@@ -8,16 +8,16 @@ const tokens = [new Secret(current), new Secret(old)]
 const body = Buffer.from('{"eventNotifications":[]}')
 
 describe('the signature of a webhook', () => {
-  it('is valid for each token of the list', () => {
+  it('the signature of a webhook is valid if any token of the list made it', () => {
     expect(isSignedBy(tokens, body, signatureOf(body, old))).toBe(true)
     expect(isSignedBy(tokens, body, signatureOf(body, current))).toBe(true)
   })
 
-  it('is invalid for a token that is not in the list', () => {
+  it('the signature of a webhook is invalid for a token that is not in the list', () => {
     expect(isSignedBy(tokens, body, signatureOf(body, 'another-verifier-token'))).toBe(false)
   })
 
-  it('is invalid if one byte of the body differs', () => {
+  it('the signature of a webhook is invalid if one byte of the body differs', () => {
     const altered = Buffer.from(body)
     altered[5] = (altered[5] ?? 0) ^ 1
     expect(isSignedBy(tokens, altered, signatureOf(body, current))).toBe(false)
@@ -34,7 +34,7 @@ describe('the signature of a webhook', () => {
     [` ${valid}`, 'preceded by a space'],
     ['x'.repeat(16_000), '16,000 characters long'],
     ['ü'.repeat(44), 'not ASCII'],
-  ])('is invalid if it is %2$s', (signature) => {
+  ])('the signature of a webhook is invalid if it is %2$s', (signature) => {
     expect(isSignedBy(tokens, body, signature)).toBe(false)
   })
 })

@@ -1,4 +1,7 @@
-/** Clients that hold bodies back, and a broker that confirms nothing, against the memory that all bodies share. */
+/**
+ * Tests the memory that all bodies share, with clients that do not finish their bodies and with a broker that confirms
+ * nothing.
+ */
 import { type Socket, connect } from 'node:net'
 import { createInProcessBus } from '@integration-host/shared/messaging/in-process/message-bus'
 import { createLogger } from '@integration-host/shared/observability/logger'
@@ -8,12 +11,12 @@ import { CHANGE_ID, legacyNotification } from '../../test-support/notifications.
 import { startReceiver } from '../../test-support/receiver-fixture.ts'
 
 const MIB = 1_048_576
-/** The memory of 16 MiB has room for this number of the largest bodies. */
+/** The number of the largest bodies that fit into the memory of 16 MiB. */
 const ROOM = 16
 const BODY = JSON.stringify(legacyNotification())
 const LARGEST_BODY = BODY.padEnd(MIB)
 
-it('a webhook is accepted while clients without a signature hold more bodies back than there is memory for', async () => {
+it('a webhook is accepted although clients without a signature keep more unfinished bodies open than fit into the memory', async () => {
   await using receiver = await startReceiver({ deadlineMs: 60_000 })
   const sockets: Socket[] = []
   const statuses: string[] = []
@@ -25,7 +28,7 @@ it('a webhook is accepted while clients without a signature hold more bodies bac
     socket.write(`POST /webhooks/intuit HTTP/1.1\r\nHost: r\r\nContent-Length: ${MIB}\r\n\r\n`)
     socket.write('x'.repeat(MIB - 1))
   }
-  // The bodies that have been arriving longest are dropped, one for each that finds no memory.
+  // Each body for which no memory is free causes the oldest incomplete body to be dropped.
   await until(() => statuses.length === 4)
   expect(statuses).toEqual(['503', '503', '503', '503'])
   expect(await receiver.metric('webhook_body_bytes')).toBeLessThanOrEqual(ROOM * MIB)

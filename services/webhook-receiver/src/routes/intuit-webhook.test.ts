@@ -45,31 +45,34 @@ describe('POST /webhooks/intuit', () => {
     `Content-Length: ${body.length}`,
   ]
 
-  /** Sends a valid notification, and expects that its event is the first one that was published. */
+  /** Sends a valid notification, and expects that its event is the only one that was published. */
   async function expectNothingPublishedButTheNext(): Promise<void> {
     const { status } = await receiver.send(legacyNotification([legacyChange({ id: 'next' })]))
     expect(status).toBe(200)
     await receiver.expectIds([CHANGE_ID.replace('129', 'next')])
   }
 
-  describe('with a valid signature', () => {
+  describe('webhooks with a valid signature', () => {
     it.each([
       ['legacy', legacyNotification(), 'application/json'],
       ['CloudEvents', [cloudEvent()], 'application/cloudevents+json'],
       ['CloudEvents', [cloudEvent()], 'application/json; charset=utf-8'],
       ['CloudEvents', [cloudEvent()], 'text/plain'],
-    ])('publishes the change of a %s notification of type %3$s', async (_, document, type) => {
-      const response = await receiver.send(document, { 'Content-Type': type })
-      expect(response.status).toBe(200)
-      expect(await response.json()).toEqual({ published: 1, ignored: 0 })
-      await receiver.expectIds([CHANGE_ID])
-      expect(receiver.events[0]).toMatchObject({
-        routingKey: 'intuit.Invoice.update',
-        event: { Realm: REALM, EntityId: '129', Source: 'webhook' },
-      })
-    })
+    ])(
+      'the receiver publishes the change of a %s notification of type %3$s',
+      async (_, document, type) => {
+        const response = await receiver.send(document, { 'Content-Type': type })
+        expect(response.status).toBe(200)
+        expect(await response.json()).toEqual({ published: 1, ignored: 0 })
+        await receiver.expectIds([CHANGE_ID])
+        expect(receiver.events[0]).toMatchObject({
+          routingKey: 'intuit.Invoice.update',
+          event: { Realm: REALM, EntityId: '129', Source: 'webhook' },
+        })
+      },
+    )
 
-    it('publishes the valid changes of a notification, and counts and logs the others', async () => {
+    it('the receiver publishes the valid changes of a notification, and counts and logs the others', async () => {
       const document = [
         cloudEvent({ type: 'qbo.secretproject.created.v1' }),
         cloudEvent({ intuitentityid: '2' }),
@@ -97,17 +100,17 @@ describe('POST /webhooks/intuit', () => {
       expect(logged.join('')).not.toMatch(/secretproject|not a realm/)
     })
 
-    it('publishes a notification again that was sent before, with the same message id', async () => {
+    it('the receiver publishes a repeated notification again with the same message id', async () => {
       for (const _ of [1, 2, 3]) expect((await receiver.send(BODY)).status).toBe(200)
       await receiver.expectIds([CHANGE_ID, CHANGE_ID, CHANGE_ID])
     })
 
-    it('accepts a notification without changes', async () => {
+    it('the receiver accepts a notification without changes', async () => {
       expect(await (await receiver.send([])).json()).toEqual({ published: 0, ignored: 0 })
       await expectNothingPublishedButTheNext()
     })
 
-    it('accepts a body in chunks of one byte', async () => {
+    it('the receiver accepts a body in chunks of one byte', async () => {
       const chunks = Array.from(BODY, (byte) => `1\r\n${byte}\r\n`).join('')
       const response = await sendRaw(
         [`intuit-signature: ${signatureOf(BODY)}`, 'Transfer-Encoding: chunked'],
@@ -117,19 +120,19 @@ describe('POST /webhooks/intuit', () => {
       await receiver.expectIds([CHANGE_ID])
     })
 
-    it('accepts a body that begins with a byte order mark', async () => {
+    it('the receiver accepts a body that begins with a byte order mark', async () => {
       const body = Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), Buffer.from(BODY)])
       expect((await receiver.send(body)).status).toBe(200)
       await receiver.expectIds([CHANGE_ID])
     })
 
-    it('accepts a body of 1 MiB', async () => {
+    it('the receiver accepts a body of 1 MiB', async () => {
       const body = BODY.padEnd(MIB)
       expect((await receiver.send(body)).status).toBe(200)
       await receiver.expectIds([CHANGE_ID])
     })
 
-    it('accepts both the old and the new token during a rotation', async () => {
+    it('the receiver accepts both the old and the new token during a rotation', async () => {
       await using rotating = await startReceiver({ tokens: `new-verifier-token-2, ${TOKEN}` })
       expect((await rotating.send(BODY)).status).toBe(200)
       const headers = { 'intuit-signature': signatureOf(BODY, 'new-verifier-token-2') }
@@ -143,7 +146,7 @@ describe('POST /webhooks/intuit', () => {
       [BODY.slice(0, -1)],
       ['['.repeat(500_000)],
       ['{"specversion":'.repeat(60_000)],
-    ])('rejects a body that is no notification with 400', async (body) => {
+    ])('the receiver rejects a body that is not a notification with 400', async (body) => {
       const response = await receiver.send(body)
       expect(response.status).toBe(400)
       expect(await response.json()).toMatchObject({ code: 'invalid_request' })
@@ -151,14 +154,14 @@ describe('POST /webhooks/intuit', () => {
       await expectNothingPublishedButTheNext()
     })
 
-    it('counts the elements of a deeply nested array as malformed', async () => {
+    it('the receiver counts the elements of a deeply nested array as malformed', async () => {
       const body = `${'['.repeat(500_000)}${']'.repeat(500_000)}`
       expect(await (await receiver.send(body)).json()).toEqual({ published: 0, ignored: 1 })
       await expectNothingPublishedButTheNext()
     })
   })
 
-  describe('without a valid signature', () => {
+  describe('webhooks without a valid signature', () => {
     it.each([
       ['altered body', [`intuit-signature: ${signatureOf(BODY)}`], BODY.replace('129', '130')],
       ['signature of another token', [`intuit-signature: ${signatureOf(BODY, 'other')}`], BODY],
@@ -174,15 +177,18 @@ describe('POST /webhooks/intuit', () => {
       ['truncated body', [`intuit-signature: ${signatureOf(BODY)}`], BODY.slice(0, -2)],
       ['empty body', [`intuit-signature: ${signatureOf(BODY)}`], ''],
       ['body that is no JSON', ['intuit-signature: AAAA'], '}{'],
-    ])('rejects a delivery with 403 before its body is parsed: %s', async (_, headers, body) => {
-      const response = await sendRaw([...headers, `Content-Length: ${body.length}`], body)
-      expect(response.status).toBe(403)
-      expect(response.body).toContain('"code":"signature_invalid"')
-      expect(await deliveries('signature_invalid')).toBe(1)
-      await expectNothingPublishedButTheNext()
-    })
+    ])(
+      'the receiver rejects a delivery with 403 before its body is parsed: %s',
+      async (_, headers, body) => {
+        const response = await sendRaw([...headers, `Content-Length: ${body.length}`], body)
+        expect(response.status).toBe(403)
+        expect(response.body).toContain('"code":"signature_invalid"')
+        expect(await deliveries('signature_invalid')).toBe(1)
+        await expectNothingPublishedButTheNext()
+      },
+    )
 
-    it('logs one warning for many deliveries, and neither a signature nor a token', async () => {
+    it('the receiver logs one warning for many rejected deliveries, without a signature or a token', async () => {
       const forged = randomBytes(32).toString('base64')
       for (let round = 0; round < 5; round += 1)
         expect((await receiver.send(BODY, { 'intuit-signature': forged })).status).toBe(403)
@@ -192,22 +198,22 @@ describe('POST /webhooks/intuit', () => {
     })
   })
 
-  describe('with a request that is not as HTTP or the receiver require', () => {
-    it('rejects a compressed body with 415, although its signature is valid', async () => {
+  describe('requests that are not valid webhooks', () => {
+    it('the receiver rejects a compressed body with 415, although its signature is valid', async () => {
       const response = await receiver.send(gzipSync(BODY), { 'Content-Encoding': 'gzip' })
       expect(response.status).toBe(415)
       expect(await deliveries('unsupported_media_type')).toBe(1)
       await expectNothingPublishedButTheNext()
     })
 
-    it('rejects a body of 1 MiB and one byte with 413 without reading it', async () => {
+    it('the receiver rejects a body of 1 MiB and one byte with 413 without reading it', async () => {
       const response = await sendRaw([`Content-Length: ${MIB + 1}`])
       expect(response.status).toBe(413)
       expect(await deliveries('payload_too_large')).toBe(1)
       await expectNothingPublishedButTheNext()
     })
 
-    it('rejects a chunked body of 1 MiB and one byte with 413, although its signature is valid', async () => {
+    it('the receiver rejects a chunked body of 1 MiB and one byte with 413, although its signature is valid', async () => {
       const body = BODY.padEnd(MIB + 1)
       const response = await sendRaw(
         [`intuit-signature: ${signatureOf(body)}`, 'Transfer-Encoding: chunked'],
@@ -217,7 +223,7 @@ describe('POST /webhooks/intuit', () => {
       await expectNothingPublishedButTheNext()
     })
 
-    it('publishes nothing of a body whose connection is closed before its end', async () => {
+    it('the receiver publishes nothing of a body whose connection is closed before its end', async () => {
       const socket = connect(receiver.port, '127.0.0.1')
       const head = [`intuit-signature: ${signatureOf(BODY)}`, `Content-Length: ${BODY.length + 1}`]
       socket.write(['POST /webhooks/intuit HTTP/1.1', 'Host: r', ...head, '', BODY].join('\r\n'))
@@ -229,7 +235,7 @@ describe('POST /webhooks/intuit', () => {
       await expectNothingPublishedButTheNext()
     })
 
-    it('rejects a body that does not arrive before the deadline with 408', async () => {
+    it('the receiver rejects with 408 a body that does not arrive before the deadline', async () => {
       await using impatient = await startReceiver({ deadlineMs: 50 })
       const response = await raw(
         impatient.port,
@@ -244,7 +250,7 @@ describe('POST /webhooks/intuit', () => {
     })
 
     it.each(['GET', 'HEAD', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'])(
-      'rejects the method %s with 405',
+      'the receiver rejects the method %s with 405',
       async (method) => {
         const response = await sendRaw(['Content-Length: 0'], '', method)
         expect(response.status).toBe(405)
@@ -253,7 +259,7 @@ describe('POST /webhooks/intuit', () => {
       },
     )
 
-    it('rejects headers of more than 16 KiB with 431', async () => {
+    it('the receiver rejects headers of more than 16 KiB with 431', async () => {
       const response = await sendRaw([...signed(BODY), `X-Filler: ${'x'.repeat(17_000)}`], BODY)
       expect(response.status).toBe(431)
       await expectNothingPublishedButTheNext()
@@ -267,14 +273,14 @@ describe('POST /webhooks/intuit', () => {
       ['two different values of Content-Length', ['Content-Length: 3', 'Content-Length: 4']],
       ['a Content-Length that is no number', ['Content-Length: 1e3']],
       ['an unknown transfer coding', ['Transfer-Encoding: gzip, chunked']],
-    ])('rejects a request with %s', async (_, headers) => {
+    ])('the receiver rejects a request with %s', async (_, headers) => {
       const response = await sendRaw([`intuit-signature: ${signatureOf(BODY)}`, ...headers], BODY)
       expect(response.status).toBeGreaterThanOrEqual(400)
       expect(response.status).toBeLessThan(500)
       await expectNothingPublishedButTheNext()
     })
 
-    it('responds 404 to another path', async () => {
+    it('the receiver responds 404 to another path', async () => {
       const { status } = await fetch(`${receiver.url}/webhooks/other`, {
         method: 'POST',
         body: BODY,

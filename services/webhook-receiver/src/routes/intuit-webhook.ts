@@ -40,8 +40,8 @@ const codeOf = (error: unknown): string =>
   error instanceof IntegrationError ? error.code : 'internal_error'
 
 /**
- * The outcomes that have another name than the code of the problem while the body is not complete. Anyone can end a
- * body early, so this must not be counted as a signed body without a known format.
+ * The outcomes of deliveries whose body was not read completely, where they differ from the problem code. Any client
+ * can end a body early, so such a delivery must not be counted like a signed body without a known format.
  */
 const unreadOutcomes: ReadonlyMap<string, string> = new Map([
   ['invalid_request', 'body_incomplete'],
@@ -78,7 +78,8 @@ export function intuitWebhookRoutes(deps: IntuitWebhookDeps) {
       },
     }),
     async (c) => {
-      // Not AbortSignal.timeout: its timer would outlive the delivery, and occupy memory for thousands of them.
+      // AbortSignal.timeout is not used: its timer would outlive the delivery, and thousands of timers would occupy
+      // memory.
       const late = new AbortController()
       const timer = setTimeout(() => late.abort(), deadlineMs)
       const deadline = late.signal

@@ -1,6 +1,6 @@
 import { defineProcess, ProviderChange } from 'integration-host'
 
-// The name is that of the order process, so that the tests remove the queues.
+// The process has the name OrderProcess, because the tests remove the queues of that name.
 export default defineProcess('OrderProcess', {
   on: [{ provider: 'intuit', entity: 'Invoice', operations: ['create', 'update', 'delete'] }],
   input: ProviderChange,

@@ -1,6 +1,6 @@
 import { defineProcess } from 'integration-host'
 
-/** Sixty schedules that fire every minute, which is sixty times a minute. */
+/** A process with sixty schedules. Each of them fires every minute. */
 export default defineProcess('ScheduledProcess', {
   schedules: Array.from({ length: 60 }, (_, n) => ({
     name: `s${n}`,

@@ -72,7 +72,7 @@ Examples:
       if (values.cursor !== undefined) query.set('cursor', values.cursor)
       return query
     }
-    readQuery() // an invalid option is reported before a missing key
+    readQuery() // this first call reports an invalid option before the missing service key is reported
     const service = openCoordinator(values.url, terminal)
     const read = () =>
       pagesOf(service, {

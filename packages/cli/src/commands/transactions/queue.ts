@@ -102,7 +102,7 @@ Examples:
   },
 }
 
-/** Returns the `Debounce` of the transaction. @throws {UsageError} an option is not valid, or lacks another one. */
+/** Returns the `Debounce` of the transaction. @throws {UsageError} an option is missing or not valid. */
 function debounceOf(values: {
   readonly debounce?: string | undefined
   readonly 'debounce-seconds'?: string | undefined

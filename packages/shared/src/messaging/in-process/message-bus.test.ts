@@ -56,7 +56,7 @@ describe('a message that is the only copy', () => {
   }
   const open = () => createInProcessBus(createLogger('test', 'silent'))
 
-  it('is confirmed when the consumer of every queue has acknowledged it', async () => {
+  it('a message that is the only copy is confirmed when the consumer of every queue has acknowledged it', async () => {
     await using bus = open()
     const { consume, later } = await publishTo(bus)
     const [settleA, settleB] = [consume('a'), consume('b')]
@@ -67,7 +67,7 @@ describe('a message that is the only copy', () => {
     expect(await later()).toBe('confirmed')
   })
 
-  it('is confirmed when the consumer of its dead letter has acknowledged it', async () => {
+  it('a message that is the only copy is confirmed when the consumer of its dead letter has acknowledged it', async () => {
     await using bus = open()
     const { consume, later } = await publishTo(bus)
     consume('b')('ack')
@@ -77,14 +77,14 @@ describe('a message that is the only copy', () => {
     expect(await later()).toBe('confirmed')
   })
 
-  it('is rejected if the bus is closed before', async () => {
+  it('the publish of an only copy fails if the bus is closed before the acknowledgement', async () => {
     const bus = open()
     const { later } = await publishTo(bus)
     await bus[Symbol.asyncDispose]()
     expect(await later()).toBe('broker_unavailable')
   })
 
-  it('is confirmed at once if no queue wants it', async () => {
+  it('a message that is the only copy is confirmed at once if it is routed to no queue', async () => {
     await using bus = open()
     expect(await (await publishTo(bus, 'other')).later()).toBe('confirmed')
   })

@@ -21,11 +21,11 @@ import {
 
 interface QueuedDelivery extends Delivery {
   readonly expiry: Timer | null
-  /** Counts the queues that still have the message; `null` if nobody waits for its acknowledgement. */
+  /** Counts the queues that still have the message; `null` if the publish does not wait for acknowledgements. */
   readonly copies: Copies | null
 }
 
-/** A message that nobody else could publish again. */
+/** The queues with copies of a message that its publisher cannot publish again. */
 interface Copies {
   count: number
   readonly settle: (error: IntegrationError | null) => void
@@ -149,7 +149,7 @@ export function createInProcessBus(logger: Logger, clock: Clock = systemClock): 
     if (settlement === 'ack') return acknowledge(queued.copies)
     if (settlement === 'reject') return deadLetter(queue, queued, 'rejected')
     const deliveryCount = queued.deliveryCount + 1
-    // Nobody else has the message, and its consumer returns it only while it cannot store its run.
+    // The delivery limit does not apply to an only copy: its consumer requeues it only while it cannot store the run.
     const hasLimit = queued.copies === null && queue.spec.deliveryLimit !== undefined
     if (hasLimit && deliveryCount > (queue.spec.deliveryLimit ?? 0))
       return deadLetter(queue, queued, 'delivery_limit')

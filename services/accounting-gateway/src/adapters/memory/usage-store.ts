@@ -1,6 +1,9 @@
 import { type CallCounts, callKinds, type RealmUsage, type UsageStore } from '../../usage/usage.ts'
 
-/** The counts of one gateway process, which are lost when it exits. */
+/**
+ * Returns a usage store in memory: it counts the calls of one gateway process, and its counts are lost when the process
+ * exits.
+ */
 export function createMemoryUsageStore(): UsageStore {
   const months = new Map<string, Map<string, CallCounts>>()
   const of = (month: string): ReadonlyMap<string, CallCounts> => months.get(month) ?? new Map()
