@@ -21,6 +21,8 @@ import { useSettings } from './settings.ts'
 
 // The programs of these pages are loaded when they are opened.
 const ActivityPage = lazy(() => import('./pages/activity.tsx'))
+const LimitsPage = lazy(() => import('./pages/limits.tsx'))
+const CompanyLimitsPage = lazy(() => import('./pages/company-limits.tsx'))
 const HelpPage = lazy(() => import('./pages/help.tsx'))
 const RunbookPage = lazy(() => import('./pages/runbook.tsx'))
 const ErrorsPage = lazy(() => import('./pages/errors.tsx'))
@@ -82,6 +84,9 @@ function Page({ session, path }: { readonly session: SessionView; readonly path:
   const company = match('/companies/:realm', path)
   if (company !== null)
     return <CompanyPage key={path} session={session} realm={company['realm'] ?? ''} />
+  if (path === '/limits') return <LimitsPage />
+  const limits = match('/limits/:realm', path)
+  if (limits !== null) return <CompanyLimitsPage realm={limits['realm'] ?? ''} />
   if (path === '/activity') return <ActivityPage />
   if (path === '/help/runbook') return <RunbookPage />
   if (path === '/help/errors') return <ErrorsPage />

@@ -12,6 +12,7 @@ import { assetRoutes } from './routes/assets.ts'
 import { onlyOwnPages } from './routes/browser-guard.ts'
 import { securityHeaders } from './routes/security-headers.ts'
 import { type CompanyRouteDeps, companyRoutes } from './routes/companies.ts'
+import { type LimitsRouteDeps, limitsRoutes } from './routes/limits.ts'
 import { type ProcessRouteDeps, processRoutes } from './routes/processes.ts'
 import { type OpenIdSignInDeps, openIdSignInRoutes } from './routes/openid-sign-in.ts'
 import { type RunRouteDeps, runRoutes } from './routes/runs.ts'
@@ -33,7 +34,8 @@ export interface AppDeps
     CompanyRouteDeps,
     ProcessRouteDeps,
     ActivityRouteDeps,
-    SearchRouteDeps {
+    SearchRouteDeps,
+    LimitsRouteDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
@@ -94,6 +96,7 @@ export function createApp(deps: AppDeps): Hono {
       app.route('/api', processRoutes(deps))
       app.route('/api', activityRoutes(deps))
       app.route('/api', searchRoutes(deps))
+      app.route('/api', limitsRoutes(deps))
     },
   )
 }

@@ -85,6 +85,6 @@ describe("the browser's program", () => {
   it('the page has no inline script or style, which the policy would block', () => {
     const html = Buffer.from(app.shell.body).toString()
     expect(html).not.toMatch(/<style|style="|<script(?![^>]*\bsrc=)/)
-    for (const { path } of app.assets) expect(path).toMatch(/^\/assets\/\w+-\w{8}\.(js|css)$/)
+    for (const { path } of app.assets) expect(path).toMatch(/^\/assets\/[\w-]+-\w{8}\.(js|css)$/)
   })
 })

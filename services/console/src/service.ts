@@ -8,6 +8,7 @@ import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import { createMemorySessionStore } from './adapters/memory/session-store.ts'
 import { createMemorySignInFlowStore } from './adapters/memory/sign-in-flow-store.ts'
 import { createOpenIdProvider } from './adapters/openid/openid-provider.ts'
+import { createGatewayRealms } from './adapters/peers/gateway-realms.ts'
 import { createInstallationReader } from './adapters/peers/installation-reader.ts'
 import { createIntegrityCheck } from './adapters/peers/integrity.ts'
 import { createReplicaReader } from './adapters/peers/replicas.ts'
@@ -144,6 +145,12 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
       if (outcome === 'rejected') signInLog.add('rejected', null, way)
     },
     signInLog,
+    gatewayRealms: createGatewayRealms({
+      gatewayUrl: config.GATEWAY_URL,
+      clientOf: (gatewayUrl) => clientOf('accounting-gateway', gatewayUrl),
+      tokenService,
+      now: Date.now,
+    }),
     keys: new AccessKeys(config.SERVICE_API_KEY ?? []),
     consoleUrl: () => url,
     now: () => watch.now(),

@@ -19,6 +19,7 @@ const PAGES = [
   { path: '/companies', name: 'Companies' },
   { path: '/processes', name: 'Processes' },
   { path: '/services', name: 'Health' },
+  { path: '/limits', name: 'Limits' },
   { path: '/activity', name: 'Activity' },
   { path: '/help', name: 'Help' },
 ] as const

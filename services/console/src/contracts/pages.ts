@@ -9,6 +9,8 @@ export const pages = {
   deadLetters: '/dead-letters/:process',
   health: '/services',
   settings: '/settings',
+  limits: '/limits',
+  companyLimits: '/limits/:realm',
   activity: '/activity',
   help: '/help',
   helpDocument: '/help/:document',

@@ -74,8 +74,8 @@ function clockOffset(date: string | null): number | null {
   return Math.abs(offset) <= 1_000 ? 0 : offset
 }
 
-/** A certificate names the host, not its addresses, so the replicas of an https URL cannot be told apart. */
-async function replicaUrls(serviceUrl: string): Promise<readonly string[]> {
+/** Returns the address of each replica. A certificate names the host, not its addresses, so the replicas of an https URL cannot be told apart. */
+export async function replicaUrls(serviceUrl: string): Promise<readonly string[]> {
   const url = new URL(serviceUrl)
   if (url.protocol === 'https:') return [serviceUrl]
   try {

@@ -1,0 +1,150 @@
+import { useQuery } from '@tanstack/react-query'
+import type { CompanyLimits, LimitsView } from '../../src/contracts/limits.ts'
+import { call } from '../api.ts'
+import { State } from '../parts/glyph.tsx'
+import { LimitBar } from '../parts/limit-bar.tsx'
+import { LimitState } from '../parts/limit-state.tsx'
+import { Link } from '../parts/link.tsx'
+import { ReadProblem } from '../parts/problem.tsx'
+import { Outside } from '../parts/text.tsx'
+
+const READ_AGAIN_MS = 5_000
+
+/** Which companies rest after a 429, whose calls wait, and how many calls of the month are metered. */
+export default function LimitsPage() {
+  const limits = useQuery({
+    queryKey: ['limits'],
+    queryFn: () => call<LimitsView>('GET', '/limits'),
+    // The gateway sends no events.
+    refetchInterval: READ_AGAIN_MS,
+  })
+  const view = limits.data
+  return (
+    <>
+      <h1 tabIndex={-1}>Limits</h1>
+      <p className="lead">
+        The calls to the accounting API, company by company, as the gateways have seen them lately.
+      </p>
+      <ReadProblem error={limits.error} hasData={view !== undefined} />
+      {view !== undefined && (
+        <>
+          <Fleet view={view} />
+          {view.Silent.map((address) => (
+            <p key={address} className="failure" role="alert">
+              The gateway {address} does not respond. What it knows is missing here.
+            </p>
+          ))}
+          {view.Companies.length > 0 && <Companies view={view} />}
+          {view.Companies.length === 0 && view.Replicas > 0 && (
+            <section className="panel" aria-label="No calls">
+              <p>No company has made a call since the gateways were started.</p>
+            </section>
+          )}
+        </>
+      )}
+    </>
+  )
+}
+
+function Fleet({ view }: { readonly view: LimitsView }) {
+  const { Resting, Waiting, Metered, Budget, Month } = view
+  return (
+    <section className="panel" aria-label="All companies">
+      <dl className="numbers three">
+        <div>
+          <dt>
+            <State tone={Resting > 0 ? 'warn' : 'quiet'} glyph="⏸">
+              Rest after a 429
+            </State>
+          </dt>
+          <dd className={Resting > 0 ? undefined : 'muted'}>{Resting}</dd>
+        </div>
+        <div>
+          <dt>
+            <State tone={Waiting > 0 ? 'wait' : 'quiet'}>Waiting calls</State>
+          </dt>
+          <dd className={Waiting > 0 ? undefined : 'muted'}>{Waiting}</dd>
+        </div>
+        <div>
+          <dt className="muted">Metered calls in {Month}</dt>
+          <dd>{Metered === null ? '—' : <LimitBar used={Metered} limit={Budget} />}</dd>
+        </div>
+      </dl>
+      <p className="muted">
+        {Budget === null
+          ? 'MONTHLY_BUDGET of the gateway sets the calls that the plan allows. '
+          : 'The provider blocks the application above the calls of its plan. '}
+        <Link to="/help/runbook#budgetnearlyused">Runbook</Link>
+      </p>
+    </section>
+  )
+}
+
+function Companies({ view }: { readonly view: LimitsView }) {
+  const { Limits } = view
+  return (
+    <div className="panel flush">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Company</th>
+            <th scope="col">State</th>
+            <th scope="col" className="wider">
+              This minute
+            </th>
+            <th scope="col" className="wider">
+              This second
+            </th>
+            <th scope="col" className="wider">
+              Metered this month
+            </th>
+            <th scope="col" className="narrow">
+              Failed lately
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {view.Companies.map((company) => (
+            <tr key={company.Realm}>
+              <td className="outside">
+                <CompanyLink company={company} />
+              </td>
+              <td>
+                <LimitState company={company} />
+              </td>
+              <td className="wider">
+                <LimitBar used={company.LastMinute} limit={Limits?.PerMinute ?? null} />
+              </td>
+              <td className="wider">
+                <LimitBar used={company.LastSecond} limit={Limits?.PerSecond ?? null} />
+              </td>
+              <td className="wider">{company.Metered ?? '—'}</td>
+              <td>
+                {company.Failed === 0 ? (
+                  <span className="muted">none</span>
+                ) : (
+                  <State tone="warn">{String(company.Failed)}</State>
+                )}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}
+
+function CompanyLink({ company: { Realm, Label } }: { readonly company: CompanyLimits }) {
+  return (
+    <>
+      <Link to={`/limits/${encodeURIComponent(Realm)}`}>
+        <Outside text={Label ?? Realm} />
+      </Link>
+      {Label !== null && (
+        <div className="muted">
+          <Outside text={Realm} />
+        </div>
+      )}
+    </>
+  )
+}

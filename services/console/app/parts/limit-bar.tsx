@@ -1,0 +1,26 @@
+/** How much of a limit is used: as text, and as a bar for the eye. */
+export function LimitBar({
+  used,
+  limit,
+}: {
+  readonly used: number
+  readonly limit: number | null
+}) {
+  const share = limit === null || limit === 0 ? 0 : Math.min(1, used / limit)
+  return (
+    <span className="limit">
+      <span>
+        {number.format(used)}
+        {limit !== null && <span className="muted"> of {number.format(limit)}</span>}
+      </span>
+      {limit !== null && (
+        <svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
+          <rect className="base" width="100" height="4" />
+          <rect className={share > 0.8 ? 'high' : 'part'} width={share * 100} height="4" />
+        </svg>
+      )}
+    </span>
+  )
+}
+
+const number = new Intl.NumberFormat()

@@ -1,0 +1,101 @@
+import { Realm } from '@integration-host/shared/contracts/realm'
+import { jsonResponse, problemResponses, validate } from '@integration-host/shared/http/service-app'
+import { Hono } from 'hono'
+import { describeRoute } from 'hono-openapi'
+import { z } from 'zod'
+import type { GatewayRealms } from '../adapters/peers/gateway-realms.ts'
+import { CompanyLimitsView, LimitsView } from '../contracts/limits.ts'
+import type { Sessions } from '../session/sessions.ts'
+import { type Installation, responding } from '../view/installation.ts'
+import { mergeCalls, mergeRealm, mergeRealms } from '../view/limits.ts'
+import { valueOf } from '../view/metric-text.ts'
+import { needsRole, sessionOf } from './browser-guard.ts'
+import { PEER_PROBLEMS } from './peer-problems.ts'
+
+export interface LimitsRouteDeps {
+  readonly sessions: Sessions
+  readonly isHttps: boolean
+  readonly gatewayRealms: GatewayRealms
+  readonly installation: () => Installation
+}
+
+const ROWS = 50
+
+/** `GET /limits` and `GET /limits/:realm`: the companies as the gateways see them. */
+export function limitsRoutes({ sessions, isHttps, gatewayRealms, installation }: LimitsRouteDeps) {
+  const tags = ['limits']
+  const viewer = needsRole(sessions, 'viewer', isHttps)
+
+  /** Every gateway reports the counts of all of them. */
+  function ofMonth(name: string): number | null {
+    const values = responding(installation(), 'accounting-gateway').flatMap(({ samples }) => {
+      const value = valueOf(samples, name)
+      return value === null ? [] : [value]
+    })
+    return values.length === 0 ? null : Math.max(...values)
+  }
+
+  return new Hono()
+    .get(
+      '/limits',
+      viewer,
+      describeRoute({
+        operationId: 'getLimits',
+        tags,
+        summary: 'Companies that rest after a 429, whose calls wait, and the busiest',
+        responses: {
+          200: jsonResponse('the limits', LimitsView),
+          ...problemResponses(PEER_PROBLEMS),
+        },
+      }),
+      async (c) => {
+        const person = sessionOf(c).user
+        const { bodies, silent } = await gatewayRealms.list(person)
+        const companies = mergeRealms(bodies.map(({ items }) => items))
+        return c.json({
+          Limits: bodies[0]?.Limits ?? null,
+          Companies: await Promise.all(
+            companies.slice(0, ROWS).map(async (company) => ({
+              ...company,
+              Label: await gatewayRealms.label(company.Realm, person),
+            })),
+          ),
+          Resting: companies.filter(({ HeldUntil }) => HeldUntil !== null).length,
+          Waiting: companies.reduce((sum, { Waiting }) => sum + Waiting, 0),
+          Month: bodies[0]?.Month ?? new Date().toISOString().slice(0, 7),
+          Metered: ofMonth('gateway_metered_calls_this_month'),
+          Budget: ofMonth('gateway_monthly_budget'),
+          Replicas: bodies.length,
+          Silent: [...silent],
+        } satisfies LimitsView)
+      },
+    )
+    .get(
+      '/limits/:realm',
+      viewer,
+      describeRoute({
+        operationId: 'getCompanyLimits',
+        tags,
+        summary: 'One company with its last failed calls',
+        responses: {
+          200: jsonResponse('the company', CompanyLimitsView),
+          ...problemResponses(PEER_PROBLEMS),
+        },
+      }),
+      validate('param', z.object({ realm: Realm })),
+      async (c) => {
+        const { realm } = c.req.valid('param')
+        const person = sessionOf(c).user
+        const [{ bodies }, list, label] = await Promise.all([
+          gatewayRealms.find(realm, person),
+          gatewayRealms.list(person),
+          gatewayRealms.label(realm, person),
+        ])
+        return c.json({
+          Company: { ...mergeRealm(bodies), Realm: realm, Label: label },
+          Limits: list.bodies[0]?.Limits ?? null,
+          Calls: mergeCalls(bodies),
+        } satisfies CompanyLimitsView)
+      },
+    )
+}
