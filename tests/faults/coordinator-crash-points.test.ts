@@ -34,6 +34,8 @@ interface CrashPoint {
   readonly row: RowState | null
   /** The number of messages in each queue after the crash; `null` if the number depends on timing. */
   readonly messages: Readonly<Record<string, number>> | null
+  /** Whether the process has `dispatch: 'inline'`, so that the insertion also claims the run. */
+  readonly isInline?: true
   /** The test calls this function after the crash, before the surviving coordinator consumes steps again. */
   readonly meanwhile?: (fixture: Fixture, id: string) => Promise<void>
   readonly orderCalls: 1 | 2
@@ -65,6 +67,15 @@ const crashPoints: readonly CrashPoint[] = [
     row: queued,
     messages: {},
     ...untouched,
+  },
+  {
+    name: 'if a coordinator is killed right after it has inserted a run that starts on arrival, the attempt is counted, and the call is sent once',
+    failpoint: 'inserted',
+    isInline: true,
+    row: claimed,
+    messages: {},
+    orderCalls: 1,
+    inDoubt: 1,
   },
   {
     name: 'if a coordinator is killed between publishing a message and receiving its confirm, the message may be published twice, but the step runs once',
@@ -168,7 +179,7 @@ interface Fixture extends AsyncDisposable {
   ): Promise<{ process: ServiceProcess; url: string }>
 }
 
-async function startFixture(): Promise<Fixture> {
+async function startFixture({ isInline = false } = {}): Promise<Fixture> {
   await using stack = new AsyncDisposableStack()
   const target = stack.use(await startStepTarget())
   const system = stack.use(await startSystem([]))
@@ -179,6 +190,7 @@ async function startFixture(): Promise<Fixture> {
     // With this long interval the sweeper publishes messages only for runs that a test has made due, although it
     // polls often.
     SWEEP_MS: '60000',
+    ...(isInline && { PROCESS: 'inline' }),
   }
   target.isOnline = false
   const survivorEnv = { ...env, INTERNET_PROBES: target.probe, PROBE_MS: '50' }
@@ -235,7 +247,7 @@ const untilCompleted = (database: DatabaseAssertions, count: number): Promise<vo
 
 describe('a coordinator that is killed during a step', { concurrent: true }, () => {
   it.for(crashPoints)('$name', { timeout: TIMEOUT_MS }, async (point, { annotate }) => {
-    await using fixture = await startFixture()
+    await using fixture = await startFixture(point)
     const { database, queues, target, system } = fixture
     let slowestMs = 0
     for (let round = 1; round <= ROUNDS; round += 1) {

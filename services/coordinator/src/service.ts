@@ -269,7 +269,7 @@ export async function startCoordinator(
     processes,
     publisher,
     stepsInFlight,
-    worker: { setPaused },
+    worker: { setPaused, queueAndStart: worker.queueAndStart },
   })
   const triggers = stack.use(
     startTriggers({

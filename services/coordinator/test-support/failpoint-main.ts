@@ -80,10 +80,10 @@ async function failpointDuring<Result>(
 /** Copies a source with failpoints in some methods. Its methods are closures without `this`, so a copy works. */
 const sourceWithFailpoints = (source: TransactionSource): TransactionSource => ({
   ...source,
-  async queue(process, transactions, by) {
+  async queue(process, transactions, by, start) {
     const id = transactions[0]?.TransactionID
     await failpoint('before insert', id)
-    const results = await source.queue(process, transactions, by)
+    const results = await source.queue(process, transactions, by, start)
     await failpoint('inserted', id)
     return results
   },

@@ -14,6 +14,7 @@ import type { RunDetail } from '../transaction/run-detail.ts'
 import type { Run } from '../transaction/run.ts'
 import { isOver, isResumable } from '../transaction/status.ts'
 import {
+  type Claim,
   type ClaimResult,
   LEASE_MS,
   type Lease,
@@ -57,7 +58,13 @@ type OutcomeName = keyof typeof outcomes
  * name an existing one.
  */
 type Happening =
-  | { readonly do: 'queue'; readonly id: string; readonly data: number }
+  | {
+      readonly do: 'queue'
+      readonly id: string
+      readonly data: number
+      /** Whether the run is claimed when it is inserted. */
+      readonly starts: boolean
+    }
   | { readonly do: 'claim'; readonly run: number; readonly behind: number; readonly step: string }
   | {
       readonly do: 'record'
@@ -85,7 +92,12 @@ const behind = fc.constantFrom(0, 0, 0, 0, 1, 2, -1)
 const anything: fc.Arbitrary<Happening> = fc.oneof(
   {
     weight: 3,
-    arbitrary: fc.record({ do: fc.constant('queue'), id: anyId, data: fc.constantFrom(1, 1, 2) }),
+    arbitrary: fc.record({
+      do: fc.constant('queue'),
+      id: anyId,
+      data: fc.constantFrom(1, 1, 2),
+      starts: fc.boolean(),
+    }),
   },
   {
     weight: 8,
@@ -181,11 +193,16 @@ class Model {
     const { name } = this.#process
     switch (happening.do) {
       case 'queue': {
-        const [result] = await source.queue(this.#process, [
-          { TransactionID: happening.id, InitialData: happening.data },
-        ])
-        const known = this.#find(happening.id, 0)
-        if (known === undefined) this.#start(happening.id, 0, steps[0], happening.data)
+        const { id, data, starts } = happening
+        const transactions = [{ TransactionID: id, InitialData: data }]
+        const start = starts ? { owner: 'worker', limit: 1 } : undefined
+        const [result] = await source.queue(this.#process, transactions, undefined, start)
+        const known = this.#find(id, 0)
+        expect(result?.claim !== undefined).toBe(starts && known === undefined)
+        if (known === undefined) {
+          const run = this.#start(id, 0, steps[0], data)
+          if (result?.claim !== undefined) this.#claimed(run, result.claim)
+        }
         expect(result?.outcome).toBe(
           known === undefined ? 'queued' : known.data === happening.data ? 'exists' : 'conflict',
         )
@@ -208,12 +225,7 @@ class Model {
         expect(result.kind).toBe(expected)
         if (result.kind === 'claimed') {
           if (run.lease !== null) this.#lose(run)
-          expect(result.claim.run.InDoubt).toBe(run.isInDoubt)
-          run.version += 1
-          run.attempt += 1
-          run.status = 'Running'
-          run.lease = { version: run.version, step, until: this.#clock.now + LEASE_MS }
-          this.leases.push(result.claim.lease)
+          this.#claimed(run, result.claim)
         }
         break
       }
@@ -420,6 +432,15 @@ class Model {
     run.attempt = 1
     run.lease = { version: run.version, step: run.step, until: this.#clock.now + LEASE_MS }
     this.leases.push({ ...lease, step: run.step, version: run.version, attempt: 1 })
+  }
+
+  #claimed(run: ModelRun, { run: claimed, lease }: Claim): void {
+    expect(claimed.InDoubt).toBe(run.isInDoubt)
+    run.version += 1
+    run.attempt += 1
+    run.status = 'Running'
+    run.lease = { version: run.version, step: run.step, until: this.#clock.now + LEASE_MS }
+    this.leases.push(lease)
   }
 
   /** Models the loss of a worker during a step: the attempt is stored as `in_doubt`. */

@@ -116,9 +116,9 @@ export function createSealedSource(
 
   const passedThrough: Pick<TransactionSource, PassedThrough> = source
   const sealing: Omit<TransactionSource, PassedThrough> = {
-    async queue(process, transactions, by) {
+    async queue(process, transactions, by, start) {
       const stored = transactions.map((transaction) => sealNew(process.name, transaction))
-      const results = await source.queue(process, stored, by)
+      const results = await source.queue(process, stored, by, start)
       // Sealed values differ even for equal data, so the data is compared again after it was decrypted.
       return results.map((result, n): QueueResult => {
         const transaction = transactions[n]
@@ -128,7 +128,14 @@ export function createSealedSource(
           // The run may already have the data of a later transaction of this call.
           if (isDebounced(transaction)) return { ...result, run: readable(result.run) }
           const { InitialData } = transaction
-          return { outcome: 'queued', run: { ...result.run, InitialData } }
+          const { claim } = result
+          return {
+            outcome: 'queued',
+            run: { ...result.run, InitialData },
+            ...(claim !== undefined && {
+              claim: { ...claim, run: { ...claim.run, InitialData } },
+            }),
+          }
         }
         const run = readable(result.run)
         return { outcome: isRepeated(run, transaction) ? 'exists' : 'conflict', run }

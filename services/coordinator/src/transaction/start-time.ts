@@ -1,6 +1,7 @@
 /** The rules of runs that start later than they are queued, as pure functions. */
 import type { NotBefore } from '@integration-host/shared/contracts/start-time'
 import type { Run } from './run.ts'
+import type { NewTransaction, StartOnArrival } from './transaction-source.ts'
 
 /**
  * Returns the time before which a run does not start, epoch ms; `null` if it is not delayed. Years that the store cannot
@@ -12,6 +13,19 @@ export const notBeforeMs = (notBefore: NotBefore | undefined, now: number): numb
     ? now + notBefore * 1_000
     : Math.max(0, Date.parse(notBefore))
 }
+
+/** Returns the transactions of a call whose runs are claimed when they are inserted: the first ones that are due now. */
+export const startingNow = (
+  transactions: readonly NewTransaction[],
+  start: StartOnArrival | undefined,
+): ReadonlySet<NewTransaction> =>
+  new Set(
+    start === undefined
+      ? []
+      : transactions
+          .filter(({ NotBefore, Debounce }) => NotBefore === undefined && Debounce === undefined)
+          .slice(0, start.limit),
+  )
 
 /** Whether a queued run waits for the time at which it starts. */
 export const isDelayed = ({ Status, NextAttemptAt }: Run, now: number): boolean =>

@@ -133,6 +133,67 @@ export function transactionSourceContract(
         ])
       })
 
+      it('a run that starts on arrival is claimed, and continues after its lease if its worker is lost', async () => {
+        const start = { owner: 'worker-1', limit: 1 }
+        const transactions = ['1', '2'].map((TransactionID) => ({
+          TransactionID,
+          InitialData: 'x',
+        }))
+        const by = { keyId: 'k', person: null }
+        const [first, second] = await source.queue(process, transactions, by, start)
+        expect(first).toMatchObject({
+          outcome: 'queued',
+          run: { Status: 'Queued', Version: 0, Attempt: 0 },
+          claim: {
+            lease: { TransactionID: '1', step: 'order', version: 1, attempt: 1, owner: 'worker-1' },
+            run: { Status: 'Running', StepName: 'order', InitialData: 'x', InDoubt: false },
+            items: [],
+          },
+        })
+        expect(second).toMatchObject({ outcome: 'queued', run: { Version: 0 } })
+        expect(second?.claim).toBeUndefined()
+        const taken = await source.claim(request(first?.run as Run))
+        expect(taken.kind).toBe('stale')
+        expect(
+          (await finish((await record(first?.claim as Claim, done)) as ClaimedRun)).Version,
+        ).toBe(6)
+        expect((await finish(second?.run as Run)).Version).toBe(6)
+
+        const [lost] = await source.queue(
+          process,
+          [{ TransactionID: '3', InitialData: 'x' }],
+          undefined,
+          start,
+        )
+        await eventually(async () => expect(await source.recoverExpiredLeases(10)).toHaveLength(1))
+        expect(await record(lost?.claim as Claim, done)).toBeNull()
+        const { run, attempts } = (await source.get(process.name, '3', 0)) ?? {}
+        expect(run).toMatchObject({ Status: 'Running', Version: 2, InDoubt: true })
+        expect(attempts).toMatchObject([{ StepName: 'order', Attempt: 1, Outcome: 'in_doubt' }])
+      })
+
+      it('a delayed, debounced or existing transaction does not start on arrival', async () => {
+        await queue('known', 'x')
+        const results = await source.queue(
+          process,
+          [
+            { TransactionID: 'known', InitialData: 'x' },
+            { TransactionID: 'delayed', InitialData: 'x', NotBefore: 60 },
+            { TransactionID: 'debounced', InitialData: 'x', Debounce: { Key: 'k', Seconds: 60 } },
+            { TransactionID: 'now', InitialData: 'x' },
+          ],
+          undefined,
+          { owner: 'worker-1', limit: 10 },
+        )
+        expect(results.map(({ outcome, claim }) => [outcome, claim !== undefined])).toEqual([
+          ['exists', false],
+          ['queued', false],
+          ['queued', false],
+          ['queued', true],
+        ])
+        expect((await source.get(process.name, 'delayed', 0))?.run.Status).toBe('Queued')
+      })
+
       it('tags are stored, and every replay keeps them', async () => {
         const tags = { order: 'A-7', 'ä "': '' }
         const [queued] = await source.queue(process, [

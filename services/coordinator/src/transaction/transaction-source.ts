@@ -55,12 +55,13 @@ export interface TransactionSource
     AsyncDisposable {
   /**
    * Queues run 0 of each transaction; the results are in the order of the transactions. With `by`, each transaction
-   * that is new is recorded as an action.
+   * that is new is recorded as an action. With `start`, the first runs that are due now are claimed by the same statement.
    */
   queue(
     process: ProcessOutline,
     transactions: readonly NewTransaction[],
     by?: Actor,
+    start?: StartOnArrival,
   ): Promise<QueueResult[]>
   /** Acquires the lease of the run if the message matches the current state of the run. */
   claim(message: ClaimRequest): Promise<ClaimResult>
@@ -250,6 +251,16 @@ export interface StepRef extends RunTerms {
 export interface QueueResult {
   readonly outcome: 'queued' | 'exists' | 'conflict' | 'absorbed'
   readonly run: Run
+  /** Set if the run was claimed on arrival. `run` is then its state before the claim. */
+  readonly claim?: Claim
+}
+
+/** Claims runs when they are inserted. They have no concurrency limit, and their first step is the first of the process. */
+export interface StartOnArrival {
+  /** The replica that runs the first steps. */
+  readonly owner: string
+  /** At most this many of the first transactions are claimed. */
+  readonly limit: number
 }
 
 export interface ClaimRequest extends RunKey {

@@ -67,9 +67,9 @@ export type QueueOutcome =
 export interface OperationsDeps {
   readonly source: TransactionSource
   readonly processes: ReadonlyMap<string, ProcessDefinition>
-  readonly publisher: Pick<TransitionPublisher, 'publishStep' | 'publishSteps'>
+  readonly publisher: Pick<TransitionPublisher, 'publishEvent' | 'publishStep' | 'publishSteps'>
   readonly stepsInFlight: Pick<StepsInFlight, 'abortCancelled'>
-  readonly worker: Pick<Worker, 'setPaused'>
+  readonly worker: Pick<Worker, 'queueAndStart' | 'setPaused'>
 }
 
 const WAKE_BATCH = 200
@@ -125,6 +125,12 @@ export function createOperations(deps: OperationsDeps): Operations {
       throw error
     }
   }
+  /** Publishes the events of the new runs, and the step messages of those that did not start on arrival. */
+  const publishQueued = (results: readonly QueueResult[]): void => {
+    const queued = results.filter(({ outcome }) => outcome === 'queued')
+    for (const { run, claim } of queued) if (claim !== undefined) publisher.publishEvent(run)
+    publisher.publishSteps(queued.flatMap(({ run, claim }) => (claim === undefined ? [run] : [])))
+  }
   const requireKnown = async (name: string): Promise<void> => {
     if (processes.has(name)) return
     if ((await source.storedProcesses()).includes(name)) return
@@ -149,10 +155,11 @@ export function createOperations(deps: OperationsDeps): Operations {
       const valid = isChecked
         ? checks.flatMap((check) => ('errors' in check ? [] : [check]))
         : transactions
-      const results = await source.queue(outlineOf(definition), valid, by)
-      publisher.publishSteps(
-        results.flatMap((result) => (result.outcome === 'queued' ? [result.run] : [])),
-      )
+      const results = await worker.queueAndStart(definition, valid.length, async (start) => {
+        const stored = await source.queue(outlineOf(definition), valid, by, start)
+        publishQueued(stored)
+        return stored
+      })
       if (valid.length === transactions.length) return results
       const stored = results.values()
       return checks.map((check): QueueOutcome => {

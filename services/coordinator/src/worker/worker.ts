@@ -12,10 +12,13 @@
  *     aborted: the step is then in doubt, but the attempt does not count.
  * R5  With `dispatch: 'inline'`, a worker runs the next step itself, under the lease that recording the previous step
  *     has renewed. After a crash, the run continues from the last recorded step when that lease has expired.
+ * R6  The statement that inserts a run may claim it for the replica that accepted it (arrivals.ts). If the replica dies
+ *     right after, the run continues when this lease has expired.
  */
 import type { Logger } from '@integration-host/shared/observability/logger'
 import type { ProcessDefinition } from '../process/definition.ts'
 import { RENEW_MS, type TransactionSource } from '../transaction/transaction-source.ts'
+import { type Arrivals, createArrivals } from './arrivals.ts'
 import { createConsumers } from './consumers.ts'
 import { createGate, type PausedNames } from './gate.ts'
 import { createDeliveryHandler } from './handle-delivery.ts'
@@ -32,6 +35,8 @@ export interface Worker extends AsyncDisposable {
   followDefinitions(): void
   /** Whether this replica currently consumes the steps of a process. */
   isConsuming(process: string): boolean
+  /** Queues transactions, and starts as many of their runs on arrival as there is room for. */
+  readonly queueAndStart: Arrivals['queue']
 }
 
 export interface WorkerDeps extends Omit<ClaimedStepDeps, 'gate' | 'cutOff'> {
@@ -76,7 +81,15 @@ export function createWorker(deps: WorkerDeps): Worker {
     countStale: (process, step) => count(process, step, 'stale'),
     runClaimed,
   })
-  const consumers = createConsumers({ processes, queue, gate, prefetch, handle })
+  const arrivals = createArrivals({ gate, owner, prefetch, runClaimed, log })
+  const consumers = createConsumers({
+    processes,
+    queue,
+    gate,
+    prefetch,
+    handle: (process, step, delivery) =>
+      arrivals.handleDelivery(process, () => handle(process, step, delivery)),
+  })
   const renewal = startLeaseRenewal({ source, stepsInFlight, log, clock, renewMs })
 
   return {
@@ -97,12 +110,14 @@ export function createWorker(deps: WorkerDeps): Worker {
     },
     followDefinitions: () => void consumers.reconcile(),
     isConsuming: consumers.isConsuming,
+    queueAndStart: arrivals.queue,
     async [Symbol.asyncDispose]() {
       shutdown.abort()
       stepsInFlight.blockNewCalls('all')
       const abortSteps = setTimeout(() => stepsInFlight.abortAll('shutdown'), drainMs)
       const endRetries = setTimeout(() => cutOff.abort(), drainMs + 2_000)
       await consumers.reconcile()
+      await arrivals[Symbol.asyncDispose]()
       clearTimeout(abortSteps)
       clearTimeout(endRetries)
       renewal[Symbol.dispose]()

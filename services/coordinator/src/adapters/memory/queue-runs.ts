@@ -11,9 +11,12 @@ import type {
   NewTransaction,
   ProcessOutline,
   QueueResult,
+  StartOnArrival,
   TransactionSource,
 } from '../../transaction/transaction-source.ts'
-import { queued, type StoredRun, type Times } from '../../transaction/transitions.ts'
+import { startingNow } from '../../transaction/start-time.ts'
+import { claimed, queued, type StoredRun, type Times } from '../../transaction/transitions.ts'
+import { claimOf } from './claim-of.ts'
 import type { Entry, MemoryStore } from './store.ts'
 
 interface Queued {
@@ -31,7 +34,9 @@ export function createMemoryQueue(
     transactions: readonly NewTransaction[],
     at: Times,
     by: Actor | undefined,
+    start: StartOnArrival | undefined,
   ): Queued => {
+    const starting = startingNow(transactions, start)
     const added = new Map<StoredRun, Action | null>()
     const results = transactions.map((transaction): QueueResult => {
       const { TransactionID, InitialData, Realm = null, Reason: reason = null } = transaction
@@ -45,11 +50,20 @@ export function createMemoryQueue(
           run: known.header,
         }
       const data = { ...process, InitialData, Realm, Tags, ConcurrencyKey, notBefore }
-      const run = queued(key, process.steps[0], data, at)
+      const [step] = process.steps
+      const queuedRun = queued(key, step, data, at)
+      const request = { ...key, step, isFirst: true, version: 0, owner: start?.owner ?? '' }
+      const result = starting.has(transaction) ? claimed(queuedRun, request, at) : null
+      const run = result?.kind === 'claimed' ? result.stored : queuedRun
       table.put(run) // so that a second transaction with the same id in this call is detected
-      const action = () => log.next(entryOf('queue', { by: by as Actor, reason }, run.header, at))
+      const action = () =>
+        log.next(entryOf('queue', { by: by as Actor, reason }, queuedRun.header, at))
       added.set(run, by === undefined ? null : action())
-      return { outcome: 'queued', run: run.header }
+      return {
+        outcome: 'queued',
+        run: queuedRun.header,
+        ...(run !== queuedRun && { claim: claimOf(run, request) }),
+      }
     })
     // The new runs are removed here, because the commit adds them again and records how to undo the addition.
     for (const run of added.keys()) table.remove(run)
@@ -100,11 +114,11 @@ export function createMemoryQueue(
     return { results: plan.outcomes, entries: [...entries, ...actions] }
   }
 
-  return async (process, transactions, by) => {
+  return async (process, transactions, by, start) => {
     const at = times()
     const plain = transactions.filter((transaction) => !isDebounced(transaction))
     const debounced = transactions.filter(isDebounced)
-    const first = queuePlain(process, plain, at, by)
+    const first = queuePlain(process, plain, at, by, start)
     const isCommitted = commit(...first.entries)
     const second = queueDebounced(process, debounced, at, by)
     await Promise.all([isCommitted, commit(...second.entries)])

@@ -19,9 +19,8 @@ import {
   stillActive,
 } from '../../transaction/errors.ts'
 import { EXPORT_LAG_MS } from '../../transaction/run-export.ts'
-import { isFinished } from '../../transaction/item.ts'
 import { pausedBy } from '../../transaction/pause.ts'
-import { type Run, runKey } from '../../transaction/run.ts'
+import type { Run } from '../../transaction/run.ts'
 import {
   type ClaimRequest,
   type ClaimResult,
@@ -44,6 +43,7 @@ import { createMemoryOperations } from './operations.ts'
 import { createMemoryErasures } from './erase-runs.ts'
 import { createMemoryExports } from './export-runs.ts'
 import type { JournalOptions } from './journal.ts'
+import { claimOf } from './claim-of.ts'
 import { createMemoryQueue } from './queue-runs.ts'
 import { runReader } from './run-reader.ts'
 import { createMemoryRetention } from './retention.ts'
@@ -179,23 +179,8 @@ export async function createMemoryTransactionSource(
       if (slot.kind !== 'available')
         return slot.kind === 'taken' ? park(stored, slot, request) : slot
       const claimed = slot.key === null ? result.stored : withSlot(result.stored, slot.key)
-      const { header: run, items, lease } = claimed
       await commitRun(claimed)
-      return {
-        kind: 'claimed',
-        claim: {
-          lease: {
-            ...runKey(request),
-            step: request.step,
-            owner: request.owner,
-            version: run.Version,
-            attempt: run.Attempt,
-            startedAt: lease?.startedAt ?? run.UpdatedAt,
-          },
-          run,
-          items: items.filter(isFinished),
-        },
-      }
+      return { kind: 'claimed', claim: claimOf(claimed, request) }
     },
 
     async record(lease, transition) {

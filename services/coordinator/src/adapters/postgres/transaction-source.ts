@@ -25,6 +25,7 @@ import {
   type ProcessOutline,
   type QueueResult,
   type RunState,
+  type StartOnArrival,
   SWEEP_MS,
   type TransactionSource,
   type WebhooksOf,
@@ -157,6 +158,7 @@ export function createPostgresTransactionSource(
     process: ProcessOutline,
     batch: readonly NewTransaction[],
     by: Actor | undefined,
+    start: StartOnArrival | undefined,
   ): Promise<QueueResult[]> => {
     const results = new Map<NewTransaction, QueueResult>()
     const keep = (transactions: readonly NewTransaction[], found: readonly QueueResult[]) => {
@@ -165,7 +167,7 @@ export function createPostgresTransactionSource(
     }
     const plain = batch.filter((transaction) => !isDebounced(transaction))
     if (plain.length > 0)
-      keep(plain, await run((sql) => enqueueRuns(sql, process, plain, times, by)))
+      keep(plain, await run((sql) => enqueueRuns(sql, process, plain, times, by, start)))
     const debounced = batch.filter(isDebounced)
     for (let start = 0; start < debounced.length; start += DEBOUNCE_BATCH) {
       const part = debounced.slice(start, start + DEBOUNCE_BATCH)
@@ -218,14 +220,15 @@ export function createPostgresTransactionSource(
       (webhooksOf?.(changed) ?? []).map((webhook) => ({ ...webhook, Realm: changed.Realm })),
     )
   return {
-    async queue(process, transactions, by) {
+    async queue(process, transactions, by, start) {
       const results: QueueResult[] = []
-      for (let start = 0; start < transactions.length; start += QUEUE_BATCH) {
-        const batch = transactions.slice(start, start + QUEUE_BATCH)
+      for (let at = 0; at < transactions.length; at += QUEUE_BATCH) {
+        const batch = transactions.slice(at, at + QUEUE_BATCH)
+        const started = at === 0 ? start : undefined
         results.push(
           ...(batch.some(isDebounced)
-            ? await queueMixed(process, batch, by)
-            : await run((sql) => enqueueRuns(sql, process, batch, times, by))),
+            ? await queueMixed(process, batch, by, started)
+            : await run((sql) => enqueueRuns(sql, process, batch, times, by, started))),
         )
       }
       return results

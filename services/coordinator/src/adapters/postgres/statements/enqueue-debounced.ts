@@ -27,7 +27,7 @@ export async function enqueueDebounced(
   sql: postgres.Sql,
   process: ProcessOutline,
   transactions: readonly DebouncedTransaction[],
-  times: { readonly sweepMs: number },
+  times: { readonly sweepMs: number; readonly leaseMs: number },
   by?: Actor,
 ): Promise<readonly QueueResult[]> {
   for (let tries = 1; ; tries += 1) {
@@ -107,7 +107,7 @@ async function store(
   process: ProcessOutline,
   { outcomes, added, changed, absorbed }: DebouncePlan,
   now: number,
-  times: { readonly sweepMs: number },
+  times: { readonly sweepMs: number; readonly leaseMs: number },
   by: Actor | undefined,
 ): Promise<readonly QueueResult[]> {
   const stored = new Map<string, Run>()

@@ -2,14 +2,16 @@ import { IntegrationError } from '@integration-host/shared/errors'
 import type postgres from 'postgres'
 import type { Actor } from '../../../transaction/action.ts'
 import { isRepeated, type Run, storedTags } from '../../../transaction/run.ts'
-import { notBeforeMs } from '../../../transaction/start-time.ts'
+import { notBeforeMs, startingNow } from '../../../transaction/start-time.ts'
 import type {
+  Claim,
   NewTransaction,
   ProcessOutline,
   QueueResult,
+  StartOnArrival,
 } from '../../../transaction/transaction-source.ts'
 import { deadlineFrom } from '../predicates.ts'
-import { runOf, type RunRow } from '../rows.ts'
+import { claimOf, runOf, type RunRow } from '../rows.ts'
 
 /** How often the insertion is repeated if an existing id is deleted between the two statements. */
 const MAX_TRIES = 3
@@ -25,12 +27,19 @@ export async function enqueueRuns(
   sql: postgres.Sql | postgres.TransactionSql,
   process: ProcessOutline,
   transactions: readonly NewTransaction[],
-  times: { readonly sweepMs: number },
+  times: { readonly sweepMs: number; readonly leaseMs: number },
   by?: Actor,
+  start?: StartOnArrival,
 ): Promise<QueueResult[]> {
   const known = new Map<string, Run>()
   const isNew = new Set<string>()
-  let missing = transactions
+  const claims = new Map<string, Claim>()
+  const starting = startingNow(transactions, start)
+  let missing: readonly Inserted[] = transactions.map((transaction) =>
+    starting.has(transaction) && start !== undefined
+      ? { ...transaction, owner: start.owner }
+      : transaction,
+  )
   const findMissing = () => {
     missing = missing.filter(({ TransactionID }) => !known.has(TransactionID))
   }
@@ -38,7 +47,9 @@ export async function enqueueRuns(
     // The existing run was deleted before it could be read. In the next try, its transaction is new.
     if (tries === MAX_TRIES) throw neitherInsertedNorFound()
     for (const row of await insertRuns(sql, process, missing, times, by)) {
-      known.set(row.TransactionID, runOf(row))
+      const claim = claimOnArrival(process, row)
+      if (claim !== null) claims.set(row.TransactionID, claim)
+      known.set(row.TransactionID, claim === null ? runOf(row) : beforeClaim(runOf(row)))
       isNew.add(row.TransactionID)
     }
     findMissing()
@@ -52,7 +63,10 @@ export async function enqueueRuns(
   }
   return transactions.map((transaction): QueueResult => {
     const run = known.get(transaction.TransactionID) as Run // the loop ends when no run is missing
-    if (isNew.delete(transaction.TransactionID)) return { outcome: 'queued', run }
+    if (isNew.delete(transaction.TransactionID)) {
+      const claim = claims.get(transaction.TransactionID)
+      return { outcome: 'queued', run, ...(claim !== undefined && { claim }) }
+    }
     return { outcome: isRepeated(run, transaction) ? 'exists' : 'conflict', run }
   })
 }
@@ -62,32 +76,52 @@ const neitherInsertedNorFound = () =>
     retryAfterSeconds: 1,
   })
 
-/** A transaction of which other transactions of the same batch may have been absorbed. */
-type Inserted = NewTransaction & { readonly absorbed?: number }
+/** Returns the claim that the insertion of this row has made; `null` if it has made none. */
+function claimOnArrival({ name, steps: [step] }: ProcessOutline, row: RunRow): Claim | null {
+  const { TransactionID, ReplayID, LeaseOwner: owner } = row
+  if (owner === null) return null
+  const request = { Process: name, TransactionID, ReplayID, step, isFirst: true, version: 0, owner }
+  return claimOf(request, { ...row, n: 0, items: null })
+}
+
+const beforeClaim = (run: Run): Run => ({ ...run, Status: 'Queued', Version: 0, Attempt: 0 })
+
+/**
+ * A transaction of which other transactions of the same batch may have been absorbed. With `owner`, the statement also
+ * claims the run for this replica.
+ */
+type Inserted = NewTransaction & { readonly absorbed?: number; readonly owner?: string }
 
 /** Inserts the runs that do not exist, and returns them. */
 export function insertRuns(
   sql: postgres.Sql | postgres.TransactionSql,
   process: ProcessOutline,
   transactions: readonly Inserted[],
-  { sweepMs }: { readonly sweepMs: number },
+  { sweepMs, leaseMs }: { readonly sweepMs: number; readonly leaseMs: number },
   by: Actor | undefined,
 ): Promise<RunRow[]> {
   // Columns that no run of the batch needs are not part of the statement, because most processes do not use them.
   const isKeyed = transactions.some(({ ConcurrencyKey }) => ConcurrencyKey !== undefined)
   const isDelayed = transactions.some(({ NotBefore }) => NotBefore !== undefined)
   const isDebounced = transactions.some(({ Debounce }) => Debounce !== undefined)
+  const isStarted = transactions.some(({ owner }) => owner !== undefined)
   const none = sql``
   // The deadline and the first sweep of a delayed run count from its start.
   const start = isDelayed ? sql`s.start` : sql`now()`
   const insertion = sql`
     insert into "Order_Header" ("Process", "TransactionID", "StepName", "InitialData", "Realm", "Tags",
-      "DefinitionVersion", "DeadlineAt", "NextSweepAt"${isKeyed ? sql`, "ConcurrencyKey"` : none}${isDelayed ? sql`, "NotBefore", "NextAttemptAt"` : none}${isDebounced ? sql`, "DebounceKey", "Absorbed"` : none})
+      "DefinitionVersion", "DeadlineAt", "NextSweepAt"${isKeyed ? sql`, "ConcurrencyKey"` : none}${isDelayed ? sql`, "NotBefore", "NextAttemptAt"` : none}${isDebounced ? sql`, "DebounceKey", "Absorbed"` : none}${isStarted ? sql`, "Status", "Version", "Attempt", "LeaseOwner", "LeaseUntil", "StartedAt"` : none})
     select ${process.name}, t."TransactionID", ${process.steps[0]}, coalesce(t."InitialData", 'null'::jsonb),
       t."Realm", t."Tags", ${process.version ?? null}::text, ${deadlineFrom(sql, process, start)},
-      ${start} + ${sweepMs} * interval '1 ms'${isKeyed ? sql`, t."ConcurrencyKey"` : none}${isDelayed ? sql`, n."notBefore", s.start` : none}${isDebounced ? sql`, t."DebounceKey", t.absorbed` : none}
+      ${start} + ${sweepMs} * interval '1 ms'${isKeyed ? sql`, t."ConcurrencyKey"` : none}${isDelayed ? sql`, n."notBefore", s.start` : none}${isDebounced ? sql`, t."DebounceKey", t.absorbed` : none}${
+        isStarted
+          ? sql`,
+      case when t.owner is null then 'Queued' else 'Running' end, (t.owner is not null)::int, (t.owner is not null)::int, t.owner,
+      case when t.owner is not null then now() + ${leaseMs} * interval '1 ms' end, case when t.owner is not null then now() end`
+          : none
+      }
     from jsonb_to_recordset(${JSON.stringify(transactions.map(rowOf))}::text::jsonb)
-      as t("TransactionID" text, "InitialData" jsonb, "Realm" text, "Tags" jsonb${isKeyed ? sql`, "ConcurrencyKey" text` : none}${isDelayed ? sql`, at timestamptz, delay float8` : none}${isDebounced ? sql`, "DebounceKey" text, absorbed int` : none})${
+      as t("TransactionID" text, "InitialData" jsonb, "Realm" text, "Tags" jsonb${isKeyed ? sql`, "ConcurrencyKey" text` : none}${isDelayed ? sql`, at timestamptz, delay float8` : none}${isDebounced ? sql`, "DebounceKey" text, absorbed int` : none}${isStarted ? sql`, owner text` : none})${
         isDelayed
           ? sql`
       cross join lateral (select coalesce(t.at, now() + t.delay * interval '1 s') as "notBefore") n
@@ -113,6 +147,7 @@ const rowOf = (transaction: Inserted) => {
     InitialData,
     Realm,
     ConcurrencyKey,
+    owner: transaction.owner,
     ...(typeof NotBefore === 'number' && { delay: NotBefore }),
     ...(typeof NotBefore === 'string' && {
       at: new Date(notBeforeMs(NotBefore, 0) ?? 0).toISOString(),

@@ -80,7 +80,7 @@ export async function fireSchedules(
   tx: postgres.TransactionSql,
   processes: readonly ScheduledProcess[],
   limit: number,
-  times: { readonly sweepMs: number },
+  times: { readonly sweepMs: number; readonly leaseMs: number },
 ): Promise<FiredSchedules> {
   const isDeclared = declared(tx, processes)
   const rows = await tx<(ScheduleRow & { now: number })[]>`
@@ -141,7 +141,7 @@ export async function queueTick(
   { name, at, cursor }: OpenTick,
   transactions: readonly NewTransaction[],
   next: string | null,
-  times: { readonly sweepMs: number },
+  times: { readonly sweepMs: number; readonly leaseMs: number },
 ): Promise<Run[] | null> {
   // The condition fails if another coordinator has queued this page meanwhile.
   const moved = await tx`

@@ -1,0 +1,102 @@
+import { createLogger } from '@integration-host/shared/observability/logger'
+import { describe, expect, it } from 'vitest'
+import { claimedRun } from '../../test-support/claimed-run.ts'
+import { defineProcess } from '../process/define-process.ts'
+import type { ProcessDefinition } from '../process/definition.ts'
+import type { Claim, QueueResult } from '../transaction/transaction-source.ts'
+import { createArrivals } from './arrivals.ts'
+
+const PREFETCH = 8
+const inline = defineProcess('Inline', { dispatch: 'inline' }).step('only', (step) =>
+  step.complete(),
+)
+
+/** Creates arrivals whose runs end when `finish` is called, or fail when `fail` is called. */
+function arrivalsOf() {
+  const state = { isOpen: true }
+  const started: { readonly id: string; readonly end: PromiseWithResolvers<void> }[] = []
+  const logged: string[] = []
+  const arrivals = createArrivals({
+    gate: { isOpen: () => state.isOpen },
+    owner: 'replica-1',
+    prefetch: PREFETCH,
+    async runClaimed(_process, claim) {
+      const end = Promise.withResolvers<void>()
+      started.push({ id: claim.run.TransactionID, end })
+      await end.promise
+    },
+    log: createLogger('test', 'debug', {
+      write: (line: string) => void logged.push(JSON.parse(line).msg),
+    }),
+  })
+  /** Queues transactions, of which the source inserts all or only the first ones. Returns how many it may claim. */
+  async function queue(
+    count: number,
+    { process = inline as ProcessDefinition, inserted = count } = {},
+  ): Promise<number> {
+    let limit = 0
+    await arrivals.queue(process, count, async (start) => {
+      limit = start?.limit ?? 0
+      expect(start?.owner ?? 'replica-1').toBe('replica-1')
+      return Array.from({ length: count }, (_, n): QueueResult => {
+        const run = claimedRun({ TransactionID: `${n}` })
+        const claim = { run, items: [] } as unknown as Claim // the lease is not read
+        const isClaimed = n < Math.min(limit, inserted)
+        return { outcome: 'queued', run: run as never, ...(isClaimed && { claim }) }
+      })
+    })
+    return limit
+  }
+  return { arrivals, queue, started, state, logged }
+}
+
+describe('runs that start on arrival', () => {
+  it('take up at most half of the prefetch, together with the deliveries in progress', async () => {
+    const { arrivals, queue, started } = arrivalsOf()
+    expect(await queue(10)).toBe(4)
+    expect(started).toHaveLength(4)
+    expect(await queue(1)).toBe(0)
+    for (const { end } of started) end.resolve()
+    await arrivals[Symbol.asyncDispose]()
+    const delivery = Promise.withResolvers<'ack'>()
+    const handled = arrivals.handleDelivery('Inline', () => delivery.promise)
+    void arrivals.handleDelivery('Other', () => delivery.promise)
+    expect(await queue(10, { inserted: 0 })).toBe(3)
+    delivery.resolve('ack')
+    expect(await handled).toBe('ack')
+    expect(await queue(10, { inserted: 0 })).toBe(4)
+  })
+
+  it('reserve their room before they are stored, and return it if they exist already or cannot be stored', async () => {
+    const { arrivals, queue } = arrivalsOf()
+    const stored = Promise.withResolvers<never>()
+    const first = arrivals.queue(inline, 3, () => stored.promise)
+    expect(await queue(10, { inserted: 0 })).toBe(1)
+    stored.reject(new Error('unavailable'))
+    await expect(first).rejects.toThrow('unavailable')
+    expect(await queue(10, { inserted: 0 })).toBe(4)
+  })
+
+  it('are none if the process has a message per step or a limit of its runs, is paused, or waits for the internet', async () => {
+    const { queue, state } = arrivalsOf()
+    const perStep = defineProcess('PerStep').step('only', (step) => step.complete())
+    const limited = defineProcess('Limited', { dispatch: 'inline', concurrency: 1 }).step(
+      'only',
+      (step) => step.complete(),
+    )
+    expect(await queue(1, { process: perStep })).toBe(0)
+    expect(await queue(1, { process: limited })).toBe(0)
+    state.isOpen = false
+    expect(await queue(1)).toBe(0)
+  })
+
+  it('return their room and are logged if they fail unexpectedly, and a shutdown waits for them', async () => {
+    const { arrivals, queue, started, logged } = arrivalsOf()
+    await queue(4)
+    const shutdown = arrivals[Symbol.asyncDispose]()
+    for (const { end } of started) end.reject(new Error('no lease'))
+    await shutdown
+    expect(logged).toHaveLength(4)
+    expect(await queue(4, { inserted: 0 })).toBe(4)
+  })
+})

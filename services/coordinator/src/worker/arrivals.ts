@@ -1,0 +1,102 @@
+/**
+ * Starts runs on arrival: the statement that inserts a run also claims it for this replica, and its first step starts
+ * without a step message.
+ *
+ * Only processes with `dispatch: 'inline'` and without a limit of their runs are started like this, and only while this
+ * replica has room. Otherwise a run waits for its message, behind the runs that arrived before it.
+ */
+import type { Logger } from '@integration-host/shared/observability/logger'
+import type { ProcessDefinition } from '../process/definition.ts'
+import type { Claim, QueueResult, StartOnArrival } from '../transaction/transaction-source.ts'
+import type { Gate } from './gate.ts'
+
+export interface Arrivals extends AsyncDisposable {
+  /**
+   * Calls `queue` for `count` transactions, and starts the runs that it has claimed. `queue` gets `undefined` if no run
+   * may start on arrival.
+   */
+  queue(
+    process: ProcessDefinition,
+    count: number,
+    queue: (start?: StartOnArrival) => Promise<readonly QueueResult[]>,
+  ): Promise<readonly QueueResult[]>
+  /** Handles a delivery, which takes up room until it is settled. */
+  handleDelivery<Settlement>(
+    process: string,
+    handle: () => Promise<Settlement>,
+  ): Promise<Settlement>
+}
+
+export interface ArrivalsDeps {
+  readonly gate: Pick<Gate, 'isOpen'>
+  readonly owner: string
+  readonly prefetch: number
+  readonly runClaimed: (process: ProcessDefinition, claim: Claim) => Promise<void>
+  readonly log: Logger
+}
+
+export function createArrivals({ gate, owner, prefetch, runClaimed, log }: ArrivalsDeps): Arrivals {
+  /** For each process: its deliveries that are not settled, and its runs that started on arrival or may still. */
+  const inProgress = new Map<string, number>()
+  const running = new Set<Promise<void>>()
+
+  const add = (process: string, count: number): void => {
+    const left = (inProgress.get(process) ?? 0) + count
+    if (left === 0) inProgress.delete(process)
+    else inProgress.set(process, left)
+  }
+
+  /**
+   * While messages wait in the queue, the broker fills up the deliveries to `prefetch` within a moment. So if fewer than
+   * half of them are in progress, no message waits, and a new run overtakes none.
+   */
+  const roomOf = (process: ProcessDefinition): number => {
+    if (process.dispatch !== 'inline' || process.concurrency !== null) return 0
+    if (!gate.isOpen(process)) return 0
+    return Math.max(0, Math.ceil(prefetch / 2) - (inProgress.get(process.name) ?? 0))
+  }
+
+  function start(process: ProcessDefinition, claim: Claim): void {
+    const run = runClaimed(process, claim)
+      .catch((error: unknown) => {
+        const { Process, TransactionID: transactionId } = claim.run
+        log.error(
+          { err: error, process: Process, transactionId },
+          'run that started on arrival failed unexpectedly; it continues when its lease has expired',
+        )
+      })
+      .finally(() => {
+        add(process.name, -1)
+        running.delete(run)
+      })
+    running.add(run)
+  }
+
+  return {
+    async queue(process, count, queue) {
+      const limit = Math.min(count, roomOf(process))
+      if (limit === 0) return queue()
+      add(process.name, limit)
+      let claims: readonly Claim[] = []
+      try {
+        const results = await queue({ owner, limit })
+        claims = results.flatMap(({ claim }) => claim ?? [])
+        return results
+      } finally {
+        add(process.name, claims.length - limit)
+        for (const claim of claims) start(process, claim)
+      }
+    },
+    async handleDelivery(process, handle) {
+      add(process, 1)
+      try {
+        return await handle()
+      } finally {
+        add(process, -1)
+      }
+    },
+    async [Symbol.asyncDispose]() {
+      while (running.size > 0) await Promise.all(running)
+    },
+  }
+}
