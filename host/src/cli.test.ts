@@ -270,7 +270,7 @@ describe('a webhook of the provider in the embedded host', () => {
         expect(JSON.parse(stdout || '{}')).toMatchObject({ Status: 'Completed' })
       })
     },
-    60_000,
+    120_000, // the sweeper publishes the step of the run after 15 s
   )
 
   it('a webhook that the embedded host accepted with 200 is a dead letter after SIGKILL if its process rejects it', async () => {

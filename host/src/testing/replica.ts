@@ -109,6 +109,8 @@ export async function startReplica(deps: ReplicaDeps): Promise<Replica> {
   const tracked = trackedSource(source, work, () => isDead)
   const replicaSource: TransactionSource = {
     ...tracked,
+    // No run starts on arrival, because the steps in progress are known by their deliveries.
+    queue: (process, transactions, by) => tracked.queue(process, transactions, by),
     async claim(message) {
       if (isDead) return { kind: 'stale' }
       const result = await tracked.claim(message)

@@ -185,7 +185,7 @@ export function transactionSourceContract(
           undefined,
           { owner: 'worker-1', limit: 10 },
         )
-        expect(results.map(({ outcome, claim }) => [outcome, claim !== undefined])).toEqual([
+        expect(results.map((result) => [result.outcome, result.claim !== undefined])).toEqual([
           ['exists', false],
           ['queued', false],
           ['queued', false],

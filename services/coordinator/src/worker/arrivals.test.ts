@@ -2,7 +2,6 @@ import { createLogger } from '@integration-host/shared/observability/logger'
 import { describe, expect, it } from 'vitest'
 import { claimedRun } from '../../test-support/claimed-run.ts'
 import { defineProcess } from '../process/define-process.ts'
-import type { ProcessDefinition } from '../process/definition.ts'
 import type { Claim, QueueResult } from '../transaction/transaction-source.ts'
 import { createArrivals } from './arrivals.ts'
 
@@ -32,7 +31,7 @@ function arrivalsOf() {
   /** Queues transactions, of which the source inserts all or only the first ones. Returns how many it may claim. */
   async function queue(
     count: number,
-    { process = inline as ProcessDefinition, inserted = count } = {},
+    { process = inline, inserted = count } = {},
   ): Promise<number> {
     let limit = 0
     await arrivals.queue(process, count, async (start) => {

@@ -15,11 +15,11 @@ export interface Arrivals extends AsyncDisposable {
    * Calls `queue` for `count` transactions, and starts the runs that it has claimed. `queue` gets `undefined` if no run
    * may start on arrival.
    */
-  queue(
+  readonly queue: (
     process: ProcessDefinition,
     count: number,
     queue: (start?: StartOnArrival) => Promise<readonly QueueResult[]>,
-  ): Promise<readonly QueueResult[]>
+  ) => Promise<readonly QueueResult[]>
   /** Handles a delivery, which takes up room until it is settled. */
   handleDelivery<Settlement>(
     process: string,

@@ -169,8 +169,8 @@ export function createPostgresTransactionSource(
     if (plain.length > 0)
       keep(plain, await run((sql) => enqueueRuns(sql, process, plain, times, by, start)))
     const debounced = batch.filter(isDebounced)
-    for (let start = 0; start < debounced.length; start += DEBOUNCE_BATCH) {
-      const part = debounced.slice(start, start + DEBOUNCE_BATCH)
+    for (let at = 0; at < debounced.length; at += DEBOUNCE_BATCH) {
+      const part = debounced.slice(at, at + DEBOUNCE_BATCH)
       keep(part, await run((sql) => enqueueDebounced(sql, process, part, times, by)))
     }
     return batch.map((transaction) => results.get(transaction) as QueueResult)
