@@ -67,7 +67,7 @@ export async function chromiumProgram(): Promise<string | null> {
     console.log('Chromium is not installed: the tests that need it are skipped')
     return null
   }
-  await install(['chromium'])
+  await install(['chromium', 'fonts-dejavu-core'])
   return find()
 }
 

@@ -5,7 +5,7 @@ const GLYPHS: Readonly<Record<Tone, string>> = {
   good: '✓',
   bad: '✕',
   warn: '!',
-  wait: '⏸',
+  wait: '‖',
   info: '◐',
   quiet: '○',
 }

@@ -7,7 +7,7 @@ const STATUSES: Readonly<
   Queued: { tone: 'quiet', glyph: '○' },
   Running: { tone: 'info', glyph: '◐' },
   Retrying: { tone: 'warn', glyph: '↻' },
-  Waiting: { tone: 'wait', glyph: '⏸' },
+  Waiting: { tone: 'wait', glyph: '‖' },
   Completed: { tone: 'good', glyph: '✓' },
   Failed: { tone: 'bad', glyph: '✕' },
   Cancelled: { tone: 'quiet', glyph: '⊘' },

@@ -50,7 +50,7 @@ export function nowView(input: NowInput): NowView {
 }
 
 /**
- * Returns the counts of the coordinator. Those of failed and completed runs are corrected by the transitions since then.
+ * Returns the counts of the coordinator. Those of failed, waiting and completed runs are corrected by the transitions since then.
  * Every coordinator reports the counts of the shared tables, so those of one replica suffice.
  */
 function runsByStatus(installation: Installation, completedSinceCount: number): NowView['Runs'] {
@@ -67,9 +67,10 @@ function runsByStatus(installation: Installation, completedSinceCount: number): 
   }
   const groups = installation.processes?.flatMap((process) => process.groups ?? [])
   if (groups !== undefined)
-    counts.Failed = groups
-      .filter(({ status }) => status === 'Failed')
-      .reduce((sum, { count }) => sum + count, 0)
+    for (const known of ['Failed', 'Waiting'] as const)
+      counts[known] = groups
+        .filter(({ status }) => status === known)
+        .reduce((sum, { count }) => sum + count, 0)
   counts.Completed = (counts.Completed ?? 0) + completedSinceCount
   return counts
 }

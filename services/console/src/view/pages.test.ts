@@ -1,0 +1,50 @@
+import { expect, it } from 'vitest'
+import type { RunGroup } from './installation.ts'
+import { parseMetrics } from './metric-text.ts'
+import { nowView } from './pages.ts'
+
+const METRICS = `coordinator_transactions{status="waiting"} 0
+coordinator_transactions{status="failed"} 1
+coordinator_transactions{status="queued"} 5
+`
+const group = (status: string, waitingFor: string | null): RunGroup => ({
+  process: 'Order',
+  step: 'order',
+  status,
+  errorClass: null,
+  waitingFor,
+  count: 3,
+  inDoubt: 0,
+  oldestAt: null,
+})
+
+it('the counts of failed and waiting runs agree with the conditions, which are newer than the metrics', () => {
+  const coordinator = {
+    address: 'one',
+    misses: 0,
+    since: 0,
+    reason: null,
+    report: null,
+    samples: parseMetrics(METRICS),
+    clockOffsetMs: null,
+  }
+  const groups = [group('Failed', null), group('Waiting', 'ACC-1'), group('Waiting', 'ACC-2')]
+  const { Runs } = nowView({
+    at: 0,
+    watchedSince: 0,
+    installation: {
+      services: [{ name: 'coordinator', replicas: [coordinator] }],
+      companies: null,
+      faulted: [],
+      processes: [
+        { name: 'Order', isPaused: false, pausedAt: null, pausedBy: null, reason: null, groups },
+      ],
+    },
+    conditions: [],
+    lastEnded: null,
+    minutes: [],
+    completedSinceCount: 2,
+    changes: [],
+  })
+  expect(Runs).toMatchObject({ Queued: 5, Failed: 3, Waiting: 6, Completed: 2 })
+})
