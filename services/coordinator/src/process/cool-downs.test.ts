@@ -41,6 +41,51 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.start('ACC-1', 1_000)).toBe(1_000 + 51 * 100 - 900)
   })
 
+  it('a further cool-down does not give times that earlier steps still wait for to other steps', () => {
+    const { clock, coolDowns } = coolDownsAt(0)
+    coolDowns.start('ACC-1', 1_000)
+    for (let n = 0; n < 50; n += 1) coolDowns.delayOf('ACC-1') // the last one waits until 6_000
+    clock.now = 1_000
+    // The step with the 429, and those whose time comes during the second cool-down, are the first after its end.
+    expect(coolDowns.start('ACC-1', 1_000)).toBe(1_000)
+    for (let n = 0; n < 9; n += 1) {
+      clock.now += 100
+      expect(coolDowns.delayOf('ACC-1')).toBe(2_000 - clock.now)
+    }
+    expect(coolDowns.delayOf('ACC-1')).toBe(6_100 - clock.now)
+    clock.now = 6_200
+    expect(coolDowns.start('ACC-1', 1_000)).toBe(1_000)
+    expect(coolDowns.delayOf('ACC-1')).toBe(1_100)
+  })
+
+  it('a crowd of one company keeps the pace of its target, and each of its runs is claimed a few times', () => {
+    const { clock, coolDowns } = coolDownsAt(0)
+    const runs = 1_000
+    const admittedPerSecond = 8
+    /** When each run is claimed next, in the order of these times. */
+    const due = new Map<number, number[]>([[0, [...Array(runs).keys()]]])
+    let [claims, done, admitted, windowEnd] = [0, 0, 0, 0]
+    for (; done < runs; clock.now += 10) {
+      if (clock.now >= windowEnd) [admitted, windowEnd] = [0, clock.now + 1_000]
+      for (const run of due.get(clock.now) ?? []) {
+        claims += 1
+        let delayMs = coolDowns.delayOf('ACC-1')
+        if (delayMs === null && admitted === admittedPerSecond)
+          delayMs = coolDowns.start('ACC-1', windowEnd - clock.now)
+        if (delayMs === null) {
+          admitted += 1
+          done += 1
+        } else {
+          const at = clock.now + Math.max(10, Math.ceil(delayMs / 10) * 10)
+          due.set(at, [...(due.get(at) ?? []), run])
+        }
+      }
+      due.delete(clock.now)
+    }
+    expect(clock.now / 1_000).toBeLessThan((runs / admittedPerSecond) * 1.1)
+    expect(claims / runs).toBeLessThan(5)
+  })
+
   it.each([
     ['without Retry-After', null, 60_000],
     ['with Retry-After: 0', 0, 1_000],

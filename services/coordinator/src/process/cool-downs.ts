@@ -17,8 +17,12 @@ export interface CoolDowns {
   delayOf(credential: string): number | null
 }
 
-interface CoolDown {
-  /** Epoch ms. */
+/**
+ * The cool-down of a credential, and the steps that wait for their time. The line outlasts the cool-down until the last
+ * of these times has passed, so that a further cool-down does not give the same times to other steps.
+ */
+interface Line {
+  /** The end of the cool-down, epoch ms. */
   until: number
   /**
    * Epoch ms at which the next waiting step may make its call. Each waiting step gets a different time, so that the
@@ -26,29 +30,40 @@ interface CoolDown {
    */
   nextAt: number
   readonly spacingMs: number
+  /**
+   * How many further steps may make their call as soon as the cool-down ends, although others wait. Their time has come
+   * during this cool-down. Without them, a target would have nothing to do at first after each cool-down.
+   */
+  displaced: number
 }
 
 /** @param now - returns epoch ms, which are used for durations only */
 export function createCoolDowns(now: () => number): CoolDowns {
-  const coolDowns = new Map<string, CoolDown>()
-  function reserveDelay(coolDown: CoolDown): number {
-    const delayMs = coolDown.nextAt - now()
-    coolDown.nextAt += coolDown.spacingMs
+  const lines = new Map<string, Line>()
+  function reserveDelay(line: Line): number {
+    if (line.displaced > 0) {
+      line.displaced -= 1
+      return line.until - now()
+    }
+    const delayMs = line.nextAt - now()
+    line.nextAt += line.spacingMs
     return delayMs
   }
   return {
     start(credential, retryAfterMs, spacingMs = SPACING_MS) {
-      for (const [name, { until }] of coolDowns) if (until <= now()) coolDowns.delete(name)
-      const ms = coolDownMs(retryAfterMs)
-      const { until = 0, nextAt = 0 } = coolDowns.get(credential) ?? {}
-      const coolDown = { until: Math.max(until, now() + ms), nextAt, spacingMs }
-      coolDown.nextAt = Math.max(coolDown.until, coolDown.nextAt)
-      coolDowns.set(credential, coolDown)
-      return reserveDelay(coolDown)
+      for (const [name, { until, nextAt }] of lines)
+        if (Math.max(until, nextAt) <= now()) lines.delete(name)
+      const known = lines.get(credential)
+      const line = known ?? { until: 0, nextAt: 0, spacingMs, displaced: 0 }
+      if (known !== undefined && known.until <= now()) line.displaced = MAX_DISPLACED
+      line.until = Math.max(line.until, now() + coolDownMs(retryAfterMs))
+      line.nextAt = Math.max(line.until, line.nextAt)
+      lines.set(credential, line)
+      return reserveDelay(line)
     },
     delayOf(credential) {
-      const coolDown = coolDowns.get(credential)
-      return coolDown === undefined || coolDown.until <= now() ? null : reserveDelay(coolDown)
+      const line = lines.get(credential)
+      return line === undefined || line.until <= now() ? null : reserveDelay(line)
     },
   }
 }
@@ -68,3 +83,5 @@ const MIN_MS = 1_000
 const MAX_MS = 86_400_000
 // The time between the calls of two waiting steps. The gateway admits ten calls per second for a realm.
 const SPACING_MS = 100
+/** As many calls as the gateway admits per second for a realm. */
+const MAX_DISPLACED = 10

@@ -133,7 +133,10 @@ export function createClaimedStepRunner(deps: ClaimedStepDeps) {
       ...(transition.errorClass !== null && { errorClass: transition.errorClass }),
     }
     const isExpected = outcome.kind === 'completed' || outcome.kind === 'later'
-    if (!isExpected) stepLog().warn(details, 'step not completed')
+    // The response that began the cool-down was logged. A crowd of one company has many steps that wait for its end.
+    if (outcome.kind === 'held' && outcome.response === null)
+      stepLog().debug(details, 'step waits for its turn after a cool-down')
+    else if (!isExpected) stepLog().warn(details, 'step not completed')
     else if (log.isLevelEnabled('info'))
       stepLog().info(
         details,
