@@ -6,7 +6,7 @@ import {
   type Misbehaviour,
   startTestProvider,
   type TestProvider,
-} from '../../test-support/openid-provider.ts'
+} from '@integration-host/shared/test-support/openid-provider'
 
 const ADA = { email: 'Ada@example.com', email_verified: true }
 

@@ -32,9 +32,13 @@ const json = (response: ServerResponse, status: number, body: unknown): void =>
 const base64url = (value: unknown): string =>
   Buffer.from(JSON.stringify(value)).toString('base64url')
 
-/** `authentication` is the only way in which a client can authenticate itself. */
+/**
+ * `authentication` is the only way in which a client can authenticate itself. Browsers see `localhost` and `127.0.0.1` as
+ * different sites.
+ */
 export async function startTestProvider(
   authentication: 'client_secret_post' | 'client_secret_basic' = 'client_secret_post',
+  hostName: 'localhost' | '127.0.0.1' = '127.0.0.1',
 ): Promise<TestProvider> {
   const keys = generateKeyPairSync('rsa', { modulusLength: 2_048 })
   const foreign = generateKeyPairSync('rsa', { modulusLength: 2_048 })
@@ -142,9 +146,9 @@ export async function startTestProvider(
       default:
         return json(response, 404, {})
     }
-  }).listen(0, '127.0.0.1')
+  }).listen(0, hostName)
   await once(server, 'listening')
-  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const issuer = `http://${hostName}:${(server.address() as AddressInfo).port}`
   return {
     issuer,
     secrets,
