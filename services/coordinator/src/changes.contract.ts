@@ -99,7 +99,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       )
     }
 
-    it('queues a run with the names and ids of the change, and the run completes', async () => {
+    it('a change starts a run with the names and ids of the change, and the run completes', async () => {
       const host = await start()
       const event = changeEvent()
       await publishEvent(host, event)
@@ -117,10 +117,11 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       })
     })
 
-    it('queues one run for each change that is delivered five times in another order', async () => {
+    it('changes that are delivered five times in another order start one run each', async () => {
       const host = await start()
       const events = Array.from({ length: 20 }, (_, n) => changeEvent({ EntityId: String(n) }))
-      // Every seventh event of a list of 100 comes next; 7 and 100 have no common divisor.
+      // The order of the list is changed by steps of 7. Each event still occurs once, because 7 and 100 have no common
+      // divisor.
       for (let n = 0; n < 100; n += 1) {
         const event = events[((n * 7) % 100) % 20]
         if (event !== undefined) await publishEvent(host, event)
@@ -130,7 +131,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       expect(await deadLetters(host)).toEqual([])
     })
 
-    it('queues no second run for a delivery that names another operation or a more exact time', async () => {
+    it('a second delivery of a change starts no second run, even with another operation or a more exact time', async () => {
       const host = await start()
       const event = changeEvent()
       await publishEvent(host, event)
@@ -141,7 +142,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       expect(await deadLetters(host)).toEqual([])
     })
 
-    it('counts and logs a change of a company that is not connected, and starts no run', async () => {
+    it('a change of a company that is not connected starts no run, and is counted and logged', async () => {
       const host = await start()
       host.target.on('/credentials/ACC-404', (_, response) => {
         response.writeHead(404).end('{}')
@@ -159,7 +160,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       expect(line).toMatchObject({ transactionId: unknown.Id, realm: '404' })
     })
 
-    it('holds the events while token-service is unavailable, and loses and dead-letters none', async () => {
+    it('while token-service is unavailable, the events of changes are held, and none is lost or dead-lettered', async () => {
       const host = await start()
       let isAvailable = false
       let requests = 0
@@ -175,7 +176,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       expect(await deadLetters(host)).toEqual([])
     })
 
-    it('holds the events while the store is unavailable', async () => {
+    it('while the store is unavailable, the events of changes are held', async () => {
       let isAvailable = false
       let tries = 0
       const host = await start({
@@ -201,7 +202,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       ['the id of another change', { ...changeEvent(), EntityId: '130' }, /^invalid_request: Id /],
       ['17 KiB', ' '.repeat(17_000), /^payload_too_large: /],
     ])(
-      'dead-letters an event with %s and its reason, and queues the next event',
+      'an event with %s is dead-lettered with its reason, and the next event starts its run',
       async (_, body, reason) => {
         const host = await start()
         const bytes = typeof body === 'string' ? Buffer.from(body) : body
@@ -214,7 +215,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       },
     )
 
-    it('queues the run of a dead letter that is requeued when the process accepts its data', async () => {
+    it('a dead event that is requeued starts its run if the process accepts its data by then', async () => {
       const strict = defineProcess('Sale', {
         on: sale.on,
         input: ProviderChange.refine(() => false, 'not now'),
@@ -235,7 +236,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
     })
 
     it.runIf(kind === 'real')(
-      'leaves the events of a paused process in their queue until the process is resumed',
+      'the events of a paused process stay in their queue until the process is resumed',
       async () => {
         const host = await start()
         const post = (path: string) => host.call(`/processes/Sale/${path}`, { method: 'POST' })
@@ -252,7 +253,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
     )
 
     it.runIf(kind === 'embedded')(
-      'stores the run of a change before the event is confirmed, also while the process is paused',
+      'the run of a change is stored before the event is confirmed, even while the process is paused',
       async () => {
         const stored = Promise.withResolvers<void>()
         const host = await start({
@@ -284,7 +285,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       },
     )
 
-    it('has its queue when the coordinator has started, and again after a restart', async () => {
+    it('the queue for the changes of a process exists as soon as the coordinator has started, also after a restart', async () => {
       const [event, next] = [changeEvent(), changeEvent({ EntityId: '130' })]
       const host = await startFixture(backends, { processes: [sale] })
       opened.push(host)
@@ -298,7 +299,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       expect(await second.reached(next.Id, 'Completed')).toMatchObject({ Realm: '42' })
     })
 
-    it('starts a run of each process that names the change', async () => {
+    it('a change starts a run of each process whose on names the change', async () => {
       const audit = defineProcess('Refund', { on: sale.on, steps: { refund: complete } })
       const host = await start({ processes: [sale, audit] })
       await isConsumed(host, 'Refund')
@@ -308,7 +309,7 @@ export function changesContract(kind: 'embedded' | 'real'): void {
       await eventually(async () => expect(await counts(host, 'Refund')).toEqual({ queued: 1 }))
     })
 
-    it('declares no queue for a process without on', async () => {
+    it('the coordinator declares no queue on.<Process> for a process without on', async () => {
       const host = await start({ processes: [defineProcess('Refund', { steps: { a: complete } })] })
       const other = await start({ processes: [sale], source: host.source, bus: host.bus })
       await isConsumed(other)

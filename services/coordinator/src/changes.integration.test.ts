@@ -47,7 +47,7 @@ describe('the bindings of the queue on.<Process>', () => {
     await host[Symbol.asyncDispose]()
   }
 
-  it('include those of both versions of a definition while replicas of both run', async () => {
+  it('while replicas run two versions of a definition, the queue has the bindings of both versions', async () => {
     const old = await start(sale)
     const replica = await start(newer)
     await isConsumed(old, 'Sale', 2)
@@ -62,7 +62,7 @@ describe('the bindings of the queue on.<Process>', () => {
     expect(await restarted.reached(second.Id, 'Completed')).toMatchObject({ Realm: '42' })
   })
 
-  it('are still read from the change feed after an outage, although the first replica has an older definition', async () => {
+  it('after an outage, the change feed still reads the changes that a newer definition wants, although the first replica has an older one', async () => {
     await stop(await start(sale))
     if (backends.database === null) throw new Error('no database')
     await backends.database.sql`
@@ -72,7 +72,7 @@ describe('the bindings of the queue on.<Process>', () => {
     expect(await host.source.wantedChanges()).toContain('intuit.Invoice.create')
   })
 
-  it('no longer include a binding that no replica has wanted for a while', async () => {
+  it('a binding that no replica has wanted for a while is removed', async () => {
     await stop(await start(sale))
     if (backends.database === null) throw new Error('no database')
     await backends.database.sql`
@@ -86,7 +86,7 @@ describe('the bindings of the queue on.<Process>', () => {
     await host.reached(deletion.Id, 'Completed')
   })
 
-  it('of a process are left unchanged by a coordinator with other processes', async () => {
+  it('a coordinator does not change the bindings of processes that it has not loaded', async () => {
     const sales = await start(sale)
     const refunds = await start(refund)
     const paid = changeEvent({ Entity: 'Payment', Operation: 'void' })

@@ -28,10 +28,11 @@ export async function followCredentials(deps: CredentialDeps): Promise<AsyncDisp
       await operations.wake(name)
       await triggers.onCredentialUsable(name)
     } catch (error) {
-      // The error is not fatal, because runs that wait for a credential are tried again every five minutes anyway.
+      // This error needs no retry, because runs that wait for a credential are attempted again every five minutes
+      // anyway.
       log.warn(
         { err: error },
-        'runs could not be continued when their credential became usable; they are tried again within five minutes',
+        'runs could not be continued when their credential became usable; they are attempted again within five minutes',
       )
     }
   })

@@ -220,7 +220,7 @@ export function createCoordinatorMetrics(
     countScheduled: (process, schedule, count) => scheduledRuns.inc({ process, schedule }, count),
     setChangeFeedLag: (lagMs) => changeFeedLag.set(lagMs / 1_000),
     setSchedules(schedules) {
-      scheduleLag.reset() // a schedule that was removed is no longer in the list
+      scheduleLag.reset() // removes the metrics of schedules that are no longer in the list
       for (const { process, name: schedule, lagMs } of schedules)
         scheduleLag.set({ process, schedule }, lagMs / 1_000)
     },

@@ -154,8 +154,8 @@ export async function startCoordinator(
   const declare = async (definition: ProcessDefinition): Promise<void> => {
     await queue.declare(outlineOf(definition))
     if (isStartable(definition)) await startMessages.declare(definition.name)
-    // A durable bus has the bindings of earlier coordinators, and the intake changes them. Another bus has none, and an
-    // event that arrives before the first check of the intake would be lost.
+    // On a durable bus, the queue has the bindings of earlier coordinators, and the intake changes them. On any other
+    // bus the queue has no bindings, so an event that arrives before the first check of the intake would be lost.
     const { name, on } = definition
     if (!bus.isDurable && on.length > 0) await bus.declare(changesTopology(name, routingKeysOf(on)))
   }

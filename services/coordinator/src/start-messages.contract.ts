@@ -116,7 +116,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       )
     }
 
-    it('queues a run for a message with the body of a request, and the run completes', async () => {
+    it('a start message with the body of an HTTP request starts a run, and the run completes', async () => {
       const host = await start()
       const body = { TransactionID: '66', InitialData: { n: 1 }, Realm: '42', Tags: { shop: 'a' } }
       await send(host, body)
@@ -125,19 +125,19 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       expect(await counts(host)).toEqual({ queued: 1 })
     })
 
-    it('uses the message id as the TransactionID if the body has none', async () => {
+    it('the message id of a start message becomes the TransactionID if the body has none', async () => {
       const host = await start()
       await send(host, { InitialData: 1 }, { messageId: 'invoice-7' })
       expect(await host.reached('invoice-7', 'Completed')).toMatchObject({ InitialData: 1 })
     })
 
-    it('accepts a message that begins with a byte order mark, as the route does', async () => {
+    it('a start message may begin with a byte order mark, as an HTTP request may', async () => {
       const host = await start()
       await send(host, '\ufeff{"TransactionID":"bom","InitialData":1}')
       expect(await host.reached('bom', 'Completed')).toMatchObject({ InitialData: 1 })
     })
 
-    it('queues one run for a message that is published five times', async () => {
+    it('a start message that is published five times starts one run', async () => {
       const host = await start()
       for (let n = 0; n < 5; n += 1)
         await send(host, { InitialData: { n: 1 } }, { messageId: 'same' })
@@ -146,7 +146,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       expect(await deadLetters(host)).toEqual([])
     })
 
-    it('dead-letters a message whose id exists with other data', async () => {
+    it('a start message whose id exists with other data is dead-lettered', async () => {
       const host = await start()
       await send(host, { TransactionID: '1', InitialData: 1 })
       await host.reached('1', 'Completed')
@@ -157,7 +157,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       expect(await host.run('1')).toMatchObject({ InitialData: 1 })
     })
 
-    it('dead-letters initial data that the input schema of the process rejects, with the path and without the value', async () => {
+    it('a start message with initial data that does not match the input schema is dead-lettered with the path, but without the value', async () => {
       const host = await start()
       await send(
         host,
@@ -171,7 +171,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
     })
 
     it.each(invalid)(
-      'dead-letters a message with %s and queues the next message',
+      'a start message with %s is dead-lettered, and the next message starts its run',
       async (_, body, reason, messageId) => {
         const host = await start()
         await send(host, body, { messageId: messageId ?? crypto.randomUUID() })
@@ -242,7 +242,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
     )
 
     it.runIf(kind === 'real')(
-      'leaves the messages of a paused process in their queue until the process is resumed',
+      'the start messages of a paused process stay in their queue until the process is resumed',
       async () => {
         const host = await start()
         await eventually(async () => expect(await depth(host)).toMatchObject({ consumers: 1 }))
@@ -256,7 +256,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       },
     )
 
-    it('holds the messages while the store is unavailable, and loses and dead-letters none', async () => {
+    it('while the store is unavailable, start messages are held, and none is lost or dead-lettered', async () => {
       let isAvailable = false
       let tries = 0
       const host = await start({
@@ -281,7 +281,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       expect(await deadLetters(host)).toEqual([])
     })
 
-    it('consumes only the queues of the processes that the coordinator has loaded', async () => {
+    it('the coordinator consumes only the start queues of the processes that it has loaded', async () => {
       const both = await start()
       await eventually(async () =>
         expect(await depth(both, 'Refund')).toMatchObject({ consumers: 1 }),
@@ -299,7 +299,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       )
     })
 
-    it('keeps the messages of a process that is not loaded any more, until it is loaded again', async () => {
+    it('the start messages of a process that is no longer loaded stay in their queue until the process is loaded again', async () => {
       const source = await backends.openSource()
       const bus = await backends.openBus()
       opened.push(bus, source)
@@ -321,7 +321,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       )
     })
 
-    it('delays the run of a message with NotBefore, as the route does', async () => {
+    it('the run of a start message with NotBefore is delayed, as that of an HTTP request', async () => {
       const host = await start()
       await send(host, { TransactionID: 'later', InitialData: 1, NotBefore: 3_600 })
       const run = await host.reached('later', 'Queued')
@@ -329,7 +329,7 @@ export function startMessagesContract(kind: 'embedded' | 'real'): void {
       expect(Date.parse(run.NextAttemptAt ?? '') - Date.now()).toBeGreaterThan(3_000_000)
     })
 
-    it('dead-letters a message of which its transaction alone makes the store fail, and queues the others', async () => {
+    it('a start message whose transaction makes the store fail is dead-lettered, and the others of its batch start their runs', async () => {
       const host = await start({
         wrapSource: (source) => ({
           ...source,

@@ -101,7 +101,7 @@ export function startTriggers(deps: TriggersDeps): Triggers {
       async isActive() {
         if (!processes.has(CHANGE_FEED)) return false
         const sweeps = (await schedules.list()).find(({ process }) => process === CHANGE_FEED)
-        // Right after the start, the schedule may not be stored yet.
+        // Right after the start, the schedule may not be stored yet. It then counts as not paused.
         return (sweeps?.pausedAt ?? null) === null
       },
       async sweepAll(reason) {
@@ -109,7 +109,7 @@ export function startTriggers(deps: TriggersDeps): Triggers {
         try {
           await schedules.run(CHANGE_FEED, SWEEP_SCHEDULE, { by, reason, ifVersion: null })
         } catch (error) {
-          // The sweeps of all companies are being queued already.
+          // With this error, another call is already queuing the sweeps of all companies.
           if (!hasCode(error, 'schedule_in_progress')) throw error
         }
       },

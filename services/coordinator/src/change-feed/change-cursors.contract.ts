@@ -4,7 +4,7 @@ import type { TransactionSource } from '../transaction/transaction-source.ts'
 const HOUR_MS = 3_600_000
 const ago = (ms: number): string => new Date(Date.now() - ms).toISOString()
 
-/** The behaviour of the cursors of change feeds that every transaction source must have. */
+/** Tests the cursors of change feeds; both the memory and the PostgreSQL source must pass these tests. */
 export function changeCursorsContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`the cursors of change feeds in ${name}`, () => {
     let source: TransactionSource
@@ -18,7 +18,7 @@ export function changeCursorsContract(name: string, open: () => Promise<Transact
         (await source.oldestCursors(10)).map(({ realm, position }) => [realm, position]),
       )
 
-    it('a company without a cursor gets one at the present time, once', async () => {
+    it('beginCursor() creates a cursor at the present time only if the company has none', async () => {
       expect(await source.changeCursor('1')).toBeNull()
       const begun = await source.beginCursor('1')
       expect(begun).toMatchObject({ realm: '1', sweptAt: null, events: 0, incomplete: null })
@@ -27,7 +27,7 @@ export function changeCursorsContract(name: string, open: () => Promise<Transact
       expect(await source.changeCursor('1')).toMatchObject({ position: begun.position })
     })
 
-    it('ten coordinators that begin a cursor at once get the same one', async () => {
+    it('ten coordinators that create the cursor of a company at the same time get the same one', async () => {
       const begun = await Promise.all(Array.from({ length: 10 }, () => source.beginCursor('1')))
       expect(new Set(begun.map(({ position }) => position)).size).toBe(1)
     })
@@ -56,7 +56,7 @@ export function changeCursorsContract(name: string, open: () => Promise<Transact
       expect(await positions()).toEqual({})
     })
 
-    it('returns the oldest positions first, with their lag', async () => {
+    it('oldestCursors() returns the cursors with the oldest positions first, with their lag', async () => {
       const later = (ms: number): string => new Date(Date.now() + ms).toISOString()
       const [first, second] = [later(HOUR_MS), later(2 * HOUR_MS)]
       for (const realm of ['1', '2', '3']) await source.beginCursor(realm)
@@ -68,7 +68,7 @@ export function changeCursorsContract(name: string, open: () => Promise<Transact
       expect(oldest?.lagMs).toBeLessThan(60_000)
     })
 
-    it('knows how long ago the provider has delivered an event', async () => {
+    it('deliveryAgeMs() returns how long ago the provider has delivered an event', async () => {
       expect(await source.deliveryAgeMs()).toBeNull()
       await source.keepDelivery()
       await source.keepDelivery()
@@ -77,7 +77,7 @@ export function changeCursorsContract(name: string, open: () => Promise<Transact
       expect(age).toBeLessThan(60_000)
     })
 
-    it('returns the routing keys that any process wants', async () => {
+    it('wantedChanges() returns the routing keys that any process wants', async () => {
       expect(await source.wantedChanges()).toEqual([])
       await source.keepSubscriptions('P', ['intuit.Invoice.create', 'intuit.Bill.delete'])
       await source.keepSubscriptions('Q', ['intuit.Invoice.create'])

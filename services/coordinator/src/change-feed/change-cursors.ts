@@ -6,7 +6,7 @@
 export interface ChangeCursors {
   /** Returns the cursor of a company. A company that has none gets a cursor at the present time. */
   beginCursor(realm: string): Promise<ChangeCursor>
-  /** Returns `null` if the company has no cursor. */
+  /** Returns the cursor of a company; `null` if it has none. */
   changeCursor(realm: string): Promise<ChangeCursor | null>
   /** Stores the result of a sweep. Changes nothing if the company has no cursor any more. */
   moveCursor(realm: string, sweep: Sweep): Promise<void>

@@ -15,7 +15,7 @@ const read = {
 }
 
 describe('a response of the change feed', () => {
-  it('has the objects of its entities, without their business data', () => {
+  it('a response of the change feed is reduced to the ids and times of its objects, without business data', () => {
     const document = {
       CDCResponse: [
         { QueryResponse: [{ Invoice: [invoice], startPosition: 1, maxResults: 1 }, {}] },
@@ -26,7 +26,7 @@ describe('a response of the change feed', () => {
     expect(readChangeData(JSON.stringify(document))).toEqual({ objects: [read], count: 1, at })
   })
 
-  it('marks deleted objects, which have only an id and a time', () => {
+  it('a deleted object in a response of the change feed has only an id and a time, and is marked as deleted', () => {
     const deleted = {
       domain: 'QBO',
       status: 'Deleted',
@@ -43,7 +43,7 @@ describe('a response of the change feed', () => {
     })
   })
 
-  it('counts objects that cannot be read', () => {
+  it('the count of a response of the change feed includes objects that cannot be read', () => {
     const document = {
       CDCResponse: [{ QueryResponse: [{ Invoice: [{ Id: '1' }, null, invoice] }] }],
       time: 'soon',
@@ -65,13 +65,13 @@ describe('a response of the change feed', () => {
     '{"CDCResponse":[{"QueryResponse":["Invoice"]}]}',
     '{"CDCResponse":[{"QueryResponse":[{"Fault":{}}]}]}',
     '<html></html>',
-  ])('is rejected if it is another document: %s', (body) => {
+  ])('readChangeData() rejects another document: %s', (body) => {
     expect(readChangeData(body)).toBeNull()
   })
 })
 
 describe('a response to a query', () => {
-  it('has the objects of its entity', () => {
+  it('a response to a query contains the objects of its entity', () => {
     expect(readQueried(JSON.stringify({ QueryResponse: { Invoice: [invoice] } }))).toEqual({
       objects: [read],
       count: 1,
@@ -81,7 +81,7 @@ describe('a response to a query', () => {
   })
 
   it.each(['', '{}', '{"QueryResponse":[]}'])(
-    'is rejected if it is another document: %s',
+    'readQueried() rejects another document: %s',
     (body) => {
       expect(readQueried(body)).toBeNull()
     },

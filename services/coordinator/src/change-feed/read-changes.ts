@@ -5,7 +5,8 @@
  *     with 1,000 objects is therefore incomplete: its entities are read separately, and then in two halves of the time.
  * F2  The change feed has no end of its window. So the later half is read from the change feed, and the earlier half by
  *     query, which knows no deletions. `unread` names the deletions that may be missing.
- * F3  An entity that the provider rejects is left out and named in `unread`. If it rejects all of them, nothing was read.
+ * F3  An entity that the provider rejects is left out and named in `unread`. If it rejects all of them, nothing was
+ *     read.
  */
 import type { ProviderEntity } from '@integration-host/shared/contracts/provider-event'
 import type { FeedDocument, ReadObject } from './feed-document.ts'
@@ -27,8 +28,9 @@ export interface FeedRequests {
 /** The objects of an entity that were last changed within a time, in the order of their changes. */
 export interface FeedQuery {
   readonly entity: ProviderEntity
+  /** The inclusive beginning of the time. */
   readonly from: number
-  /** The first time that is not wanted; `null` if there is none. */
+  /** The exclusive end of the time; `null` if the time has no end. */
   readonly to: number | null
   /** The position of the first object, from 1. */
   readonly start: number

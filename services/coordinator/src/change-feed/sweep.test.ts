@@ -83,7 +83,7 @@ async function sweep(responses: readonly CallOutcome[], realm: string | null = R
 const cursor = () => source.changeCursor(REALM)
 
 describe('a sweep of the change feed', () => {
-  it('publishes what was changed since the cursor, and then moves the cursor to the time of the provider', async () => {
+  it('a sweep publishes the changes since the cursor, and then moves the cursor to the time of the provider', async () => {
     await source.beginCursor(REALM)
     now += 10 * MINUTE
     const { outcome, calls } = await sweep([
@@ -113,14 +113,14 @@ describe('a sweep of the change feed', () => {
     expect(headers).not.toHaveProperty('idempotency-key')
   })
 
-  it('begins five minutes before the end of the last sweep', async () => {
+  it('a sweep begins five minutes before the end of the last sweep', async () => {
     await sweep([changeData([], at(0))])
     now += 60 * MINUTE
     const { calls } = await sweep([changeData([])])
     expect(calls[0]?.url.searchParams.get('changedSince')).toBe('2026-11-23T11:55:00Z')
   })
 
-  it('publishes only the changes that some process wants', async () => {
+  it('a sweep publishes only the changes that some process wants', async () => {
     await source.keepSubscriptions('Sale', ['intuit.Invoice.update'])
     await sweep([
       changeData([
@@ -131,14 +131,14 @@ describe('a sweep of the change feed', () => {
     expect(published.map(({ EntityId }) => EntityId)).toEqual(['2'])
   })
 
-  it('reads what its own processes want before they have stored it', async () => {
+  it('a sweep also reads the changes that processes of its own coordinator want but have not stored as wanted yet', async () => {
     await source.keepSubscriptions('Sale', [])
     ownKeys = ['intuit.Invoice.update']
     await sweep([changeData([{ Id: '1', changedAt: MINUTE }])])
     expect(published).toHaveLength(1)
   })
 
-  it('makes no call while no process wants a change, and moves the cursor', async () => {
+  it('while no process wants a change, a sweep makes no call and moves the cursor', async () => {
     await source.beginCursor(REALM)
     await source.keepSubscriptions('Sale', ['intuit.Invoice.void'])
     now += MINUTE
@@ -147,7 +147,7 @@ describe('a sweep of the change feed', () => {
     expect(await cursor()).toMatchObject({ position: at(MINUTE), events: 0 })
   })
 
-  it('queries inactive objects too, and escapes nothing but times', async () => {
+  it('a query of a sweep includes inactive objects, and quotes only times', async () => {
     await source.keepSubscriptions('Sale', ['intuit.Customer.update'])
     await source.beginCursor(REALM)
     now += 40 * 24 * 60 * MINUTE
@@ -186,14 +186,14 @@ describe('a sweep of the change feed', () => {
       { kind: 'failed', errorClass: 'http_403' },
     ],
     ['the removal of the credential', answered(404), { kind: 'failed', errorClass: 'http_404' }],
-  ])('leaves the cursor where it is after %s', async (_, response, expected) => {
+  ])('a sweep does not move the cursor after %s', async (_, response, expected) => {
     const { position } = await source.beginCursor(REALM)
     now += MINUTE
     expect((await sweep([response])).outcome).toMatchObject(expected)
     expect(await cursor()).toMatchObject({ position, sweptAt: null })
   })
 
-  it('leaves the cursor where it is if the access ends between two requests', async () => {
+  it('a sweep does not move the cursor if the access to the company ends between two requests', async () => {
     await source.keepSubscriptions('Time', ['intuit.TimeActivity.update'])
     const { position } = await source.beginCursor(REALM)
     now += MINUTE
@@ -202,7 +202,7 @@ describe('a sweep of the change feed', () => {
     expect(await cursor()).toMatchObject({ position, sweptAt: null })
   })
 
-  it('leaves the cursor where it is until the broker has confirmed every event', async () => {
+  it('a sweep does not move the cursor before the broker has confirmed every event', async () => {
     const { position } = await source.beginCursor(REALM)
     publishFails = true
     const changed = changeData([{ Id: '1', changedAt: MINUTE }])
@@ -216,7 +216,7 @@ describe('a sweep of the change feed', () => {
     expect(published).toHaveLength(1)
   })
 
-  it('fails in a run without a company', async () => {
+  it('a run of the change feed without a company fails', async () => {
     expect((await sweep([], null)).outcome).toMatchObject({ errorClass: 'realm_missing' })
   })
 })

@@ -5,8 +5,8 @@
  * W1  The cursor of the company moves only after the broker has confirmed all events before it. A sweep that is
  *     interrupted is repeated from the same cursor.
  * W2  A sweep begins some minutes before the cursor, because the provider may report a change a little later.
- * W3  The calls go through the gateway and are judged as the calls of steps, so a sweep respects the limits of its
- *     company, and waits while its credential is faulted.
+ * W3  The calls are sent through the gateway, and their responses are classified like those of steps. So a sweep
+ *     respects the limits of its company, and waits while its credential is faulted.
  */
 import { credentialName } from '@integration-host/shared/contracts/realm'
 import {
@@ -41,7 +41,7 @@ export const SWEEP_SCHEDULE = 'sweep'
 const STEP = 'read'
 /** The time before the cursor that is read once more. */
 const OVERLAP_MS = 300_000
-/** Limits the memory of concurrent sweeps: their responses contain whole objects. */
+/** The maximum number of concurrent sweeps. It bounds the memory, because responses contain whole objects. */
 const MAX_SWEEPS = 4
 const MAX_RESPONSE_BYTES = 8 * 1_048_576
 /** The number of events that wait for their confirms at the same time. */
@@ -70,7 +70,8 @@ export function createChangeFeed({
     concurrency: MAX_SWEEPS,
     stepTimeoutSeconds: 1_200,
     retry: { maxAttempts: 8, baseMs: 30_000, capMs: 900_000 },
-    // A company that is not swept on one day is swept from its cursor on the next, so only the last run is needed.
+    // If the sweep of one day fails, the sweep of the next day begins at the same cursor. So only the last run is
+    // needed.
     retention: { completedDays: 7 },
     schedules: [{ name: SWEEP_SCHEDULE, cron: '17 3 * * *', each: 'company' }],
     steps: { [STEP]: () => null },
@@ -170,7 +171,7 @@ function requestsOf(realm: string, { definition, claim, deps }: SweepCalls): Fee
     if (outcome.kind === 'too_large' && outcome.status < 300) return { kind: 'too_large' }
     const judged = await judgeCall(outcome, what, owner, deps)
     if ('kind' in judged) {
-      // Any other failure concerns the company as a whole, so that nothing may count as read.
+      // Any other failure concerns the company as a whole, so nothing counts as read.
       if (judged.kind === 'failed' && REJECTIONS.has(judged.errorClass))
         return { kind: 'rejected', error: judged.error }
       throw new SweepEnded(judged)

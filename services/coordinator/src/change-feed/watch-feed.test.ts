@@ -83,7 +83,7 @@ async function deliver(): Promise<void> {
 }
 
 describe('after a pause of deliveries', () => {
-  it('all companies are swept once, when the first event arrives', async () => {
+  it('after a pause of deliveries, the first event starts one sweep of all companies', async () => {
     await deliver()
     now += 3 * HOUR
     await deliver()
@@ -94,7 +94,7 @@ describe('after a pause of deliveries', () => {
     expect(sweeps).toHaveLength(1)
   })
 
-  it('another replica does not sweep again', async () => {
+  it('after a pause of deliveries, a second replica does not start another sweep', async () => {
     await deliver()
     now += 3 * HOUR
     await deliver()
@@ -103,7 +103,7 @@ describe('after a pause of deliveries', () => {
     expect(sweeps).toHaveLength(1)
   })
 
-  it('nothing is swept for the first delivery of all, or while the feed is not read', async () => {
+  it('no sweep is started by the very first delivery, or while the change feed is not read', async () => {
     await deliver()
     isActive = false
     now += 3 * HOUR
@@ -113,13 +113,13 @@ describe('after a pause of deliveries', () => {
 })
 
 describe('a company whose credential becomes usable', () => {
-  it('gets a cursor, from which its first sweep reads', async () => {
+  it('a company whose credential becomes usable gets a cursor, from which its first sweep reads', async () => {
     await watch.onUsable('1')
     expect(await source.changeCursor('1')).toMatchObject({ lagMs: 0 })
     expect(sweeps).toEqual([])
   })
 
-  it('is swept if its last sweep is overdue, with the same id until the cursor moves', async () => {
+  it('a company whose credential becomes usable is swept if its sweep is overdue, with the same id until the cursor moves', async () => {
     await watch.onUsable('1')
     now += 27 * HOUR
     await watch.onUsable('1')
@@ -127,7 +127,7 @@ describe('a company whose credential becomes usable', () => {
     expect(sweeps).toEqual(Array(2).fill('1 overdue@2026-11-23T12:00:00.000Z/1'))
   })
 
-  it('gets no cursor while the feed is not read', async () => {
+  it('a company whose credential becomes usable gets no cursor while the change feed is not read', async () => {
     isActive = false
     await watch.onUsable('1')
     expect(await source.changeCursor('1')).toBeNull()
@@ -137,7 +137,7 @@ describe('a company whose credential becomes usable', () => {
 const poll = () => polls.at(-1)?.()
 
 describe('the connected companies', () => {
-  it('get their cursors when the first process wants changes', async () => {
+  it('connected companies get their cursors when the first process wants changes', async () => {
     isActive = false
     await poll()
     expect(await source.oldestCursors(10)).toEqual([])
@@ -146,7 +146,7 @@ describe('the connected companies', () => {
     expect((await source.oldestCursors(10)).map(({ realm }) => realm)).toEqual(['1', '2'])
   })
 
-  it('get their cursors within an hour if the event of their credential was missed', async () => {
+  it('connected companies get their cursors within an hour if the event of their credential was missed', async () => {
     await poll()
     connected.add('3')
     now += HOUR
@@ -154,14 +154,14 @@ describe('the connected companies', () => {
     expect(await source.changeCursor('3')).toMatchObject({ lagMs: 0 })
   })
 
-  it('keep the cursors that they have', async () => {
+  it('connected companies keep the cursors that they have', async () => {
     const { position } = await source.beginCursor('1')
     now += HOUR
     await poll()
     expect(await source.changeCursor('1')).toMatchObject({ position })
   })
 
-  it('get their cursors when token-service is available again', async () => {
+  it('connected companies get their cursors when token-service is available again', async () => {
     connected.add('unavailable')
     await poll()
     expect(await source.oldestCursors(10)).toEqual([])
@@ -172,7 +172,7 @@ describe('the connected companies', () => {
 })
 
 describe('the lag of the change feeds', () => {
-  it('is that of the connected company that was read least', async () => {
+  it('the lag of the change feeds is that of the connected company with the oldest cursor', async () => {
     await source.beginCursor('1')
     now += HOUR
     await source.beginCursor('2')
@@ -180,7 +180,7 @@ describe('the lag of the change feeds', () => {
     expect(lags).toEqual([HOUR])
   })
 
-  it('does not count a company that was disconnected, whose cursor is removed', async () => {
+  it('a disconnected company does not count for the lag of the change feeds, and its cursor is removed', async () => {
     await source.beginCursor('removed')
     now += 27 * HOUR
     await poll()
@@ -188,7 +188,7 @@ describe('the lag of the change feeds', () => {
     expect(await source.changeCursor('removed')).toBeNull()
   })
 
-  it('counts a connected company that was not read for days', async () => {
+  it('a connected company whose feed was not read for days counts for the lag of the change feeds', async () => {
     await source.beginCursor('1')
     now += 50 * HOUR
     await poll()
@@ -196,7 +196,7 @@ describe('the lag of the change feeds', () => {
     expect(await source.changeCursor('1')).not.toBeNull()
   })
 
-  it('is kept while token-service is unavailable', async () => {
+  it('the lag of the change feeds keeps its value while token-service is unavailable', async () => {
     await poll()
     lags = []
     await source.beginCursor('unavailable')
@@ -212,7 +212,7 @@ describe('the lag of the change feeds', () => {
     expect(await source.changeCursor('unavailable')).not.toBeNull()
   })
 
-  it('is 0 while the feed is not read', async () => {
+  it('the lag of the change feeds is 0 while the feed is not read', async () => {
     isActive = false
     await poll()
     expect(lags).toEqual([0])

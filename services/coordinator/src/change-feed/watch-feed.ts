@@ -2,8 +2,8 @@
  * Begins the sweeps that do not wait for the schedule, and watches how far the change feeds were read.
  *
  * When the first process wants changes, all companies get their cursor, from which the first sweep reads. So does a
- * company whose credential becomes usable, and it is swept if its last sweep is overdue. After a pause of the provider's
- * deliveries, all companies are swept, because deliveries of the pause may be lost.
+ * company whose credential becomes usable, and it is swept if its last sweep is overdue. After a pause of the
+ * provider's deliveries, all companies are swept, because deliveries of the pause may be lost.
  */
 import { hasCode } from '@integration-host/shared/errors'
 import type { Logger } from '@integration-host/shared/observability/logger'
@@ -21,7 +21,7 @@ export interface FeedWatchDeps {
   /** Whether the change feed is read: some process has `on`, and the schedule is not paused. */
   readonly isActive: () => Promise<boolean>
   readonly sweepAll: (reason: string) => Promise<void>
-  /** Begins a sweep of a company. The sweep has the given id, so that it is begun once. */
+  /** Begins a sweep of a company. A sweep with an id that exists is not begun a second time. */
   readonly sweepOne: (realm: string, id: string) => Promise<void>
   readonly log: Logger
   readonly clock: Clock
@@ -40,14 +40,14 @@ export interface FeedWatch extends AsyncDisposable {
   onUsable(realm: string): Promise<void>
 }
 
-/** After a failed delivery the provider tries again within this time. So a shorter pause loses nothing. */
+/** The provider repeats a failed delivery within this time, so no change is lost in a shorter pause. */
 const PAUSE_MS = 3_600_000
-/** While events are delivered, each replica stores the time of a delivery this often. */
+/** The shortest time between two stored delivery times of a replica. */
 const KEEP_MS = 60_000
-/** A daily sweep has two hours for all companies. */
+/** A cursor with a greater lag is overdue: sweeps are daily, and a sweep of all companies may take two hours. */
 const OVERDUE_MS = 26 * 3_600_000
 const PAGE = 100
-/** How often each company gets a cursor if it has none. */
+/** The interval at which all companies without a cursor get one. */
 const BEGIN_MS = 3_600_000
 
 export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
@@ -56,12 +56,15 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
   let keeping: Promise<void> | null = null
   let begunAt = Number.NEGATIVE_INFINITY
 
-  /** The time is stored after the sweep has begun. If the coordinator is lost before, the next delivery begins it. */
+  /**
+   * Begins a sweep of all companies after a pause of the deliveries, and then stores the time of this delivery. In this
+   * order, the next delivery begins the sweep if this coordinator is lost in between.
+   */
   async function keepDelivery(): Promise<void> {
     const ageMs = await source.deliveryAgeMs()
     if (ageMs !== null && ageMs > PAUSE_MS && (await isActive())) {
       const minutes = Math.floor(ageMs / 60_000)
-      log.info({ minutes }, 'deliveries of the provider had paused: all companies are swept')
+      log.info({ minutes }, 'first delivery of the provider after a pause; all companies are swept')
       await deps.sweepAll(`the provider had delivered nothing for ${minutes} minutes`)
     }
     await source.keepDelivery()
@@ -77,14 +80,18 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
     } while (after !== null)
   }
 
-  /** A company that was disconnected is not swept any more, so that its cursor must not count. */
+  /**
+   * Creates missing cursors, and reports the largest lag. Removes the cursors of disconnected companies, which are not
+   * swept any more. Resolves with false if there may be further cursors to remove.
+   */
   async function poll(): Promise<boolean> {
     if (!(await isActive())) {
       begunAt = Number.NEGATIVE_INFINITY
       deps.onLag(0)
       return true
     }
-    // Repeated, because the event of a credential may have reached a replica that does not read the change feed.
+    // This is repeated, because a replica that does not read the change feed may have consumed the event of a
+    // credential.
     if (clock.now() - begunAt >= BEGIN_MS) {
       await beginCursors()
       begunAt = clock.now()
@@ -112,7 +119,10 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
         return await poll()
       } catch (error) {
         if (!hasCode(error, 'token_service_unavailable')) throw error
-        log.debug({ err: error }, 'the lag of the change feeds is not known')
+        log.debug(
+          { err: error },
+          'lag of the change feeds is not known because token-service is unavailable',
+        )
         return true
       }
     },
@@ -124,7 +134,10 @@ export function startFeedWatch(deps: FeedWatchDeps): FeedWatch {
       if (keeping !== null || clock.now() - keptAt < KEEP_MS) return
       keeping = keepDelivery()
         .catch((error: unknown) =>
-          log.warn({ err: error }, 'time of a delivery was not stored; the next delivery tries it'),
+          log.warn(
+            { err: error },
+            'time of a provider delivery could not be stored; it is retried at the next delivery',
+          ),
         )
         .finally(() => {
           keeping = null

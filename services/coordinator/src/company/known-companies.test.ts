@@ -16,14 +16,14 @@ function setUp(connected: readonly string[], maxEntries = 10) {
   return { state, requests, isConnected }
 }
 
-it('requests a company once while its result is kept, also for calls at the same time', async () => {
+it('a company is requested from token-service once while its result is kept, also for simultaneous calls', async () => {
   const { requests, isConnected } = setUp(['1'])
   expect(await Promise.all([isConnected('1'), isConnected('1')])).toEqual([true, true])
   expect(await isConnected('1')).toBe(true)
   expect(requests).toEqual(['1'])
 })
 
-it('requests a connected company again after a minute, and an unknown one after 5 seconds', async () => {
+it('a connected company is requested again after a minute, and an unknown one after 5 seconds', async () => {
   const { state, requests, isConnected } = setUp(['1'])
   expect([await isConnected('1'), await isConnected('2')]).toEqual([true, false])
   state.connected.add('2')
@@ -35,7 +35,7 @@ it('requests a connected company again after a minute, and an unknown one after 
   expect(requests).toEqual(['1', '2', '2', '1'])
 })
 
-it('keeps no result of a request that failed', async () => {
+it('the result of a failed request for a company is not kept', async () => {
   const { state, isConnected } = setUp(['1'])
   state.isAvailable = false
   await expect(isConnected('1')).rejects.toThrow('unavailable')
@@ -43,7 +43,7 @@ it('keeps no result of a request that failed', async () => {
   expect(await isConnected('1')).toBe(true)
 })
 
-it('keeps at most the given number of companies', async () => {
+it('the results of at most the given number of companies are kept', async () => {
   const { requests, isConnected } = setUp(['1', '2', '3'], 2)
   for (const realm of ['1', '2', '3', '3', '2', '1']) await isConnected(realm)
   expect(requests).toEqual(['1', '2', '3', '1'])

@@ -5,11 +5,11 @@ import { defineProcess } from './define-process.ts'
 const entry = { provider: 'intuit', entity: 'Invoice', operations: ['create', 'update'] }
 
 describe('the member on of a process definition', () => {
-  it('is optional', () => {
+  it('the member on of a process definition is optional', () => {
     expect(triggersOf('Sale', undefined)).toEqual([])
   })
 
-  it('names one routing key for each entity and operation', () => {
+  it('the member on results in one routing key for each entity and operation', () => {
     const on = [entry, { provider: 'intuit', entity: 'Payment', operations: ['void'] }]
     expect(routingKeysOf(triggersOf('Sale', on))).toEqual([
       'intuit.Invoice.create',
@@ -65,13 +65,16 @@ describe('the member on of a process definition', () => {
       [entry, { ...entry, operations: ['update'] }],
       'on[1] of Sale: Invoice.update is named twice',
     ],
-  ] satisfies [string, unknown, string][])('rejects %s', (_, on, message) => {
-    expect(() => triggersOf('Sale', on)).toThrow(new TypeError(message))
-    const options = { on, steps: { a: () => {} } } as never
-    expect(() => defineProcess('Sale', options)).toThrow(message)
-  })
+  ] satisfies [string, unknown, string][])(
+    'the member on of a process definition rejects %s',
+    (_, on, message) => {
+      expect(() => triggersOf('Sale', on)).toThrow(new TypeError(message))
+      const options = { on, steps: { a: () => {} } } as never
+      expect(() => defineProcess('Sale', options)).toThrow(message)
+    },
+  )
 
-  it('the initial data of a run matches the schema for the member input', () => {
+  it('the initial data of a run that a change starts matches the schema ProviderChange', () => {
     const change = changeOf({
       Id: 'Customer-27@2026-11-23T17:05:09Z/42',
       Provider: 'intuit',

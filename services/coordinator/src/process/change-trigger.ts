@@ -137,7 +137,7 @@ export const changeOf = (event: ProviderEvent): Readonly<Record<string, string>>
 const shown = (value: unknown): string =>
   typeof value === 'string' ? `'${value.slice(0, 64)}'` : typeof value
 
-/** Returns a hint for an entity whose upper and lower case differs. */
+/** Returns a hint for an entity that differs from a known one only in upper and lower case. */
 function spelling(entity: unknown): string {
   if (typeof entity !== 'string') return ''
   const meant = providerEntities.find((name) => name.toLowerCase() === entity.toLowerCase())

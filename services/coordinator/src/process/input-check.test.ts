@@ -4,12 +4,12 @@ import { checkedInput } from './input-check.ts'
 
 const schema = z.object({ id: z.string(), count: z.coerce.number().default(1) })
 
-it('returns the data that the schema returns', () => {
+it('checkedInput() returns the data that the schema returns', () => {
   expect(checkedInput(schema, { id: 'a', count: '2' })).toEqual({ input: { id: 'a', count: 2 } })
   expect(checkedInput(schema, { id: 'a' })).toEqual({ input: { id: 'a', count: 1 } })
 })
 
-it('returns the path of each invalid value, without the value', () => {
+it('checkedInput() returns the path of each invalid value, without the value', () => {
   const checked = checkedInput(z.object({ a: z.object({ b: z.int() }), c: z.string() }), {
     a: { b: 'secret' },
   })
@@ -22,11 +22,11 @@ it('returns the path of each invalid value, without the value', () => {
   expect(JSON.stringify(checked)).not.toContain('secret')
 })
 
-it('accepts any data without a schema', () => {
+it('checkedInput() accepts any data if there is no schema', () => {
   expect(checkedInput(null, [1])).toEqual({ input: [1] })
 })
 
-it('rejects the data if a refinement of the schema throws', () => {
+it('checkedInput() rejects the data if a refinement of the schema throws', () => {
   const throwing = schema.refine(() => {
     throw new RangeError('secret')
   })
@@ -35,14 +35,14 @@ it('rejects the data if a refinement of the schema throws', () => {
   })
 })
 
-it('rejects the data if a refinement is asynchronous, and a rejection of the refinement does not end the process', async () => {
+it('checkedInput() rejects the data if a refinement is asynchronous, and a rejection of the refinement does not end the OS process', async () => {
   let calls = 0
   const asynchronous = schema.refine(async () => {
     calls += 1
     await Promise.reject(new Error('refinement'))
     return true
   })
-  // Vitest fails a file in which a rejection is not handled.
+  // Vitest fails the test file if the rejection is not handled.
   expect(checkedInput(asynchronous, { id: 'a' })).toEqual({
     problems: ['InitialData: the input schema of the process is asynchronous'],
   })

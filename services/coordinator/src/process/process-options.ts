@@ -77,7 +77,7 @@ export interface ProcessOptions<
    * `RETENTION_…_DAYS`.
    */
   readonly retention?: ProcessRetention
-  /** When runs begin without a request, for example every night. */
+  /** The schedules at whose times runs begin without a request, for example every night. */
   readonly schedules?: readonly ScheduleOptions<z.input<Input>>[]
   /**
    * Returns the paths of the files that the steps of a run may have written into `settings.dataDir`. These files are

@@ -36,7 +36,7 @@ const finding = defineStep((step: Step) => step.complete(), {
   },
 })
 
-/** Counts the slots of the target that are in use: its calls in flight and those that were not released. */
+/** Counts the occupied slots of the target: those of calls in flight, and those that were never released. */
 function startSource(change: Partial<TargetCalls> = {}) {
   const memory = createMemoryTargetCalls(() => 0)
   const held = new Set<string>()

@@ -461,7 +461,7 @@ describe('a call of waitFor() in a step', () => {
   )
 })
 
-describe('the doubt that an attempt leaves', () => {
+describe('whether an attempt leaves its step in doubt', () => {
   const lost: CallOutcome = { kind: 'failed', reason: 'ECONNRESET', isSent: true }
   const unsent: CallOutcome = { kind: 'failed', reason: 'ECONNREFUSED', isSent: false }
   const call = (step: Step) =>

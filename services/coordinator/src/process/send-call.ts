@@ -181,7 +181,7 @@ async function sendPrepared(prepared: PreparedCall, deps: SendDeps): Promise<Sen
     responseId: null,
   }
   deps.onCall(sent)
-  // `outgoingCall` has built the object of the headers for this call alone.
+  // The headers can be changed in place, because `outgoingCall` has created this object for this call only.
   if (callKey !== null) headers['idempotency-key'] = callKey
   headers['traceparent'] = traceparent
   const given = await deps.call(

@@ -35,7 +35,7 @@ const get = (path: string, id = 'reader') =>
   host.call(path, { headers: { Authorization: `Bearer ${keyOf(id)}` } })
 
 describe('GET /realms/{realm}/changes', () => {
-  it('shows the position of the change feed and the last sweep', async () => {
+  it('GET /realms/{realm}/changes shows the position of the change feed and the last sweep', async () => {
     const { position } = await host.source.beginCursor('42')
     const begun = await (await get('/realms/42/changes')).json()
     expect(begun).toEqual({
@@ -61,7 +61,7 @@ describe('GET /realms/{realm}/changes', () => {
     [403, '/realms/42/changes', 'company-43'],
     [404, '/realms/43/changes', 'company-43'],
     [403, '/realms/42/changes', 'auditor'],
-  ])('responds %i to %s with the key %s', async (status, path, key) => {
+  ])('GET /realms/{realm}/changes responds %i to %s with the key %s', async (status, path, key) => {
     expect((await get(path, key)).status).toBe(status)
   })
 

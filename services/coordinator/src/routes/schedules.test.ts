@@ -87,7 +87,7 @@ describe('the routes of schedules', () => {
     ])
   })
 
-  it('POST run begins a run with the input of the schedule, and records who began it', async () => {
+  it('POST /schedules/{process}/{name}/run starts a run with the input of the schedule, and records who started it', async () => {
     const response = await post('Reports/nightly/run', { Reason: 'the night was missed' })
     expect(response.status).toBe(200)
     const { TransactionID } = (await response.json()) as { readonly TransactionID: string }
@@ -103,7 +103,7 @@ describe('the routes of schedules', () => {
     expect(entry).toMatchObject({ Action: 'queue', TransactionID, Reason: 'the night was missed' })
   })
 
-  it('POST run for each company waits for token-service, and a second one is rejected meanwhile', async () => {
+  it('POST run of a schedule for each company waits for token-service, and a second POST run is rejected meanwhile', async () => {
     const started = await post('Reports/companies/run')
     expect(await started.json()).toMatchObject({ TransactionID: null })
     const second = await post('Reports/companies/run')

@@ -65,7 +65,7 @@ describe('the times of a cron expression', () => {
     expect(times).toHaveLength(count)
   })
 
-  it('a list of hours fires in each of the two hours of the overlap, and not in the gap', () => {
+  it('a list of hours fires in both passes of the repeated hour, and not in the skipped hour', () => {
     const zone = 'America/New_York'
     const overlap = timesBetween(
       '30 1-2 * * *',
@@ -83,7 +83,7 @@ describe('the times of a cron expression', () => {
   })
 
   it.each(['America/New_York', 'Europe/Berlin', 'Australia/Lord_Howe', 'UTC'])(
-    'the latest times of a year in %s are the times that were next before',
+    'latest() returns the same times of a year in %s as repeated calls of next()',
     (zone) => {
       for (const cron of [
         '30 2 * * *',

@@ -2,7 +2,7 @@
  * The times of a cron expression in a time zone.
  *
  * Daylight saving time: an expression with a fixed hour fires once on every day. If the clock skips its time, it fires
- * at the end of the gap; if the clock passes its time twice, it fires the first time only. An expression with several
+ * at the end of the gap; if the clock passes its time twice, it fires only the first time. An expression with several
  * hours, such as `*`, a range or a list, fires in each hour that passes: an hour that is skipped has no time, and an
  * hour that is repeated has two.
  */

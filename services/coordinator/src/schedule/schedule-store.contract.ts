@@ -63,7 +63,7 @@ export function schedulesContract(
       return runs.map(({ TransactionID }) => TransactionID).toSorted()
     }
 
-    it('a declared schedule is due at its next time, not at once', async () => {
+    it('a new schedule is due at its next time, not at once', async () => {
       await source.declareSchedules(process.name, [schedule()])
       const { nextAt, lagMs, lastAt } = await find('nightly')
       expect(nextAt).toMatch(/T02:00:00.000Z$/)
@@ -97,7 +97,7 @@ export function schedulesContract(
       expect((await source.fireSchedules(of(schedule()), 10)).runs).toEqual([])
     })
 
-    it('twenty checks at the same time queue one run for each time', async () => {
+    it('twenty simultaneous checks queue one run for each time', async () => {
       const every = schedule({ cron: '* * * * *', catchUp: 'all' })
       await source.declareSchedules(process.name, [every])
       await makeLate(30 * 60_000)
@@ -111,7 +111,7 @@ export function schedulesContract(
       expect(await queuedIds()).toEqual(ids.toSorted())
     })
 
-    it('a time whose run already exists does not begin a second run', async () => {
+    it('a time whose run already exists starts no second run', async () => {
       await source.declareSchedules(process.name, [schedule()])
       await makeLate(DAY_MS)
       const TransactionID = scheduledId('nightly', Date.parse((await find('nightly')).nextAt), null)
@@ -122,7 +122,7 @@ export function schedulesContract(
       expect(await queuedIds()).toEqual([TransactionID])
     })
 
-    it('after an outage of three hours, an hourly schedule makes up for the times that catchUp says', async () => {
+    it('after an outage of three hours, an hourly schedule starts runs for the missed times that catchUp selects', async () => {
       const each = (catchUp: Schedule['catchUp']) =>
         schedule({ name: catchUp, cron: '0 * * * *', catchUp })
       const all = [each('last'), each('all'), each('none')]
@@ -146,7 +146,7 @@ export function schedulesContract(
       expect((await source.fireSchedules([], 10)).fired).toEqual([])
     })
 
-    it('a removed schedule stays visible, is not fired, and begins with its next time when it is back', async () => {
+    it('a removed schedule stays visible and is not fired; when it is declared again, it fires at its next time', async () => {
       await source.declareSchedules(process.name, [schedule()])
       await makeLate(DAY_MS)
       await source.declareSchedules(process.name, [])
@@ -157,7 +157,7 @@ export function schedulesContract(
       expect((await source.fireSchedules(of(schedule()), 10)).fired).toEqual([])
     })
 
-    it('a schedule that is declared again keeps its next time and its pause; a changed cron begins from now', async () => {
+    it('a schedule that is declared again keeps its next time and its pause; with a changed cron it continues from now', async () => {
       await source.declareSchedules(process.name, [schedule()])
       await source.setSchedulePaused(process.name, 'nightly', true, anAct)
       await makeLate(DAY_MS)
@@ -193,7 +193,7 @@ export function schedulesContract(
       ])
     })
 
-    it('a schedule that does not exist can be neither paused nor opened', async () => {
+    it('a schedule that does not exist can be neither paused nor started by an operator', async () => {
       expect(await source.setSchedulePaused(process.name, 'none', true, anAct)).toBeNull()
       expect(await source.openTick(process.name, 'none', anAct)).toBeNull()
     })
@@ -231,7 +231,7 @@ export function schedulesContract(
       )
     })
 
-    it('a tick that an operator opens has a time of its own, and its entry is in the action log', async () => {
+    it('a tick that an operator opens does not change the next time of the schedule, and is recorded in the action log', async () => {
       const monthly = schedule({ each: 'company' })
       await source.declareSchedules(process.name, [monthly])
       const { nextAt } = await find('nightly')

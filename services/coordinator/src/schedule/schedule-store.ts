@@ -1,11 +1,11 @@
 /**
  * The part of the port `TransactionSource` that stores schedules.
  *
- * T1  A time of a schedule and the next time change in one database transaction, together with the runs that the time
- *     begins. The id of a run is made of the time, so a time never begins two runs.
- * T2  No coordinator leads: each one fires schedules that are due and that no other one is firing now.
- * T3  A coordinator fires only schedules that its own definitions have. The stored cron expression counts, which is the
- *     one that was declared last.
+ * T1  The runs of a time, and the next time of the schedule, are committed in one database transaction. The id of a run
+ *     contains the time, so a time never starts two runs.
+ * T2  There is no leader: each coordinator fires the due schedules that no other coordinator is firing.
+ * T3  A coordinator fires only schedules that its own definitions have. It uses the stored cron expression, which is
+ *     the one that was declared last.
  */
 import type { Act } from '../transaction/action.ts'
 import type { Run } from '../transaction/run.ts'
@@ -14,9 +14,9 @@ import type { Schedule, ScheduleTiming } from './schedule.ts'
 
 export interface ScheduleStore {
   /**
-   * Stores the schedules of a process. A schedule that is new, that was removed before, or whose cron expression or time
-   * zone has changed, begins with the next time from now. A stored schedule that is not in the list counts as removed:
-   * it stays visible, and is not fired.
+   * Stores the schedules of a process. A schedule that is new, that was removed before, or whose cron expression or
+   * time zone has changed, begins with the next time from now. A stored schedule that is not in the list counts as
+   * removed: it stays visible, and is not fired.
    */
   declareSchedules(process: string, schedules: readonly Schedule[]): Promise<void>
   /** Fires at most `limit` of the schedules that are due, and returns when the next one is due. */
@@ -94,7 +94,7 @@ export interface StoredSchedule {
   readonly pausedAt: string | null
   readonly pausedBy: string | null
   readonly reason: string | null
-  /** When a coordinator with a definition of the process without this schedule has started. */
+  /** When a coordinator first declared the process without this schedule; `null` if the schedule is not removed. */
   readonly removedAt: string | null
   /** By how many milliseconds the next time, or the open tick, is late by the clock of the store; 0 if it is not. */
   readonly lagMs: number

@@ -12,7 +12,7 @@ const define = (schedules: unknown, input?: z.ZodType) =>
   }).step('s', run)
 
 describe('the schedules of a process definition', () => {
-  it('get their defaults: UTC, once, the latest missed time, no jitter and no input', () => {
+  it('a schedule defaults to UTC, one run at each time, the latest missed time, no jitter and no input', () => {
     expect(define([nightly]).schedules).toEqual([
       {
         ...nightly,
@@ -68,11 +68,11 @@ describe('the schedules of a process definition', () => {
       Array.from({ length: 101 }, (_, n) => ({ ...nightly, name: `n${n}` })),
       'process P has 101 schedules; 100 are possible',
     ],
-  ])('are rejected with %s', (_what, schedules, message) => {
+  ])('a schedule with %s is rejected', (_what, schedules, message) => {
     expect(() => define(schedules)).toThrow(message)
   })
 
-  it('are rejected if their input does not match the input of the process', () => {
+  it('a schedule is rejected if its input does not match the input of the process', () => {
     const input = z.object({ days: z.int() })
     expect(define([{ ...nightly, input: { days: 7 } }], input).schedules[0]?.input).toEqual({
       days: 7,
@@ -86,16 +86,16 @@ describe('the schedules of a process definition', () => {
 
 describe('the id of a scheduled run', () => {
   const at = Date.parse('2026-11-23T02:00:00Z')
-  it('is the name and the time to the second, with the realm of a company', () => {
+  it('the id of a scheduled run consists of the name and the time in seconds, and of the realm if there is one', () => {
     expect(scheduledId('nightly', at, null)).toBe('nightly@2026-11-23T02:00:00Z')
     expect(scheduledId('nightly', at, '9341')).toBe('nightly@2026-11-23T02:00:00Z/9341')
   })
 
-  it('has milliseconds if an operator has started the run, so it is never the id of a time', () => {
+  it('the id of a run that an operator has started contains milliseconds, so it differs from every id of a scheduled time', () => {
     expect(scheduledId('nightly', at, null, true)).toBe('nightly@2026-11-23T02:00:00.000Z')
   })
 
-  it('has at most 128 characters with the longest name and realm', () => {
+  it('the id of a scheduled run has at most 128 characters, even with the longest name and realm', () => {
     expect(scheduledId('a'.repeat(36), at + 1, 'r'.repeat(64)).length).toBeLessThanOrEqual(128)
   })
 })

@@ -20,14 +20,14 @@ describe('the times of a schedule that is due', () => {
   const missed = at('2026-11-23T09:00:00Z')
   const now = at('2026-11-23T12:30:00Z')
 
-  it('after an outage, catchUp last begins the latest missed time', () => {
+  it('after an outage, catchUp last starts a run for the latest missed time only', () => {
     expect(shown(dueTicks(timing(), missed, now))).toEqual({
       due: ['2026-11-23T12:00:00.000Z'],
       nextAt: '2026-11-23T13:00:00.000Z',
     })
   })
 
-  it('after an outage, catchUp all begins each missed time in order', () => {
+  it('after an outage, catchUp all starts a run for each missed time, in order', () => {
     expect(shown(dueTicks(timing({ catchUp: 'all' }), missed, now))).toEqual({
       due: [9, 10, 11, 12]
         .map((hour) => at(`2026-11-23T${String(hour).padStart(2, '0')}:00:00Z`))
@@ -36,20 +36,20 @@ describe('the times of a schedule that is due', () => {
     })
   })
 
-  it('after an outage, catchUp none begins no missed time', () => {
+  it('after an outage, catchUp none starts no run for a missed time', () => {
     expect(shown(dueTicks(timing({ catchUp: 'none' }), missed, now))).toEqual({
       due: [],
       nextAt: '2026-11-23T13:00:00.000Z',
     })
   })
 
-  it('catchUp none begins a time that is late by less than a minute', () => {
+  it('catchUp none starts a run for a time that is late by less than a minute', () => {
     const late = at('2026-11-23T12:00:59Z')
     const { due } = dueTicks(timing({ catchUp: 'none' }), at('2026-11-23T12:00:00Z'), late)
     expect(due).toEqual([at('2026-11-23T12:00:00Z')])
   })
 
-  it('catchUp all makes up for the latest 500 times of a long outage, 50 at a time', () => {
+  it('after a long outage, catchUp all starts runs for the latest 500 missed times, 50 at a time', () => {
     const minutely = timing({ cron: '* * * * *', catchUp: 'all' })
     const from = at('2026-11-20T00:00:00Z')
     const found: number[] = []
@@ -65,7 +65,7 @@ describe('the times of a schedule that is due', () => {
     )
   })
 
-  it('catchUp all of a schedule for each company opens one time after the other', () => {
+  it('with catchUp all and each company, the runs of one missed time are queued before those of the next one', () => {
     const each = timing({ catchUp: 'all', each: 'company' })
     expect(shown(dueTicks(each, missed, now))).toEqual({
       due: ['2026-11-23T09:00:00.000Z'],
@@ -73,7 +73,7 @@ describe('the times of a schedule that is due', () => {
     })
   })
 
-  it('a clock that jumps forward by an hour begins one run, and no time twice when it jumps back', () => {
+  it('a clock that jumps forward by an hour and back again starts one run, and no time starts two runs', () => {
     const jumped = dueTicks(timing(), at('2026-11-23T12:00:00Z'), at('2026-11-23T13:00:01Z'))
     expect(shown(jumped)).toEqual({
       due: ['2026-11-23T13:00:00.000Z'],
@@ -85,7 +85,7 @@ describe('the times of a schedule that is due', () => {
 })
 
 describe('the delay of a run after its time', () => {
-  it('is the same each time, below jitterSeconds, and spreads companies evenly', () => {
+  it('the jitter of a company is always the same and below jitterSeconds, and is spread evenly over the companies', () => {
     const spread = timing({ jitterSeconds: 3_600 })
     const realms = Array.from({ length: 5_000 }, (_, n) => String(9_130_354_674_010_000 + n))
     const delays = realms.map((realm) => delaySeconds(spread, realm))
@@ -101,7 +101,7 @@ describe('the delay of a run after its time', () => {
     expect(Math.min(...perMinute)).toBeGreaterThan(40)
   })
 
-  it('is zero without jitterSeconds', () => {
+  it('a run has no jitter without jitterSeconds', () => {
     expect(delaySeconds(timing(), '9130354674010000')).toBe(0)
   })
 })

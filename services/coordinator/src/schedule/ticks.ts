@@ -11,7 +11,7 @@ export interface Ticks {
 
 /** With `catchUp: 'none'`, a time that is older than this was missed. */
 const MISSED_AFTER_MS = 60_000
-/** The maximum number of missed times that `catchUp: 'all'` makes up for; the latest ones. */
+/** The maximum number of missed times for which `catchUp: 'all'` starts runs. Older ones are skipped. */
 export const MAX_CAUGHT_UP = 500
 /** The maximum number of times whose runs one database transaction queues. */
 const BATCH = 50
@@ -26,7 +26,8 @@ export function dueTicks(timing: ScheduleTiming, nextAt: number, now: number): T
   const following = { due: [], nextAt: cron.next(now) }
   if (timing.catchUp === 'all') {
     const missed = cron.latest(nextAt, now, MAX_CAUGHT_UP)
-    // The runs of a time for all companies are queued in several database transactions, so only one time is open.
+    // With `each: 'company'`, the runs of one time are queued in several database transactions. So the times are opened
+    // one after the other.
     const due = missed.slice(0, timing.each === 'company' ? 1 : BATCH)
     return { due, nextAt: missed[due.length] ?? following.nextAt }
   }

@@ -48,8 +48,8 @@ export const debounceKeyText = (
 ): string => JSON.stringify([process, realm ?? '', key])
 
 /**
- * Whether the run still waits, so that it can absorb a request. Every transition adds 1 to `Version`, so a run of version
- * 0 was never claimed, cancelled or started by an operator.
+ * Whether the run still waits, so that it can absorb a request. Every transition adds 1 to `Version`, so a run of
+ * version 0 was never claimed, cancelled or started by an operator.
  */
 const canAbsorb = ({ run, until }: WaitingRun, now: number): boolean =>
   run.Status === 'Queued' && run.Version === 0 && now < until
@@ -80,8 +80,8 @@ function newRun(
 }
 
 /**
- * Returns the waiting run with the data of a later request. Its start is never moved to an earlier time, because its
- * message is on its way for the earlier start and is only delayed further. For the same reason `Version` stays the same.
+ * Returns the waiting run with the data of a later request. Its step message was already published for its earlier
+ * start, and can only be delayed further. So the start never moves to an earlier time, and `Version` stays the same.
  */
 function absorb(
   { run, until }: WaitingRun,

@@ -33,7 +33,7 @@ export interface Run extends Readonly<HeaderView> {
   readonly DeadlineAt: string | null
   /** The time before which the run does not start; `null` if it was not delayed, or was started by an operator. */
   readonly NotBefore: string | null
-  /** The key of `Debounce`; `null` if the transaction was queued without. */
+  /** The key of `Debounce`; `null` if the transaction was queued without `Debounce`. */
   readonly DebounceKey: string | null
   /** How many later requests have replaced the initial data before the run started. */
   readonly Absorbed: number

@@ -4,8 +4,8 @@ import type { Run } from './run.ts'
 import type { NewTransaction, StartOnArrival } from './transaction-source.ts'
 
 /**
- * Returns the time before which a run does not start, epoch ms; `null` if it is not delayed. Years that the store cannot
- * represent are in the past, so 1970 stands for all of them.
+ * Returns the time before which a run does not start, in epoch ms; `null` if it is not delayed. Years that the store
+ * cannot represent are in the past, and become 1970.
  */
 export const notBeforeMs = (notBefore: NotBefore | undefined, now: number): number | null => {
   if (notBefore === undefined) return null

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { TransactionSource } from './transaction-source.ts'
 
-/** The behaviour of subscriptions that every transaction source must have. */
+/** Tests subscriptions; both the memory and the PostgreSQL source must pass these tests. */
 export function subscriptionsContract(name: string, open: () => Promise<TransactionSource>): void {
   describe(`subscriptions in ${name}`, () => {
     let source: TransactionSource
@@ -10,20 +10,20 @@ export function subscriptionsContract(name: string, open: () => Promise<Transact
     })
     afterEach(() => source[Symbol.asyncDispose]())
 
-    it('returns the routing keys that a process wants, each once', async () => {
+    it('keepSubscriptions() returns the routing keys that a process wants, each once', async () => {
       const keys = ['intuit.Invoice.create', 'intuit.Invoice.update']
       expect((await source.keepSubscriptions('P', keys)).toSorted()).toEqual(keys)
       expect((await source.keepSubscriptions('P', keys)).toSorted()).toEqual(keys)
     })
 
-    it('returns no routing key of another process', async () => {
+    it('keepSubscriptions() returns no routing key of another process', async () => {
       await source.keepSubscriptions('P', ['intuit.Invoice.create'])
       expect(await source.keepSubscriptions('Q', ['intuit.Bill.create'])).toEqual([
         'intuit.Bill.create',
       ])
     })
 
-    it('returns nothing for a process that has never wanted an event', async () => {
+    it('keepSubscriptions() returns nothing for a process that has never wanted an event', async () => {
       expect(await source.keepSubscriptions('P', [])).toEqual([])
     })
   })

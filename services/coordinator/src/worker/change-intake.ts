@@ -4,7 +4,8 @@
  * B1  A routing key is stored as wanted before its binding is declared, and again at each check.
  * B2  A binding is removed only if no replica has stored its routing key for a while. So two replicas with different
  *     versions of a definition do not remove each other's bindings.
- * B3  An event that another replica wants starts a run too, because it is not lost if this replica consumes it.
+ * B3  An event that only another replica wants starts a run too. Otherwise it would be lost if this replica consumes
+ *     it.
  */
 import {
   type ProviderEvent,
@@ -23,7 +24,7 @@ import {
 } from './message-intake.ts'
 import { createChangeReader, type IgnoredChange } from './read-change.ts'
 
-/** What became of an event. */
+/** How an event was handled. */
 export type ChangeResult = IntakeResult | IgnoredChange
 
 export interface ChangeIntakeDeps extends Omit<
@@ -63,7 +64,7 @@ export function startChangeIntake(deps: ChangeIntakeDeps): MessageIntake {
       await queue.unbind(name, superfluous).then(
         () => superfluous.forEach((key) => removed.add(key)),
         (error: unknown) => {
-          // The next check tries it again.
+          // The next check retries the removal.
           if (!hasCode(error, 'broker_unavailable')) throw error
         },
       )
@@ -73,8 +74,8 @@ export function startChangeIntake(deps: ChangeIntakeDeps): MessageIntake {
   const read = createChangeReader({
     async wants(process, routingKey) {
       if (wanted.get(process)?.has(routingKey) === true) return true
-      // Another replica may have stored the key since the last check. It has done so before it declared the binding (B1),
-      // so a key that is not stored now is not wanted.
+      // Another replica may have stored the key since the last check. A replica stores a key before it declares the
+      // binding (B1), so a key that is not stored now is not wanted.
       const own = routingKeysOf(processes.get(process)?.on ?? [])
       return (await store.keepSubscriptions(process, own)).includes(routingKey)
     },

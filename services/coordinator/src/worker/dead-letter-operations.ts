@@ -17,9 +17,9 @@ export interface DeadLetterOperations {
    * Publishes the due step of the run to which a dead letter belongs, as the sweeper does, and removes the dead letter.
    * If the message is a start message or a provider event, queues its transaction instead and returns the run.
    *
-   * @throws {IntegrationError} `process_not_found`, `dead_letter_without_run` if the message neither names a run nor has
-   * a transaction, `transaction_not_active`, `input_invalid`, `transaction_conflict`, or `dead_letter_not_found` if the
-   * dead letter was removed meanwhile.
+   * @throws {IntegrationError} `process_not_found`, `dead_letter_without_run` if the message neither names a run nor
+   * has a transaction, `transaction_not_active`, `input_invalid`, `transaction_conflict`, or `dead_letter_not_found` if
+   * the dead letter was removed meanwhile.
    */
   requeue(letter: DeadLetter, act: Act): Promise<Run>
   /** @throws {IntegrationError} `dead_letter_not_found` if the dead letter was removed meanwhile. */
@@ -54,7 +54,8 @@ export function createDeadLetterOperations({
   }
 
   /**
-   * Queues the transaction of a start message or of a provider event. If the transaction exists already with the same data, its run is returned.
+   * Queues the transaction of a start message or of a provider event. If the transaction exists already with the same
+   * data, its run is returned.
    *
    * @throws {IntegrationError} if the message has no transaction that can be queued now.
    */
@@ -107,7 +108,7 @@ export function createDeadLetterOperations({
         }
         throw error
       }
-      // `queue` has published the first step of the run of a start message.
+      // For a start message or a provider event, `queue` has already published the first step of its run.
       // If the message is lost, the sweeper publishes the step again, because the row of the run is the outbox.
       if (!isStart) await publisher.republishStep(run)
       await remove(letter, 'requeue_dead_letter', act)

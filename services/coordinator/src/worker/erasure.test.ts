@@ -54,7 +54,7 @@ const erasureOf = (
 ) =>
   createErasure({ isLoaded: () => true, source, removeFiles, log: createLogger('test', 'silent') })
 
-describe('an erasure', () => {
+describe('the erasure of the runs of a company', () => {
   it('an erasure erases a run that ends after its page was read', async () => {
     const { store, source } = storeOf(5, new Set([1, 2, 3, 4]))
     store.onPage = (page) => void (page.includes(4) && store.ended.add(0))

@@ -1,16 +1,16 @@
 /**
  * Queues a run for each message of the queues of one kind: `start.<Process>` or `on.<Process>`.
  *
- * M1  A message is acknowledged after its run is committed, or after the broker has confirmed its dead letter. A message
- *     that is delivered again finds its run by the primary key, and starts no second run.
+ * M1  A message is acknowledged after its run is committed, or after the broker has confirmed its dead letter. A
+ *     message that is delivered again finds its run by the primary key, and starts no second run.
  * M2  While the store or token-service is unavailable, no message is consumed, and the messages in flight are held
  *     instead of returned. RabbitMQ counts how often a message is returned, and dead-letters it beyond the delivery
  *     limit.
  * M3  A message may be returned because a coordinator dies or a connection breaks. A message that was returned
  *     `RENEW_AFTER` times is published again before it is acknowledged. RabbitMQ counts the new message from 0. After
- *     `MAX_RENEWALS` of these, the message is dead-lettered, because it may be the cause.
- * M4  The messages of a paused process stay in their queue, if the queue outlives the coordinator. Otherwise they become
- *     runs, which wait like all runs of a paused process.
+ *     `MAX_RENEWALS` such publishes, the message is dead-lettered, because it may be what crashes the coordinators.
+ * M4  The messages of a paused process stay in their queue, if the queue outlives the coordinator. Otherwise they
+ *     become runs, which wait like all runs of a paused process.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { hasCode, IntegrationError } from '@integration-host/shared/errors'
@@ -24,7 +24,7 @@ import { createProcessConsumers, type ProcessQueue } from './process-consumers.t
 import { createStartBatches, type StartRequest } from './start-batches.ts'
 import { ABORTED, type StoreRetry } from './store-retry.ts'
 
-/** What became of a message. */
+/** How a message was handled. */
 export type IntakeResult =
   | 'queued'
   /** A waiting run with the same key of `Debounce` has the data of the transaction now. */
@@ -67,7 +67,7 @@ export interface IntakeQueue<Message extends IntakeMessage> extends ProcessQueue
   deadLetter(process: string, message: Message, reason: string): Promise<void>
 }
 
-/** What a message asks for: a run, nothing, or something that is not possible. */
+/** What a message requests: a run, nothing, or something impossible. */
 export type ReadMessage<Ignored extends string> =
   | StartRequest
   /** The message is acknowledged and counted as this result, and starts no run. */
@@ -125,11 +125,15 @@ const RENEW_AFTER = 8
 const MAX_RENEWALS = 50
 /** RabbitMQ closes the channel of a consumer that has not acknowledged a message for 30 minutes. */
 const HOLD_MS = 600_000
-/** The pause before a message is returned that could not be dead-lettered, so that it is not redelivered in a loop. */
+/**
+ * The pause before a message that could not be dead-lettered is returned. Without it, the redelivery would be a busy
+ * loop.
+ */
 const RETURN_PAUSE_MS = 1_000
 /**
- * The pause before a message is handled that was published again. It is often delivered before its original is
- * acknowledged. If it ended the coordinator then, the original would be returned once more, up to the delivery limit.
+ * The pause before a message that was published again is handled. It is often delivered before its original is
+ * acknowledged. If it crashed the coordinator at that time, the original would be returned once more, and could reach
+ * the delivery limit.
  */
 const RENEWED_PAUSE_MS = 200
 
@@ -211,8 +215,8 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
     } catch (error) {
       if (!TRANSIENT.some((code) => hasCode(error, code))) throw error
     }
-    // The consumer is started again when no message is held. Otherwise each new consumer could hold more messages, if
-    // the store can be read but not written.
+    // The consumer is started again only when no message is held. Otherwise each new consumer could hold more messages
+    // if the store can be read but not written.
     held.set(process, (held.get(process) ?? 0) + 1)
     consumers.stop(process)
     const signal = AbortSignal.any([shutdown.signal, AbortSignal.timeout(holdMs)])
@@ -287,7 +291,7 @@ export function startMessageIntake<Message extends IntakeMessage, Ignored extend
   })
   return {
     setPaused(paused) {
-      // No queue is consumed before the first check, because `prepare` has not run.
+      // Before the first check no queue is consumed, because `prepare` has not run yet.
       if (deps.prepare === undefined || consumers.names().length > 0) follow(paused)
       else polling.pollSoon()
     },

@@ -14,14 +14,14 @@ import {
 import type { ChangeMessage } from './change-queue.ts'
 import type { ReadMessage } from './message-intake.ts'
 
-/** What became of an event that starts no run. */
+/** Why an event starts no run. */
 export type IgnoredChange =
   /** token-service has no credential of the company. */
   | 'unknown_realm'
   /** The definition of the process does not name the change any more. */
   | 'unwanted'
 
-/** An event has less than 1 KiB. */
+/** The maximum size of an event. Real events have less than 1 KiB. */
 const MAX_BYTES = 16_384
 
 export interface ChangeReaderDeps {
@@ -35,7 +35,7 @@ export interface ChangeReaderDeps {
   readonly triggersOf: (process: string) => readonly ChangeTrigger[]
   /** @throws {IntegrationError} `token_service_unavailable` */
   readonly isConnected: (realm: string) => Promise<boolean>
-  /** Called for each event that the provider has delivered, as opposed to one from the change feed. */
+  /** Called for each event that the provider has delivered by webhook, but not for an event from the change feed. */
   readonly onDelivery: () => void
   /** Called for each event of a company that is not connected. */
   readonly onUnknownRealm: (process: string, event: ProviderEvent) => void

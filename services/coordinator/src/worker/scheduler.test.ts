@@ -19,7 +19,7 @@ const definition = defineProcess('Monthly', {
   schedules: [{ name: 'monthly', cron: '0 6 1 * *', each: 'company', jitterSeconds: 3_600 }],
 }).step('report', () => null)
 
-it('the runs of 1,000 companies are queued once each by three schedulers, although token-service fails at every third page', async () => {
+it('three schedulers queue one run for each of 1,000 companies, although token-service fails at every third page', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'scheduler-'))
   await using stack = new AsyncDisposableStack()
   stack.defer(() => rm(dataDir, { recursive: true }))

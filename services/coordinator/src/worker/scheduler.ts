@@ -1,6 +1,6 @@
 /**
- * Queues the runs of schedules at their times. Every coordinator does this for the schedules of its own definitions; the
- * transaction source makes sure that each time begins its runs once.
+ * Queues the runs of schedules at their times. Every coordinator does this for the schedules of its own definitions;
+ * the transaction source makes sure that each time begins its runs once.
  *
  * A schedule for each company is fired in two parts. First its time is stored as an open tick. Then the runs of the
  * companies are queued, one page of companies at a time, and the position in the list is stored with the runs of the
@@ -161,7 +161,7 @@ export function transactionOf(
   isManual = false,
 ): NewTransaction {
   const { name, input } = schedule
-  // A run that an operator has started begins at once.
+  // A run that an operator starts has no jitter.
   const seconds = isManual ? 0 : delaySeconds(schedule, realm ?? `${definition?.name}/${name}`)
   // The input was checked when the definition was loaded.
   const accepted = definition === undefined ? { key: null } : acceptedKey(definition, input)
@@ -171,7 +171,8 @@ export function transactionOf(
     InitialData: input as NewTransaction['InitialData'],
     ...(realm !== null && { Realm: realm }),
     ...(key !== null && { ConcurrencyKey: key }),
-    // The delay counts from now: after an outage, the runs of a missed time are spread as well.
+    // The jitter counts from now and not from the time of the schedule, so that the runs of a missed time are spread
+    // too.
     ...(seconds > 0 && { NotBefore: seconds }),
   }
 }

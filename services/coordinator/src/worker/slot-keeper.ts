@@ -85,7 +85,7 @@ export function startSlotKeeper(deps: SlotKeeperDeps): SlotKeeper {
         .catch((error: unknown) => {
           log.debug(
             { err: error },
-            'slots could not be given to waiting runs; the next poll tries again',
+            'slots could not be given to waiting runs; the next poll retries',
           )
         })
         .finally(() => inFlight.delete(passing))

@@ -10,12 +10,12 @@ export interface StartRequest {
   readonly by: Actor | undefined
 }
 
-/** The limit of a statement: 100 transactions of the maximum size are 25 MiB. */
+/** The maximum number of transactions in a statement. 100 transactions of the maximum size have 25 MiB. */
 const MAX_BATCH = 100
 
 /**
- * Returns a function that queues one transaction of a process. Transactions that wait at the same time are queued in one
- * statement for each actor, because a statement for each transaction would be several times slower.
+ * Returns a function that queues one transaction of a process. Transactions that wait at the same time are queued in
+ * one statement for each actor, because a statement for each transaction would be several times slower.
  *
  * If the store is unavailable, all transactions of the batch fail. After any other error, each is queued by itself, so
  * that only the one that caused the error fails.

@@ -39,7 +39,7 @@ function intakeOn({ holdMs = 60_000 } = {}) {
   const state = {
     error: null as Error | null,
     isBrokerUnavailable: false,
-    /** What the broker waits for before it confirms a dead letter. */
+    /** Resolves when the broker confirms a dead letter. */
     confirm: Promise.resolve(),
     consumer: null as Handlers | null,
     starts: 0,
@@ -103,7 +103,7 @@ function intakeOn({ holdMs = 60_000 } = {}) {
 }
 
 describe('the intake of start messages', () => {
-  it('queues messages that are delivered at the same time in few statements of at most 100 transactions', async () => {
+  it('simultaneous start messages are queued in few statements of at most 100 transactions', async () => {
     const { batches, counted, consuming } = intakeOn()
     const { handle } = await consuming()
     const settlements = Array.from({ length: 250 }, (_, n) =>
@@ -114,7 +114,7 @@ describe('the intake of start messages', () => {
     expect(counted).toHaveLength(250)
   })
 
-  it('holds a message while the store is unavailable, and starts no consumer that could hold more messages', async () => {
+  it('while the store is unavailable, the intake holds a start message, and starts no consumer that could hold more messages', async () => {
     const { state, consuming } = intakeOn()
     const { handle } = await consuming()
     state.error = unavailable
@@ -130,7 +130,7 @@ describe('the intake of start messages', () => {
     await consuming()
   })
 
-  it('returns a message that it has held for a limited time', async () => {
+  it('the intake returns a start message to its queue after holding it for a limited time', async () => {
     const { state, consuming } = intakeOn({ holdMs: 50 })
     const { handle } = await consuming()
     state.error = unavailable
@@ -139,7 +139,7 @@ describe('the intake of start messages', () => {
     await consuming()
   })
 
-  it('a shutdown ends the hold of a message', async () => {
+  it('a shutdown returns a start message that is held', async () => {
     const { state, consuming, intake } = intakeOn()
     const { handle } = await consuming()
     state.error = unavailable
@@ -149,7 +149,7 @@ describe('the intake of start messages', () => {
     expect(await settled).toBe('requeue')
   })
 
-  it('a shutdown ends the wait for the confirm of a dead letter', async () => {
+  it('a shutdown ends the wait of the intake for the confirm of a dead letter', async () => {
     const { state, dead, counted, consuming, intake } = intakeOn()
     const { handle } = await consuming()
     state.confirm = new Promise(() => {})
@@ -160,7 +160,7 @@ describe('the intake of start messages', () => {
     expect(counted).toEqual([])
   })
 
-  it('publishes a message that was returned eight times again, so that the delivery limit does not apply to it', async () => {
+  it('a start message that was returned eight times is published as a new message, so that the delivery limit does not apply to it', async () => {
     const { state, again, counted, consuming } = intakeOn()
     const { handle } = await consuming()
     expect(await handle(message({ deliveryCount: 7 }))).toBe('ack')
@@ -174,14 +174,14 @@ describe('the intake of start messages', () => {
     expect(counted).toEqual(['queued', 'queued'])
   })
 
-  it('dead-letters a message that was published again 50 times, because it may be what ends the coordinators', async () => {
+  it('a start message that was published again 50 times is dead-lettered, because it may crash the coordinators', async () => {
     const { dead, counted, batches, consuming } = intakeOn()
     const { handle } = await consuming()
     expect(await handle(message({ deliveryCount: 8, renewals: 50 }))).toBe('ack')
     expect([dead, counted, batches]).toEqual([['delivery_limit'], ['delivery_limit'], []])
   })
 
-  it('returns an invalid message whose dead letter the broker has not confirmed', async () => {
+  it('an invalid start message returns to its queue if the broker does not confirm its dead letter', async () => {
     const { state, dead, counted, consuming, intake } = intakeOn()
     const { handle } = await consuming()
     state.isBrokerUnavailable = true
@@ -191,7 +191,7 @@ describe('the intake of start messages', () => {
     expect([dead, counted]).toEqual([[], []])
   })
 
-  it('retries if the broker rejects its consumer, and logs the reason once', async () => {
+  it('the intake retries if the broker rejects its consumer, and logs the reason once', async () => {
     const { state, logged, consuming } = intakeOn()
     for (let n = 0; n < 3; n += 1) {
       const { onRejected } = await consuming()
@@ -202,7 +202,7 @@ describe('the intake of start messages', () => {
     expect(logged.filter((line) => line === 'consuming the start messages failed')).toHaveLength(1)
   })
 
-  it('cancels its consumer when the process is paused, and starts it when the process is resumed', async () => {
+  it('the intake cancels its consumer when the process is paused, and starts it when the process is resumed', async () => {
     const { state, consuming, intake } = intakeOn()
     await consuming()
     state.paused.set('P', { Process: 'P', PausedAt: null, PausedBy: null, Reason: null })

@@ -4,7 +4,7 @@ import { type MessageIntake, type MessageIntakeDeps, startMessageIntake } from '
 import { readStartMessage } from './read-start-message.ts'
 import type { StartMessage } from './start-queue.ts'
 
-/** What became of a start message. */
+/** How a start message was handled. */
 export type StartResult = IntakeResult
 
 export type StartIntakeDeps = Omit<

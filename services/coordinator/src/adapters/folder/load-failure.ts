@@ -14,7 +14,7 @@ export interface LoadFailure {
   readonly reason: string
   /** The kind of the fault, such as `SyntaxError`. It contains no text of the file. */
   readonly kind: string
-  /** Whether an earlier version of the file was loaded, which then runs on. Set when files are loaded again. */
+  /** Whether an earlier version of the file was loaded, which then keeps running. Set when files are loaded again. */
   readonly hasLoadedBefore?: boolean
   /** For faults of settings: one line per faulty variable, without the value of the variable. */
   readonly settings: readonly string[]
@@ -69,7 +69,9 @@ export function importFailure(
   }
 }
 
-/** Node's parser reports a missing bracket at the end of the file, because every later line could still have closed it. */
+/**
+ * Node's parser reports a missing bracket at the end of the file, because every later line could still have closed it.
+ */
 const withEndExplained = (message: string): string =>
   message.endsWith("got '<eof>'")
     ? `${message}: the file ends before a bracket, parenthesis or brace is closed`

@@ -7,8 +7,8 @@
  * loaded.
  *
  * A file that cannot be loaded is reported with its line, and all other processes are loaded. If two files define
- * processes of the same name at the start, nothing is loaded, because a run could belong to either process. Later the
- * file that was loaded before keeps the name, also while it cannot be loaded, and the other file is reported.
+ * processes of the same name at the start, nothing is loaded, because a run could belong to either process. In a later
+ * load, the file that was loaded before keeps the name, even while it cannot be loaded, and the other file is reported.
  */
 import { readdir, readFile, realpath } from 'node:fs/promises'
 import { findPackageJSON } from 'node:module'
@@ -57,7 +57,7 @@ export interface ProcessLoader {
    * paths.
    */
   load(): Promise<LoadedProcesses>
-  /** The URLs of the files of the user that were imported so far, or that were not found. */
+  /** The URLs of the user's files that were imported so far, or that an import did not find. */
   readonly files: ReadonlySet<string>
 }
 
@@ -90,7 +90,7 @@ export async function createProcessLoader(
   const ownerOf = new Map<string, string>(
     [WEBHOOK_PROCESS, CHANGE_FEED].map((name) => [name, BUILT_IN_FILE]),
   )
-  /** For each name, the file of the definition that runs, which it does until another definition replaces it. */
+  /** For each name, the file of the running definition. A definition runs until another one replaces it. */
   const runningFileOf = new Map<string, string>()
 
   /**
@@ -188,7 +188,7 @@ export async function createProcessLoader(
       const reported = (failure: LoadFailure): LoadFailure[] => [
         { ...failure, hasLoadedBefore: running.has(failure.file) },
       ]
-      // A name is free again when its file is gone, or has another process now.
+      // A name is free again when its file was removed, or defines another process.
       for (const [name, file] of ownerOf)
         if (file !== BUILT_IN_FILE && !keepsName(found, file, name)) ownerOf.delete(name)
       const withSettings = createSettingsReader(env, reserved)
@@ -220,8 +220,9 @@ const DEADLINE_MS = 10_000
 const BUILT_IN_FILE = 'the coordinator itself'
 
 /**
- * Whether the file still has the process, or it or its folder cannot be loaded, so that its last version runs on. A
- * folder without process files can be read, so the file is gone.
+ * Whether the file keeps the name of its process: it still defines the process, or the file or its folder cannot be
+ * read, so that the last version keeps running. A folder that can be read but has no process files keeps no names,
+ * because its files were removed.
  */
 const keepsName = (found: readonly Found[], file: string, name: string): boolean =>
   found.some((one) =>

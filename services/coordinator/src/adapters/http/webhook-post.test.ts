@@ -101,7 +101,8 @@ describe('sending a webhook', () => {
   it('a webhook call resolves its host name only once, so that a later response of the name server has no effect', async () => {
     let calls = 0
     const { port } = await serve((_, response) => ((calls += 1), response.end()))
-    // The second response of the name server would contain the address of the server of this test.
+    // An attacker's name server can return another address for a second query (DNS rebinding). Here it would be the
+    // address of the server of this test.
     const { resolve, asked } = resolverOf(['192.0.2.1'], ['127.0.0.1'])
     const post = createWebhookPost({ resolve, timeoutMs: 200 })
     const result = await post(request(new URL(`http://hooks.example.com:${port}/`), false))

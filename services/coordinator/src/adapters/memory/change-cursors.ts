@@ -10,7 +10,7 @@ export function createMemoryChangeCursors(
   { cursors, deliveredAt, commit }: Pick<MemoryStore, 'cursors' | 'deliveredAt' | 'commit'>,
   now: () => number,
 ): ChangeCursors & Subscriptions {
-  /** By process. It is not stored, because there is one replica, which knows its definitions. */
+  /** The wanted routing keys by process. They are not stored, because the only replica knows its own definitions. */
   const wanted = new Map<string, readonly string[]>()
   const shown = (row: CursorRow): ChangeCursor => ({
     ...row,

@@ -71,7 +71,7 @@ export function createRunTable(): RunTable {
   const absorbed = new Map<string, { readonly run: RunKey; readonly ids: Set<string> }>()
   const absorbers = new Map<string, string>()
 
-  /** Must be called before the run is stored. A run that waits already does not replace a newer one. */
+  /** Must be called before the run is stored. A run that is stored already does not replace a newer run of its key. */
   const updateDebounce = (key: string, { header, absorbsUntil }: StoredRun): void => {
     if (absorbsUntil === undefined) return
     const debounce = debounceKeyText(header.Process, header.Realm, header.DebounceKey)

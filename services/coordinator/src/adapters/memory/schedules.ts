@@ -61,7 +61,9 @@ export function createMemorySchedules(
       const data = { ...process, InitialData, Realm, ConcurrencyKey, notBefore }
       return [transitions.queued(key, process.steps[0], data, times())]
     })
-  /** Commits the runs before the schedule: after a crash in between, the runs are found to exist already. */
+  /**
+   * Commits the runs before the schedule. After a crash in between, the next check finds that the runs exist already.
+   */
   const commitBoth = async (runs: readonly StoredRun[], row: ScheduleRow): Promise<Run[]> => {
     await commit(...runs.map((run): Entry => ({ run })), { schedule: row })
     return runs.map(({ header }) => header)

@@ -135,7 +135,7 @@ export interface MemoryStore extends AsyncDisposable {
   readonly deadLetters: DeadLetterTable
   readonly operations: OperationTable
   readonly schedules: ScheduleTable
-  /** By realm. */
+  /** The cursors of the change feeds, by realm. */
   readonly cursors: ReadonlyMap<string, CursorRow>
   readonly deliveredAt: () => number | null
   readonly paused: () => Pauses

@@ -7,7 +7,7 @@ import { outgoingDeadLetter } from './dead-letter-queue.ts'
 import { intakeMessageOf, intakeSpan, RENEWALS_HEADER } from './intake-messages.ts'
 
 /**
- * The maximum number of unacknowledged start messages of a process. There are more than one batch has, so that the next
+ * The maximum number of unacknowledged start messages of a process. It exceeds the size of a batch, so that the next
  * batch is complete when the previous one is committed.
  */
 const PREFETCH = 250

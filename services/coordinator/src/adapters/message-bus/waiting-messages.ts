@@ -3,14 +3,17 @@ import { startQueue } from '@integration-host/shared/contracts/start-message'
 import type { MessageBus } from '@integration-host/shared/messaging/message-bus'
 import { isStartable, type ProcessDefinition } from '../../process/definition.ts'
 
-/** The messages of one queue that start runs and that no coordinator has taken yet. */
+/** The messages of one queue that start runs and that no coordinator has consumed yet. */
 export interface WaitingMessages {
   readonly process: string
   readonly kind: 'start' | 'on'
   readonly count: number
 }
 
-/** Counts the waiting messages of the queues `start.<Process>` and `on.<Process>`. A queue that cannot be read is left out. */
+/**
+ * Counts the waiting messages of the queues `start.<Process>` and `on.<Process>`. A queue that cannot be read is left
+ * out.
+ */
 export async function countWaitingMessages(
   bus: Pick<MessageBus, 'depth'>,
   processes: Iterable<ProcessDefinition>,

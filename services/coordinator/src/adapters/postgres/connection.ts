@@ -77,7 +77,10 @@ const CONNECTIONS = 10
 const MAX_SOCKETS = CONNECTIONS + 2
 const CHECK_MS = 1_000
 const STATEMENT_TIMEOUT_MS = 10_000
-/** Shorter than the time limit of other statements, because the monitor's queries read nothing from disk. */
+/**
+ * The timeout of the monitor's queries. It is shorter than that of other statements, because these queries read nothing
+ * from disk.
+ */
 const MONITOR_TIMEOUT_MS = 3_000
 const LISTEN_CHECK = 'notifications'
 const NO_STANDBY = 'no synchronous standby acknowledges commits'

@@ -33,7 +33,7 @@ const json = (response: ServerResponse, status: number, body: unknown): void => 
 }
 
 describe('the list of connected companies', () => {
-  it('reads all pages of the companies whose credential can be used, with the service key', async () => {
+  it('the list of connected companies has all pages of the companies with a usable credential, and sends the service key', async () => {
     const requests: string[] = []
     const companies = await companiesFrom(
       (request, response) => {
@@ -55,7 +55,7 @@ describe('the list of connected companies', () => {
     ])
   })
 
-  it('distinguishes a company that is not connected from an unavailable token-service', async () => {
+  it('isConnected() distinguishes a company that is not connected from an unavailable token-service', async () => {
     const companies = await companiesFrom((request, response) => {
       const status =
         request.url === '/credentials/ACC-1001'
@@ -84,15 +84,18 @@ describe('the list of connected companies', () => {
       'invalid response',
     ],
     ['the cursor of the request', 200, { items: [], next_cursor: 'ACC-9' }, 'invalid response'],
-  ])('reports %s as token_service_unavailable', async (_what, status, body, message) => {
-    const companies = await companiesFrom((_request, response) => json(response, status, body))
-    const page = companies.page('ACC-9')
-    await expect(page).rejects.toMatchObject({ code: 'token_service_unavailable' })
-    await expect(page).rejects.toThrow(message)
-    await expect(page).rejects.not.toThrow(KEY)
-  })
+  ])(
+    'the list of connected companies reports %s as token_service_unavailable',
+    async (_what, status, body, message) => {
+      const companies = await companiesFrom((_request, response) => json(response, status, body))
+      const page = companies.page('ACC-9')
+      await expect(page).rejects.toMatchObject({ code: 'token_service_unavailable' })
+      await expect(page).rejects.toThrow(message)
+      await expect(page).rejects.not.toThrow(KEY)
+    },
+  )
 
-  it('reports a token-service that does not respond in time as token_service_unavailable', async () => {
+  it('the list of connected companies reports a token-service that does not respond in time as token_service_unavailable', async () => {
     const companies = await companiesFrom(() => {}, { timeoutMs: 20 })
     await expect(companies.page(null)).rejects.toMatchObject({ code: 'token_service_unavailable' })
   })

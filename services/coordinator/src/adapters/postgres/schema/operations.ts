@@ -163,7 +163,7 @@ export const orderSchedule = pgTable(
     PausedAt: time('PausedAt'),
     PausedBy: text('PausedBy'),
     Reason: text('Reason'),
-    /** When a coordinator has started whose definition of the process has no schedule of this name. */
+    /** When a coordinator first declared the process without this schedule; null if the schedule is not removed. */
     RemovedAt: time('RemovedAt'),
     UpdatedAt: time('UpdatedAt').notNull().defaultNow(),
   },

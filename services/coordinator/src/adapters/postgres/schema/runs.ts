@@ -103,7 +103,7 @@ export const orderHeader = pgTable(
      * `NextAttemptAt` to this time.
      */
     NotBefore: time('NotBefore'),
-    /** The key of `Debounce`, and how many requests the run has absorbed; null if the run was queued without. */
+    /** The key of `Debounce`, and how many requests the run has absorbed; null if it was queued without `Debounce`. */
     DebounceKey: text('DebounceKey'),
     Absorbed: integer('Absorbed'),
   },
@@ -255,8 +255,8 @@ export const orderSlot = pgTable(
 
 /**
  * The newest run of each key of `Debounce`, which absorbs requests while it waits. All statements that queue with a key
- * hold its advisory lock. A claim neither reads nor writes this table: the row in `Order_Header`, under its lock, decides
- * whether the run still waits.
+ * hold its advisory lock. A claim neither reads nor writes this table: the row in `Order_Header`, under its lock,
+ * decides whether the run still waits.
  */
 export const orderDebounce = pgTable(
   'Order_Debounce',

@@ -17,7 +17,7 @@ const cursorOf = (row: CursorRow): ChangeCursor => ({
 })
 
 export async function beginCursor(sql: postgres.Sql, realm: string): Promise<ChangeCursor> {
-  // The update that changes nothing makes the statement return the row of another coordinator too.
+  // The update changes nothing, but makes the statement return a row that another coordinator has inserted.
   const rows = await sql<CursorRow[]>`
     insert into "Realm_Cursor" as c ("Realm") values (${realm})
     on conflict ("Realm") do update set "Realm" = excluded."Realm" returning ${columns(sql)}`

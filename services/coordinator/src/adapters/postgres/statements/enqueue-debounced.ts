@@ -17,8 +17,8 @@ type Tx = postgres.TransactionSql
 const MAX_TRIES = 3
 
 /**
- * Queues debounced transactions, in one database transaction that holds the advisory locks of their keys and ids and the
- * locks of the rows of the waiting runs. A claim locks the same rows: a run is either claimed before, and no longer
+ * Queues debounced transactions, in one database transaction that holds the advisory locks of their keys and ids and
+ * the locks of the rows of the waiting runs. A claim locks the same rows: a run is either claimed before, and no longer
  * absorbs a request, or it has the new data and the later start when the claim reads it.
  *
  * @throws {IntegrationError} `store_unavailable` if an id was queued without `Debounce` at the same time, in each try.
@@ -46,7 +46,7 @@ export async function enqueueDebounced(
   }
 }
 
-/** Rolls the database transaction back, because a statement that takes no lock of the id has queued it. */
+/** Rolls the database transaction back, because a statement that does not lock the id has queued it meanwhile. */
 class IdQueuedMeanwhile extends Error {}
 
 async function planLocked(
@@ -87,7 +87,8 @@ async function planLocked(
       join "Order_Header" h on h."Process" = ${name} and h."TransactionID" = id and h."ReplayID" = 0`
   const [clock] = await tx<[{ now: number }]>`
     select floor(extract(epoch from clock_timestamp()) * 1000)::float8 as now`
-  // The run of an id itself comes later in the list than the run that has absorbed it, and replaces it.
+  // The list may contain two runs of an id: first the run that has absorbed it, then its own run, which replaces the
+  // first.
   const runs = new Map(known.map((row) => [row.id, runOf(row)]))
   const waitingRuns = new Map(
     waiting.map((row) => [

@@ -14,7 +14,7 @@ import { recordOnChanged } from './actions.ts'
 import { FILES_LEFT } from './retention.ts'
 import { deleteTags } from './tags.ts'
 
-/** The maximum number of rows that a statement reads, so that it stays short even if all of them are already erased. */
+/** The maximum number of rows that a statement reads. It bounds the duration even if all of these rows are erased. */
 const WINDOW = 10_000
 
 const idsOf = (sql: postgres.Sql, ids: readonly string[]) =>

@@ -15,7 +15,7 @@ import { deleteTags } from './tags.ts'
 
 /** The names of the rows of `"Order_Installation"` that the retention uses. Each count has one row per process. */
 const LEASE = 'Retention'
-/** The name prefix of the rows with the keys of purged runs whose files are not removed yet. */
+/** The prefix of the names of rows that list purged runs. Such a row exists until the files of its runs are removed. */
 export const FILES_LEFT = 'Files left '
 const COUNTS = { purge: 'Purged ', forget: 'Forgotten ' } as const
 
@@ -102,7 +102,7 @@ const isOld = (sql: postgres.Sql, alias: 'h' | 's', { completedMs, failedMs }: R
     * case when ${run}."Status" = 'Completed' then ${completedMs}::float8 else ${failedMs}::float8 end, false)`
 }
 
-/** True for a run `h` that may be purged, because all runs of its transaction are old enough. */
+/** True if all runs of the transaction of `h` are old enough, so that the run may be purged. */
 const mayGo = (sql: postgres.Sql, policy: RetentionPolicy) => sql`
   ${isOld(sql, 'h', policy)} and not exists (
     select from "Order_Header" s
@@ -193,7 +193,7 @@ export async function filesRemoved(sql: postgres.Sql, { id }: FilesLeft): Promis
 }
 
 /**
- * Deletes the rows of the runs whose purge was the longest time ago. All rows of a transaction are deleted together.
+ * Deletes the rows of the runs that were purged first. All rows of a transaction are deleted together.
  */
 export async function forgetRuns(
   sql: postgres.Sql,

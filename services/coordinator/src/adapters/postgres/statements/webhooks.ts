@@ -62,7 +62,10 @@ const oldest = (sql: Sql) => sql`
           order by "OrderedBy", "ID" limit 1) later)
       select * from first limit ${MAX_RUNS}) own)`
 
-/** Deletes the oldest webhooks whose runs are over, and queues a run for each oldest webhook without a run. */
+/**
+ * Deletes the webhooks at the head of their order whose runs are over. Then queues a run for each webhook that is now
+ * the oldest one of its receiver and order, unless it has a run.
+ */
 export async function startWebhooks(
   sql: postgres.Sql,
   limit: number,
