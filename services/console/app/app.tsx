@@ -23,6 +23,7 @@ import { useSettings } from './settings.ts'
 const ActivityPage = lazy(() => import('./pages/activity.tsx'))
 const LimitsPage = lazy(() => import('./pages/limits.tsx'))
 const CompanyLimitsPage = lazy(() => import('./pages/company-limits.tsx'))
+const ChartsPage = lazy(() => import('./pages/charts.tsx'))
 const HelpPage = lazy(() => import('./pages/help.tsx'))
 const RunbookPage = lazy(() => import('./pages/runbook.tsx'))
 const ErrorsPage = lazy(() => import('./pages/errors.tsx'))
@@ -87,6 +88,7 @@ function Page({ session, path }: { readonly session: SessionView; readonly path:
   if (path === '/limits') return <LimitsPage />
   const limits = match('/limits/:realm', path)
   if (limits !== null) return <CompanyLimitsPage realm={limits['realm'] ?? ''} />
+  if (path === '/charts') return <ChartsPage />
   if (path === '/activity') return <ActivityPage />
   if (path === '/help/runbook') return <RunbookPage />
   if (path === '/help/errors') return <ErrorsPage />

@@ -12,6 +12,7 @@ import { assetRoutes } from './routes/assets.ts'
 import { onlyOwnPages } from './routes/browser-guard.ts'
 import { securityHeaders } from './routes/security-headers.ts'
 import { type CompanyRouteDeps, companyRoutes } from './routes/companies.ts'
+import { type FiguresRouteDeps, figuresRoutes } from './routes/figures.ts'
 import { type LimitsRouteDeps, limitsRoutes } from './routes/limits.ts'
 import { type ProcessRouteDeps, processRoutes } from './routes/processes.ts'
 import { type OpenIdSignInDeps, openIdSignInRoutes } from './routes/openid-sign-in.ts'
@@ -35,7 +36,8 @@ export interface AppDeps
     ProcessRouteDeps,
     ActivityRouteDeps,
     SearchRouteDeps,
-    LimitsRouteDeps {
+    LimitsRouteDeps,
+    FiguresRouteDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
@@ -97,6 +99,7 @@ export function createApp(deps: AppDeps): Hono {
       app.route('/api', activityRoutes(deps))
       app.route('/api', searchRoutes(deps))
       app.route('/api', limitsRoutes(deps))
+      app.route('/api', figuresRoutes(deps))
     },
   )
 }

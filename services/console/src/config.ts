@@ -47,6 +47,10 @@ const Settings = z.object({
   DEMO_API_URL: httpUrl().optional(),
   SANDBOX_URL: httpUrl().optional(),
   WEBHOOK_RECEIVER_URL: httpUrl().optional(),
+  /** Prometheus, for charts of more than the last hour. Only a fixed list of queries is sent. */
+  PROMETHEUS_URL: httpUrl().optional(),
+  /** The address at which browsers reach Grafana, for a link. */
+  GRAFANA_URL: httpUrl().optional(),
   /** How persons sign in. There is no default, so that no console is open by accident. */
   SIGN_IN: z
     .string()

@@ -13,6 +13,7 @@ import type { ServicesView } from './contracts/services.ts'
 import { changesOf } from './view/changes.ts'
 import { createConditionTimes } from './view/condition-times.ts'
 import { conditionsOf } from './view/conditions.ts'
+import type { FigureHistory } from './view/figure-history.ts'
 import type { Frames } from './view/frames.ts'
 import type { Installation, ServiceState } from './view/installation.ts'
 import { nowView, servicesView } from './view/pages.ts'
@@ -37,6 +38,7 @@ export interface InstallationWatchDeps {
   /** The readers of the replicas, by the name of the service in the order of the health page. */
   readonly replicas: ReadonlyMap<string, ReplicaReader>
   readonly frames: Frames
+  readonly figures: FigureHistory
   readonly logger: Logger
 }
 
@@ -152,6 +154,7 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
           replicas: await replicaReader.read(withMetrics),
         })),
       )
+      if (withMetrics) deps.figures.add(Date.now(), services)
       onChecked()
     }),
     repeat(COMPANIES_MS, async () => {

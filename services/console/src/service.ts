@@ -13,6 +13,7 @@ import { createInstallationReader } from './adapters/peers/installation-reader.t
 import { createIntegrityCheck } from './adapters/peers/integrity.ts'
 import { createReplicaReader } from './adapters/peers/replicas.ts'
 import { createServiceClient } from './adapters/peers/service-client.ts'
+import { createRangeReader } from './adapters/prometheus/range-reader.ts'
 import { createApp } from './app.ts'
 import type { BuiltApp } from './build-app.ts'
 import type { Config } from './config.ts'
@@ -26,6 +27,7 @@ import { createSessions } from './session/sessions.ts'
 import type { SignInFlowStore } from './session/sign-in-flow-store.ts'
 import { createSignInLog, withSignInLog } from './session/sign-in-log.ts'
 import { createSignInDelay } from './session/sign-in-delay.ts'
+import { createFigureHistory } from './view/figure-history.ts'
 import { createFrames } from './view/frames.ts'
 
 export interface ServiceDeps {
@@ -84,6 +86,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     signInLog,
   )
   const frames = createFrames(randomBytes(6).toString('hex'), () => performance.now())
+  const figures = createFigureHistory()
   const watch = opened.use(
     watchInstallation({
       coordinator,
@@ -103,6 +106,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
         ),
       ),
       frames,
+      figures,
       logger,
     }),
   )
@@ -145,6 +149,10 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
       if (outcome === 'rejected') signInLog.add('rejected', null, way)
     },
     signInLog,
+    figures,
+    readRange:
+      config.PROMETHEUS_URL === undefined ? null : createRangeReader(config.PROMETHEUS_URL),
+    grafanaUrl: config.GRAFANA_URL ?? null,
     gatewayRealms: createGatewayRealms({
       gatewayUrl: config.GATEWAY_URL,
       clientOf: (gatewayUrl) => clientOf('accounting-gateway', gatewayUrl),

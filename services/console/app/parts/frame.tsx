@@ -20,6 +20,7 @@ const PAGES = [
   { path: '/processes', name: 'Processes' },
   { path: '/services', name: 'Health' },
   { path: '/limits', name: 'Limits' },
+  { path: '/charts', name: 'Charts' },
   { path: '/activity', name: 'Activity' },
   { path: '/help', name: 'Help' },
 ] as const

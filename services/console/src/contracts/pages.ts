@@ -11,6 +11,7 @@ export const pages = {
   settings: '/settings',
   limits: '/limits',
   companyLimits: '/limits/:realm',
+  charts: '/charts',
   activity: '/activity',
   help: '/help',
   helpDocument: '/help/:document',

@@ -1,0 +1,36 @@
+import { describe, expect, it } from 'vitest'
+import { linePath, roundedMaximum, valueText } from './chart.ts'
+
+const SIZE = { width: 30, height: 10 }
+
+describe('the geometry of charts', () => {
+  it.each([
+    [0, 1],
+    [-1, 1],
+    [NaN, 1],
+    [1, 1],
+    [1.2, 1.5],
+    [4, 4],
+    [7, 8],
+    [0.03, 0.03],
+    [1_000, 1_000],
+    [1_001, 1_500],
+  ])('the axis for values up to %d ends at %d', (highest, end) => {
+    expect(roundedMaximum(highest)).toBeCloseTo(end)
+  })
+
+  it('a gap interrupts the line, and a single point is a dot', () => {
+    expect(linePath([0, 5, null, 10], 10, SIZE)).toBe('M0 10L10 5M30 0L30 0')
+    expect(linePath([null, null], 10, SIZE)).toBe('')
+    expect(linePath([5], 10, SIZE)).toBe('M0 5L0 5')
+  })
+
+  it('values have their unit, and a gap has none', () => {
+    expect(valueText(null, 'seconds')).toBe('—')
+    expect(valueText(0.04, 'seconds')).toBe('40 ms')
+    expect(valueText(2.14, 'seconds')).toBe('2.1 s')
+    expect(valueText(300, 'seconds')).toBe('5 min')
+    expect(valueText(3.5, 'per_minute')).toBe('3.5/min')
+    expect(valueText(12, 'count')).toBe('12')
+  })
+})

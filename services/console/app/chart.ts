@@ -1,0 +1,54 @@
+/** The geometry of a small chart, as values without a browser. */
+
+const FACTORS = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10] as const
+
+/** Returns a round number that is at least `highest`, as the end of an axis. */
+export function roundedMaximum(highest: number): number {
+  if (!(highest > 0)) return 1
+  const power = 10 ** Math.floor(Math.log10(highest))
+  const factor = FACTORS.find((one) => one * power >= highest * (1 - 1e-9)) ?? 10
+  return factor * power
+}
+
+/**
+ * Returns the path of a line through the points, in a drawing of this size. A gap interrupts the line. A point between
+ * two gaps is a line without length, which the round end of the stroke makes a dot.
+ */
+export function linePath(
+  points: readonly (number | null)[],
+  maximum: number,
+  { width, height }: { readonly width: number; readonly height: number },
+): string {
+  const x = (index: number): string => rounded((index / Math.max(1, points.length - 1)) * width)
+  const y = (value: number): string => rounded(height - (value / maximum) * height)
+  let isOpen = false
+  return points
+    .map((value, index) => {
+      if (value === null) {
+        isOpen = false
+        return ''
+      }
+      const point = `${x(index)} ${y(value)}`
+      const part = isOpen
+        ? `L${point}`
+        : `M${point}${(points[index + 1] ?? null) === null ? `L${point}` : ''}`
+      isOpen = true
+      return part
+    })
+    .join('')
+}
+
+const rounded = (value: number): string => String(Math.round(value * 10) / 10)
+
+export type Unit = 'count' | 'per_minute' | 'seconds'
+
+const number = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 })
+
+/** Returns a value with its unit, such as `12`, `3.5/min`, `40 ms` or `2.1 s`. */
+export function valueText(value: number | null, unit: Unit): string {
+  if (value === null) return '—'
+  if (unit === 'count') return number.format(value)
+  if (unit === 'per_minute') return `${number.format(value)}/min`
+  if (value < 1) return `${number.format(value * 1_000)} ms`
+  return value < 120 ? `${number.format(value)} s` : `${number.format(value / 60)} min`
+}

@@ -1,0 +1,58 @@
+import { z } from 'zod'
+import { type ChartQuery, promQl, seriesName } from '../../view/charts.ts'
+import type { FigureSeries } from '../../view/figure-history.ts'
+
+const DEADLINE_MS = 5_000
+
+const RangeResponse = z.object({
+  status: z.literal('success'),
+  data: z.object({
+    resultType: z.literal('matrix'),
+    result: z.array(
+      z.object({
+        metric: z.record(z.string(), z.string()),
+        values: z.array(z.tuple([z.number(), z.string()])),
+      }),
+    ),
+  }),
+})
+
+/** A range of time in epoch seconds. The points are at `end` and at whole steps before it. */
+export interface TimeRange {
+  readonly start: number
+  readonly end: number
+  readonly step: number
+}
+
+export type ReadRange = (query: ChartQuery, range: TimeRange) => Promise<readonly FigureSeries[]>
+
+/**
+ * Returns the function that reads the series of a query from Prometheus.
+ *
+ * @throws {Error} Prometheus does not respond within 5 s, or not with a matrix.
+ */
+export const createRangeReader =
+  (prometheusUrl: string): ReadRange =>
+  async (query, { start, end, step }) => {
+    const parameters = new URLSearchParams({
+      query: promQl(query),
+      start: String(start),
+      end: String(end),
+      step: String(step),
+    })
+    const response = await fetch(`${prometheusUrl}/api/v1/query_range?${parameters.toString()}`, {
+      redirect: 'manual',
+      signal: AbortSignal.timeout(DEADLINE_MS),
+    })
+    const { data } = RangeResponse.parse(await response.json())
+    const count = Math.floor((end - start) / step) + 1
+    return data.result.map(({ metric, values }) => {
+      const points = Array.from({ length: count }, (): number | null => null)
+      for (const [at, text] of values) {
+        const value = Number(text) // a quantile without observations is NaN
+        const index = Math.round((at - start) / step)
+        if (Number.isFinite(value) && index >= 0 && index < count) points[index] = value
+      }
+      return { name: seriesName(query, metric), points }
+    })
+  }
