@@ -103,7 +103,7 @@ export async function startCoordinator(
   adapters: CoordinatorAdapters,
 ): Promise<RunningService> {
   const { logger: log, health, bus, clock = systemClock, timing = {} } = adapters
-  const { random = Math.random, readsChangeFeed = true } = adapters
+  const { random = Math.random, readsChangeFeed = true, serve } = adapters
   const { now } = clock
   const { PREFETCH: prefetch } = config
   const serviceMetrics = adapters.metrics ?? createMetrics('coordinator')
@@ -387,7 +387,6 @@ export async function startCoordinator(
     streams,
     lastAudit: () => lastAudit,
   })
-  const { serve } = adapters
   const { HOST: host, PORT: port } = config
   const server = stack.use(
     await (serve?.(app) ?? listen(honoListener(app), { host, port, metrics: serviceMetrics })),
