@@ -30,7 +30,7 @@ describe('the activity page of the console in a browser', () => {
     expect(at.problems).toEqual([])
   })
 
-  it('lists actions, connections of companies and sign-ins with links, and a reason with markup as text', async () => {
+  it('the page Activity lists actions, connections of companies and sign-ins with links, and shows markup in a reason as text', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'All activity' }).click()
     await page.getByRole('heading', { name: 'Activity', level: 1 }).waitFor()
@@ -44,7 +44,7 @@ describe('the activity page of the console in a browser', () => {
     await page.waitForURL(`${at.console.url}/companies/${COMPANY.realm}`)
   })
 
-  it('keeps its filters in the address, which shows the same list in another tab', async () => {
+  it('the address of the page Activity contains its filters, so it shows the same list in another tab', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/activity`)
     const kinds = page.getByRole('navigation', { name: 'Kinds of entries' })

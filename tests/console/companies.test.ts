@@ -32,7 +32,7 @@ describe('the companies in a browser', () => {
   const state = (page: Page, name: string) =>
     page.getByRole('region', { name: 'State' }).getByText(name, { exact: true })
 
-  it('makes a connect link, with which the owner connects a company that appears without a reload', async () => {
+  it('the page Companies creates a connect link, and shows the company that its owner connects without a reload', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Companies', exact: true }).first().click()
     await page.getByText('No company is connected yet').waitFor()
@@ -54,7 +54,7 @@ describe('the companies in a browser', () => {
     await page.getByText('connected it').waitFor()
   })
 
-  it('shows a revoked grant with its remedy, does not offer a refresh, and is active again after the reconnection', async () => {
+  it('the page of a company with a revoked grant shows the remedy and offers no refresh, and shows the company as active after the reconnection', async () => {
     await connectCompany(at.host, { stage() {}, line() {} })
     const page = await at.signIn()
     await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)
@@ -82,7 +82,7 @@ describe('the companies in a browser', () => {
     await state(page, 'Active').waitFor()
   })
 
-  it('refreshes and renames a company, and the audit log names the person', async () => {
+  it('a person can refresh and rename a company, and the audit log names the person', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)
     await page.getByRole('button', { name: 'Refresh…' }).click()
@@ -99,7 +99,7 @@ describe('the companies in a browser', () => {
       expect(items.find(({ What }) => What === what)?.Who).toBe('key console for operator')
   })
 
-  it('disconnects a company only after its id is typed', async () => {
+  it('a company is disconnected only after its id was typed', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/companies/${COMPANY.realm}`)
     await page.getByRole('button', { name: 'Disconnect…' }).click()
@@ -114,7 +114,7 @@ describe('the companies in a browser', () => {
     await page.getByRole('alert').waitFor()
   })
 
-  it('keeps the companies while token-service is unavailable, and says so', async () => {
+  it('while token-service is unavailable, the page Companies keeps the companies and reports the failure', async () => {
     const page = await at.signIn()
     await page.route('**/api/companies*', (route) =>
       route.fulfill({

@@ -12,7 +12,7 @@ export interface ConsoleBrowser extends AsyncDisposable {
   readonly context: BrowserContext
   /** The log of the embedded host. */
   readonly log: () => string
-  /** Messages of pages about violations of their policy, and errors that no page caught. */
+  /** Reports of violations of the Content-Security-Policy, and uncaught errors of pages. */
   readonly problems: string[]
   /** Opens a page of the console in a new tab. */
   open(path: string): Promise<Page>
@@ -49,7 +49,7 @@ export async function startConsoleBrowser(
   const browser: Browser = await chromium.launch({ executablePath, args: ['--no-sandbox'] })
   opened.defer(() => browser.close())
   const context = await browser.newContext()
-  // Less than the timeout of a test, so that a failure names the element that is missing.
+  // This is less than the timeout of a test, so that a failure names the missing element.
   context.setDefaultTimeout(20_000)
   const problems: string[] = []
   const received: Promise<string>[] = []

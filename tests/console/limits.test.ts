@@ -23,7 +23,7 @@ describe('the limits page of the console in a browser', () => {
       headers: { Authorization: `Bearer ${at.host.serviceKey}` },
     })
 
-  it('shows an empty installation, then the calls of a company and the one that failed', async () => {
+  it('the page Limits shows an empty installation, and later the calls of a company and its failed call', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Limits' }).click()
     await page.getByText('No company has made a call').waitFor()

@@ -34,7 +34,7 @@ describe('the sign-in at an OpenID provider', () => {
     expect(at.problems).toEqual([])
   })
 
-  it('leads back to the page of the address, with a cookie that the next request sends', async () => {
+  it('the OpenID sign-in leads back to the requested page, with a cookie that the next request sends', async () => {
     provider.signInAs({ email: 'ada@example.com', email_verified: true })
     const page = await at.open('/runs?status=Failed')
     const link = page.getByRole('link', { name: 'Sign in at localhost' })
@@ -64,7 +64,7 @@ describe('the sign-in at an OpenID provider', () => {
     expect(other.url()).toBe(`${at.console.url}/companies`)
   })
 
-  it('shows why a person may not use the console, in the look of the console', async () => {
+  it('the OpenID sign-in shows on a page of the console why a person may not use it', async () => {
     provider.signInAs({ email: 'mallory@example.com', email_verified: true })
     const page = await at.open('/')
     await page.getByRole('link', { name: 'Sign in at localhost' }).click()

@@ -99,7 +99,7 @@ describe.runIf(process.env['README_PICTURES'] === '1')('the pictures of the READ
     await page.screenshot({ path: absolute(`../../docs/images/console-${name}.png`) })
   }
 
-  it('shows what needs a person, a run with its timeline, the runs and the companies', async () => {
+  it('the pictures of the README show what needs a person, a run with its timeline, the runs and the companies', async () => {
     for (let number = 66; number < 90; number += 1)
       await queue('OrderProcess', String(number), number)
     await invoice('INV-1041', 'Alma Castro', ROSEWOOD.realm)

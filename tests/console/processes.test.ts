@@ -29,7 +29,7 @@ describe('the processes in a browser', () => {
     return (await response.json()) as Body
   }
 
-  it('pauses a process only with a reason, shows the condition, and resumes the process from there', async () => {
+  it('a process is paused only with a reason, and is resumed from the condition that shows the pause', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Processes', exact: true }).click()
     const order = page.getByRole('region', { name: 'OrderProcess', exact: true })
@@ -56,7 +56,7 @@ describe('the processes in a browser', () => {
     await order.getByText('Runs', { exact: true }).waitFor()
   })
 
-  it('runs a schedule now, pauses and resumes it', async () => {
+  it('the page Processes runs, pauses and resumes a schedule', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Processes', exact: true }).click()
     const schedule = page.getByRole('article', { name: 'Nightly yearly' })
@@ -87,7 +87,7 @@ describe('the processes in a browser', () => {
     ])
   })
 
-  it('shows dead letters as text with what helps, and requeues and discards them', async () => {
+  it('the page of dead letters shows them as text with the remedy, and requeues and discards them', async () => {
     const letter = {
       Process: 'OrderProcess',
       MessageID: 'm',

@@ -52,14 +52,14 @@ describe('the runs in a browser', () => {
   const status = (page: Page, name: string) =>
     page.getByRole('region', { name: 'State' }).getByText(name, { exact: true })
 
-  it('shows no runs with the command that queues one', async () => {
+  it('the page Runs without runs shows the command that queues a transaction', async () => {
     const page = await at.signIn()
     await page.getByRole('link', { name: 'Runs', exact: true }).click()
     await page.getByText('There are no runs yet').waitFor()
     await expectAccessible(page, 'runs-empty')
   })
 
-  it('leads from the first page to a failed run, which is resumed with a reason and then replayed', async () => {
+  it('a failed run is reached from the first page, and is resumed with a reason and then replayed', async () => {
     const page = await at.signIn()
     await queue('broken', TOO_LONG)
     await page.getByRole('heading', { name: '1 run failed at OrderProcess.order' }).waitFor()
@@ -92,7 +92,7 @@ describe('the runs in a browser', () => {
     )
   })
 
-  it('changes a run while it is shown, replays it from a step, and shows its data on demand', async () => {
+  it('the page of a run shows its changes live, replays it from a step, and shows its data on demand', async () => {
     const page = await at.signIn()
     await queue('66', 66)
     await page.goto(`${at.console.url}/runs/OrderProcess/66`)
@@ -108,7 +108,7 @@ describe('the runs in a browser', () => {
     await page.getByText('Copied from the run before').waitFor()
   })
 
-  it('rejects an action on a run that has changed meanwhile, and says so in the dialog', async () => {
+  it('an action on a run that has changed meanwhile is rejected, and the dialog shows the reason', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs/OrderProcess/broken`)
     await status(page, 'Failed').waitFor()
@@ -123,7 +123,7 @@ describe('the runs in a browser', () => {
     expect(await page.evaluate('document.activeElement.textContent')).toBe('Resume…')
   })
 
-  it('opens and shows a hostile id as text', async () => {
+  it('the page of a run with a hostile id opens, and shows the id as text', async () => {
     const page = await at.signIn()
     await queue(HOSTILE)
     await page.goto(`${at.console.url}/runs?idPrefix=${encodeURIComponent('../')}`)
@@ -137,7 +137,7 @@ describe('the runs in a browser', () => {
     await status(page, 'Completed').waitFor()
   })
 
-  it('keeps the filters in the address, and shows older runs on request', async () => {
+  it('the address of the page Runs contains the filters, and the page shows older runs on request', async () => {
     const page = await at.signIn()
     for (let index = 0; index < 55; index += 1) await queue(`many-${index}`)
     await page.getByRole('link', { name: 'Runs', exact: true }).click()
@@ -155,7 +155,7 @@ describe('the runs in a browser', () => {
     await expectAccessible(page, 'runs')
   })
 
-  it('shows an unknown value of a filter and a run that does not exist as a sentence', async () => {
+  it('an unknown filter value, and a run that does not exist, are each explained in a sentence', async () => {
     const page = await at.signIn()
     for (const [path, sentence] of [
       ['/runs?status=Nonsense', 'status'],
@@ -167,7 +167,7 @@ describe('the runs in a browser', () => {
     }
   })
 
-  it('keeps the list while the coordinator is unavailable, says so, and continues by itself', async () => {
+  it('while the coordinator is unavailable, the page Runs keeps the list and reports the failure, and then continues by itself', async () => {
     const page = await at.signIn()
     let isUnavailable = false
     await page.route('**/api/runs?*', (route) =>
@@ -189,7 +189,7 @@ describe('the runs in a browser', () => {
     await page.getByRole('link', { name: 'meanwhile', exact: true }).waitFor()
   })
 
-  it('shows a viewer no data and no action that works', async () => {
+  it('the page of a run shows a viewer neither data nor enabled actions', async () => {
     const page = await at.open('/runs/OrderProcess/66')
     await page.getByLabel('User').fill('vera')
     await page.getByLabel('Password').fill(PASSWORD)

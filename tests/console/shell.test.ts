@@ -50,7 +50,7 @@ describe('the console in a browser', () => {
     })
   }
 
-  it('signs a person in with a one-time link, removes its secret from the address, and rejects the link the second time', async () => {
+  it('a one-time link signs a person in once, and its secret is removed from the address', async () => {
     const link = at.console.signInLink() ?? ''
     const page = await at.open('/sign-in')
     await page.getByRole('heading', { name: 'Sign in' }).waitFor()
@@ -65,7 +65,7 @@ describe('the console in a browser', () => {
     expect(at.log()).not.toContain(link.split('#')[1])
   })
 
-  it('shows an empty installation with first steps, without violations of accessibility rules', async () => {
+  it('an empty installation is shown with first steps, without violations of accessibility rules', async () => {
     const page = await at.signIn()
     await isLive(page)
     await page.getByRole('heading', { name: 'Nothing needs you' }).waitFor()
@@ -76,7 +76,7 @@ describe('the console in a browser', () => {
     await expectAccessible(page, 'health')
   })
 
-  it('shows a company whose grant is revoked within 5 s, and removes it when it is connected again', async () => {
+  it('the first page shows a company within 5 s after its grant is revoked, and removes it when it is connected again', async () => {
     const page = await at.signIn()
     await connectCompany(at.host, { stage() {}, line() {} })
     await page.getByText('1 of 1 company active').waitFor({ timeout: 5_000 })
@@ -93,7 +93,7 @@ describe('the console in a browser', () => {
     await page.getByText('1 company must be reconnected').waitFor() // as the last one that ended
   })
 
-  it('shows a run that fails within 5 s, with the step and the error class', async () => {
+  it('the first page shows a failed run within 5 s, with the step and the error class', async () => {
     const page = await at.signIn()
     const queued = await request(
       `${at.host.coordinator}/processes/OrderProcess/transactions`,
@@ -107,7 +107,7 @@ describe('the console in a browser', () => {
     await expectAccessible(page, 'now-failed')
   })
 
-  it('shows who paused a process, and a reason with markup as text', async () => {
+  it('the first page shows who paused a process, and shows markup in the reason as text', async () => {
     const page = await at.signIn()
     const process = `${at.host.coordinator}/processes/OrderProcess`
     const Reason = '<img src=x onerror=alert(1)>'
@@ -121,7 +121,7 @@ describe('the console in a browser', () => {
       .waitFor({ state: 'detached' })
   })
 
-  it('keeps every tab live with a single event stream, and ends all tabs when one signs out', async () => {
+  it('one event stream keeps all tabs live, and a sign-out in one tab ends all of them', async () => {
     const pages = [await at.signIn()]
     while (pages.length < 8) pages.push(await at.open('/'))
     for (const page of pages) await isLive(page)
@@ -138,7 +138,7 @@ describe('the console in a browser', () => {
     await third?.getByRole('heading', { name: 'Sign in' }).waitFor({ timeout: 10_000 })
   })
 
-  it('lets a page on another port neither read the console nor change anything with the cookie of the session', async () => {
+  it('a page on another port can neither read nor change the console with the cookie of the session', async () => {
     await at.signIn()
     const [cookie] = await at.context.cookies()
     expect(cookie).toMatchObject({ name: 'console', httpOnly: true, sameSite: 'Strict' })
@@ -171,7 +171,7 @@ describe('the console in a browser', () => {
     expect(stolen.status).toBe(403)
   })
 
-  it('works with the keyboard alone and shows the focus', async () => {
+  it('the console works with the keyboard alone, and shows the focus', async () => {
     await at.signIn()
     const page = await at.open('/')
     await isLive(page)

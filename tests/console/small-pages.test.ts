@@ -80,7 +80,7 @@ describe('the small pages of the services', () => {
       }
   })
 
-  it('no page violates its policy', () => {
+  it('no page violates its Content-Security-Policy', () => {
     expect(at.problems).toEqual([])
   })
 })

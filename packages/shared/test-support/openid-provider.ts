@@ -8,7 +8,7 @@ import { text } from 'node:stream/consumers'
 export const CLIENT_ID = 'integration-host-console'
 export const CLIENT_SECRET = 'a client secret: with % and spaces'
 
-/** What the provider does otherwise than it should. */
+/** The ways in which the provider violates the protocol. */
 export interface Misbehaviour {
   /** Changes the query with which the browser is sent back. */
   readonly callback?: (query: URLSearchParams) => void
@@ -33,8 +33,8 @@ const base64url = (value: unknown): string =>
   Buffer.from(JSON.stringify(value)).toString('base64url')
 
 /**
- * `authentication` is the only way in which a client can authenticate itself. Browsers see `localhost` and `127.0.0.1` as
- * different sites.
+ * `authentication` is the only way in which a client can authenticate itself. Browsers see `localhost` and `127.0.0.1`
+ * as different sites.
  */
 export async function startTestProvider(
   authentication: 'client_secret_post' | 'client_secret_basic' = 'client_secret_post',

@@ -1,4 +1,4 @@
-/** Calls of the console's own API. The cookie of the session goes along by itself. */
+/** Calls of the console's own API. The browser adds the cookie of the session. */
 
 /** The problem document (RFC 9457) of a rejected request. */
 export class Problem extends Error {
@@ -28,7 +28,7 @@ export async function call<Result>(
   }).catch(() => {
     throw new Problem(0, 'unreachable', 'The console does not respond. Is it running?')
   })
-  // The server's contract tests hold every response to its schema.
+  // The response is not checked here, because the server's contract tests check every response against its schema.
   if (response.ok) return (response.status === 204 ? null : await response.json()) as Result
   const problem = (await response.json().catch(() => ({}))) as Partial<Record<string, string>>
   throw new Problem(

@@ -43,7 +43,7 @@ async function readSession(): Promise<SessionView | null> {
 /** Shows the sign-in page until there is a session, and then the page of the address. */
 export function App() {
   const path = usePath()
-  // All times of the page follow the settings.
+  // This makes the page render again when a setting changes, because all shown times depend on the settings.
   useSettings()
   const queries = useQueryClient()
   const session = useQuery({ queryKey: ['session'], queryFn: readSession })

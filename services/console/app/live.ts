@@ -18,7 +18,7 @@ interface StreamEvent {
 type Message = { readonly event: StreamEvent } | { readonly state: LiveState }
 
 const EVENTS = ['hello', 'current', 'reset', 'now', 'services', 'runs', 'bye'] as const
-/** The pages that are read again when something changes, at most this often. */
+/** The shortest interval at which a shown page is read again after changes. */
 const READ_AGAIN_MS = 2_000
 /** The lists that change together with the first page. */
 const LISTS = ['companies', 'company', 'processes', 'dead-letters', 'activity'] as const

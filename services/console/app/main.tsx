@@ -16,7 +16,8 @@ const queries = new QueryClient({
       // The event stream keeps the pages up to date.
       staleTime: Infinity,
       refetchOnWindowFocus: false,
-      // A rejected request is rejected again. A console that restarts is back within seconds.
+      // Only requests without a response are retried: a console that restarts is available again within seconds, and a
+      // rejected request would be rejected again.
       retry: (failures, error) => error instanceof Problem && error.status === 0 && failures < 5,
     },
   },

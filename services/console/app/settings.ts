@@ -52,7 +52,7 @@ function readAgain(): void {
 /** Applies the settings to the page, also when another tab changes them. Called once, before the first page. */
 export function followSettings(): void {
   apply()
-  // The event is sent to all tabs but the one that changes the setting.
+  // The browser sends this event to all tabs except the one that changes the setting.
   window.addEventListener('storage', readAgain)
 }
 

@@ -70,7 +70,7 @@ const shown = (lane: Lane | undefined): readonly (readonly [string, number, numb
   (lane?.segments ?? []).map(({ kind, from, until }) => [kind, from - START, until - START])
 
 describe('the timeline of a run', () => {
-  it('has a lane for every step, also for steps that were not reached', () => {
+  it('the timeline of a run has a lane for every step, also for steps that were not reached', () => {
     const { lanes } = waterfall(run([attempt('order', 1, [100, 300])]), 0)
     expect(lanes.map(({ step }) => step)).toEqual(['order', 'csv'])
     expect(shown(lanes[0])).toEqual([
@@ -80,7 +80,7 @@ describe('the timeline of a run', () => {
     expect(shown(lanes[1])).toEqual([])
   })
 
-  it('shows each failed attempt, and the wait before the next one with its reason', () => {
+  it('the timeline of a run shows each failed attempt, and the wait before the next one with its reason', () => {
     const attempts = [
       attempt('order', 1, [0, 100], 'http_429'),
       attempt('order', 2, [2_100, 2_200], 'http_503'),
@@ -96,7 +96,7 @@ describe('the timeline of a run', () => {
     ])
   })
 
-  it('shows the wait until the next attempt of a run that has not ended', () => {
+  it('the timeline of a run shows the wait until the next attempt of a run that has not ended', () => {
     const active = run([attempt('order', 1, [0, 100], 'network')], {
       Status: 'Retrying',
       StepName: 'order',
@@ -108,7 +108,7 @@ describe('the timeline of a run', () => {
     expect(shown(lanes[0])).toContainEqual(['next', 100, 9_000])
   })
 
-  it('shows the attempt in flight up to now', () => {
+  it('the timeline of a run shows the attempt in flight up to now', () => {
     const active = run([], {
       Status: 'Running',
       StepName: 'order',
@@ -119,7 +119,7 @@ describe('the timeline of a run', () => {
     expect(shown(lanes[0])).toContainEqual(['running', 200, 1_000])
   })
 
-  it('leaves out the middle of a lane with many attempts, and shows no wait in its place', () => {
+  it('the timeline of a run leaves out the middle of a lane with many attempts, and shows no wait in its place', () => {
     const attempts = Array.from({ length: 40 }, (_, index) =>
       attempt('order', index + 1, [index * 1_000, index * 1_000 + 900], 'http_503'),
     )
@@ -128,7 +128,7 @@ describe('the timeline of a run', () => {
     expect(order?.segments.filter(({ kind }) => kind === 'failed')).toHaveLength(12)
   })
 
-  it('does not explain the time before the first attempt if older attempts were not read', () => {
+  it('the timeline of a run does not explain the time before the first attempt if older attempts were not read', () => {
     const [order] = waterfall(
       run([attempt('order', 250, [3_000, 3_100])], { AttemptCount: 250 }),
       0,

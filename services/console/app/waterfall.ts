@@ -64,7 +64,7 @@ export function waterfall(run: RunView, now: number): Waterfall {
       const segments: Segment[] = []
       if (step === (first?.StepName ?? run.StepName)) {
         const begun = first === undefined ? until : Date.parse(first.StartedAt)
-        // Older attempts than those in the response explain the time before the first one.
+        // If the response does not contain all attempts, the time before the first one may include older attempts.
         if (begun > from && run.AttemptCount === run.Attempts.length)
           segments.push(segment('queued', from, begun, 'queued'))
       }

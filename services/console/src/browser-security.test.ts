@@ -1,6 +1,6 @@
 /**
- * Tests that a browser gets nothing from the console without a session, a role and a page of the console. The routes come
- * from the console's router, so a new route is tested as soon as it exists.
+ * Tests that a browser gets nothing from the console without a session, a role and a page of the console. The routes
+ * come from the console's router, so a new route is tested as soon as it exists.
  */
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { request as httpRequest } from 'node:http'
@@ -113,7 +113,7 @@ describe('the console and browsers', () => {
     },
   )
 
-  it('every route that changes something needs the header Origin, also with Sec-Fetch-Site', async () => {
+  it('every route that changes something requires the header Origin, even if Sec-Fetch-Site is present', async () => {
     const changes = apiRoutes.filter(isChange)
     const headers = { 'Sec-Fetch-Site': 'same-origin', Origin: '' }
     expect(await statuses(changes, { cookie: operator, headers })).toEqual(all(changes, 403))
@@ -201,7 +201,7 @@ describe('the program of the console', () => {
       expect(TOKEN_PATH.exec(await readFile(join(root, file), 'utf8')), file).toBeNull()
   })
 
-  it('a path of a token would be found', () => {
+  it('the search for paths of tokens finds such a path in a control text', () => {
     for (const text of ['`/credentials/${name}/token`', '"/exports"', "'/v3/company'"])
       expect(text).toMatch(TOKEN_PATH)
   })

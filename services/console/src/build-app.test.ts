@@ -19,7 +19,10 @@ describe("the browser's program", () => {
   const textOf = ({ body }: Asset): string => Buffer.from(body).toString()
   const documents = /\/(?:runbook|errors)-[^/]*\.js$/
 
-  /** Returns the files that are loaded with a file at once: those that it imports statically, and those that they import. */
+  /**
+   * Returns the files that are loaded with a file at once: those that it imports statically, and those that they
+   * import.
+   */
   function loadedWith(file: Asset): ReadonlySet<Asset> {
     const loaded = new Set([file])
     for (const { path, body } of loaded)
@@ -38,13 +41,13 @@ describe("the browser's program", () => {
     return new Set([app.shell, ...named.flatMap((asset) => [...loadedWith(asset)])])
   }
 
-  it('the first load has at most 150 KB', () => {
+  it('the first load of a page transfers at most 150 KB', () => {
     const bytes = bytesOf(firstLoad())
     expect(bytes).toBeGreaterThan(30 * 1_024)
     expect(bytes).toBeLessThan(MAX_FIRST_LOAD_BYTES)
   })
 
-  it('each page that is loaded later adds at most 25 KB', () => {
+  it('each page that is loaded on demand adds at most 25 KB', () => {
     const later = app.assets.filter((asset) => !firstLoad().has(asset))
     expect(later.length).toBeGreaterThanOrEqual(3)
     for (const asset of later)

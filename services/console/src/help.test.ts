@@ -12,7 +12,7 @@ const anchorsOf = (file: string): ReadonlySet<string> =>
 const text = (value: string) => ({ kind: 'text', text: value })
 
 describe('the help pages', () => {
-  it('parses headings, paragraphs, lists, code and tables', () => {
+  it('the Markdown parser reads headings, paragraphs, lists, code and tables', () => {
     const blocks = parseMarkdown(
       '# Title `x`\none\ntwo\n- first\n  goes on\n- second\n\n1. third\n\n```sh\na | b\n```\n| H |\n| --- |\n| a \\| b |\n<!-- no -->\n',
     )
@@ -35,7 +35,7 @@ describe('the help pages', () => {
     ])
   })
 
-  it('parses links, code and emphasis within each other, and keeps markup of HTML as text', () => {
+  it('the Markdown parser reads nested links, code and emphasis, and keeps HTML markup as text', () => {
     expect(parseInlines('**a [`b`](c.md#d)** *e* <img src=x>')).toEqual([
       {
         kind: 'strong',
@@ -51,7 +51,7 @@ describe('the help pages', () => {
   })
 
   it.each(['docs/runbook.md', 'docs/errors.md'])(
-    'leaves no mark of Markdown in the text of %s',
+    'the parsed text of %s contains no marks of Markdown',
     (file) => {
       const texts = (block: Block): readonly string[] => {
         switch (block.kind) {

@@ -19,17 +19,17 @@ import type { Installation, ServiceState } from './view/installation.ts'
 import { nowView, servicesView } from './view/pages.ts'
 import { createRunTracker } from './view/run-tracker.ts'
 
-/** Companies are read this often, so that a revoked grant is shown within 5 s. */
+/** The interval between two reads of the companies, so that a revoked grant is shown within 5 s. */
 const COMPANIES_MS = 2_500
 const CHANGES_MS = 4_000
-/** The coordinator counts once a minute. Its pauses of processes must be shown soon. */
+/** The interval between two reads of the processes. The counts change once a minute, but a pause must be shown soon. */
 const PROCESSES_MS = 4_000
 const HEALTH_MS = 3_000
 /** The metrics are read with every third check of the health. */
 const CHECKS_PER_METRICS = 3
-/** Transitions change the first page at most this often. */
+/** The shortest interval between two changes of the first page because of transitions. */
 const TRANSITIONS_MS = 500
-/** A frame names at most this many runs. */
+/** The maximum number of runs that a frame names. */
 const MAX_NAMED_RUNS = 200
 
 export interface InstallationWatchDeps {
@@ -104,7 +104,10 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
     }
   }
 
-  /** Adds frames for the pages that differ from what the browsers have. The time of the check alone is no difference. */
+  /**
+   * Adds frames for the pages that differ from what the browsers have. A new time of the check alone does not count as
+   * a difference.
+   */
   function publish(): void {
     latest = build()
     const { At: _nowAt, ...now } = latest.now
@@ -120,7 +123,8 @@ export function watchInstallation(deps: InstallationWatchDeps): InstallationWatc
   let isKeyRejected = false
   function logFailure(error: unknown): void {
     // The part keeps its last state. The conditions show a service that does not respond.
-    if (!(error instanceof PeerFailed)) logger.error({ err: error }, 'reading a service failed')
+    if (!(error instanceof PeerFailed))
+      logger.error({ err: error }, 'state of a service could not be read')
     else if ((error.status === 401 || error.status === 403) && !isKeyRejected) {
       isKeyRejected = true // logged once, because every read fails until the key is replaced
       logger.error(

@@ -1,4 +1,4 @@
-/** The console in this process, in front of services that listen on no port. */
+/** Starts the console in the test process. Its services are addresses on which no program listens. */
 import { createHealth } from '@integration-host/shared/observability/health'
 import { createLogger } from '@integration-host/shared/observability/logger'
 import { createMetrics } from '@integration-host/shared/observability/metrics'
@@ -44,7 +44,9 @@ export interface Route {
   readonly path: string
 }
 
-/** Returns every route of the console, from its router. The handlers are not called, so most dependencies are missing. */
+/**
+ * Returns every route of the console, from its router. The handlers are not called, so most dependencies are missing.
+ */
 export function consoleRoutes(): readonly Route[] {
   const logger = createLogger('console', 'silent')
   const deps: Partial<AppDeps> = {

@@ -1,4 +1,4 @@
-/** A service of the installation that speaks HTTP and responds as a test says. */
+/** A fake service over HTTP, whose responses a test sets. */
 import { once } from 'node:events'
 import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'

@@ -12,7 +12,7 @@ import { companyPage, errorPage } from '../router.ts'
 
 const READ_AGAIN_MS = 5_000
 
-/** One company as the gateways see it, with its last failed calls. */
+/** Shows what the gateways have recorded about one company, with its last failed calls. */
 export default function CompanyLimitsPage({ realm }: { readonly realm: string }) {
   const limits = useQuery({
     queryKey: ['limits', realm],

@@ -10,12 +10,14 @@ import { Outside } from '../parts/text.tsx'
 
 const READ_AGAIN_MS = 5_000
 
-/** Which companies rest after a 429, whose calls wait, and how many calls of the month are metered. */
+/**
+ * Shows which companies are in a cool-down after a 429, whose calls wait, and how many calls of the month are metered.
+ */
 export default function LimitsPage() {
   const limits = useQuery({
     queryKey: ['limits'],
     queryFn: () => call<LimitsView>('GET', '/limits'),
-    // The gateway sends no events.
+    // The gateway sends no events, so the page is read again at intervals.
     refetchInterval: READ_AGAIN_MS,
   })
   const view = limits.data

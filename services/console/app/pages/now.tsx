@@ -174,7 +174,7 @@ function Runs({ now }: { readonly now: NowView }) {
   )
 }
 
-/** A count of zero is shown without colour, so that the eye finds the others. */
+/** A count of zero is shown without colour, so that the other counts stand out. */
 function Count({
   name,
   value,

@@ -15,7 +15,7 @@ const STATES: Readonly<
   unreachable: { tone: 'bad', text: 'Does not respond' },
 }
 
-/** What each service does while it cannot be reached, so that a person knows how urgent it is. */
+/** What stops working while a service cannot be reached, so that a person knows how urgent the failure is. */
 const PURPOSES: Readonly<Record<string, string>> = {
   coordinator: 'Runs the steps of the processes.',
   'token-service': 'Keeps the credentials, and refreshes the access tokens.',

@@ -13,7 +13,10 @@ export function Later({ children }: { readonly children: ReactNode }) {
   )
 }
 
-/** Is rendered together with the page. A link to the page has moved the focus before it was there. */
+/**
+ * Rendered together with the page, and moves the focus to its heading. The link was followed before the heading
+ * existed.
+ */
 function Shown() {
   useEffect(focusHeading, [])
   return null

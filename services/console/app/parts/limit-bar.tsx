@@ -1,4 +1,4 @@
-/** How much of a limit is used: as text, and as a bar for the eye. */
+/** Shows as text and as a bar how much of a limit is used. */
 export function LimitBar({
   used,
   limit,

@@ -2,7 +2,7 @@ import type { CompanyLimits } from '../../src/contracts/limits.ts'
 import { remaining, useSeconds } from '../clock.ts'
 import { State } from './glyph.tsx'
 
-/** Whether a company rests after a 429, has waiting calls, or neither. */
+/** Shows whether a company is in a cool-down after a 429 or has waiting calls. */
 export function LimitState({ company }: { readonly company: CompanyLimits }) {
   const seconds = useSeconds()
   const { HeldUntil, Waiting } = company

@@ -1,4 +1,6 @@
-/** The page Limits: which companies rest after a 429, whose calls wait, and how many calls are metered. */
+/**
+ * The page Limits: which companies are in a cool-down after a 429, whose calls wait, and how many calls are metered.
+ */
 import {
   RealmActivity,
   RealmActivityList,

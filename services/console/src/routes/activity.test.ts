@@ -76,7 +76,7 @@ describe('the activity', () => {
     return (await response.json()) as ActivityView
   }
 
-  it('contains actions, the audit log and the own sign-in, the newest first, in pages back to the beginning', async () => {
+  it('GET /api/activity lists actions, the audit log and the sign-ins, newest first, page by page back to the beginning', async () => {
     const entries: ActivityView['Entries'] = []
     let before: string | null = ''
     for (let page = 0; before !== null && page < 10; page += 1) {
@@ -91,13 +91,13 @@ describe('the activity', () => {
     expect(new Set(entries.map(({ Key }) => Key)).size).toBe(122)
   })
 
-  it('finds the entries of a person far back in the log with one request', async () => {
+  it('GET /api/activity finds old entries of a person with one request', async () => {
     const { Entries, Next } = await read('person=ADA')
     expect(Entries).toMatchObject([{ Who: 'ada', Target: 'OrderProcess/110' }])
     expect(Next).toBeNull()
   })
 
-  it('reads only the logs that can contain what the filters name', async () => {
+  it('GET /api/activity reads only the logs that can contain matching entries', async () => {
     const since = tokenService.requests.length
     await read('kind=runs&process=OrderProcess&id=66')
     expect(tokenService.requests.slice(since).map(({ url }) => url.pathname)).not.toContain(
@@ -110,7 +110,7 @@ describe('the activity', () => {
     expect((await read('realm=42&kind=companies')).Entries).toHaveLength(1)
   })
 
-  it('lists a rejected sign-in without the name that was typed, and a sign-out', async () => {
+  it('GET /api/activity lists a sign-out, and a rejected sign-in without the typed name', async () => {
     const wrong = { Link: 'not-a-link-of-this-console' }
     await console.request('/api/session', { method: 'POST', body: JSON.stringify(wrong) })
     const other = await console.signIn({ Link: console.signInLink().split('#')[1] })
@@ -125,7 +125,7 @@ describe('the activity', () => {
   })
 
   it.each(['before=x', 'kind=other', 'realm=../x', 'unknown=1'])(
-    'rejects %s with 400',
+    'GET /api/activity rejects %s with 400',
     async (query) => {
       expect((await console.request(`/api/activity?${query}`, { cookie })).status).toBe(400)
     },

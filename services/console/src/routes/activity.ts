@@ -31,7 +31,7 @@ const ROWS = 50
 const ACTIONS = 100
 /** Most entries of the audit log are routine refreshes, which are left out. */
 const AUDIT_ENTRIES = 500
-/** So often the logs are read for one page. A rare entry is found with further pages. */
+/** The maximum number of reads of each log for one page. A rare entry is found on a further page. */
 const MAX_ROUNDS = 4
 
 const NOTHING: LogPart = { items: [], hasMore: false }
@@ -77,7 +77,8 @@ export function activityRoutes(deps: ActivityRouteDeps): Hono {
       position: entry.Seq,
       entry: activityOfAudit(entry),
     }))
-    // A search for a company may find nothing among many entries. The next one continues behind them.
+    // A page may have no entries, because many entries were read and none matches the filters. The next page continues
+    // after them.
     return {
       items: next === null ? items : [...items, { position: next, entry: null }],
       hasMore: next !== null,

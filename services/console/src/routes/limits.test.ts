@@ -58,7 +58,7 @@ describe('the limits', () => {
     for (const one of [at, gateway, tokenService]) await one?.[Symbol.asyncDispose]()
   })
 
-  it('lists companies with their labels, and reads the gateways once for requests at the same time', async () => {
+  it('GET /api/limits lists companies with their labels, and simultaneous requests read the gateways once', async () => {
     const responses = await Promise.all([1, 2, 3].map(() => at.request('/api/limits', { cookie })))
     for (const response of responses) {
       const view = (await response.json()) as LimitsView
@@ -73,7 +73,7 @@ describe('the limits', () => {
     expect(gateway.requests.filter(({ url }) => url.pathname === '/realms')).toHaveLength(1)
   })
 
-  it('shows the failed calls of one company with the trace id of the provider', async () => {
+  it('GET /api/limits/{realm} shows the failed calls of the company with the trace ids of the provider', async () => {
     const response = await at.request('/api/limits/42', { cookie })
     expect((await response.json()) as CompanyLimitsView).toMatchObject({
       Company: { Realm: '42', Label: 'Rosewood', LastMinute: 212 },
@@ -82,7 +82,7 @@ describe('the limits', () => {
     })
   })
 
-  it('reports a key without the scope as such', async () => {
+  it('GET /api/limits/{realm} reports that the key of the console lacks the scope', async () => {
     isKeyRejected = true
     const response = await at.request('/api/limits/42', { cookie })
     isKeyRejected = false
@@ -92,7 +92,7 @@ describe('the limits', () => {
     ])
   })
 
-  it('names a gateway that does not respond', async () => {
+  it('GET /api/limits names a gateway that does not respond', async () => {
     await using other = await startConsoleFixture({ TOKEN_SERVICE_URL: tokenService.url })
     const session = await other.signIn({ Link: other.signInLink().split('#')[1] })
     const view = (await (
@@ -102,7 +102,7 @@ describe('the limits', () => {
     expect(view.Silent).toEqual(['127.0.0.1:9'])
   })
 
-  it('rejects a company whose id has another form with 400', async () => {
+  it('GET /api/limits/{realm} rejects an invalid realm with 400', async () => {
     expect((await at.request('/api/limits/..%2Fx', { cookie })).status).toBe(400)
   })
 })

@@ -21,12 +21,12 @@ export interface LimitsRouteDeps {
 
 const ROWS = 50
 
-/** `GET /limits` and `GET /limits/:realm`: the companies as the gateways see them. */
+/** `GET /limits` and `GET /limits/:realm`: what the gateways have recorded about the companies. */
 export function limitsRoutes({ sessions, isHttps, gatewayRealms, installation }: LimitsRouteDeps) {
   const tags = ['limits']
   const viewer = needsRole(sessions, 'viewer', isHttps)
 
-  /** Every gateway reports the counts of all of them. */
+  /** Every gateway reports the counts of all gateways, so those of one replica suffice. */
   function ofMonth(name: string): number | null {
     const values = responding(installation(), 'accounting-gateway').flatMap(({ samples }) => {
       const value = valueOf(samples, name)

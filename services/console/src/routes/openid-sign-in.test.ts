@@ -64,7 +64,7 @@ describe('signing in at an OpenID provider', () => {
   const sessionOf = async (cookie: string): Promise<unknown> =>
     (await at.request('/api/session', { cookie })).json()
 
-  it('a person of OIDC_OPERATORS acts, and one of OIDC_VIEWERS only looks', async () => {
+  it('a person in OIDC_OPERATORS gets the role operator, and one in OIDC_VIEWERS the role viewer', async () => {
     const ada = await signIn(ADA)
     expect(ada.status).toBe(200)
     expect(await sessionOf(ada.session)).toMatchObject({
@@ -94,7 +94,7 @@ describe('signing in at an OpenID provider', () => {
     ['with a false email_verified', { ...ADA, email_verified: false }],
     ['with email_verified as a text', { ...ADA, email_verified: 'true' }],
     ['of an unlisted group', { groups: ['group:operations'] }],
-  ])('rejects a person %s with 403', async (_, claims) => {
+  ])('the OpenID sign-in rejects a person %s with 403', async (_, claims) => {
     const { status, page, session } = await signIn(claims)
     expect([status, session]).toEqual([403, ''])
     expect(page).toContain('may not use the console')
@@ -113,18 +113,18 @@ describe('signing in at an OpenID provider', () => {
     ['an expired id token', {}, { ...ADA, iat: 1_700_000_000, exp: 1_700_000_300 }],
     ['an id token of another key', { hasForeignKey: true }, ADA],
     ['an error', { callback: (query) => query.set('error', 'access_denied') }, ADA],
-  ])('rejects a response with %s', async (_, misbehaviour, claims) => {
+  ])('the OpenID sign-in rejects a response with %s', async (_, misbehaviour, claims) => {
     const { status, session } = await signIn(claims, misbehaviour)
     expect([status, session]).toEqual([401, ''])
   })
 
-  it('reports that the provider has failed, instead of rejecting the person', async () => {
+  it('the OpenID sign-in reports a failure of the provider as such, and not as a rejected person', async () => {
     const { status, page } = await signIn(ADA, { status: 503 })
     expect(status).toBe(503)
     expect(page).toContain('The sign-in provider does not respond')
   })
 
-  it('accepts a callback once, and only in the browser that began the sign-in', async () => {
+  it('the OpenID sign-in accepts a callback once, and only from the browser that began the sign-in', async () => {
     const { url, cookie } = await toCallback(ADA)
     expect((await navigate(url)).status).toBe(401)
     expect((await navigate(url, cookie)).status).toBe(200)
@@ -133,7 +133,7 @@ describe('signing in at an OpenID provider', () => {
     expect((await navigate(other.url, (await toCallback(ADA)).cookie)).status).toBe(401)
   })
 
-  it('sends the strict cookie with a page that leads to the wanted page, and only within the console', async () => {
+  it('the callback of the OpenID sign-in sets the strict cookie with a page that leads to the requested page, if it is a page of the console', async () => {
     const { url, cookie } = await toCallback(ADA)
     const response = await navigate(url, cookie)
     const session = response.headers.getSetCookie().find((one) => one.startsWith('console='))

@@ -1,6 +1,6 @@
 /**
- * Signing in at an OpenID provider. Both routes are navigations of the browser, so their responses are pages. The cookie
- * of the flow is `SameSite=Lax`, because the browser comes back from another site.
+ * Signing in at an OpenID provider. Both routes are navigations of the browser, so their responses are pages. The
+ * cookie of the flow is `SameSite=Lax`, because the browser comes back from another site.
  */
 import { hash, randomBytes } from 'node:crypto'
 import { IntegrationError } from '@integration-host/shared/errors'
@@ -110,7 +110,7 @@ export function openIdSignInRoutes(deps: OpenIdSignInDeps): Hono {
         summary: 'The provider sends the browser back here; begins a session',
         responses: {
           200: textResponse('signed in: a page that leads to the console', 'text/html'),
-          401: textResponse('the response does not fit to the sign-in, as a page', 'text/html'),
+          401: textResponse('the response does not belong to the sign-in, as a page', 'text/html'),
           403: textResponse('neither list names the person, as a page', 'text/html'),
           503: textResponse('the provider does not respond, as a page', 'text/html'),
         },

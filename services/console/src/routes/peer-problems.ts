@@ -1,4 +1,4 @@
-/** The problems of every route that asks a service. */
+/** The problem responses of every route that sends a request to a service. */
 export const PEER_PROBLEMS = {
   400: 'invalid',
   401: 'no session',
@@ -8,7 +8,7 @@ export const PEER_PROBLEMS = {
   503: 'a service does not respond',
 } as const
 
-/** The problems of every route that acts. */
+/** The problem responses of every route that changes something at a service. */
 export const ACTION_PROBLEMS = {
   ...PEER_PROBLEMS,
   409: 'the state does not allow the action',

@@ -50,7 +50,7 @@ describe('the search', () => {
     return (await response.json()) as SearchView
   }
 
-  it('finds runs, companies and processes with the addresses of their pages, without business data', async () => {
+  it('the search finds runs, companies and processes with the addresses of their pages, without business data', async () => {
     const found = await search('rose')
     expect(found).toEqual({
       Hits: [
@@ -72,7 +72,7 @@ describe('the search', () => {
     expect(asked).toContain('/credentials?q=rose&limit=5')
   })
 
-  it('searches in the other service while one is unavailable, and names the one that is', async () => {
+  it('while one service is unavailable, the search uses the other one and names the unavailable one', async () => {
     isCoordinatorDown = true
     const { Hits, Unavailable } = await search('x')
     isCoordinatorDown = false
@@ -80,11 +80,11 @@ describe('the search', () => {
     expect(Unavailable).toEqual(['coordinator'])
   })
 
-  it('finds nothing for a text that no company can have, without reporting a failure', async () => {
+  it('the search finds nothing for a text that no company can have, and reports no failure', async () => {
     expect(await search('\u0007')).toMatchObject({ Unavailable: [] })
   })
 
-  it.each(['', '   ', 'x'.repeat(101)])('rejects the text %j with 400', async (q) => {
+  it.each(['', '   ', 'x'.repeat(101)])('the search rejects the text %j with 400', async (q) => {
     const response = await at.request(`/api/search?q=${encodeURIComponent(q)}`, { cookie })
     expect(response.status).toBe(400)
   })

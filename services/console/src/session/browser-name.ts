@@ -1,4 +1,4 @@
-/** The programs, in the order in which their names are looked for: Edge also says Chrome, and Chrome also says Safari. */
+/** The browsers in the order of the search: the User-Agent of Edge also contains Chrome, and that of Chrome Safari. */
 const PROGRAMS = [
   ['Edg', 'Edge'],
   ['OPR', 'Opera'],

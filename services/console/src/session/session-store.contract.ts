@@ -1,4 +1,4 @@
-/** What every session store must do. */
+/** Tests the behaviour that every session store must have. */
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { Session, SessionStore } from './session-store.ts'
 
@@ -30,7 +30,7 @@ export function describeSessionStore(
       }
     }
 
-    it('returns what was stored, and null for an unknown session', async () => {
+    it('the session store returns what was stored, and null for an unknown session', async () => {
       await using opened = await open()
       const { store } = opened
       const one = session()
@@ -39,7 +39,7 @@ export function describeSessionStore(
       expect(await store.get('unknown')).toBeNull()
     })
 
-    it('changes the time of the last use, but does not bring back a removed session', async () => {
+    it('the session store changes the time of the last use, but does not bring back a removed session', async () => {
       await using opened = await open()
       const { store } = opened
       const [one, other] = [session(), session()]
@@ -52,7 +52,7 @@ export function describeSessionStore(
       expect(await store.get(other.digest)).toBeNull()
     })
 
-    it('lists the sessions of a person, the oldest first', async () => {
+    it('the session store lists the sessions of a person, the oldest first', async () => {
       await using opened = await open()
       const { store } = opened
       const sessions = [session(), session(), session()]

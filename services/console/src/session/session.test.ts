@@ -24,7 +24,7 @@ function sessionsAt() {
 }
 
 describe('a session', () => {
-  it('ends 60 minutes after its last use, and 12 hours after the sign-in at the latest', async () => {
+  it('a session ends 60 minutes after its last use, and at the latest 12 hours after the sign-in', async () => {
     const { clock, sessions } = sessionsAt()
     const { secret } = await sessions.begin(ADA)
     clock.now = 59 * MINUTE
@@ -43,7 +43,7 @@ describe('a session', () => {
     expect(await sessions.use(other.secret)).toBeNull()
   })
 
-  it('checking whether it is valid does not keep it alive', async () => {
+  it('the check whether a session is valid does not count as a use', async () => {
     const { clock, sessions } = sessionsAt()
     const { session } = await sessions.begin(ADA)
     clock.now = 59 * MINUTE
@@ -64,7 +64,7 @@ describe('a session', () => {
 })
 
 describe('the sessions of a person', () => {
-  it('contain those that are valid, the newest first, and none of another person with the same name', async () => {
+  it('the sessions of a person are the valid ones, newest first, without those of another person with the same name', async () => {
     const { clock, sessions } = sessionsAt()
     await sessions.begin(ADA)
     clock.now = 40 * MINUTE
@@ -95,7 +95,7 @@ it.each([
 })
 
 describe('a one-time link', () => {
-  it('works once, and not after ten minutes', () => {
+  it('a one-time link works once, and only within ten minutes', () => {
     let now = 0
     const links = createOneTimeLinks(() => now)
     const { secret } = links.create()
@@ -126,7 +126,7 @@ describe('the users file', () => {
 })
 
 describe('the delay after failed sign-ins', () => {
-  it('doubles for the name with each failure up to 60 s, and ends with a success', () => {
+  it('the sign-in delay for a name doubles with each failure up to 60 s, and ends with a success', () => {
     let now = 0
     const delay = createSignInDelay(() => now)
     const seconds = Array.from({ length: 8 }, () => {

@@ -1,10 +1,10 @@
 const MAX_SECONDS = 60
-/** Failures of this many names are remembered. The failures of all names together are always counted. */
+/** The maximum number of names whose failures are counted. The failures of all names together are always counted. */
 const MAX_NAMES = 1_000
 
 /**
- * Delays password checks after failures: 1 s after the first, then 2, 4, 8 … up to 60 s, for each name and for all names
- * together. No name is ever locked.
+ * Delays password checks after failures: 1 s after the first, then 2, 4, 8 … up to 60 s, for each name and for all
+ * names together. No name is ever locked.
  */
 export interface SignInDelay {
   /** Returns the seconds after which a check for this name is allowed; 0 if it is allowed now. */
@@ -18,7 +18,10 @@ interface Failures {
   readonly nextAt: number
 }
 
-/** Failures of all names together cost nothing until this many in a row, because persons mistype passwords. */
+/**
+ * The number of failures in a row, over all names, that cause no delay for all names, because persons mistype
+ * passwords.
+ */
 const FREE_IN_ALL = 10
 
 /** `now` is a clock in milliseconds. */

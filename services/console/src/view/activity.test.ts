@@ -46,7 +46,7 @@ describe('the entries of the activity', () => {
     })
   })
 
-  it('a rejected action was only tried, and has the code of the rejection', () => {
+  it('a rejected action is shown as an attempt, with the code of the rejection', () => {
     expect(activityOfAction({ ...action, Outcome: 'transaction_not_active' })).toMatchObject({
       What: 'tried to cancel',
       Outcome: 'transaction_not_active',
@@ -114,7 +114,7 @@ describe('merging logs', () => {
     },
   )
 
-  it('filters by person regardless of case, by kind and by company', () => {
+  it('the activity is filtered by person regardless of case, by kind and by company', () => {
     const part = { items: [{ position: 1, entry: activityOfAction(action) }], hasMore: false }
     const count = (query: Parameters<typeof mergeActivity>[2]) =>
       mergeActivity([part], [null], query, 5).entries.length

@@ -107,7 +107,7 @@ export const activityOfSignIn = ({ id, at, what, user, way }: SignInEntry): Acti
   Key: `sign-in ${id}`,
   At: new Date(at).toISOString(),
   Kind: 'sign-ins',
-  // The name that somebody typed may be a password in the wrong field.
+  // The typed name is not shown, because it may be a password in the wrong field.
   Who: user ?? 'somebody',
   Via: null,
   What: SIGN_IN_TEXTS[what],
@@ -136,7 +136,10 @@ export interface LogPart {
   readonly hasMore: boolean
 }
 
-/** A position in a log: entries before it are older ones. `null` is the newest position, and `end` is behind the oldest entry. */
+/**
+ * A position in a log: entries before it are older ones. `null` is the newest position, and `end` is behind the oldest
+ * entry.
+ */
 export type LogPosition = number | 'end' | null
 
 export interface MergedActivity {

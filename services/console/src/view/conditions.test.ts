@@ -74,7 +74,7 @@ describe('the conditions', () => {
     expect(severities).toEqual([['warning'], ['critical']])
   })
 
-  it('companies are named by their labels, and counted beyond the ones that are named', () => {
+  it('a condition names companies by their labels, and counts the companies that it does not name', () => {
     const faulted = [
       company('ACC-1', 'must_reconnect', 'Rosewood Interiors'),
       company('ACC-2', 'must_reconnect'),
@@ -98,7 +98,7 @@ describe('the conditions', () => {
     })
   })
 
-  it('failed runs of the same step and class are one condition, and cancelled runs are none', () => {
+  it('failed runs of the same step and class cause one condition, and cancelled runs cause none', () => {
     const conditions = conditionsOf(
       withGroups(group, { ...group, count: 2, oldestAt: 500 }, { ...group, status: 'Cancelled' }),
     )
@@ -120,7 +120,7 @@ describe('the conditions', () => {
     expect(conditionsOf(withGroups({ ...group, errorClass }))[0]?.remedy).toMatch(remedy)
   })
 
-  it('runs that wait for a slot of their process are no condition, those that wait for a company are', () => {
+  it('runs that wait for a slot of their process cause no condition, and runs that wait for a company cause one', () => {
     const waiting = { ...group, status: 'Waiting', errorClass: null }
     expect(names(withGroups({ ...waiting, waitingFor: 'concurrency' }))).toEqual([])
     expect(
@@ -130,7 +130,7 @@ describe('the conditions', () => {
     ).toMatchObject([{ name: 'RunsWaiting', title: '6 runs wait for 2 companies' }])
   })
 
-  it('critical conditions come first, then those that affect more', () => {
+  it('conditions are sorted by severity, and then by the number of affected objects', () => {
     const installation = {
       ...withGroups({ ...group, count: 1 }, { ...group, step: 'csv', count: 9, inDoubt: 1 }),
       faulted: [company('ACC-1', 'failing')],

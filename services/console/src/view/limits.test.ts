@@ -24,7 +24,7 @@ const call = {
 }
 
 describe('merging the companies of several gateways', () => {
-  it('adds the rates, keeps the latest end of a cool-down, and does not add the calls of the month', () => {
+  it('merged gateways have the sum of the rates and the latest end of a cool-down, but not the sum of the calls of the month', () => {
     const early = { ...realm, HeldUntil: '2026-11-24T03:00:01.000Z', Waiting: 2 }
     const late = { ...realm, HeldUntil: '2026-11-24T03:00:09.000Z', Metered: null }
     expect(mergeRealms([[early], [realm], [late]])).toEqual([
@@ -32,7 +32,7 @@ describe('merging the companies of several gateways', () => {
     ])
   })
 
-  it('lists companies in a cool-down first, then those with waiting calls, then the busiest', () => {
+  it('companies in a cool-down are listed first, then those with waiting calls, then the busiest', () => {
     const companies = [
       { ...realm, Realm: 'calm', LastMinute: 0 },
       { ...realm, Realm: 'busy', LastMinute: 90 },
@@ -47,7 +47,7 @@ describe('merging the companies of several gateways', () => {
     ])
   })
 
-  it('lists the newest 20 failed calls of all replicas', () => {
+  it('the newest 20 failed calls of all replicas are listed', () => {
     const calls = Array.from({ length: 15 }, (_, index) => ({
       ...call,
       At: `2026-11-24T03:00:${String(index).padStart(2, '0')}.000Z`,

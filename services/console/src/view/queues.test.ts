@@ -46,7 +46,7 @@ const installation = (groups: readonly RunGroup[] | null): Installation => ({
 const process = { Process: 'Order', Steps: ['order', 'csv'] }
 
 describe('the queues of a process', () => {
-  it('are the due runs of its own steps, with its own dead letters', () => {
+  it('the queues of a process contain the due runs of its steps, and its dead letters', () => {
     const counted = installation([group('Queued', 4), group('Failed', 2), group('Cancelled', 1)])
     expect(queuesOf(counted, process)).toEqual({
       Queues: [
@@ -59,7 +59,7 @@ describe('the queues of a process', () => {
     })
   })
 
-  it('have no counts of runs before the coordinator has counted', () => {
+  it('the queues of a process show no counts of runs before the coordinator has counted them', () => {
     expect(queuesOf(installation(null), process)).toMatchObject({ Unfinished: null, Failed: null })
   })
 })

@@ -43,7 +43,7 @@ describe('following the runs between two counts of the coordinator', () => {
     expect(counts(tracker.corrected('P', [counted], COUNTED))).toEqual([5])
   })
 
-  it('a run that is resumed after the count leaves its group, and one that fails and is resumed changes nothing', () => {
+  it('a run that is resumed after the count leaves its group; a run that fails and is resumed after it changes no group', () => {
     const tracker = createRunTracker()
     tracker.follow(event(3, 'Failed', -1))
     tracker.follow(event(4, 'Queued', 1))

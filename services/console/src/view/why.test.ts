@@ -40,15 +40,15 @@ describe('the sentence about a run', () => {
       'Waits for a slot: the process limits how many runs are in progress.',
     ],
     [{ Status: 'Completed' }, ''],
-  ])('of %o is %s', (run, sentence) => {
+  ])('the sentence about the run %o is %s', (run, sentence) => {
     expect(explained(run)).toBe(sentence)
   })
 
-  it('shows an error class that it does not know, instead of hiding it', () => {
+  it('the sentence about a run shows an unknown error class', () => {
     expect(explained({ ErrorClass: 'moon_phase' })).toContain('moon phase')
   })
 
-  it('warns that a call in doubt may have done its work', () => {
+  it('the sentence about a run in doubt warns that its call may have done its work', () => {
     expect(explained({ InDoubt: true })).toContain('look into the target first')
   })
 })
@@ -81,7 +81,7 @@ describe('the actions that a run does not allow', () => {
     expect(blocked(run)).toEqual(actions)
   })
 
-  it('of a run that is not the latest one are all that continue it', () => {
+  it('a run that is not the latest one allows no action that would continue it', () => {
     expect(blocked({}, 2)).toEqual(['cancel', 'replay', 'resume', 'retry', 'settle'])
   })
 })

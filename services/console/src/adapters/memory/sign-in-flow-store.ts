@@ -4,7 +4,7 @@ import {
   type SignInFlowStore,
 } from '../../session/sign-in-flow-store.ts'
 
-/** A new flow removes the oldest one beyond this number, because anybody can begin a flow. */
+/** The maximum number of flows. A further flow removes the oldest one, because any client can begin flows. */
 const MAX_FLOWS = 10_000
 
 /** Stores the sign-ins that have begun in the memory of this process. `now` returns milliseconds. */

@@ -1,6 +1,6 @@
 /**
- * Persons sign in at an OpenID provider: the code flow with PKCE (RFC 7636), state, nonce and the issuer of the response
- * (RFC 9207). openid-client checks all of them, and the signature of the id token.
+ * Persons sign in at an OpenID provider: the code flow with PKCE (RFC 7636), state, nonce and the issuer of the
+ * response (RFC 9207). openid-client checks all of them, and the signature of the id token.
  */
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { Secret } from '@integration-host/shared/secrets/secret'
@@ -121,7 +121,7 @@ export function createOpenIdProvider(options: OpenIdProviderOptions): OpenIdProv
           'sign_in_rejected',
           cause instanceof AuthorizationResponseError && cause.error === 'access_denied'
             ? 'The sign-in was cancelled at the provider'
-            : 'The response of the provider does not fit to this sign-in, or has expired',
+            : 'The response of the provider does not belong to this sign-in, or has expired',
         )
       }
     },
@@ -153,7 +153,7 @@ function reasonOf(error: unknown): string {
   if (error instanceof ResponseBodyError || error instanceof WWWAuthenticateChallengeError)
     return `the provider responded with ${error.status}`
   if (!(error instanceof ClientError) && !isFailedFetch(error)) return 'the response is not valid'
-  // Below a ClientError is the error of oauth4webapi, whose message names the invalid member.
+  // The cause of a ClientError is an error of oauth4webapi, whose message names the invalid member.
   const { cause, message } = error as Error
   if (cause instanceof Error && cause.message !== '') return cause.message
   return message

@@ -15,7 +15,7 @@ export class PeerFailed extends Error {
   }
 }
 
-/** A request that a person has caused. */
+/** A request that the console sends because of an action of a person, and not for itself. */
 export interface PersonalRequest {
   readonly method?: 'GET' | 'POST' | 'PATCH' | 'DELETE'
   /** The name of the person, for the action log and the audit log. */

@@ -5,7 +5,7 @@ import { parseJson } from '@integration-host/shared/json'
 import { backoffMs } from '@integration-host/shared/process/backoff'
 import type { ServiceClient } from './service-client.ts'
 
-/** The coordinator writes a comment every 15 s. A connection without any bytes for this time is given up. */
+/** The coordinator writes a comment every 15 s. A connection without any bytes for this time is closed. */
 const SILENCE_MS = 45_000
 
 /**
