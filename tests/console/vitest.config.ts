@@ -5,5 +5,5 @@ import base from '../../vitest.config.ts'
 const { projects: _, ...test } = base.test ?? {}
 export default mergeConfig(
   { ...base, test },
-  { test: { include: ['tests/console/**/*.test.ts'], maxWorkers: 1 } },
+  { test: { include: ['tests/console/**/*.test.ts'], maxWorkers: 2 } },
 )

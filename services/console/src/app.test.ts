@@ -47,12 +47,14 @@ describe('the API of the console', () => {
     expect((await at.request('/api/now', sent)).status).toBe(401)
   })
 
-  it('signing out ends the event streams of the session', async () => {
+  it('signing out ends the event streams of the session within two seconds', async () => {
     const cookie = await at.signIn({ Link: at.signInLink().split('#')[1] })
     const stream = await at.request('/api/stream', { cookie })
     expect(stream.headers.get('Content-Type')).toBe('text/event-stream')
+    const endedAt = performance.now()
     await at.request('/api/session', { method: 'DELETE', cookie })
     expect(await stream.text()).toMatch(/event: bye\ndata: \{"Reason":"signed_out"\}\n\n$/)
+    expect(performance.now() - endedAt).toBeLessThan(2_000)
   })
 
   it('a one-time link works once', async () => {

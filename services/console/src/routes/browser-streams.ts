@@ -13,7 +13,7 @@ const KEEP_ALIVE_MS = 15_000
  * The sessions of all streams are checked this often, so that a session that is idle, or that ended at another replica,
  * ends its stream within two seconds.
  */
-const CHECK_MS = 1_500
+const CHECK_MS = 1_000
 
 export interface BrowserStreams extends Disposable {
   readonly size: number

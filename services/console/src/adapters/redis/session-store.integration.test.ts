@@ -92,7 +92,7 @@ describe('two consoles that share Redis', () => {
     redis.disconnect()
     const unavailable = await at.request('/api/session', { cookie })
     expect([unavailable.status, unavailable.headers.get('Retry-After')]).toEqual([503, '2'])
-    // The stream is checked every 1.5 s.
+    // The stream is checked every second.
     await eventually(() => expect(at.log()).toContain('sessions could not be checked'))
     await redis.connect()
     await eventually(async () =>
