@@ -24,6 +24,7 @@ const ActivityPage = lazy(() => import('./pages/activity.tsx'))
 const LimitsPage = lazy(() => import('./pages/limits.tsx'))
 const CompanyLimitsPage = lazy(() => import('./pages/company-limits.tsx'))
 const ChartsPage = lazy(() => import('./pages/charts.tsx'))
+const SandboxPage = lazy(() => import('./pages/sandbox.tsx'))
 const HelpPage = lazy(() => import('./pages/help.tsx'))
 const RunbookPage = lazy(() => import('./pages/runbook.tsx'))
 const ErrorsPage = lazy(() => import('./pages/errors.tsx'))
@@ -89,6 +90,7 @@ function Page({ session, path }: { readonly session: SessionView; readonly path:
   const limits = match('/limits/:realm', path)
   if (limits !== null) return <CompanyLimitsPage realm={limits['realm'] ?? ''} />
   if (path === '/charts') return <ChartsPage />
+  if (path === '/sandbox') return <SandboxPage session={session} />
   if (path === '/activity') return <ActivityPage />
   if (path === '/help/runbook') return <RunbookPage />
   if (path === '/help/errors') return <ErrorsPage />

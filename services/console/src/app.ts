@@ -17,6 +17,7 @@ import { type LimitsRouteDeps, limitsRoutes } from './routes/limits.ts'
 import { type ProcessRouteDeps, processRoutes } from './routes/processes.ts'
 import { type OpenIdSignInDeps, openIdSignInRoutes } from './routes/openid-sign-in.ts'
 import { type RunRouteDeps, runRoutes } from './routes/runs.ts'
+import { type SandboxRouteDeps, sandboxRoutes } from './routes/sandbox.ts'
 import { type SearchRouteDeps, searchRoutes } from './routes/search.ts'
 import { type SessionRouteDeps, sessionRoutes } from './routes/session.ts'
 import { type SignInLinkRouteDeps, signInLinkRoutes } from './routes/sign-in-links.ts'
@@ -37,7 +38,8 @@ export interface AppDeps
     ActivityRouteDeps,
     SearchRouteDeps,
     LimitsRouteDeps,
-    FiguresRouteDeps {
+    FiguresRouteDeps,
+    SandboxRouteDeps {
   readonly logger: Logger
   readonly health: Health
   readonly metrics: Metrics
@@ -100,6 +102,7 @@ export function createApp(deps: AppDeps): Hono {
       app.route('/api', searchRoutes(deps))
       app.route('/api', limitsRoutes(deps))
       app.route('/api', figuresRoutes(deps))
+      app.route('/api', sandboxRoutes(deps))
     },
   )
 }

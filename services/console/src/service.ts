@@ -12,6 +12,7 @@ import { createGatewayRealms } from './adapters/peers/gateway-realms.ts'
 import { createInstallationReader } from './adapters/peers/installation-reader.ts'
 import { createIntegrityCheck } from './adapters/peers/integrity.ts'
 import { createReplicaReader } from './adapters/peers/replicas.ts'
+import { createSandboxClient } from './adapters/peers/sandbox-client.ts'
 import { createServiceClient } from './adapters/peers/service-client.ts'
 import { createRangeReader } from './adapters/prometheus/range-reader.ts'
 import { createApp } from './app.ts'
@@ -149,6 +150,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
       if (outcome === 'rejected') signInLog.add('rejected', null, way)
     },
     signInLog,
+    sandbox: config.SANDBOX_URL === undefined ? null : createSandboxClient(config.SANDBOX_URL),
     figures,
     readRange:
       config.PROMETHEUS_URL === undefined ? null : createRangeReader(config.PROMETHEUS_URL),

@@ -22,12 +22,12 @@ const PAGES = [
   { path: '/limits', name: 'Limits' },
   { path: '/charts', name: 'Charts' },
   { path: '/activity', name: 'Activity' },
+  { path: '/sandbox', name: 'Sandbox' },
   { path: '/help', name: 'Help' },
 ] as const
 
-/** The pages that the search finds. */
-const FOUND_PAGES = [
-  ...PAGES,
+/** The pages that only the search finds, in addition to those of the navigation. */
+const FURTHER_PAGES = [
   { path: '/settings', name: 'Settings' },
   { path: '/help/runbook', name: 'Runbook' },
   { path: '/help/errors', name: 'Errors' },
@@ -54,6 +54,7 @@ export function Frame({ session, path, children }: FrameProps) {
   const live = useLiveState()
   const notice = useNotice()
   const urgent = now.data?.Conditions.filter(({ Severity }) => Severity !== 'info').length ?? 0
+  const shownPages = PAGES.filter(({ path: of }) => of !== '/sandbox' || session.Sandbox)
   const shown = isWithin('/dead-letters', path) ? '/processes' : path
   const current =
     PAGES.find((page) => page.path !== '/' && isWithin(page.path, shown)) ??
@@ -103,7 +104,7 @@ export function Frame({ session, path, children }: FrameProps) {
         </p>
       )}
       <nav id="pages" popover="auto" aria-label="Pages">
-        {PAGES.map((page) => (
+        {shownPages.map((page) => (
           <Link key={page.path} to={page.path} isCurrent={page === current}>
             {page.name}
             {page.path === '/' && urgent > 0 && (
@@ -116,7 +117,9 @@ export function Frame({ session, path, children }: FrameProps) {
         ))}
       </nav>
       <main id="content">{children}</main>
-      {opened === 'search' && <SearchDialog pages={FOUND_PAGES} onClose={close} />}
+      {opened === 'search' && (
+        <SearchDialog pages={[...shownPages, ...FURTHER_PAGES]} onClose={close} />
+      )}
       {opened === 'keys' && <KeysDialog onClose={close} />}
       <output className="toast">{notice}</output>
     </div>

@@ -13,6 +13,7 @@ export const pages = {
   companyLimits: '/limits/:realm',
   charts: '/charts',
   activity: '/activity',
+  sandbox: '/sandbox',
   help: '/help',
   helpDocument: '/help/:document',
   signIn: '/sign-in',

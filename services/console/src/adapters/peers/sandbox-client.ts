@@ -1,0 +1,87 @@
+import { parseJson } from '@integration-host/shared/json'
+import { IntegrationError } from '@integration-host/shared/errors'
+import { z } from 'zod'
+import type { SandboxFaultBody, SandboxView } from '../../contracts/sandbox.ts'
+import { reasonOfFetch } from './service-client.ts'
+
+const DEADLINE_MS = 5_000
+
+const Waiting = z.object({
+  waiting: z.array(
+    z.object({
+      target: z.string(),
+      calls: z.int(),
+      status: z.int().optional(),
+      drop: z.string().optional(),
+      latencyMs: z.int().optional(),
+    }),
+  ),
+})
+
+/** What the sandbox does with a call, for each failure that the page offers. */
+const FAULTS: Readonly<Record<SandboxFaultBody['Failure'], object>> = {
+  unavailable: { status: 503 },
+  throttled: { status: 429, headers: { 'Retry-After': '30' } },
+  no_response: { drop: 'after' },
+  slow: { latencyMs: 5_000 },
+}
+
+/** The control API of the sandbox provider. It accepts no key, so the console sends none. */
+export interface SandboxClient {
+  faults(): Promise<SandboxView['Faults']>
+  fail(fault: SandboxFaultBody): Promise<void>
+  clearFaults(): Promise<void>
+  /** Ends the grants of a company, or its access tokens. */
+  act(action: 'revoke' | 'expire', realm: string): Promise<void>
+  reset(): Promise<void>
+}
+
+/** All functions throw {@link IntegrationError}: `not_found`, or `service_unavailable`. */
+export function createSandboxClient(sandboxUrl: string): SandboxClient {
+  async function send(method: 'GET' | 'POST' | 'DELETE', path: string, body?: object) {
+    const response = await fetch(`${sandboxUrl}/sandbox${path}`, {
+      method,
+      headers: { 'Content-Type': 'application/json' },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+      redirect: 'manual',
+      signal: AbortSignal.timeout(DEADLINE_MS),
+    }).catch((error: unknown) => {
+      throw unavailable(`sandbox-provider does not respond (${reasonOfFetch(error)})`, error)
+    })
+    const text = await response.text()
+    if (response.status === 404)
+      throw new IntegrationError('not_found', 'The sandbox has no company with this id')
+    if (!response.ok) throw unavailable(`sandbox-provider responded with ${response.status}`, null)
+    return text === '' ? null : parseJson(text)
+  }
+  return {
+    async faults() {
+      const { waiting } = Waiting.parse(await send('GET', '/faults'))
+      return waiting.map(({ target, calls, status, drop, latencyMs }) => ({
+        Target: target,
+        Calls: calls,
+        Text:
+          status !== undefined
+            ? `status ${status}`
+            : drop !== undefined
+              ? 'no response'
+              : `${latencyMs ?? 0} ms late`,
+      }))
+    },
+    async fail({ Target, Failure, Calls }) {
+      await send('POST', '/faults', { target: Target, calls: Calls, ...FAULTS[Failure] })
+    },
+    async clearFaults() {
+      await send('DELETE', '/faults')
+    },
+    async act(action, realm) {
+      await send('POST', `/realms/${encodeURIComponent(realm)}/${action}`)
+    },
+    async reset() {
+      await send('POST', '/reset')
+    },
+  }
+}
+
+const unavailable = (message: string, cause: unknown): IntegrationError =>
+  new IntegrationError('service_unavailable', message, { cause, retryAfterSeconds: 5 })

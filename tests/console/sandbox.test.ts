@@ -1,0 +1,54 @@
+/** Tests the page Sandbox with the sandbox provider. */
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { COMPANY, connectCompany } from '../../host/src/story.ts'
+import { expectAccessible } from './accessibility.ts'
+import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
+
+describe('the sandbox page of the console in a browser', () => {
+  let at: ConsoleBrowser
+
+  beforeAll(async () => {
+    at = await startConsoleBrowser()
+    await connectCompany(at.host, { stage() {}, line() {} })
+  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
+  afterEach(async () => {
+    for (const page of at.context.pages()) await page.close()
+    await at.context.clearCookies()
+    expect(at.problems).toEqual([])
+  })
+
+  it('revokes a grant so that the next refresh is rejected, and lets calls fail and stops that', async () => {
+    const page = await at.signIn()
+    await page.getByRole('link', { name: 'Sandbox' }).click()
+    const company = page.getByRole('listitem', { name: COMPANY.realm })
+    await company.waitFor()
+    await page.getByRole('button', { name: 'Fail…' }).click()
+    await page.getByLabel('Which').selectOption('token')
+    await page.getByLabel('How many').fill('2')
+    await page.getByRole('dialog').getByRole('button', { name: 'Fail', exact: true }).click()
+    await page.getByText('The next 2 calls of token: status 503').waitFor()
+    await expectAccessible(page, 'sandbox')
+    await page.getByRole('button', { name: 'Stop…' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Stop', exact: true }).click()
+    await page.getByText('No call is going to fail.').first().waitFor()
+    await company.getByRole('button', { name: 'Revoke…' }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Revoke', exact: true }).click()
+    await page.getByText('The grant is revoked.').waitFor()
+    await eventually(async () => {
+      const refreshed = await fetch(
+        `${at.host.tokenService}/credentials/ACC-${COMPANY.realm}/refresh`,
+        {
+          method: 'POST',
+          headers: {
+            Authorization: `Bearer ${at.host.serviceKey}`,
+            'Content-Type': 'application/json',
+          },
+          body: '{}',
+        },
+      )
+      expect(refreshed.status).toBe(424)
+    })
+  })
+})
