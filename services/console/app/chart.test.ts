@@ -19,13 +19,13 @@ describe('the geometry of charts', () => {
     expect(roundedMaximum(highest)).toBeCloseTo(end)
   })
 
-  it('a gap interrupts the line, and a single point is a dot', () => {
+  it('a gap interrupts the line of a chart, and a single point is drawn as a dot', () => {
     expect(linePath([0, 5, null, 10], 10, SIZE)).toBe('M0 10L10 5M30 0L30 0')
     expect(linePath([null, null], 10, SIZE)).toBe('')
     expect(linePath([5], 10, SIZE)).toBe('M0 5L0 5')
   })
 
-  it('values have their unit, and a gap has none', () => {
+  it('valueText() returns a value with its unit, and no unit for a gap', () => {
     expect(valueText(null, 'seconds')).toBe('—')
     expect(valueText(0.04, 'seconds')).toBe('40 ms')
     expect(valueText(2.14, 'seconds')).toBe('2.1 s')

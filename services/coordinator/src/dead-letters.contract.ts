@@ -143,7 +143,7 @@ export function deadLettersContract(kind: 'embedded' | 'real'): void {
       expect(JSON.parse(letters[1]?.Content ?? '')).toEqual(stepMessage('unknown'))
     })
 
-    it('the list has the first 1 KiB of each content, one dead letter 64 KiB: as text, or as base64 if it is not UTF-8', async () => {
+    it('a list of dead letters has the first 1 KiB of each content, and a single dead letter the first 64 KiB, as text or else as base64', async () => {
       const host = await start()
       const text = `${'x'.repeat(1_023)}€${'y'.repeat(100_000)}`
       await dead(host, { body: Buffer.from(text) })

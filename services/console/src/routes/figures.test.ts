@@ -46,14 +46,14 @@ describe('the figures', () => {
     return (await response.json()) as FiguresView
   }
 
-  it('the last hour needs no Prometheus', async () => {
+  it('GET /api/figures serves the last hour without Prometheus', async () => {
     const view = await read(without, '')
     expect(view).toMatchObject({ Range: '1h', Ranges: ['1h'], StepSeconds: 60, GrafanaUrl: null })
     expect(view.Charts).toHaveLength(8)
     expect(await read(without, 'range=7d')).toMatchObject({ Range: '1h' })
   })
 
-  it('longer ranges are read from Prometheus with gaps as gaps, and the highest six series are shown', async () => {
+  it('GET /api/figures reads longer ranges from Prometheus, keeps gaps, and returns the six highest series of a chart', async () => {
     const view = await read(withPrometheus, 'range=24h')
     expect(view).toMatchObject({
       Range: '24h',
@@ -73,13 +73,13 @@ describe('the figures', () => {
     ])
   })
 
-  it('a range is read once for several browsers, and only with queries of the fixed list', async () => {
+  it('a range is read from Prometheus once for several browsers, and only the queries of the charts are sent', async () => {
     const since = prometheus.requests.length
     await Promise.all([1, 2, 3].map(() => read(withPrometheus, 'range=7d')))
     expect(prometheus.requests.length - since).toBe(10)
   })
 
-  it('names the charts that Prometheus has not answered', async () => {
+  it('GET /api/figures names the charts for which Prometheus has not responded', async () => {
     isDown = true
     await using at = await startConsoleFixture({ PROMETHEUS_URL: prometheus.url })
     const view = await read(at, 'range=24h')
@@ -87,7 +87,7 @@ describe('the figures', () => {
     expect(view.Charts.every(({ Failed }) => Failed)).toBe(true)
   })
 
-  it('rejects another range, and a query of the browser, with 400', async () => {
+  it('GET /api/figures rejects an unknown range, and a PromQL query from the browser, with 400', async () => {
     const cookie = await without.signIn({ Link: without.signInLink().split('#')[1] })
     for (const query of ['range=1y', 'query=up'])
       expect((await without.request(`/api/figures?${query}`, { cookie })).status).toBe(400)

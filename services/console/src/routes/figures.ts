@@ -23,7 +23,7 @@ export interface FiguresRouteDeps {
   readonly services: () => ServicesView
 }
 
-/** All browsers together read a range from Prometheus at most this often. */
+/** How long the figures of a range from Prometheus are reused, for all browsers together. */
 const REUSED_MS = 30_000
 
 /** `GET /figures`: the figures of the last hour from memory, and of longer ranges from Prometheus. */
@@ -51,7 +51,7 @@ export function figuresRoutes(deps: FiguresRouteDeps): Hono {
           const series = await Promise.all(chart.queries.map((query) => readRange(query, times)))
           return chartView(chart, series.flat())
         } catch {
-          // Prometheus is not needed for anything else. The page says which chart is missing.
+          // The failure is not fatal, because only this chart needs Prometheus. The page names the missing chart.
           return chartView(chart, null)
         }
       }),

@@ -1,16 +1,16 @@
 /** The charts of the console: what each one shows, and how it follows from the metrics of the services. */
 
-/** How the series of a chart follow from a metric. */
+/** How the series of a chart are computed from a metric. */
 export interface ChartQuery {
   /**
-   * `gauge`: the highest value of all replicas, which read the same tables. `rate`: the increase per minute, summed over
-   * the replicas. `quantile`: a quantile of a histogram.
+   * `gauge`: the highest value of all replicas, which read the same tables. `rate`: the increase per minute, summed
+   * over the replicas. `quantile`: a quantile of a histogram.
    */
   readonly kind: 'gauge' | 'rate' | 'quantile'
   readonly metric: string
   /** The labels that distinguish the series; the others are summed up. */
   readonly by: readonly string[]
-  /** Of a quantile. */
+  /** The quantile, such as 0.95, if `kind` is `quantile`. */
   readonly q?: number
   /** Samples with these values of a label are left out. */
   readonly without?: { readonly label: string; readonly value: string }

@@ -3,7 +3,7 @@ import type { ChartView, FigureRange } from '../contracts/figures.ts'
 import type { ChartDefinition } from './charts.ts'
 import type { FigureSeries } from './figure-history.ts'
 
-/** A chart with more lines could not be read. */
+/** The maximum number of series in a chart. More lines would be unreadable. */
 const MAX_SERIES = 6
 
 /** The length and the step of each range. */

@@ -41,7 +41,7 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.start('ACC-1', 1_000)).toBe(1_000 + 51 * 100 - 900)
   })
 
-  it('a further cool-down does not give times that earlier steps still wait for to other steps', () => {
+  it('a second cool-down does not assign the times of steps that still wait to other steps', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     coolDowns.start('ACC-1', 1_000)
     for (let n = 0; n < 50; n += 1) coolDowns.delayOf('ACC-1') // the last one waits until 6_000
@@ -58,7 +58,7 @@ describe('the cool-down of a credential', () => {
     expect(coolDowns.delayOf('ACC-1')).toBe(1_100)
   })
 
-  it('a crowd of one company keeps the pace of its target, and each of its runs is claimed a few times', () => {
+  it('many waiting runs of one company call its target at its permitted rate, and each run is claimed only a few times', () => {
     const { clock, coolDowns } = coolDownsAt(0)
     const runs = 1_000
     const admittedPerSecond = 8

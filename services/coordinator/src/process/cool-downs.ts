@@ -18,8 +18,8 @@ export interface CoolDowns {
 }
 
 /**
- * The cool-down of a credential, and the steps that wait for their time. The line outlasts the cool-down until the last
- * of these times has passed, so that a further cool-down does not give the same times to other steps.
+ * The cool-down of a credential, and the steps that wait for their time. This entry is kept after the cool-down until
+ * the last of these times has passed, so that a further cool-down does not give the same times to other steps.
  */
 interface Line {
   /** The end of the cool-down, epoch ms. */
@@ -31,8 +31,8 @@ interface Line {
   nextAt: number
   readonly spacingMs: number
   /**
-   * How many further steps may make their call as soon as the cool-down ends, although others wait. Their time has come
-   * during this cool-down. Without them, a target would have nothing to do at first after each cool-down.
+   * How many steps may make their call as soon as the cool-down ends, although others wait. The times of these steps
+   * passed during the cool-down. Without them, the target would get no call directly after each cool-down.
    */
   displaced: number
 }

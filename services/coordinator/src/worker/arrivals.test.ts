@@ -50,7 +50,7 @@ function arrivalsOf() {
 }
 
 describe('runs that start on arrival', () => {
-  it('take up at most half of the prefetch, together with the deliveries in progress', async () => {
+  it('runs that start on arrival, together with the deliveries in progress, number at most half of the prefetch', async () => {
     const { arrivals, queue, started } = arrivalsOf()
     expect(await queue(10)).toBe(4)
     expect(started).toHaveLength(4)
@@ -66,7 +66,7 @@ describe('runs that start on arrival', () => {
     expect(await queue(10, { inserted: 0 })).toBe(4)
   })
 
-  it('reserve their room before they are stored, and return it if they exist already or cannot be stored', async () => {
+  it('runs reserve their room before they are stored, and release it if they exist already or cannot be stored', async () => {
     const { arrivals, queue } = arrivalsOf()
     const stored = Promise.withResolvers<never>()
     const first = arrivals.queue(inline, 3, () => stored.promise)
@@ -76,7 +76,7 @@ describe('runs that start on arrival', () => {
     expect(await queue(10, { inserted: 0 })).toBe(4)
   })
 
-  it('are none if the process has a message per step or a limit of its runs, is paused, or waits for the internet', async () => {
+  it('no run starts on arrival if its process sends a message per step or limits its runs, is paused, or waits for the internet', async () => {
     const { queue, state } = arrivalsOf()
     const perStep = defineProcess('PerStep').step('only', (step) => step.complete())
     const limited = defineProcess('Limited', { dispatch: 'inline', concurrency: 1 }).step(
@@ -89,7 +89,7 @@ describe('runs that start on arrival', () => {
     expect(await queue(1)).toBe(0)
   })
 
-  it('return their room and are logged if they fail unexpectedly, and a shutdown waits for them', async () => {
+  it('a run that fails unexpectedly releases its room and is logged, and a shutdown waits for started runs', async () => {
     const { arrivals, queue, started, logged } = arrivalsOf()
     await queue(4)
     const shutdown = arrivals[Symbol.asyncDispose]()

@@ -47,8 +47,8 @@ export function createArrivals({ gate, owner, prefetch, runClaimed, log }: Arriv
   }
 
   /**
-   * While messages wait in the queue, the broker fills up the deliveries to `prefetch` within a moment. So if fewer than
-   * half of them are in progress, no message waits, and a new run overtakes none.
+   * While messages wait in the queue, the broker soon delivers as many of them as `prefetch` allows. So if fewer than
+   * half of them are in progress, no message waits, and a new run does not overtake an older one.
    */
   const roomOf = (process: ProcessDefinition): number => {
     if (process.dispatch !== 'inline' || process.concurrency !== null) return 0
