@@ -7,6 +7,8 @@ import { expect } from 'vitest'
 const WIDTHS = [1440, 900, 400] as const
 /** The size of a new page. */
 const USUAL_SIZE = { width: 1280, height: 720 } as const
+/** Of a page that is taller in pixels, the picture has the visible part only. */
+const TALLEST_PICTURE = 3_000
 const TAGS = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']
 const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js')
 
@@ -41,8 +43,11 @@ export async function expectAccessible(page: Page, name: string): Promise<void> 
       )
       expect(excess, where).toBe(0)
       const folder = process.env['CONSOLE_PICTURES']
-      if (folder !== undefined)
-        await page.screenshot({ path: `${folder}/${name}-${theme}-${width}.png`, fullPage: true })
+      if (folder !== undefined) {
+        const height = Number(await page.evaluate('document.documentElement.scrollHeight'))
+        const fullPage = height < TALLEST_PICTURE
+        await page.screenshot({ path: `${folder}/${name}-${theme}-${width}.png`, fullPage })
+      }
     }
   await page.setViewportSize(USUAL_SIZE)
 }

@@ -13,16 +13,24 @@ export class Problem extends Error {
   }
 }
 
-/** @throws {Problem} the console rejects the request; status 0 if it does not respond. */
+/**
+ * Sends a request. `key` is the same in each repetition of a request, so that it acts once.
+ *
+ * @throws {Problem} the console rejects the request; status 0 if it does not respond.
+ */
 export async function call<Result>(
   method: 'GET' | 'POST' | 'DELETE',
   path: string,
   body?: unknown,
+  key?: string,
 ): Promise<Result> {
   const response = await fetch(`/api${path}`, {
     method,
     ...(method === 'POST' && {
-      headers: { 'Content-Type': 'application/json' },
+      headers: {
+        'Content-Type': 'application/json',
+        ...(key !== undefined && { 'Idempotency-Key': key }),
+      },
       body: JSON.stringify(body ?? {}),
     }),
   }).catch(() => {

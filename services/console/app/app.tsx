@@ -20,6 +20,7 @@ import { match, usePath } from './router.ts'
 import { useSettings } from './settings.ts'
 
 // The programs of these pages are loaded when they are opened.
+const BulkPage = lazy(() => import('./pages/bulk.tsx'))
 const ActivityPage = lazy(() => import('./pages/activity.tsx'))
 const LimitsPage = lazy(() => import('./pages/limits.tsx'))
 const CompanyLimitsPage = lazy(() => import('./pages/company-limits.tsx'))
@@ -72,7 +73,9 @@ export function App() {
 function Page({ session, path }: { readonly session: SessionView; readonly path: string }) {
   if (path === '/settings') return <SettingsPage />
   if (path === '/services') return <ServicesPage session={session} />
-  if (path === '/runs') return <RunsPage />
+  if (path === '/runs') return <RunsPage session={session} />
+  const bulk = match('/bulk/:id', path)
+  if (bulk !== null) return <BulkPage key={path} session={session} id={bulk['id'] ?? ''} />
   const run = match('/runs/:process/:id', path)
   if (run !== null)
     return (

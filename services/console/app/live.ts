@@ -47,6 +47,15 @@ function subscribe(listener: () => void): () => void {
 
 export const useLiveState = (): LiveState => useSyncExternalStore(subscribe, () => state)
 
+/**
+ * Reads everything that is shown again. The session is read whenever the stream ends. The pages of the list of runs stay
+ * as they are: their visible rows are read by a query of their own.
+ */
+export const readAllAgain = (queries: QueryClient): Promise<void> =>
+  queries.invalidateQueries({
+    predicate: ({ queryKey: [name] }) => name !== 'session' && name !== 'run-pages',
+  })
+
 /** Follows the stream until the returned function is called. The pages are in the cache of `queries`. */
 export function followStream(queries: QueryClient): () => void {
   const closing = new AbortController()
@@ -79,8 +88,7 @@ export function followStream(queries: QueryClient): () => void {
         break
       case 'current':
       case 'reset':
-        // The session is read whenever the stream ends.
-        void queries.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] !== 'session' })
+        void readAllAgain(queries)
         break
       case 'now':
       case 'services':

@@ -10,6 +10,8 @@ import type { BuiltApp } from './build-app.ts'
 import { type ActivityRouteDeps, activityRoutes } from './routes/activity.ts'
 import { assetRoutes } from './routes/assets.ts'
 import { onlyOwnPages } from './routes/browser-guard.ts'
+import { type BulkRouteDeps, bulkRoutes, MAX_BULK_BYTES } from './routes/bulk.ts'
+import { createRepeatedRequests, recognizeRepeats } from './routes/repeated-requests.ts'
 import { securityHeaders } from './routes/security-headers.ts'
 import { type CompanyRouteDeps, companyRoutes } from './routes/companies.ts'
 import { type FiguresRouteDeps, figuresRoutes } from './routes/figures.ts'
@@ -33,6 +35,7 @@ export interface AppDeps
     StateRouteDeps,
     StreamRouteDeps,
     RunRouteDeps,
+    BulkRouteDeps,
     CompanyRouteDeps,
     ProcessRouteDeps,
     ActivityRouteDeps,
@@ -67,6 +70,7 @@ export function createApp(deps: AppDeps): Hono {
       metrics: deps.metrics,
       keys: null,
       maxBodyBytes: MAX_BODY_BYTES,
+      maxBodyBytesAt: { '/api/bulk': MAX_BULK_BYTES },
       responseHeaders: securityHeaders,
     },
     (app) => {
@@ -85,6 +89,7 @@ export function createApp(deps: AppDeps): Hono {
         '/api/*',
         describeRoute({ responses: problemResponses({ 503: 'the sessions cannot be read now' }) }),
         onlyOwnPages(deps.isHttps),
+        recognizeRepeats(createRepeatedRequests(() => performance.now())),
       )
       app.route('/', assetRoutes(deps.built))
       app.route('/', signInLinkRoutes(deps))
@@ -96,6 +101,7 @@ export function createApp(deps: AppDeps): Hono {
       app.route('/api', stateRoutes(deps))
       app.route('/api', streamRoutes(deps))
       app.route('/api', runRoutes(deps))
+      app.route('/api', bulkRoutes(deps))
       app.route('/api', companyRoutes(deps))
       app.route('/api', processRoutes(deps))
       app.route('/api', activityRoutes(deps))

@@ -8,6 +8,7 @@ import type { RunningService } from '@integration-host/shared/process/lifecycle'
 import { createMemorySessionStore } from './adapters/memory/session-store.ts'
 import { createMemorySignInFlowStore } from './adapters/memory/sign-in-flow-store.ts'
 import { createOpenIdProvider } from './adapters/openid/openid-provider.ts'
+import { createCompanyNames } from './adapters/peers/company-names.ts'
 import { createGatewayRealms } from './adapters/peers/gateway-realms.ts'
 import { createInstallationReader } from './adapters/peers/installation-reader.ts'
 import { createIntegrityCheck } from './adapters/peers/integrity.ts'
@@ -169,6 +170,7 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     checkIntegrity: createIntegrityCheck(coordinator, Date.now),
     coordinator,
     tokenService,
+    companyNames: createCompanyNames(tokenService, () => performance.now()),
     hostNames: ['console.localhost', ...(url === '' ? [] : [new URL(url).hostname])],
   })
   const server = opened.use(

@@ -140,7 +140,7 @@ function Actions({
         object={name}
         consequence="The provider is asked for a new access token now."
         reason="none"
-        act={() => call('POST', `${path}/refresh`, { Version: company.Version })}
+        act={(_, key) => call('POST', `${path}/refresh`, { Version: company.Version }, key)}
         done="The access token is refreshed."
       />
       <ActionButton
@@ -168,8 +168,8 @@ function Actions({
         consequence="The grant is revoked at the provider, and the company is removed. Its waiting runs do not continue. Only its owner can connect it again."
         reason="none"
         typed={company.Realm}
-        act={async () => {
-          await call('POST', `${path}/disconnect`, { Version: company.Version })
+        act={async (_, key) => {
+          await call('POST', `${path}/disconnect`, { Version: company.Version }, key)
           goTo('/companies')
         }}
         done="The company is disconnected."

@@ -71,7 +71,7 @@ export function DeadLettersPage({ session, process }: DeadLettersPageProps) {
             consequence="All dead letters of this process are deleted, also those that are not shown. No run is changed."
             reason="required"
             typed={process}
-            act={(form) => call('POST', `${path}/discard`, reasonOf(form))}
+            act={(form, key) => call('POST', `${path}/discard`, reasonOf(form), key)}
             done="The dead letters are deleted."
           />
         </div>
@@ -112,7 +112,9 @@ export function DeadLettersPage({ session, process }: DeadLettersPageProps) {
                 object={`dead letter ${letter.ID}`}
                 consequence="The due step of its run is published again, or its transaction is queued. The dead letter is deleted."
                 reason="required"
-                act={(form) => call('POST', `${path}/${letter.ID}/requeue`, reasonOf(form))}
+                act={(form, key) =>
+                  call('POST', `${path}/${letter.ID}/requeue`, reasonOf(form), key)
+                }
                 done="The dead letter is requeued."
               />
               <ActionButton
@@ -120,7 +122,9 @@ export function DeadLettersPage({ session, process }: DeadLettersPageProps) {
                 object={`dead letter ${letter.ID}`}
                 consequence="The dead letter is deleted. No run is changed."
                 reason="required"
-                act={(form) => call('POST', `${path}/${letter.ID}/discard`, reasonOf(form))}
+                act={(form, key) =>
+                  call('POST', `${path}/${letter.ID}/discard`, reasonOf(form), key)
+                }
                 done="The dead letter is deleted."
               />
             </div>

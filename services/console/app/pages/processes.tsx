@@ -125,7 +125,7 @@ function ProcessPanel({ process, role }: Blockable & { readonly process: Process
             object={name}
             consequence="Its runs continue. Runs that have waited are due at once."
             reason="required"
-            act={(form) => call('POST', `${path}/resume`, reasonOf(form))}
+            act={(form, key) => call('POST', `${path}/resume`, reasonOf(form), key)}
             done={`${name} runs again.`}
           />
         ) : (
@@ -135,7 +135,7 @@ function ProcessPanel({ process, role }: Blockable & { readonly process: Process
             object={name}
             consequence="It accepts runs, but no step begins until it is resumed. Steps in flight end."
             reason="required"
-            act={(form) => call('POST', `${path}/pause`, reasonOf(form))}
+            act={(form, key) => call('POST', `${path}/pause`, reasonOf(form), key)}
             done={`${name} is paused.`}
           />
         )}
@@ -230,7 +230,7 @@ function SchedulePart({ schedule, role }: Blockable & { readonly schedule: Sched
             object={`${process} ${name}`}
             consequence="The schedule continues with its next time. Times during the pause are not made up for."
             reason="required"
-            act={(form) => call('POST', `${path}/resume`, reasonOf(form))}
+            act={(form, key) => call('POST', `${path}/resume`, reasonOf(form), key)}
             done="The schedule is active again."
           />
         ) : (
@@ -240,7 +240,7 @@ function SchedulePart({ schedule, role }: Blockable & { readonly schedule: Sched
             object={`${process} ${name}`}
             consequence="Its times begin no runs until it is resumed."
             reason="required"
-            act={(form) => call('POST', `${path}/pause`, reasonOf(form))}
+            act={(form, key) => call('POST', `${path}/pause`, reasonOf(form), key)}
             done="The schedule is paused."
           />
         )}
@@ -254,7 +254,7 @@ function SchedulePart({ schedule, role }: Blockable & { readonly schedule: Sched
               : 'One run begins now. The next times stay as they are.'
           }
           reason="required"
-          act={(form) => call('POST', `${path}/run`, reasonOf(form))}
+          act={(form, key) => call('POST', `${path}/run`, reasonOf(form), key)}
           done="The schedule has begun."
         />
         {next !== undefined && <span className="muted">next at {full(next)}</span>}

@@ -145,16 +145,19 @@ const ACTIONS = [
 function Actions(props: RunPageProps & { readonly run: RunView }) {
   const { run, session, process, id } = props
   const completed = run.Items.filter(({ Status }) => Status === 'Completed' || Status === 'Copied')
-  const act = async (action: RunAction, form: FormData): Promise<void> => {
+  const act = async (action: RunAction, form: FormData, key: string): Promise<void> => {
     const fromStep = form.get('fromStep')
     const outcome = form.get('outcome')
-    const acted = await call<ActedRun>('POST', `${apiPath(props)}/${action}`, {
+    const body = {
       Run: run.ReplayID,
       Version: run.Version,
       ...reasonOf(form),
       ...(typeof fromStep === 'string' && fromStep !== '' && { FromStep: fromStep }),
       ...(outcome !== null && { Outcome: outcome }),
-    })
+    }
+    // The same action on a newer version of the run is another request.
+    const path = `${apiPath(props)}/${action}`
+    const acted = await call<ActedRun>('POST', path, body, `${key}.${run.Version}`)
     if (action === 'replay') goTo(runPage(process, id, acted.ReplayID))
   }
   return (
@@ -170,7 +173,7 @@ function Actions(props: RunPageProps & { readonly run: RunView }) {
             object={`${id}, run ${run.ReplayID}`}
             consequence={consequenceOf(action, run)}
             reason={action === 'settle' ? 'required' : 'optional'}
-            act={(form) => act(action, form)}
+            act={(form, key) => act(action, form, key)}
             done={done}
           >
             {action === 'replay' && completed.length > 0 && (

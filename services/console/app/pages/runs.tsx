@@ -1,203 +1,103 @@
-import { useInfiniteQuery, useQuery } from '@tanstack/react-query'
-import type { FormEvent } from 'react'
-import type { NowView } from '../../src/contracts/now.ts'
-import type { RunRow, RunsView } from '../../src/contracts/runs.ts'
-import { call } from '../api.ts'
-import { Ago } from '../parts/ago.tsx'
+import { useCallback, useEffect, useState } from 'react'
+import type { SessionView } from '../../src/contracts/session.ts'
+import { BulkBar } from '../parts/bulk-bar.tsx'
 import { Link } from '../parts/link.tsx'
 import { ReadProblem } from '../parts/problem.tsx'
-import { RunStatus } from '../parts/run-status.tsx'
-import { Outside } from '../parts/text.tsx'
-import { companyPage, goTo, runPage, setQuery, useQueryText } from '../router.ts'
+import { FilterChips, Filters, FILTERS, Groups } from '../parts/run-filters.tsx'
+import { RunTable } from '../parts/run-table.tsx'
+import { useQueryText } from '../router.ts'
+import { keyOf, type ListedRun, useRunList, type VisibleRows } from '../run-list.ts'
 
-const IN_FLIGHT = ['Queued', 'Running', 'Retrying', 'Waiting'] as const
-
-/** The groups of runs above the list. Each one is a filter by status, and `inDoubt` one by its own. */
-const GROUPS = [
-  { name: 'All', statuses: [] },
-  { name: 'In flight', statuses: IN_FLIGHT },
-  { name: 'Failed', statuses: ['Failed'] },
-  { name: 'Waiting', statuses: ['Waiting'] },
-  { name: 'Retrying', statuses: ['Retrying'] },
-  { name: 'Completed', statuses: ['Completed'] },
-  { name: 'Cancelled', statuses: ['Cancelled'] },
-] as const satisfies readonly { name: string; statuses: readonly RunRow['Status'][] }[]
-
-const FIELDS = [
-  { name: 'process', label: 'Process' },
-  { name: 'step', label: 'Step' },
-  { name: 'class', label: 'Error class' },
-  { name: 'realm', label: 'Company' },
-  { name: 'idPrefix', label: 'Id begins with' },
-] as const
+/** Further runs are read when fewer rows than this are below the visible ones. */
+const READ_AHEAD = 100
 
 /** The list of runs. All filters are in the address, so that a link shows the same list. */
-export function RunsPage() {
-  const text = useQueryText()
-  const query = new URLSearchParams(text)
-  const runs = useInfiniteQuery({
-    queryKey: ['runs', text],
-    queryFn: ({ pageParam }) => {
-      const page = new URLSearchParams(text)
-      if (pageParam !== null) page.set('cursor', pageParam)
-      return call<RunsView>('GET', `/runs?${page}`)
-    },
-    initialPageParam: null as string | null,
-    getNextPageParam: ({ Next }) => Next,
-    // While the coordinator is unavailable, no event announces a change.
-    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
+export function RunsPage({ session }: { readonly session: SessionView }) {
+  const query = new URLSearchParams(useQueryText())
+  for (const name of new Set(query.keys())) if (!FILTERS.includes(name)) query.delete(name)
+  const text = query.toString()
+  return <RunList key={text} session={session} query={query} text={text} />
+}
+
+interface RunListProps {
+  readonly session: SessionView
+  readonly query: URLSearchParams
+  readonly text: string
+}
+
+function RunList({ session, query, text }: RunListProps) {
+  const [visible, setVisible] = useState<VisibleRows>({ first: 0, last: 0 })
+  const [selected, setSelected] = useState<ReadonlyMap<string, ListedRun>>(new Map())
+  const list = useRunList(text, visible)
+  const { rows, hasMore, newCount, hasFailedToReadMore, readMore, showNew } = list
+  const isEndNear = hasMore && !hasFailedToReadMore && visible.last > rows.length - READ_AHEAD
+  useEffect(() => {
+    if (isEndNear) readMore()
   })
-  const rows = runs.data?.pages.flatMap(({ Runs }) => Runs) ?? []
+  // There is nothing to read yet, so nothing moves.
+  const isFirst = rows.length === 0 && newCount > 0
+  useEffect(() => {
+    if (isFirst) void showNew()
+  }, [isFirst, showNew])
+  const select = useCallback((runs: readonly ListedRun[], isSelected: boolean): void => {
+    setSelected((before) => {
+      const after = new Map(before)
+      for (const run of runs)
+        if (isSelected) after.set(keyOf(run), run)
+        else after.delete(keyOf(run))
+      return after
+    })
+  }, [])
   return (
     <>
       <h1 tabIndex={-1}>Runs</h1>
-      <Groups query={query} />
-      <Filters key={text} query={query} />
-      <ReadProblem error={runs.error} hasData={runs.data !== undefined} />
-      {rows.length > 0 && <RunTable rows={rows} />}
-      {runs.isSuccess && rows.length === 0 && !runs.hasNextPage && (
-        <NoRuns isFiltered={text !== ''} />
+      <Groups query={query} view={list.view} />
+      <Filters query={query} view={list.view} />
+      <FilterChips query={query} companies={list.companies} />
+      <ReadProblem error={list.error} hasData={list.view !== undefined} />
+      {rows.length > 0 && (
+        <RunTable
+          rows={rows}
+          hasMore={hasMore}
+          companies={list.companies}
+          selected={selected}
+          onSelect={select}
+          onVisible={setVisible}
+        />
       )}
-      {runs.isPending && runs.error === null && <p className="muted">The runs are being read.</p>}
-      {runs.hasNextPage && (
+      {list.view !== undefined && rows.length === 0 && <NoRuns isFiltered={text !== ''} />}
+      {list.isPending && list.error === null && <p className="muted">The runs are being read.</p>}
+      {hasMore && (
         <div className="more">
-          <button
-            type="button"
-            aria-disabled={runs.isFetchingNextPage}
-            onClick={() => !runs.isFetchingNextPage && void runs.fetchNextPage()}
-          >
-            {runs.isFetchingNextPage ? 'Reading…' : 'Show older runs'}
+          <button type="button" aria-disabled={list.isReading} onClick={readMore}>
+            {list.isReading ? 'Reading…' : 'Show older runs'}
           </button>
         </div>
       )}
-    </>
-  )
-}
-
-function Groups({ query }: { readonly query: URLSearchParams }) {
-  const now = useQuery({ queryKey: ['now'], queryFn: () => call<NowView>('GET', '/now') })
-  const chosen = query.getAll('status').join()
-  const isInDoubt = query.get('inDoubt') === 'true'
-  const addressOf = (statuses: readonly string[], inDoubt = false): string => {
-    const other = new URLSearchParams(query)
-    other.delete('status')
-    other.delete('inDoubt')
-    for (const status of statuses) other.append('status', status)
-    if (inDoubt) other.set('inDoubt', 'true')
-    return other.size === 0 ? '/runs' : `/runs?${other}`
-  }
-  const counts = query.has('process') ? null : (now.data?.Runs ?? null)
-  return (
-    <nav aria-label="Groups of runs" className="chips">
-      {GROUPS.map(({ name, statuses }) => {
-        const count = statuses.reduce((sum, status) => sum + (counts?.[status] ?? 0), 0)
-        return (
-          <Link
-            key={name}
-            to={addressOf(statuses)}
-            isCurrent={!isInDoubt && chosen === statuses.join()}
+      <div className="floating">
+        {newCount > 0 && rows.length > 0 && (
+          <button
+            type="button"
+            className="pill"
+            onClick={() => {
+              setSelected(new Map())
+              void showNew().then(() => window.scrollTo(0, 0))
+            }}
           >
-            {name}
-            {count > 0 && name !== 'Completed' && <span className="muted"> {count}</span>}
-          </Link>
-        )
-      })}
-      <Link to={addressOf([], true)} isCurrent={isInDoubt}>
-        In doubt
-      </Link>
-    </nav>
-  )
-}
-
-function Filters({ query }: { readonly query: URLSearchParams }) {
-  const submit = (event: FormEvent<HTMLFormElement>): void => {
-    event.preventDefault()
-    const form = new FormData(event.currentTarget)
-    const next = new URLSearchParams(query)
-    for (const { name } of FIELDS) {
-      const value = form.get(name)
-      if (typeof value === 'string' && value.trim() !== '') next.set(name, value.trim())
-      else next.delete(name)
-    }
-    setQuery(next)
-  }
-  return (
-    <form className="filters" onSubmit={submit} aria-label="Filter">
-      {FIELDS.map(({ name, label }) => (
-        <label key={name}>
-          {label}
-          <input name={name} defaultValue={query.get(name) ?? ''} autoComplete="off" />
-        </label>
-      ))}
-      <div className="buttons">
-        <button type="submit">Filter</button>
-        {query.size > 0 && (
-          <button type="button" className="plain" onClick={() => goTo('/runs')}>
-            Remove all filters
+            ↑ {newCount} new
           </button>
         )}
+        {selected.size > 0 && (
+          <BulkBar
+            session={session}
+            query={query}
+            processes={list.view?.Processes ?? []}
+            runs={[...selected.values()]}
+            onClear={() => setSelected(new Map())}
+          />
+        )}
       </div>
-    </form>
-  )
-}
-
-function RunTable({ rows }: { readonly rows: readonly RunRow[] }) {
-  return (
-    <div className="panel flush">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col" className="narrow">
-              Status
-            </th>
-            <th scope="col">Transaction</th>
-            <th scope="col" className="wide">
-              Why
-            </th>
-            <th scope="col" className="wider">
-              Company
-            </th>
-            <th scope="col" className="narrow">
-              Changed
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((run) => (
-            <tr key={`${run.Process}/${run.TransactionID}/${run.ReplayID}`}>
-              <td>
-                <RunStatus status={run.Status} />
-                {run.InDoubt && <div className="tone-warn">? in doubt</div>}
-              </td>
-              <td className="outside">
-                <Link to={runPage(run.Process, run.TransactionID, run.ReplayID)}>
-                  <Outside text={run.TransactionID} />
-                </Link>
-                <div className="muted">
-                  <Outside text={run.Process} /> · <Outside text={run.StepName} />
-                  {run.ReplayID > 0 && ` · run ${run.ReplayID}`}
-                </div>
-              </td>
-              <td className="wide outside">
-                <Outside text={run.Why} />
-              </td>
-              <td className="wider outside">
-                {run.Realm === null ? (
-                  '—'
-                ) : (
-                  <Link to={companyPage(run.Realm)}>
-                    <Outside text={run.Realm} />
-                  </Link>
-                )}
-              </td>
-              <td>
-                <Ago time={run.UpdatedAt} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    </>
   )
 }
 

@@ -1,5 +1,7 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query'
 import { type FormEvent, type ReactNode, useEffect, useId, useRef, useState } from 'react'
+import { Problem } from '../api.ts'
+import { readAllAgain } from '../live.ts'
 import { notify } from '../notice.ts'
 import { ProblemHelp } from './problem.tsx'
 import { Outside } from './text.tsx'
@@ -17,8 +19,11 @@ export interface ActionButtonProps {
   /** The text that the person must type, for actions that cannot be undone. */
   readonly typed?: string
   readonly children?: ReactNode
-  readonly act: (form: FormData) => Promise<unknown>
-  /** The message after the action. */
+  /** Whether everything is known that the person must see before the confirmation; by default it is. */
+  readonly isReady?: boolean
+  /** Sends the request. `key` makes a repetition after a lost response recognizable. */
+  readonly act: (form: FormData, key: string) => Promise<unknown>
+  /** The message after the action; none if it is empty. */
   readonly done: string
 }
 
@@ -29,6 +34,7 @@ export interface ActionButtonProps {
 export function ActionButton(props: ActionButtonProps) {
   const { verb, blocked } = props
   const [isOpen, setOpen] = useState(false)
+  const [key, setKey] = useState(() => crypto.randomUUID())
   const id = useId()
   return (
     <>
@@ -46,29 +52,45 @@ export function ActionButton(props: ActionButtonProps) {
           {blocked}
         </span>
       )}
-      {isOpen && <Confirmation {...props} onClose={() => setOpen(false)} />}
+      {isOpen && (
+        <Confirmation
+          {...props}
+          requestKey={key}
+          onAnswered={() => setKey(crypto.randomUUID())}
+          onClose={() => setOpen(false)}
+        />
+      )}
     </>
   )
 }
 
-function Confirmation(props: ActionButtonProps & { readonly onClose: () => void }) {
-  const { verb, object, consequence, reason = 'optional', typed, onClose } = props
+interface ConfirmationProps extends ActionButtonProps {
+  /** Stays the same until there is a response, also when the dialog is closed and opened again. */
+  readonly requestKey: string
+  readonly onAnswered: () => void
+  readonly onClose: () => void
+}
+
+function Confirmation(props: ConfirmationProps) {
+  const { verb, object, consequence, reason = 'optional', typed, isReady = true, onClose } = props
   const dialog = useRef<HTMLDialogElement>(null)
   const title = useId()
   useEffect(() => dialog.current?.showModal(), [])
   const queries = useQueryClient()
   const action = useMutation({
-    mutationFn: props.act,
+    mutationFn: (form: FormData) => props.act(form, props.requestKey),
     onSuccess: () => {
       dialog.current?.close()
-      notify(props.done)
+      if (props.done !== '') notify(props.done)
     },
-    onSettled: () =>
-      queries.invalidateQueries({ predicate: ({ queryKey }) => queryKey[0] !== 'session' }),
+    onSettled: (_, error) => {
+      if (!(error instanceof Problem) || error.status !== 0) props.onAnswered()
+      return readAllAgain(queries)
+    },
   })
   const submit = (event: FormEvent<HTMLFormElement>): void => {
     event.preventDefault()
-    if (!action.isPending) action.mutate(new FormData(event.currentTarget))
+    if (!action.isPending && isReady) action.mutate(new FormData(event.currentTarget))
   }
   return (
     <dialog ref={dialog} aria-labelledby={title} onClose={onClose}>
@@ -119,7 +141,7 @@ function Confirmation(props: ActionButtonProps & { readonly onClose: () => void 
           <button type="button" onClick={() => dialog.current?.close()}>
             Back
           </button>
-          <button type="submit" className="primary" aria-disabled={action.isPending}>
+          <button type="submit" className="primary" aria-disabled={action.isPending || !isReady}>
             {action.isPending ? 'One moment…' : verb}
           </button>
         </div>

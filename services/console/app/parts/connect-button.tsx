@@ -33,14 +33,19 @@ export function ConnectButton({
             : 'A link is made, which works once. The owner of the company opens it, and signs in at the provider. Another company than this one is rejected.'
         }
         reason="none"
-        act={async (form) => {
+        act={async (form, key) => {
           const label = form.get('label')
           setLink(
-            await call<ConnectLinkView>('POST', '/connect-links', {
-              Hours: Number(form.get('hours')),
-              ...(company !== undefined && { Realm: company.Realm }),
-              ...(typeof label === 'string' && label.trim() !== '' && { Label: label.trim() }),
-            }),
+            await call<ConnectLinkView>(
+              'POST',
+              '/connect-links',
+              {
+                Hours: Number(form.get('hours')),
+                ...(company !== undefined && { Realm: company.Realm }),
+                ...(typeof label === 'string' && label.trim() !== '' && { Label: label.trim() }),
+              },
+              key,
+            ),
           )
         }}
         done="The link is ready."

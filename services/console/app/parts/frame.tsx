@@ -55,7 +55,11 @@ export function Frame({ session, path, children }: FrameProps) {
   const notice = useNotice()
   const urgent = now.data?.Conditions.filter(({ Severity }) => Severity !== 'info').length ?? 0
   const shownPages = PAGES.filter(({ path: of }) => of !== '/sandbox' || session.Sandbox)
-  const shown = isWithin('/dead-letters', path) ? '/processes' : path
+  const shown = isWithin('/dead-letters', path)
+    ? '/processes'
+    : isWithin('/bulk', path)
+      ? '/runs'
+      : path
   const current =
     PAGES.find((page) => page.path !== '/' && isWithin(page.path, shown)) ??
     (path === '/settings' ? null : PAGES[0])

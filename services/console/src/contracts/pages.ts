@@ -3,6 +3,7 @@ export const pages = {
   now: '/',
   runs: '/runs',
   run: '/runs/:process/:id',
+  bulk: '/bulk/:id',
   companies: '/companies',
   company: '/companies/:realm',
   processes: '/processes',

@@ -2,7 +2,11 @@
 import { ActionView } from '@integration-host/shared/contracts/action'
 import { Reason } from '@integration-host/shared/contracts/reason'
 import { RunDetailResponse, RunResponse } from '@integration-host/shared/contracts/run'
-import { AttemptView, ItemView } from '@integration-host/shared/contracts/transaction'
+import {
+  AttemptView,
+  headerStatuses,
+  ItemView,
+} from '@integration-host/shared/contracts/transaction'
 import { z } from 'zod'
 
 const Why = z.string().meta({ description: 'the state and what helps, in a sentence' })
@@ -27,7 +31,24 @@ export const RunRow = RunResponse.pick({
 export type RunRow = z.output<typeof RunRow>
 
 export const RunsView = z
-  .object({ Runs: z.array(RunRow), Next: z.string().nullable() })
+  .object({
+    Runs: z.array(RunRow),
+    Next: z.string().nullable(),
+    Companies: z
+      .record(z.string(), z.string())
+      .meta({ description: 'the names of the companies of these runs, by realm' }),
+    Processes: z.array(z.string()).meta({ description: 'the names of all processes' }),
+    Counts: z
+      .object({
+        Statuses: z.partialRecord(z.enum(headerStatuses), z.int()),
+        InDoubt: z.int(),
+      })
+      .nullable()
+      .meta({
+        description:
+          'the unfinished and badly ended runs of the process of the filter, or of all; null before the first count',
+      }),
+  })
   .meta({ ref: 'Runs' })
 export type RunsView = z.output<typeof RunsView>
 

@@ -6,6 +6,7 @@
 import { IntegrationError } from '@integration-host/shared/errors'
 import type { Context, MiddlewareHandler } from 'hono'
 import { getCookie } from 'hono/cookie'
+import { actOnce } from './repeated-requests.ts'
 import { cookieName } from './session-cookie.ts'
 import { allows } from '../session/role.ts'
 import type { Role } from '@integration-host/shared/access/user-role'
@@ -33,7 +34,10 @@ export const onlyOwnPages =
     await next()
   }
 
-/** Rejects requests without a valid session with 401, and those of a person without the role with 403. */
+/**
+ * Rejects requests without a valid session with 401, and those of a person without the role with 403. A request that
+ * repeats an earlier one with the same `Idempotency-Key` gets the response of that one.
+ */
 export const needsRole =
   (sessions: Sessions, role: Role, isHttps: boolean): MiddlewareHandler =>
   async (c, next) => {
@@ -42,7 +46,7 @@ export const needsRole =
     if (!allows(session.role, role))
       throw new IntegrationError('forbidden', `This needs the role ${role}`)
     c.set('session', session)
-    await next()
+    await actOnce(c, session.digest, next)
   }
 
 /** Returns the session that `needsRole` has found. */

@@ -6,6 +6,7 @@ import { jsonResponse, problemResponses, validate } from '@integration-host/shar
 import { type Context, Hono } from 'hono'
 import { describeRoute } from 'hono-openapi'
 import { z } from 'zod'
+import type { CompanyNames } from '../adapters/peers/company-names.ts'
 import type { ServiceClient } from '../adapters/peers/service-client.ts'
 import {
   ActedRun,
@@ -18,6 +19,8 @@ import {
   RunView,
 } from '../contracts/runs.ts'
 import type { Sessions } from '../session/sessions.ts'
+import type { Installation } from '../view/installation.ts'
+import { runCounts } from '../view/run-counts.ts'
 import { blockedActions, whyOf } from '../view/why.ts'
 import { needsRole, sessionOf } from './browser-guard.ts'
 import { ACTION_PROBLEMS, PEER_PROBLEMS } from './peer-problems.ts'
@@ -26,9 +29,11 @@ export interface RunRouteDeps {
   readonly sessions: Sessions
   readonly isHttps: boolean
   readonly coordinator: ServiceClient
+  readonly companyNames: CompanyNames
+  readonly installation: () => Installation
 }
 
-const ROWS = 50
+const ROWS = 200
 const ATTEMPTS = 200
 const HISTORY = 20
 /** Longer texts are cut after this many characters, because a response of 1 MB would freeze the page. */
@@ -59,7 +64,8 @@ const RunList = z.object({
 const Steps = z.object({ Steps: z.array(z.string()) })
 
 /** The list of runs, one run with its attempts and its data, and the actions on a run. */
-export function runRoutes({ sessions, isHttps, coordinator }: RunRouteDeps): Hono {
+export function runRoutes(deps: RunRouteDeps): Hono {
+  const { sessions, isHttps, coordinator, companyNames, installation } = deps
   const tags = ['runs']
   const viewer = needsRole(sessions, 'viewer', isHttps)
   const operator = needsRole(sessions, 'operator', isHttps)
@@ -98,9 +104,14 @@ export function runRoutes({ sessions, isHttps, coordinator }: RunRouteDeps): Hon
           person(c),
           RunPage,
         )
+        const realms = page.items.flatMap(({ Realm }) => Realm ?? [])
+        const { processes } = installation()
         return c.json({
           Runs: page.items.map(rowOf),
           Next: page.next_cursor,
+          Companies: await companyNames.of(realms),
+          Processes: (processes ?? []).map(({ name }) => name),
+          Counts: runCounts(processes, process),
         } satisfies RunsView)
       },
     )

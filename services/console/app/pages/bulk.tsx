@@ -1,0 +1,296 @@
+import { useQuery } from '@tanstack/react-query'
+import { useState } from 'react'
+import type { BulkAction, BulkView } from '../../src/contracts/bulk.ts'
+import type { SessionView } from '../../src/contracts/session.ts'
+import { call } from '../api.ts'
+import { duration, fullMs } from '../clock.ts'
+import { notify } from '../notice.ts'
+import { ActionButton, reasonOf } from '../parts/action-button.tsx'
+import { Ago } from '../parts/ago.tsx'
+import { BULK_VERBS } from '../parts/bulk-button.tsx'
+import { State, type Tone } from '../parts/glyph.tsx'
+import { Link } from '../parts/link.tsx'
+import { ReadProblem } from '../parts/problem.tsx'
+import { Outside } from '../parts/text.tsx'
+import { errorPage, runPage, useQueryText } from '../router.ts'
+
+const READ_MS = 1_000
+const SHOWN_FAILURES = 100
+
+const STATES: Readonly<Record<string, { readonly tone: Tone; readonly glyph: string }>> = {
+  Running: { tone: 'info', glyph: '◐' },
+  Paused: { tone: 'warn', glyph: '⏸' },
+  Completed: { tone: 'good', glyph: '✓' },
+  Stopped: { tone: 'quiet', glyph: '⊘' },
+}
+
+const isOver = ({ Status }: BulkView): boolean => Status === 'Completed' || Status === 'Stopped'
+
+export interface BulkPageProps {
+  readonly session: SessionView
+  readonly id: string
+}
+
+/** An action on many runs: how far it is, and what became of the runs. Its address can be opened by a colleague. */
+export default function BulkPage({ session, id }: BulkPageProps) {
+  const path = `/bulk/${encodeURIComponent(id)}`
+  const { data: bulk, error } = useQuery({
+    queryKey: ['bulk', id],
+    queryFn: () => call<BulkView>('GET', path),
+    refetchInterval: ({ state }) =>
+      state.data === undefined || !isOver(state.data) ? READ_MS : false,
+  })
+  return (
+    <>
+      <p className="crumbs">
+        <Link to="/runs">Runs</Link>
+      </p>
+      <h1 tabIndex={-1} className="outside">
+        {bulk === undefined ? (
+          'Action on many runs'
+        ) : (
+          <>
+            {BULK_VERBS[bulk.Action as BulkAction] ?? bulk.Action}: <Outside text={bulk.Process} />
+          </>
+        )}
+      </h1>
+      <ReadProblem error={error} hasData={bulk !== undefined} />
+      {bulk !== undefined && (
+        <>
+          <Progress bulk={bulk} path={path} session={session} />
+          <Failures bulk={bulk} />
+        </>
+      )}
+    </>
+  )
+}
+
+interface ProgressProps {
+  readonly bulk: BulkView
+  readonly path: string
+  readonly session: SessionView
+}
+
+function Progress({ bulk, path, session }: ProgressProps) {
+  const { tone, glyph } = STATES[bulk.Status] ?? { tone: 'quiet', glyph: '·' }
+  const counted = Number(new URLSearchParams(useQueryText()).get('of'))
+  const known = bulk.Done + bulk.Skipped + bulk.Failed
+  const isEnded = isOver(bulk)
+  const all = isEnded ? known : Math.max(known, bulk.IdCount ?? counted, 1)
+  const left = all - known
+  return (
+    <section className="panel" aria-label="Progress">
+      <p className="headline">
+        <State tone={tone} glyph={glyph}>
+          {bulk.Status}
+        </State>
+        <span className="muted">
+          <Ago time={bulk.FinishedAt ?? bulk.CreatedAt} />
+        </span>
+        {bulk.Status === 'Running' && left > 0 && (
+          <span className="muted">about {duration(Math.ceil(left / bulk.PerSecond))} left</span>
+        )}
+      </p>
+      {bulk.Status === 'Paused' && (
+        <p>
+          It has paused because many runs in a row failed
+          {bulk.StatusReason !== null && (
+            <>
+              {' '}
+              with <Link to={errorPage(bulk.StatusReason)}>{bulk.StatusReason}</Link>
+            </>
+          )}
+          . Continue it when the reason is gone: these runs are tried again.
+        </p>
+      )}
+      <div className="progress">
+        <svg viewBox={`0 0 ${all} 1`} preserveAspectRatio="none" aria-hidden="true">
+          <rect className="completed" width={bulk.Done} height="1" />
+          <rect className="skipped" x={bulk.Done} width={bulk.Skipped} height="1" />
+          <rect className="failed" x={bulk.Done + bulk.Skipped} width={bulk.Failed} height="1" />
+        </svg>
+      </div>
+      <dl className="numbers after">
+        <Count name="Changed" value={bulk.Done} />
+        <Count name="Left alone" value={bulk.Skipped} />
+        <Count name="Failed" value={bulk.Failed} tone={bulk.Failed > 0 ? 'bad' : undefined} />
+        <Count name={isEnded ? 'Not reached' : 'To do'} value={left} />
+      </dl>
+      {bulk.Skipped > 0 && (
+        <p className="muted">Runs are left alone if their state does not allow the action.</p>
+      )}
+      <div className="buttons">
+        {bulk.Status === 'Paused' && (
+          <BulkChange bulk={bulk} path={path} session={session} change="continue" />
+        )}
+        {!isEnded && <BulkChange bulk={bulk} path={path} session={session} change="stop" />}
+        <button
+          type="button"
+          onClick={() =>
+            void navigator.clipboard
+              .writeText(location.href)
+              .then(() => notify('The link is copied.'))
+          }
+        >
+          Copy link
+        </button>
+        <a href={`/api${path}/file`} download>
+          Download as JSON lines
+        </a>
+      </div>
+      <Facts bulk={bulk} />
+    </section>
+  )
+}
+
+function BulkChange({
+  bulk,
+  path,
+  session,
+  change,
+}: ProgressProps & { readonly change: 'stop' | 'continue' }) {
+  const isStop = change === 'stop'
+  return (
+    <ActionButton
+      verb={isStop ? 'Stop' : 'Continue'}
+      blocked={session.Role === 'operator' ? undefined : 'This needs the role operator.'}
+      object={`the action on the runs of ${bulk.Process}`}
+      consequence={
+        isStop
+          ? 'No further run is changed. What is already changed stays so. It cannot be continued.'
+          : 'The runs that failed last are tried again, and then the others.'
+      }
+      reason="required"
+      act={(form, key) => call('POST', `${path}/${change}`, reasonOf(form), key)}
+      done={isStop ? 'The action is stopped.' : 'The action continues.'}
+    />
+  )
+}
+
+function Count({
+  name,
+  value,
+  tone,
+}: {
+  readonly name: string
+  readonly value: number
+  readonly tone?: Tone | undefined
+}) {
+  return (
+    <div>
+      <dt className="muted">{name}</dt>
+      <dd className={tone === undefined ? undefined : `tone-${tone}`}>{value}</dd>
+    </div>
+  )
+}
+
+function Facts({ bulk }: { readonly bulk: BulkView }) {
+  return (
+    <dl className="figures">
+      <div>
+        <dt>By</dt>
+        <dd className="outside">
+          <Outside text={bulk.Person ?? bulk.KeyID} />
+        </dd>
+      </div>
+      <div>
+        <dt>Reason</dt>
+        <dd className="outside">{bulk.Reason === null ? '—' : <Outside text={bulk.Reason} />}</dd>
+      </div>
+      <div>
+        <dt>Runs</dt>
+        <dd className="outside">
+          {bulk.Filter === null ? (
+            `${bulk.IdCount ?? 0} selected`
+          ) : (
+            <Link to={runsOf(bulk.Process, bulk.Filter)}>
+              <Outside text={filterText(bulk.Filter)} />
+            </Link>
+          )}
+        </dd>
+      </div>
+      <div>
+        <dt>Rate</dt>
+        <dd>{bulk.PerSecond} a second</dd>
+      </div>
+      <div>
+        <dt>Began</dt>
+        <dd>{fullMs(bulk.CreatedAt)}</dd>
+      </div>
+      {bulk.FinishedAt !== null && (
+        <div>
+          <dt>Ended</dt>
+          <dd>{fullMs(bulk.FinishedAt)}</dd>
+        </div>
+      )}
+    </dl>
+  )
+}
+
+const valuesOf = (value: unknown): readonly string[] => [value].flat().map(String)
+
+const filterText = (filter: NonNullable<BulkView['Filter']>): string =>
+  Object.entries(filter)
+    .map(([name, value]) => `${name}: ${valuesOf(value).join(', ')}`)
+    .join(' · ')
+
+/** Returns the address of the list of runs with this filter. */
+function runsOf(process: string, filter: NonNullable<BulkView['Filter']>): string {
+  const query = new URLSearchParams({ process })
+  for (const [name, value] of Object.entries(filter))
+    for (const one of valuesOf(value)) query.append(name, one)
+  return `/runs?${query}`
+}
+
+function Failures({ bulk }: { readonly bulk: BulkView }) {
+  const [isWhole, setWhole] = useState(false)
+  const { Failures: failures, FailedByCode } = bulk
+  if (bulk.Failed === 0) return null
+  const shown = isWhole ? failures : failures.slice(0, SHOWN_FAILURES)
+  return (
+    <section className="panel" aria-labelledby="failures">
+      <h2 id="failures">Runs that failed</h2>
+      <ul className="links codes">
+        {Object.entries(FailedByCode).map(([code, count]) => (
+          <li key={code}>
+            <Link to={errorPage(code)}>{code}</Link> <span className="muted">{count}</span>
+          </li>
+        ))}
+      </ul>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Transaction</th>
+            <th scope="col">Code</th>
+          </tr>
+        </thead>
+        <tbody>
+          {shown.map(({ TransactionID, ReplayID, Code }) => (
+            <tr key={`${TransactionID} ${ReplayID}`}>
+              <td className="outside">
+                <Link to={runPage(bulk.Process, TransactionID, ReplayID ?? undefined)}>
+                  <Outside text={TransactionID} />
+                </Link>
+              </td>
+              <td className="outside">
+                <Outside text={Code} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {shown.length < failures.length && (
+        <div className="more after">
+          <button type="button" onClick={() => setWhole(true)}>
+            Show all {failures.length}
+          </button>
+        </div>
+      )}
+      {failures.length < bulk.Failed && (
+        <p className="muted after">
+          The first {failures.length} of {bulk.Failed} are listed.
+        </p>
+      )}
+    </section>
+  )
+}

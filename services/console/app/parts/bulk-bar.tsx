@@ -1,0 +1,96 @@
+import { useState } from 'react'
+import type { BulkAction } from '../../src/contracts/bulk.ts'
+import type { SessionView } from '../../src/contracts/session.ts'
+import { type BulkCount, type BulkScope, countRuns, filterOf } from '../bulk-count.ts'
+import type { ListedRun } from '../run-list.ts'
+import { BulkButton } from './bulk-button.tsx'
+import { Outside } from './text.tsx'
+
+const ACTIONS = ['resume', 'replay', 'cancel'] as const satisfies readonly BulkAction[]
+/** The server accepts no more ids. */
+const MAX_SELECTED = 1_000
+
+export interface BulkBarProps {
+  readonly session: SessionView
+  readonly query: URLSearchParams
+  readonly processes: readonly string[]
+  readonly runs: readonly ListedRun[]
+  readonly onClear: () => void
+}
+
+/** What can be done with the selected runs, or with all that match the filter. */
+export function BulkBar({ session, query, processes, runs, onClear }: BulkBarProps) {
+  const [all, setAll] = useState<BulkCount | 'counting' | Error | null>(null)
+  const ofRuns = [...new Set(runs.map(({ Process }) => Process))]
+  const filtered = query.get('process') ?? (processes.length === 1 ? processes[0] : undefined)
+  const isAll = all !== null && typeof all === 'object' && !(all instanceof Error)
+  const process = (isAll ? filtered : ofRuns[0]) ?? ''
+  const scope: BulkScope = isAll
+    ? { process, filter: all.Filter ?? {} }
+    : { process, ids: [...new Set(runs.map(({ TransactionID }) => TransactionID))] }
+  const blocked =
+    session.Role !== 'operator'
+      ? 'This needs the role operator.'
+      : isAll
+        ? undefined
+        : ofRuns.length > 1
+          ? 'The selected runs are of several processes. An action is for the runs of one process.'
+          : runs.length > MAX_SELECTED
+            ? `At most ${MAX_SELECTED} runs can be selected one by one. Select all that match instead.`
+            : undefined
+  const countAll = (): void => {
+    if (filtered === undefined) return
+    setAll('counting')
+    // Every run that matches is either done or left alone.
+    countRuns(
+      'cancel',
+      { process: filtered, filter: filterOf(query) },
+      new AbortController().signal,
+      (count) => {
+        if (count.Status !== 'Running') setAll(count)
+      },
+    ).catch((error: unknown) => setAll(error as Error))
+  }
+  const needsProcess = filtered === undefined && 'Choose a process in the filter first.'
+  return (
+    <section className="bulk panel" aria-label="Selected runs">
+      <output>
+        {isAll
+          ? `All ${all.Done + all.Skipped} runs that match are selected`
+          : runs.length === 1
+            ? '1 run is selected'
+            : `${runs.length} runs are selected`}
+      </output>
+      {!isAll && session.Role === 'operator' && (
+        <button
+          type="button"
+          className="plain"
+          aria-disabled={needsProcess !== false || all === 'counting'}
+          title={needsProcess || undefined}
+          onClick={countAll}
+        >
+          {all === 'counting' ? 'Counting…' : 'Select all that match'}
+        </button>
+      )}
+      {all instanceof Error && (
+        <span className="tone-bad" role="alert">
+          <Outside text={all.message} />
+        </span>
+      )}
+      <span className="buttons">
+        {ACTIONS.map((action) => (
+          <BulkButton
+            key={action}
+            action={action}
+            scope={scope}
+            blocked={blocked}
+            onStarted={onClear}
+          />
+        ))}
+        <button type="button" className="plain" onClick={onClear}>
+          Clear
+        </button>
+      </span>
+    </section>
+  )
+}

@@ -1,0 +1,136 @@
+import { useState } from 'react'
+import type { BulkAction, BulkView } from '../../src/contracts/bulk.ts'
+import { call } from '../api.ts'
+import { type BulkScope, type CountState, scopeBody, useCount } from '../bulk-count.ts'
+import { duration } from '../clock.ts'
+import { goTo } from '../router.ts'
+import { ActionButton, reasonOf } from './action-button.tsx'
+import { ProblemHelp } from './problem.tsx'
+import { Outside } from './text.tsx'
+
+/** A person who acts on more runs than this types their number. */
+const TYPED_ABOVE = 50
+const USUAL_RATE = 20
+
+export const BULK_VERBS: Readonly<Record<BulkAction, string>> = {
+  resume: 'Resume',
+  replay: 'Replay',
+  cancel: 'Cancel runs',
+}
+
+const CONSEQUENCES: Readonly<Record<BulkAction, string>> = {
+  resume:
+    'Each run continues at its step with the same idempotency keys. A target that knows them does nothing twice.',
+  replay:
+    'A new run begins for each transaction, with new idempotency keys: calls are made again that were already completed.',
+  cancel: 'Each run ends. A call in flight is aborted, and may nevertheless have done its work.',
+}
+
+export interface BulkButtonProps {
+  readonly action: BulkAction
+  readonly scope: BulkScope
+  readonly blocked: string | undefined
+  readonly onStarted: () => void
+}
+
+/** Acts on many runs, after the coordinator has counted them and a person has seen the number. */
+export function BulkButton({ action, scope, blocked, onStarted }: BulkButtonProps) {
+  const [state, setState] = useState<CountState>({ count: null, error: null })
+  const [withDoubt, setWithDoubt] = useState(false)
+  const [rate, setRate] = useState(USUAL_RATE)
+  const { count } = state
+  // Doubt only matters if the same call may be repeated, and can be left out only by a filter.
+  const asksDoubt =
+    action === 'resume' && 'filter' in scope && scope.filter['inDoubt'] === undefined
+  const counted: BulkScope =
+    asksDoubt && !withDoubt ? { ...scope, filter: { ...scope.filter, inDoubt: false } } : scope
+  const isReady = count !== null && count.Status !== 'Running' && count.Done > 0
+  const start = async (form: FormData, key: string): Promise<void> => {
+    // With the filter of the count, which contains its time, no later run is changed.
+    const body = {
+      Action: action,
+      ...scopeBody(counted),
+      ...(count?.Filter !== undefined && count.Filter !== null && { Filter: count.Filter }),
+      PerSecond: rate,
+      ...reasonOf(form),
+    }
+    const { ID } = await call<BulkView>('POST', '/bulk', body, key)
+    onStarted()
+    goTo(`/bulk/${encodeURIComponent(ID)}?of=${(count?.Done ?? 0) + (count?.Skipped ?? 0)}`)
+  }
+  return (
+    <ActionButton
+      verb={BULK_VERBS[action]}
+      blocked={blocked}
+      object={isReady ? `${count.Done} of ${scope.process}` : `runs of ${scope.process}`}
+      consequence={CONSEQUENCES[action]}
+      reason="required"
+      {...(isReady && count.Done > TYPED_ABOVE && { typed: String(count.Done) })}
+      isReady={isReady}
+      act={start}
+      done=""
+    >
+      <Count action={action} scope={counted} state={state} rate={rate} onChange={setState} />
+      {asksDoubt && (
+        <label className="choice">
+          <input
+            type="checkbox"
+            checked={withDoubt}
+            onChange={({ currentTarget }) => setWithDoubt(currentTarget.checked)}
+          />
+          Also runs in doubt, whose last call may have done its work
+        </label>
+      )}
+      <label>
+        Runs a second
+        <input
+          type="number"
+          min={1}
+          max={100}
+          required
+          value={Number.isNaN(rate) ? '' : rate}
+          onChange={({ currentTarget }) => setRate(currentTarget.valueAsNumber)}
+        />
+      </label>
+    </ActionButton>
+  )
+}
+
+interface CountProps {
+  readonly action: BulkAction
+  readonly scope: BulkScope
+  readonly state: CountState
+  readonly rate: number
+  readonly onChange: (state: CountState) => void
+}
+
+function Count({ action, scope, state, rate, onChange }: CountProps) {
+  useCount(action, scope, onChange)
+  const { count, error } = state
+  if (error !== null)
+    return (
+      <p className="failure" role="alert">
+        The runs cannot be counted: <Outside text={error.message} />
+        <ProblemHelp error={error} />
+      </p>
+    )
+  return (
+    <output className="counted">
+      {count === null || count.Status === 'Running' ? (
+        `The coordinator counts the runs… ${count?.Done ?? 0}`
+      ) : count.Status !== 'Completed' ? (
+        'The count was stopped.'
+      ) : (
+        <>
+          <strong>{count.Done === 1 ? '1 run' : `${count.Done} runs`}</strong> can be changed.
+          {count.Skipped > 0 &&
+            ` ${count.Skipped} more match, but their state does not allow it: they are left alone.`}
+          {count.Failed > 0 && ` ${count.Failed} are not found or may not be changed.`}
+          {count.Done > 0 &&
+            rate >= 1 &&
+            ` This takes about ${duration(Math.ceil(count.Done / rate))}.`}
+        </>
+      )}
+    </output>
+  )
+}

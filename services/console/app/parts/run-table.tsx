@@ -1,0 +1,225 @@
+import { defaultRangeExtractor, type Range, useWindowVirtualizer } from '@tanstack/react-virtual'
+import {
+  type FocusEvent,
+  type KeyboardEvent,
+  type ReactNode,
+  useCallback,
+  useEffect,
+  useLayoutEffect,
+  useRef,
+  useState,
+} from 'react'
+import { keyOf, type ListedRun, type VisibleRows } from '../run-list.ts'
+import { companyPage, runPage } from '../router.ts'
+import { useSettings } from '../settings.ts'
+import { Ago } from './ago.tsx'
+import { Link } from './link.tsx'
+import { RunStatus } from './run-status.tsx'
+import { Outside, visible } from './text.tsx'
+
+/** The heights of a row in pixels; the styles have the same ones. */
+const ROW_HEIGHTS = { comfortable: 60, compact: 48 } as const
+/** Further rows above and below the visible ones. */
+const OVERSCAN = 6
+
+export interface RunTableProps {
+  readonly rows: readonly ListedRun[]
+  readonly hasMore: boolean
+  readonly companies: Readonly<Record<string, string>>
+  readonly selected: ReadonlyMap<string, ListedRun>
+  readonly onSelect: (runs: readonly ListedRun[], isSelected: boolean) => void
+  readonly onVisible: (rows: VisibleRows) => void
+}
+
+/** The list of runs. Only the visible rows are in the page, so that a long list scrolls smoothly. */
+export function RunTable(props: RunTableProps) {
+  const { rows, hasMore, selected, onSelect, onVisible } = props
+  const table = useRef<HTMLTableElement>(null)
+  const [top, setTop] = useState(0)
+  const [focused, setFocused] = useState<number | null>(null)
+  const { density, shortcuts } = useSettings()
+  // What is above the table may grow.
+  useLayoutEffect(() => {
+    const observer = new ResizeObserver(() => {
+      const body = table.current?.tBodies[0]
+      if (body !== undefined) setTop(body.getBoundingClientRect().top + window.scrollY)
+    })
+    observer.observe(document.body)
+    return () => observer.disconnect()
+  }, [])
+  // The focused row stays in the page, so that scrolling does not lose the focus.
+  const rangeExtractor = useCallback(
+    (range: Range) => {
+      const indexes = defaultRangeExtractor(range)
+      return focused === null || focused >= range.count || indexes.includes(focused)
+        ? indexes
+        : [...indexes, focused].toSorted((one, other) => one - other)
+    },
+    [focused],
+  )
+  const height = ROW_HEIGHTS[density]
+  // React Compiler is not used.
+  // oxlint-disable-next-line react/incompatible-library
+  const virtual = useWindowVirtualizer({
+    count: rows.length,
+    estimateSize: () => height,
+    overscan: OVERSCAN,
+    scrollMargin: top,
+    rangeExtractor,
+  })
+  useEffect(() => virtual.measure(), [virtual, height])
+  const items = virtual.getVirtualItems()
+  const first = virtual.range?.startIndex ?? 0
+  const last = virtual.range?.endIndex ?? 0
+  useEffect(() => onVisible({ first, last }), [onVisible, first, last])
+
+  /** Returns the index of the run in whose row an element is; `null` for the head of the table. */
+  const indexOf = (element: EventTarget): number | null => {
+    const row = Number((element as HTMLElement).closest('tr')?.getAttribute('aria-rowindex'))
+    return row >= 2 ? row - 2 : null
+  }
+  const move = (index: number): void => {
+    virtual.scrollToIndex(index, { align: 'auto' })
+    setFocused(index)
+    // The row may not be in the page before the next frame.
+    requestAnimationFrame(() =>
+      table.current?.querySelector<HTMLElement>(`tr[aria-rowindex="${index + 2}"] a`)?.focus(),
+    )
+  }
+  const onKey = (event: KeyboardEvent<HTMLTableElement>): void => {
+    const index = indexOf(event.target)
+    if (index === null || shortcuts === 'off') return
+    if (event.ctrlKey || event.metaKey || event.altKey) return
+    const run = rows[index]
+    if (event.key === 'j' && index + 1 < rows.length) move(index + 1)
+    else if (event.key === 'k' && index > 0) move(index - 1)
+    else if (event.key === 'x' && run !== undefined) onSelect([run], !selected.has(keyOf(run)))
+    else return
+    event.preventDefault()
+  }
+  const onBlur = (event: FocusEvent<HTMLTableElement>): void => {
+    if (!event.currentTarget.contains(event.relatedTarget)) setFocused(null)
+  }
+
+  const body: ReactNode[] = []
+  let end = top
+  for (const { index, start, end: next } of items) {
+    const run = rows[index]
+    if (run === undefined) continue
+    if (start > end) body.push(<Spacer key={`before ${index}`} height={start - end} />)
+    body.push(<Row key={keyOf(run)} {...props} run={run} index={index} />)
+    end = next
+  }
+  const rest = top + virtual.getTotalSize() - end
+  if (rest > 0) body.push(<Spacer key="rest" height={rest} />)
+  const areAllSelected = rows.length > 0 && rows.every((run) => selected.has(keyOf(run)))
+
+  return (
+    <div className="panel flush runs">
+      {/* The keys belong to the links and boxes in the rows. */}
+      {/* oxlint-disable-next-line jsx-a11y/no-noninteractive-element-interactions */}
+      <table
+        ref={table}
+        aria-label="Runs"
+        aria-rowcount={hasMore ? -1 : rows.length + 1}
+        onKeyDown={onKey}
+        onFocus={({ target }) => setFocused(indexOf(target))}
+        onBlur={onBlur}
+      >
+        <thead>
+          <tr aria-rowindex={1}>
+            <th scope="col" className="pick">
+              <input
+                type="checkbox"
+                aria-label="Select all runs that are loaded"
+                checked={areAllSelected}
+                ref={(input) => {
+                  if (input !== null) input.indeterminate = selected.size > 0 && !areAllSelected
+                }}
+                onChange={() => onSelect(rows, !areAllSelected)}
+              />
+            </th>
+            <th scope="col" className="narrow">
+              Status
+            </th>
+            <th scope="col">Transaction</th>
+            <th scope="col" className="wide">
+              Why
+            </th>
+            <th scope="col" className="wider">
+              Company
+            </th>
+            <th scope="col" className="changed">
+              Changed
+            </th>
+          </tr>
+        </thead>
+        <tbody>{body}</tbody>
+      </table>
+    </div>
+  )
+}
+
+function Spacer({ height }: { readonly height: number }) {
+  return <tr aria-hidden="true" className="spacer" style={{ height }} />
+}
+
+interface RowProps extends RunTableProps {
+  readonly run: ListedRun
+  readonly index: number
+}
+
+function Row({ run, index, companies, selected, onSelect }: RowProps) {
+  const { Process, TransactionID, ReplayID, StepName, Realm, Why } = run
+  const isSelected = selected.has(keyOf(run))
+  return (
+    <tr aria-rowindex={index + 2} className={run.isGone === true ? 'gone' : undefined}>
+      <td className="pick">
+        <input
+          type="checkbox"
+          aria-label={`Select ${visible(TransactionID)}`}
+          checked={isSelected}
+          onChange={() => onSelect([run], !isSelected)}
+        />
+      </td>
+      <td>
+        <RunStatus status={run.Status} />
+        {run.isGone === true ? (
+          <div className="muted line">matched before</div>
+        ) : (
+          run.InDoubt && <div className="tone-warn line">? in doubt</div>
+        )}
+      </td>
+      <td>
+        <div className="line">
+          <Link to={runPage(Process, TransactionID, ReplayID)}>
+            <Outside text={TransactionID} />
+          </Link>
+        </div>
+        <div className="muted line">
+          <Outside text={Process} /> · <Outside text={StepName} />
+          {ReplayID > 0 && ` · run ${ReplayID}`}
+        </div>
+      </td>
+      <td className="wide">
+        <div className="lines" title={visible(Why)}>
+          <Outside text={Why} />
+        </div>
+      </td>
+      <td className="wider">
+        {Realm === null ? (
+          '—'
+        ) : (
+          <div className="line" title={Realm}>
+            <Link to={companyPage(Realm)}>
+              <Outside text={companies[Realm] ?? Realm} />
+            </Link>
+          </div>
+        )}
+      </td>
+      <td>
+        <Ago time={run.UpdatedAt} />
+      </td>
+    </tr>
+  )
+}

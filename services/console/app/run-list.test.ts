@@ -1,0 +1,63 @@
+import { describe, expect, it } from 'vitest'
+import type { RunRow, RunsView } from '../src/contracts/runs.ts'
+import { newRuns, updatedPage } from './run-list.ts'
+
+const run = (second: number, more: Partial<RunRow> = {}): RunRow => ({
+  Process: 'OrderProcess',
+  TransactionID: `order-${second}`,
+  ReplayID: 0,
+  Status: 'Failed',
+  StepName: 'order',
+  Realm: null,
+  ErrorClass: null,
+  WaitingFor: null,
+  InDoubt: false,
+  Attempt: 1,
+  NextAttemptAt: null,
+  CreatedAt: `2026-11-24T03:00:${String(second).padStart(2, '0')}.000Z`,
+  UpdatedAt: `2026-11-24T03:00:59.000Z`,
+  Why: '',
+  ...more,
+})
+const page = (Runs: RunRow[], Next: string | null): RunsView => ({
+  Runs,
+  Next,
+  Companies: {},
+  Processes: [],
+  Counts: null,
+})
+
+describe('the list of runs while it is read', () => {
+  it('a run that has changed changes in its place, and new runs are not inserted', () => {
+    const listed = page([run(3), run(2), run(1)], null)
+    const fresh = page([run(4), run(3), run(2, { Status: 'Running' }), run(1)], null)
+    expect(updatedPage(listed, fresh).Runs).toEqual([run(3), run(2, { Status: 'Running' }), run(1)])
+    expect(newRuns({ pages: [listed], pageParams: [null] }, fresh)).toEqual([
+      '["OrderProcess","order-4",0]',
+    ])
+  })
+
+  it('a run that no longer matches stays in its place, and is marked', () => {
+    const listed = page([run(3), run(2), run(1)], null)
+    expect(updatedPage(listed, page([run(3), run(1)], null)).Runs).toEqual([
+      run(3),
+      { ...run(2), isGone: true },
+      run(1),
+    ])
+  })
+
+  it('rows after the end of the fresh page are not marked, because new runs have moved them to the next page', () => {
+    const listed = page([run(3), run(2), run(1)], 'cursor')
+    const fresh = page([run(5), run(4), run(3)], 'other cursor')
+    const updated = updatedPage(listed, fresh)
+    expect(updated.Runs).toEqual([run(3), run(2), run(1)])
+    expect(updated.Next).toBe('cursor')
+  })
+
+  it('older runs that follow because others no longer match are not counted as new', () => {
+    const listed = page([run(5), run(4)], 'cursor')
+    const fresh = page([run(5), run(3)], 'cursor')
+    expect(newRuns({ pages: [listed], pageParams: [null] }, fresh)).toEqual([])
+    expect(newRuns({ pages: [page([], null)], pageParams: [null] }, fresh)).toHaveLength(2)
+  })
+})

@@ -1,0 +1,124 @@
+/**
+ * The list of runs. What a person reads must not move: rows change in place, a run that no longer matches stays where it
+ * is, and new runs are only counted until the person asks for them.
+ */
+import { useInfiniteQuery, useQueries, useQueryClient } from '@tanstack/react-query'
+import type { InfiniteData } from '@tanstack/react-query'
+import { useCallback } from 'react'
+import type { RunRow, RunsView } from '../src/contracts/runs.ts'
+import { call } from './api.ts'
+
+export interface ListedRun extends RunRow {
+  /** The run has changed, and the filter no longer finds it. */
+  readonly isGone?: boolean
+}
+interface ListedPage extends Omit<RunsView, 'Runs'> {
+  readonly Runs: readonly ListedRun[]
+}
+type Listed = InfiniteData<ListedPage, string | null>
+
+/** The rows that are rendered, as indexes of rows. */
+export interface VisibleRows {
+  readonly first: number
+  readonly last: number
+}
+
+export const keyOf = ({ Process, TransactionID, ReplayID }: RunRow): string =>
+  JSON.stringify([Process, TransactionID, ReplayID])
+
+const isNewer = (run: RunRow, other: RunRow): boolean => run.CreatedAt > other.CreatedAt
+
+/** Returns a page with the rows as they are now, in the same places. `fresh` is the same page, read again. */
+export function updatedPage(page: ListedPage, fresh: RunsView): ListedPage {
+  const now = new Map(fresh.Runs.map((run) => [keyOf(run), run]))
+  const last = fresh.Runs.at(-1)
+  const runs = page.Runs.map((run): ListedRun => {
+    const found = now.get(keyOf(run))
+    if (found !== undefined) return found
+    // The fresh page may begin with new runs, and then it ends before the last rows of the old one.
+    const isCovered = fresh.Next === null || last === undefined || isNewer(run, last)
+    return isCovered ? { ...run, isGone: true } : run
+  })
+  return { ...page, ...fresh, Next: page.Next, Runs: runs }
+}
+
+/** Returns the keys of the runs of a fresh page that the list does not have, although it is loaded up to there. */
+export function newRuns(listed: Listed, fresh: RunsView): readonly string[] {
+  const known = new Set(listed.pages.flatMap(({ Runs }) => Runs.map(keyOf)))
+  const end = listed.pages.at(-1)
+  const last = end?.Runs.at(-1)
+  const isCovered = (run: RunRow): boolean =>
+    end?.Next === null || last === undefined || isNewer(run, last)
+  return fresh.Runs.filter((run) => !known.has(keyOf(run)) && isCovered(run)).map(keyOf)
+}
+
+async function readPage(text: string, cursor: string | null): Promise<RunsView> {
+  const query = new URLSearchParams(text)
+  if (cursor !== null) query.set('cursor', cursor)
+  return call<RunsView>('GET', `/runs?${query}`)
+}
+
+/** `text` is the query of the address. The pages with the visible rows are read again when runs change. */
+export function useRunList(text: string, { first, last }: VisibleRows) {
+  const queries = useQueryClient()
+  const listKey = ['run-pages', text]
+  const list = useInfiniteQuery({
+    queryKey: listKey,
+    queryFn: ({ pageParam }): Promise<ListedPage> => readPage(text, pageParam),
+    initialPageParam: null as string | null,
+    getNextPageParam: ({ Next }) => Next,
+    gcTime: 0,
+    // While the coordinator is unavailable, no event announces a change.
+    refetchInterval: ({ state }) => (state.status === 'error' ? 5_000 : false),
+  })
+  const pages = list.data?.pages ?? []
+  const shown = new Set([0])
+  let begin = 0
+  for (const [index, { Runs }] of pages.entries()) {
+    if (begin <= last && begin + Runs.length > first) shown.add(index)
+    begin += Runs.length
+  }
+  const fresh = useQueries({
+    queries: [...shown].map((index) => ({
+      queryKey: ['runs', text, index],
+      enabled: list.isSuccess,
+      gcTime: 0,
+      refetchInterval: ({ state }: { readonly state: { readonly status: string } }) =>
+        state.status === 'error' ? 5_000 : false,
+      queryFn: async (): Promise<readonly string[]> => {
+        const cursor = queries.getQueryData<Listed>(listKey)?.pageParams[index] ?? null
+        const page = await readPage(text, cursor)
+        const listed = queries.getQueryData<Listed>(listKey)
+        if (listed === undefined) return []
+        queries.setQueryData<Listed>(listKey, {
+          ...listed,
+          pages: listed.pages.map((one, at) => (at === index ? updatedPage(one, page) : one)),
+        })
+        return newRuns(listed, page)
+      },
+    })),
+  })
+  const showNew = useCallback(async (): Promise<void> => {
+    const page: ListedPage = await readPage(text, null)
+    queries.setQueryData<Listed>(['run-pages', text], { pages: [page], pageParams: [null] })
+  }, [queries, text])
+  const rows = pages.flatMap(({ Runs }) => Runs)
+  const known = new Set(rows.map(keyOf))
+  const unlisted = new Set(fresh.flatMap(({ data }) => data ?? []).filter((key) => !known.has(key)))
+  return {
+    rows,
+    view: pages[0],
+    companies: Object.assign({}, ...pages.map(({ Companies }) => Companies)) as Readonly<
+      Record<string, string>
+    >,
+    newCount: unlisted.size,
+    hasMore: list.hasNextPage,
+    isReading: list.isFetchingNextPage,
+    hasFailedToReadMore: list.isFetchNextPageError,
+    isPending: list.isPending,
+    error: list.error ?? fresh.find(({ error }) => error !== null)?.error ?? null,
+    readMore: () => void (list.isFetchingNextPage || list.fetchNextPage()),
+    /** Shows the list from its beginning, with the new runs. */
+    showNew,
+  }
+}

@@ -1,0 +1,65 @@
+import { CredentialView } from '@integration-host/shared/contracts/credential'
+import { realmOf } from '@integration-host/shared/contracts/realm'
+import { z } from 'zod'
+import type { ServiceClient } from './service-client.ts'
+import { PeerFailed } from './service-client.ts'
+
+export interface CompanyNames {
+  /** Returns the names that people have given to these companies, by realm. A company without a name is left out. */
+  of(realms: readonly string[]): Promise<Record<string, string>>
+}
+
+const KEPT_MS = 60_000
+const PAGE = 500
+/** With more companies, those at the end of the list are shown by their realm. */
+const MAX_PAGES = 40
+
+const Page = z.object({
+  items: z.array(CredentialView.pick({ Name: true, Label: true })),
+  next_cursor: z.string().nullable(),
+})
+
+/** Reads the names of all companies at most once a minute, and only if a page needs one. `now` is in milliseconds. */
+export function createCompanyNames(tokenService: ServiceClient, now: () => number): CompanyNames {
+  let names: ReadonlyMap<string, string> = new Map()
+  let reading: Promise<void> | null = null
+  let readAt = -Infinity
+
+  async function readAll(): Promise<void> {
+    const found = new Map<string, string>()
+    let cursor: string | null = ''
+    for (let page = 0; cursor !== null && page < MAX_PAGES; page += 1) {
+      const query = new URLSearchParams({ limit: String(PAGE), ...(cursor !== '' && { cursor }) })
+      const { items, next_cursor }: z.output<typeof Page> = await tokenService.read(
+        `/credentials?${query.toString()}`,
+        Page,
+      )
+      for (const { Name, Label } of items) if (Label !== undefined) found.set(realmOf(Name), Label)
+      cursor = next_cursor
+    }
+    names = found
+  }
+
+  return {
+    async of(realms) {
+      if (realms.length > 0 && now() - readAt >= KEPT_MS) {
+        reading ??= readAll()
+          .catch((error: unknown) => {
+            // The list of runs does not need the names.
+            if (!(error instanceof PeerFailed)) throw error
+          })
+          .finally(() => {
+            reading = null
+            readAt = now()
+          })
+        await reading
+      }
+      return Object.fromEntries(
+        realms.flatMap((realm) => {
+          const name = names.get(realm)
+          return name === undefined ? [] : [[realm, name] as const]
+        }),
+      )
+    },
+  }
+}

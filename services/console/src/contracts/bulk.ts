@@ -1,0 +1,45 @@
+/** The actions on many runs, which the coordinator carries out as operations. */
+import { OperationDetail, OperationView } from '@integration-host/shared/contracts/operation'
+import { Reason } from '@integration-host/shared/contracts/reason'
+import { RunFilter } from '@integration-host/shared/contracts/run-filter'
+import { TransactionID } from '@integration-host/shared/contracts/transaction'
+import { z } from 'zod'
+
+/** The actions on many runs, in the order in which the page shows them. */
+export const bulkActions = ['resume', 'replay', 'cancel'] as const
+export type BulkAction = (typeof bulkActions)[number]
+
+/** The most runs that a person can select one by one. */
+const MAX_SELECTED = 1_000
+/** The most runs a second. The coordinator accepts more, but a target may not. */
+const MAX_PER_SECOND = 100
+
+/** The body of `POST /api/bulk`. `DryRun` counts the runs and changes nothing. */
+export const StartBulk = z
+  .strictObject({
+    Action: z.enum(bulkActions),
+    Process: z.string().min(1).max(200),
+    Filter: RunFilter.optional(),
+    Ids: z.array(TransactionID).min(1).max(MAX_SELECTED).optional(),
+    Reason: Reason.optional().meta({ description: 'required unless DryRun is true' }),
+    PerSecond: z.int().min(1).max(MAX_PER_SECOND).default(20),
+    DryRun: z.boolean().default(false),
+  })
+  .refine(({ Filter, Ids }) => (Filter === undefined) !== (Ids === undefined), {
+    error: 'give either Filter or Ids',
+    path: ['Filter'],
+  })
+  .refine(({ DryRun, Reason: reason }) => DryRun || reason !== undefined, {
+    error: 'is required',
+    path: ['Reason'],
+  })
+  .meta({ ref: 'StartBulk' })
+export type StartBulk = z.input<typeof StartBulk>
+
+export const BulkView = OperationDetail.omit({ Matches: true }).meta({ ref: 'Bulk' })
+export type BulkView = z.output<typeof BulkView>
+
+export const BulkList = z.object({ Operations: z.array(OperationView) }).meta({ ref: 'BulkList' })
+export type BulkList = z.output<typeof BulkList>
+
+export const bulkChanges = ['stop', 'continue'] as const

@@ -1,0 +1,182 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { type ConsoleFixture, startConsoleFixture } from '../../test-support/console-fixture.ts'
+import {
+  type FakeRequest,
+  type FakeService,
+  startFakeService,
+} from '../../test-support/fake-service.ts'
+
+const OPERATION = {
+  ID: 'op-1',
+  Action: 'resume',
+  Process: 'OrderProcess',
+  Filter: { status: ['Failed'] },
+  IdCount: null,
+  FromStep: null,
+  PerSecond: 20,
+  DryRun: false,
+  Status: 'Running',
+  StatusReason: null,
+  KeyID: 'console',
+  Person: 'operator',
+  Reason: 'the target is back',
+  Done: 3,
+  Skipped: 1,
+  Failed: 2,
+  FailedByCode: { store_unavailable: 2 },
+  CreatedAt: '2026-11-24T03:00:00.000Z',
+  UpdatedAt: '2026-11-24T03:00:01.000Z',
+  FinishedAt: null,
+}
+const FAILURES = [
+  { TransactionID: '66', ReplayID: 0, Code: 'store_unavailable' },
+  { TransactionID: 'a/b', ReplayID: null, Code: 'store_unavailable' },
+]
+const MATCHES = [{ TransactionID: 'match', ReplayID: 0, Status: 'Failed' }]
+const BODY = {
+  Action: 'resume',
+  Process: 'OrderProcess',
+  Filter: { status: ['Failed'] },
+  Reason: 'the target is back',
+}
+
+describe('actions on many runs', () => {
+  let coordinator: FakeService
+  let console: ConsoleFixture
+  let cookie: string
+  let answers: ((request: FakeRequest) => { status?: number; body: unknown } | undefined)[]
+
+  beforeAll(async () => {
+    coordinator = await startFakeService((request) => {
+      const { method, url } = request
+      if (!url.pathname.startsWith('/operations')) return undefined
+      const answer = answers.shift()?.(request)
+      if (answer !== undefined) return answer
+      if (method === 'GET' && url.pathname === '/operations')
+        return { body: { items: [OPERATION, { ...OPERATION, DryRun: true }], next_cursor: null } }
+      return { body: { ...OPERATION, Failures: FAILURES, Matches: MATCHES } }
+    })
+    console = await startConsoleFixture({ COORDINATOR_URL: coordinator.url })
+    cookie = await console.signIn({ Link: console.signInLink().split('#')[1] })
+  })
+  beforeEach(() => {
+    answers = []
+  })
+  afterAll(async () => {
+    for (const one of [console, coordinator]) await one?.[Symbol.asyncDispose]()
+  })
+
+  const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>
+    console.request(path, { method: 'POST', cookie, body: JSON.stringify(body), headers })
+  /** The bodies that the coordinator has received at this path. */
+  const sent = (path: string) =>
+    coordinator.requests
+      .filter(({ method, url }) => method === 'POST' && url.pathname === path)
+      .map(({ body }) => JSON.parse(body) as Record<string, unknown>)
+
+  it('a count of a filter has the time of the request as its end, and the start with that filter has the same one', async () => {
+    const { Reason: _, ...count } = BODY
+    const before = new Date().toISOString()
+    expect((await post('/api/bulk', { ...count, DryRun: true })).status).toBe(202)
+    const [counted = {}] = sent('/operations').slice(-1)
+    const { until } = counted['Filter'] as { until: string }
+    expect(counted).toMatchObject({ DryRun: true, Reason: 'counted before a bulk action' })
+    expect(until >= before && until <= new Date().toISOString()).toBe(true)
+    await post('/api/bulk', { ...BODY, Filter: { status: ['Failed'], until } })
+    expect(sent('/operations').at(-1)).toEqual({
+      ...BODY,
+      Filter: { status: ['Failed'], until: until.replace('.000Z', 'Z') },
+      PerSecond: 20,
+      DryRun: false,
+    })
+  })
+
+  it('1,000 selected runs are accepted, and their person is named to the coordinator', async () => {
+    const Ids = Array.from({ length: 1_000 }, (_, index) => `${'😀'.repeat(60)}${index}`)
+    const { Filter: _, ...rest } = BODY
+    expect((await post('/api/bulk', { ...rest, Ids })).status).toBe(202)
+    expect(sent('/operations').at(-1)?.['Ids']).toEqual(Ids)
+    expect(coordinator.requests.at(-1)?.headers['acting-for']).toBe('operator')
+    expect((await post('/api/bulk', { ...rest, Ids: [...Ids, 'one'] })).status).toBe(400)
+  })
+
+  it.each([
+    ['no reason', { Reason: undefined }],
+    ['an unknown action', { Action: 'settle' }],
+    ['neither ids nor a filter', { Filter: undefined }],
+    ['more than 100 runs a second', { PerSecond: 101 }],
+    ['an unknown filter', { Filter: { statuz: ['Failed'] } }],
+  ])(
+    'a start with %s is rejected with 400, and the coordinator gets nothing',
+    async (_, change) => {
+      const before = coordinator.requests.length
+      expect((await post('/api/bulk', { ...BODY, ...change })).status).toBe(400)
+      const later = coordinator.requests.slice(before)
+      expect(later.filter(({ method }) => method === 'POST')).toEqual([])
+    },
+  )
+
+  it('the page shows the counts and the failed runs, and the list leaves out counts', async () => {
+    const response = await console.request('/api/bulk/op-1', { cookie })
+    expect(await response.json()).toEqual({ ...OPERATION, Failures: FAILURES })
+    const list = await console.request('/api/bulk', { cookie })
+    expect(await list.json()).toEqual({ Operations: [OPERATION] })
+  })
+
+  it('the file has the action and then a line for each failed run', async () => {
+    const response = await console.request('/api/bulk/op-1/file', { cookie })
+    expect(response.headers.get('Content-Disposition')).toBe(
+      'attachment; filename="bulk-op-1.ndjson"',
+    )
+    const lines = (await response.text()).trimEnd().split('\n')
+    expect(lines.map((line) => JSON.parse(line) as unknown)).toEqual([OPERATION, ...FAILURES])
+  })
+
+  it.each(['stop', 'continue'])('%s needs a reason, and passes it on', async (change) => {
+    expect((await post(`/api/bulk/op-1/${change}`, {})).status).toBe(400)
+    expect((await post(`/api/bulk/op-1/${change}`, { Reason: 'wrong filter' })).status).toBe(200)
+    expect(sent(`/operations/op-1/${change}`)).toEqual([{ Reason: 'wrong filter' }])
+  })
+
+  it('an id with a path stays one segment of the path of the coordinator', async () => {
+    await console.request(`/api/bulk/${encodeURIComponent('../credentials')}`, { cookie })
+    expect(coordinator.requests.at(-1)?.url.pathname).toBe('/operations/..%2Fcredentials')
+  })
+
+  it('a request with the same Idempotency-Key acts once, also while the first one is in progress', async () => {
+    const before = sent('/operations').length
+    const headers = { 'Idempotency-Key': 'a-key-of-one-dialog' }
+    const responses = await Promise.all([1, 2, 3].map(() => post('/api/bulk', BODY, headers)))
+    responses.push(await post('/api/bulk', BODY, headers))
+    expect(responses.map(({ status }) => status)).toEqual([202, 202, 202, 202])
+    for (const response of responses) expect(await response.json()).toMatchObject({ ID: 'op-1' })
+    expect(sent('/operations')).toHaveLength(before + 1)
+    await post('/api/bulk', BODY, { 'Idempotency-Key': 'a-key-of-another-dialog' })
+    expect(sent('/operations')).toHaveLength(before + 2)
+  })
+
+  it('a request that was rejected acts when it is sent again with the same key', async () => {
+    const headers = { 'Idempotency-Key': 'a-key-of-a-retry' }
+    const body = { code: 'too_many_operations', detail: 'The key has 20 operations' }
+    answers = [() => ({ status: 409, body })]
+    expect((await post('/api/bulk', BODY, headers)).status).toBe(409)
+    expect((await post('/api/bulk', BODY, headers)).status).toBe(202)
+  })
+
+  it('a kept response is not sent to another session, nor after the session has ended', async () => {
+    const headers = { 'Idempotency-Key': 'a-key-of-two-sessions' }
+    const other = await console.signIn({ Link: console.signInLink().split('#')[1] })
+    const before = sent('/operations').length
+    const options = { method: 'POST', body: JSON.stringify(BODY), headers }
+    await console.request('/api/bulk', { ...options, cookie: other })
+    await console.request('/api/bulk', { ...options, cookie })
+    expect(sent('/operations')).toHaveLength(before + 2)
+    await console.request('/api/session', { method: 'DELETE', cookie: other })
+    const ended = await console.request('/api/bulk', { ...options, cookie: other })
+    expect(ended.status).toBe(401)
+  })
+
+  it('an Idempotency-Key in another form is rejected with 400', async () => {
+    expect((await post('/api/bulk', BODY, { 'Idempotency-Key': 'x' })).status).toBe(400)
+  })
+})

@@ -1,0 +1,164 @@
+/** Tests the actions on many runs in a real browser. */
+import type { OperationDetail } from '@integration-host/shared/contracts/operation'
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import type { Page } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { expectAccessible } from './accessibility.ts'
+import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
+
+/** The step `order` sends this text in the query of a URL. The demo API rejects the request with 431. */
+const TOO_LONG = 'x'.repeat(17_000)
+const RUNS = 300
+
+describe('actions on many runs in a browser', () => {
+  let at: ConsoleBrowser
+
+  beforeAll(async () => {
+    at = await startConsoleBrowser()
+    for (let begin = 0; begin < RUNS; begin += 50)
+      await queue(Array.from({ length: 50 }, (_, index) => `broken-${begin + index}`))
+    await failed(RUNS)
+  }, 120_000)
+  afterAll(() => at?.[Symbol.asyncDispose]())
+  afterEach(async () => {
+    for (const page of at.context.pages()) await page.close()
+    await at.context.clearCookies()
+    expect(at.problems).toEqual([])
+  })
+
+  async function coordinator<Result>(path: string, body?: unknown): Promise<Result> {
+    const response = await fetch(at.host.coordinator + path, {
+      method: body === undefined ? 'GET' : 'POST',
+      headers: {
+        Authorization: `Bearer ${at.host.serviceKey}`,
+        'Content-Type': 'application/json',
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    })
+    expect(response.ok).toBe(true)
+    return (await response.json()) as Result
+  }
+  const queue = (ids: readonly string[]) =>
+    Promise.all(
+      ids.map((TransactionID) =>
+        coordinator('/processes/OrderProcess/transactions', {
+          TransactionID,
+          InitialData: TOO_LONG,
+        }),
+      ),
+    )
+  /** Waits until this many runs have failed. */
+  async function failed(count: number): Promise<void> {
+    await eventually(
+      async () => {
+        let found = 0
+        let cursor: string | null = ''
+        while (cursor !== null) {
+          const page: { items: object[]; next_cursor: string | null } = await coordinator(
+            `/transactions?status=Failed&limit=500${cursor === '' ? '' : `&cursor=${cursor}`}`,
+          )
+          found += page.items.length
+          cursor = page.next_cursor
+        }
+        expect(found).toBe(count)
+      },
+      { seconds: 60, everyMs: 500 },
+    )
+  }
+  const idOf = (page: Page): string => new URL(page.url()).pathname.split('/').at(-1) ?? ''
+  const number = (page: Page, name: string) =>
+    page
+      .getByRole('region', { name: 'Progress' })
+      .locator('dl div', { hasText: name })
+      .locator('dd')
+
+  it('resumes the 300 runs that match a filter, on a page that a colleague opens, and no run that is queued meanwhile', async () => {
+    const page = await at.signIn()
+    await page.goto(`${at.console.url}/runs?process=OrderProcess&status=Failed`)
+    await page.getByLabel('Select broken-299', { exact: true }).check()
+    await page.getByText('1 run is selected').waitFor()
+    await page.getByRole('button', { name: 'Select all that match' }).click()
+    await page.getByText('All 300 runs that match are selected').waitFor()
+    await expectAccessible(page, 'runs-selected')
+    await queue(['later'])
+    await failed(RUNS + 1)
+    await page.getByRole('button', { name: 'Resume…' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText('300 runs').waitFor()
+    await expectAccessible(page, 'bulk-dialog')
+    await dialog.getByLabel('Runs a second').fill('100')
+    await dialog.getByLabel('Reason').fill('the target is fixed')
+    await dialog.getByRole('button', { name: 'Resume', exact: true }).click()
+    expect(await dialog.count()).toBe(1) // the number is not typed yet
+    await dialog.getByLabel('Type 300 to confirm').fill('300')
+    await dialog.getByRole('button', { name: 'Resume', exact: true }).dblclick()
+    await page.waitForURL(/\/bulk\/[\w-]+\?of=300$/)
+    const colleague = await at.signIn()
+    await colleague.goto(page.url())
+    for (const one of [page, colleague]) {
+      await one.getByText('Completed', { exact: true }).waitFor()
+      expect(await number(one, 'Changed').textContent()).toBe('300')
+      expect(await one.getByText('the target is fixed').count()).toBe(1)
+    }
+    await expectAccessible(page, 'bulk')
+    const { items } = await coordinator<{ items: { Action: string; DryRun: boolean }[] }>(
+      '/operations?limit=50',
+    )
+    expect(items.filter(({ DryRun }) => !DryRun)).toHaveLength(1)
+    expect(await coordinator('/actions?process=OrderProcess&id=later')).toMatchObject({ items: [] })
+    await failed(RUNS + 1)
+  })
+
+  it('stops an action for good, and says how many runs were not reached', async () => {
+    const page = await at.signIn()
+    await page.goto(`${at.console.url}/runs?process=OrderProcess&status=Failed`)
+    await page.getByLabel('Select all runs that are loaded').click()
+    await page.getByRole('button', { name: 'Replay…' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByText('can be changed').waitFor()
+    expect(await dialog.textContent()).toContain('new idempotency keys')
+    const count = /^(\d+)/.exec((await dialog.locator('output').textContent()) ?? '')?.[1] ?? ''
+    await dialog.getByLabel('Runs a second').fill('1')
+    await dialog.getByLabel('Reason').fill('by mistake')
+    await dialog.getByLabel(/^Type/).fill(count)
+    await dialog.getByRole('button', { name: 'Replay', exact: true }).click()
+    await page.getByRole('button', { name: 'Stop…' }).click()
+    await dialog.getByLabel('Reason').fill('it was a mistake')
+    await dialog.getByRole('button', { name: 'Stop', exact: true }).click()
+    await page.getByText('Stopped', { exact: true }).waitFor()
+    expect(await page.getByRole('button', { name: 'Stop…' }).count()).toBe(0)
+    const stopped = await coordinator<OperationDetail>(`/operations/${idOf(page)}`)
+    expect(stopped).toMatchObject({ Status: 'Stopped', IdCount: Number(count) })
+    expect(stopped.Done).toBeLessThan(20)
+  })
+
+  it('lists the runs that failed with their codes, also those with hostile ids, and downloads them', async () => {
+    const page = await at.signIn()
+    await page.goto(`${at.console.url}/runs`)
+    const { items } = await coordinator<{ items: OperationDetail[] }>('/operations?limit=1')
+    const bulk = {
+      ...items[0],
+      Status: 'Paused',
+      StatusReason: 'store_unavailable',
+      Done: 120,
+      Skipped: 20,
+      Failed: 60,
+      FinishedAt: null,
+      FailedByCode: { store_unavailable: 58, transaction_not_found: 2 },
+      Failures: Array.from({ length: 60 }, (_, index) => ({
+        TransactionID: index === 0 ? '<img src=x onerror=alert(1)>' : `order-${index}`,
+        ReplayID: 0,
+        Code: index > 57 ? 'transaction_not_found' : 'store_unavailable',
+      })),
+    }
+    await page.route(/\/api\/bulk\/[^/]+$/, (route) => route.fulfill({ json: bulk }))
+    await page.goto(`${at.console.url}/bulk/${items[0]?.ID}?of=300`)
+    await page.getByRole('link', { name: '<img src=x onerror=alert(1)>' }).waitFor()
+    expect(await page.locator('img').count()).toBe(0)
+    await page.getByText('It has paused because').waitFor()
+    await expectAccessible(page, 'bulk-paused')
+    const download = page.waitForEvent('download')
+    await page.getByRole('link', { name: 'Download as JSON lines' }).click()
+    expect((await download).suggestedFilename()).toMatch(/^bulk-[\w-]+\.ndjson$/)
+  })
+})
