@@ -100,8 +100,13 @@ function State({ company, session }: { readonly company: Company; readonly sessi
           <Fact name="Trace id of the provider" value={<Outside text={fault.TraceId} />} />
         )}
       </dl>
-      <p>
+      <p className="links">
         <Link to={`/runs?realm=${encodeURIComponent(company.Realm)}`}>Runs of this company</Link>
+        <Link to={`/limits/${encodeURIComponent(company.Realm)}`}>Its calls and limits</Link>
+        <Link to={`/activity?realm=${encodeURIComponent(company.Realm)}`}>Its activity</Link>
+        {fault !== undefined && (
+          <Link to="/help/runbook#a-credential-is-faulted">What faults mean</Link>
+        )}
       </p>
     </section>
   )
