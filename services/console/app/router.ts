@@ -49,6 +49,10 @@ export function match(pattern: string, path: string): Readonly<Record<string, st
 export const runPage = (process: string, id: string, run?: number): string =>
   `/runs/${encodeURIComponent(process)}/${encodeURIComponent(id)}${run === undefined ? '' : `?run=${run}`}`
 
+/** Returns the path of a run in the API of the console. */
+export const runApi = (process: string, id: string): string =>
+  `/runs/${encodeURIComponent(process)}/${encodeURIComponent(id)}`
+
 /** Returns the address of the page of a company. */
 export const companyPage = (realm: string): string => `/companies/${encodeURIComponent(realm)}`
 

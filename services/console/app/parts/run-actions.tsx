@@ -1,0 +1,109 @@
+import type { ActedRun, RunAction, RunView } from '../../src/contracts/runs.ts'
+import type { SessionView } from '../../src/contracts/session.ts'
+import { call } from '../api.ts'
+import { goTo, runApi, runPage } from '../router.ts'
+import { ActionButton, reasonOf } from './action-button.tsx'
+
+/** What each action does, for its confirmation. */
+function consequenceOf(action: RunAction, run: RunView): string {
+  const doubt = run.InDoubt
+    ? ' The last call may have done its work: look into the target first.'
+    : ''
+  switch (action) {
+    case 'resume':
+      return `The run continues at ${run.StepName} with the same idempotency keys. A target that knows them does nothing twice.${doubt}`
+    case 'retry':
+      return `The run does not wait any longer: ${run.StepName} is due now.`
+    case 'replay':
+      return 'A new run begins with new idempotency keys, so that calls are made again that were already completed.'
+    case 'settle':
+      return `You say whether ${run.StepName} has done its work. If it has, the next step follows; if not, it is run again.`
+    case 'cancel':
+      return 'The run ends. A call in flight is aborted, and may nevertheless have done its work.'
+  }
+}
+
+const ACTIONS = [
+  { action: 'resume', verb: 'Resume', done: 'The run continues.' },
+  { action: 'retry', verb: 'Retry now', done: 'The step is due now.' },
+  { action: 'replay', verb: 'Replay', done: 'A new run has begun.' },
+  { action: 'settle', verb: 'Settle', done: 'The doubt is settled.' },
+  { action: 'cancel', verb: 'Cancel run', done: 'The run is cancelled.' },
+] as const satisfies readonly { action: RunAction; verb: string; done: string }[]
+
+export interface RunActionsProps {
+  readonly session: SessionView
+  readonly run: RunView
+}
+
+/** The actions on a run. One that is not possible now says why. */
+export function RunActions({ run, session }: RunActionsProps) {
+  const { Process: process, TransactionID: id } = run
+  const completed = run.Items.filter(({ Status }) => Status === 'Completed' || Status === 'Copied')
+  const act = async (action: RunAction, form: FormData, key: string): Promise<void> => {
+    const fromStep = form.get('fromStep')
+    const outcome = form.get('outcome')
+    const body = {
+      Run: run.ReplayID,
+      Version: run.Version,
+      ...reasonOf(form),
+      ...(typeof fromStep === 'string' && fromStep !== '' && { FromStep: fromStep }),
+      ...(outcome !== null && { Outcome: outcome }),
+    }
+    // The same action on a newer version of the run is another request.
+    const path = `${runApi(process, id)}/${action}`
+    const acted = await call<ActedRun>('POST', path, body, `${key}.${run.Version}`)
+    if (action === 'replay') goTo(runPage(process, id, acted.ReplayID))
+  }
+  return (
+    <div className="buttons">
+      {ACTIONS.filter(({ action }) => action !== 'settle' || run.InDoubt).map(
+        ({ action, verb, done }) => (
+          <ActionButton
+            key={action}
+            verb={verb}
+            blocked={
+              session.Role === 'operator' ? run.Blocked[action] : 'This needs the role operator.'
+            }
+            object={`${id}, run ${run.ReplayID}`}
+            consequence={consequenceOf(action, run)}
+            reason={action === 'settle' ? 'required' : 'optional'}
+            act={(form, key) => act(action, form, key)}
+            done={done}
+          >
+            {action === 'replay' && completed.length > 0 && (
+              <label>
+                Begin with
+                <select name="fromStep" defaultValue="">
+                  <option value="">the first step</option>
+                  {run.Steps.filter((_, index) =>
+                    run.Steps.slice(0, index).every((before) =>
+                      completed.some(({ StepName }) => StepName === before),
+                    ),
+                  )
+                    .slice(1)
+                    .map((step) => (
+                      <option key={step} value={step}>
+                        {step}
+                      </option>
+                    ))}
+                </select>
+              </label>
+            )}
+            {action === 'settle' && (
+              <fieldset>
+                <legend>Has the step done its work?</legend>
+                <label>
+                  <input type="radio" name="outcome" value="done" required /> Yes, it is done
+                </label>
+                <label>
+                  <input type="radio" name="outcome" value="not_done" required /> No, run it again
+                </label>
+              </fieldset>
+            )}
+          </ActionButton>
+        ),
+      )}
+    </div>
+  )
+}

@@ -1,0 +1,133 @@
+import type { RunView } from '../../src/contracts/runs.ts'
+import { fullMs, timeMs } from '../clock.ts'
+import { RunStatus } from './run-status.tsx'
+import { Outside } from './text.tsx'
+import { exact } from './timeline.tsx'
+
+/** The state of each step, also of those that were not reached. */
+export function RunSteps({ run }: { readonly run: RunView }) {
+  const steps = [...new Set([...run.Steps, ...run.Items.map(({ StepName }) => StepName)])]
+  return (
+    <table>
+      <thead>
+        <tr>
+          <th scope="col">Step</th>
+          <th scope="col">State</th>
+          <th scope="col" className="narrow">
+            Attempts
+          </th>
+          <th scope="col" className="wide">
+            Idempotency key
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {steps.map((step) => {
+          const item = run.Items.find(({ StepName }) => StepName === step)
+          return (
+            <tr key={step}>
+              <td className="outside">
+                <Outside text={step} />
+              </td>
+              <td className="outside">
+                {item === undefined ? (
+                  <span className="muted">not reached</span>
+                ) : item.Status === 'InDoubt' || item.Status === 'Copied' ? (
+                  { InDoubt: '? In doubt', Copied: 'Copied from the run before' }[item.Status]
+                ) : (
+                  <RunStatus status={item.Status} />
+                )}
+                {item !== undefined && item.ResponseStatus !== null && (
+                  <span className="muted"> · response {item.ResponseStatus}</span>
+                )}
+              </td>
+              <td>{item?.Attempt ?? 0}</td>
+              <td className="wide outside">
+                {item !== undefined && (
+                  <code>
+                    <Outside text={item.IdempotencyKey} />
+                  </code>
+                )}
+              </td>
+            </tr>
+          )
+        })}
+      </tbody>
+    </table>
+  )
+}
+
+/** The attempts of the run as a table, the newest first. */
+export function RunAttempts({ run }: { readonly run: RunView }) {
+  const { Attempts: attempts, AttemptCount: count } = run
+  if (count === 0) return null
+  return (
+    <section className="panel" aria-labelledby="attempts">
+      <h2 id="attempts">Attempts</h2>
+      {count > attempts.length && (
+        <p className="muted">
+          The newest {attempts.length} of {count} attempts.
+        </p>
+      )}
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Attempt</th>
+            <th scope="col">Outcome</th>
+            <th scope="col" className="wide">
+              Call
+            </th>
+            <th scope="col" className="narrow">
+              Began
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {attempts.toReversed().map((attempt) => (
+            <tr key={`${attempt.StepName} ${attempt.Attempt} ${attempt.StartedAt}`}>
+              <td className="outside">
+                <Outside text={attempt.StepName} /> {attempt.Attempt}
+              </td>
+              <td className="outside">
+                <Outside text={attempt.Outcome} />
+                {attempt.ResponseStatus !== null &&
+                  attempt.Outcome !== `http_${attempt.ResponseStatus}` &&
+                  ` · ${attempt.ResponseStatus}`}
+                {attempt.Error !== null && (
+                  <div className="muted">
+                    <Outside text={attempt.Error} />
+                  </div>
+                )}
+              </td>
+              <td className="wide outside">
+                {attempt.Request !== null && (
+                  <Outside text={`${attempt.Request.Method} ${attempt.Request.Url}`} />
+                )}
+                {attempt.ResponseId !== null && (
+                  <div className="muted">
+                    response id <Outside text={attempt.ResponseId} />
+                  </div>
+                )}
+                {attempt.TraceId !== null && (
+                  <div className="muted">
+                    trace <Outside text={attempt.TraceId} />
+                  </div>
+                )}
+              </td>
+              <td>
+                <time dateTime={attempt.StartedAt} title={fullMs(attempt.StartedAt)}>
+                  {timeMs(attempt.StartedAt)}
+                </time>
+                {attempt.FinishedAt !== null && (
+                  <div className="muted">
+                    {exact(Date.parse(attempt.FinishedAt) - Date.parse(attempt.StartedAt))}
+                  </div>
+                )}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  )
+}

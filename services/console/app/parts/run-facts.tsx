@@ -1,0 +1,101 @@
+import type { RunView } from '../../src/contracts/runs.ts'
+import { fullMs } from '../clock.ts'
+import { companyPage, runPage } from '../router.ts'
+import { Ago } from './ago.tsx'
+import { Link } from './link.tsx'
+import { Outside } from './text.tsx'
+import { exact } from './timeline.tsx'
+
+/** The company, the times and the tags of a run, and the other runs of its transaction. */
+export function RunFacts({ run }: { readonly run: RunView }) {
+  const ended = run.CompletedAt
+  return (
+    <dl className="figures">
+      <div>
+        <dt>Run</dt>
+        <dd>
+          {run.Runs.map(({ ReplayID }, index) => (
+            <span key={ReplayID}>
+              {index > 0 && ', '}
+              {ReplayID === run.ReplayID ? (
+                <strong>{ReplayID}</strong>
+              ) : (
+                <Link to={runPage(run.Process, run.TransactionID, ReplayID)}>{ReplayID}</Link>
+              )}
+            </span>
+          ))}
+        </dd>
+      </div>
+      <div>
+        <dt>Company</dt>
+        <dd>
+          {run.Realm === null ? (
+            '—'
+          ) : (
+            <Link to={companyPage(run.Realm)}>
+              <Outside text={run.Realm} />
+            </Link>
+          )}
+        </dd>
+      </div>
+      <div>
+        <dt>Queued</dt>
+        <dd>{fullMs(run.CreatedAt)}</dd>
+      </div>
+      <div>
+        <dt>Ended</dt>
+        <dd>
+          {ended === null
+            ? '—'
+            : `${fullMs(ended)} (${exact(Date.parse(ended) - Date.parse(run.CreatedAt))})`}
+        </dd>
+      </div>
+      {run.DefinitionVersion !== null && (
+        <div>
+          <dt>Version of the process</dt>
+          <dd>
+            <Outside text={run.DefinitionVersion} />
+          </dd>
+        </div>
+      )}
+      {Object.entries(run.Tags ?? {}).map(([name, value]) => (
+        <div key={name}>
+          <dt>
+            <Outside text={name} />
+          </dt>
+          <dd className="outside">
+            <Outside text={value} />
+          </dd>
+        </div>
+      ))}
+    </dl>
+  )
+}
+
+/** Who acted on the transaction, when and why. */
+export function RunHistory({ run }: { readonly run: RunView }) {
+  if (run.History.length === 0) return <p className="muted">None.</p>
+  return (
+    <ol className="changes">
+      {run.History.map((action) => (
+        <li key={action.ID}>
+          <Ago time={action.At} />
+          <span>
+            <strong>
+              <Outside text={action.Person ?? action.KeyID} />
+            </strong>{' '}
+            {action.Action.replaceAll('_', ' ')}
+            {action.ReplayID !== null && ` run ${action.ReplayID}`}
+            {action.Outcome !== 'done' && ` (${action.Outcome})`}
+            {action.Reason !== null && (
+              <span className="muted">
+                {' '}
+                “<Outside text={action.Reason} />”
+              </span>
+            )}
+          </span>
+        </li>
+      ))}
+    </ol>
+  )
+}
