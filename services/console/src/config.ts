@@ -69,6 +69,13 @@ const Settings = z.object({
   OIDC_VIEWERS: people(),
   /** The claim of the id token with the groups of the person. */
   OIDC_GROUPS_CLAIM: z.string().default('groups'),
+  /** Whether viewers see the business data of runs. */
+  VIEWER_SEES_DATA: z.enum(['on', 'off']).default('off'),
+  /** The page of a trace in the tracing system; `{traceId}` is replaced. */
+  TRACES_URL: z
+    .url({ protocol: /^https?$/, error: 'must be an http(s) URL' })
+    .refine((url) => url.includes('{traceId}'), 'must contain {traceId}')
+    .optional(),
   SESSION_HOURS: integer(1, 168).default(12),
   SESSION_IDLE_MINUTES: integer(1, 1_440).default(60),
   /** Keeps the sessions over restarts, and lets several replicas share them. Without it they are in memory. */

@@ -145,6 +145,8 @@ export async function startConsole(config: Config, deps: ServiceDeps): Promise<R
     delay: createSignInDelay(() => performance.now()),
     isHttps: url.startsWith('https:'),
     isSandbox: config.SANDBOX_URL !== undefined,
+    viewersSeeData: config.VIEWER_SEES_DATA === 'on',
+    tracesUrl: config.TRACES_URL ?? null,
     sessionHours: config.SESSION_HOURS,
     onSignIn(way, outcome) {
       signIns.inc({ way, outcome })

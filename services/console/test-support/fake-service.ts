@@ -15,6 +15,7 @@ export interface FakeResponse {
   readonly status?: number
   /** A text is sent as it is, and everything else as JSON. */
   readonly body: unknown
+  readonly headers?: Readonly<Record<string, string>>
 }
 
 export interface FakeService extends AsyncDisposable {
@@ -37,12 +38,17 @@ export async function startFakeService(
         body: await text(incoming),
       }
       requests.push(request)
-      const { status = 200, body } = respond(request) ?? {
+      const {
+        status = 200,
+        body,
+        headers = {},
+      } = respond(request) ?? {
         status: 404,
         body: { code: 'not_found', detail: 'There is nothing here' },
       }
       outgoing.statusCode = status
       outgoing.setHeader('Content-Type', 'application/json')
+      for (const [name, value] of Object.entries(headers)) outgoing.setHeader(name, value)
       outgoing.end(typeof body === 'string' ? body : JSON.stringify(body))
     })()
   })

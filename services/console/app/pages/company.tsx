@@ -1,9 +1,10 @@
 import { useQuery } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
-import type { CompanyPageView } from '../../src/contracts/companies.ts'
+import type { CompanyPageView, Disconnected } from '../../src/contracts/companies.ts'
 import type { SessionView } from '../../src/contracts/session.ts'
 import { call } from '../api.ts'
 import { full } from '../clock.ts'
+import { notify } from '../notice.ts'
 import { ActionButton } from '../parts/action-button.tsx'
 import { Ago } from '../parts/ago.tsx'
 import { CompanyState, companyName, Until } from '../parts/company.tsx'
@@ -174,10 +175,16 @@ function Actions({
         reason="none"
         typed={company.Realm}
         act={async (_, key) => {
-          await call('POST', `${path}/disconnect`, { Version: company.Version }, key)
+          const body = { Version: company.Version }
+          const { Revoked } = await call<Disconnected>('POST', `${path}/disconnect`, body, key)
+          notify(
+            Revoked
+              ? 'The company is disconnected, and the provider has ended its grant.'
+              : 'The company is disconnected. The provider has not confirmed the end of its grant.',
+          )
           goTo('/companies')
         }}
-        done="The company is disconnected."
+        done=""
       />
     </div>
   )

@@ -79,8 +79,8 @@ function Run({ run, session }: RunActionsProps) {
         <h2 id="steps">Steps</h2>
         <RunSteps run={run} />
       </section>
-      <RunAttempts run={run} />
-      {session.Role === 'operator' && <RunData run={run} />}
+      <RunAttempts run={run} tracesUrl={session.TracesUrl} />
+      {session.SeesData && <RunData run={run} />}
       <section className="panel" aria-labelledby="history">
         <h2 id="history">Actions of persons</h2>
         <RunHistory run={run} />

@@ -57,8 +57,14 @@ export function RunSteps({ run }: { readonly run: RunView }) {
   )
 }
 
+export interface RunAttemptsProps {
+  readonly run: RunView
+  /** The address of a trace, in which `{traceId}` is replaced. */
+  readonly tracesUrl: string | null
+}
+
 /** The attempts of the run as a table, the newest first. */
-export function RunAttempts({ run }: { readonly run: RunView }) {
+export function RunAttempts({ run, tracesUrl }: RunAttemptsProps) {
   const { Attempts: attempts, AttemptCount: count } = run
   if (count === 0) return null
   return (
@@ -110,7 +116,7 @@ export function RunAttempts({ run }: { readonly run: RunView }) {
                 )}
                 {attempt.TraceId !== null && (
                   <div className="muted">
-                    trace <Outside text={attempt.TraceId} />
+                    trace <Trace id={attempt.TraceId} tracesUrl={tracesUrl} />
                   </div>
                 )}
               </td>
@@ -129,5 +135,18 @@ export function RunAttempts({ run }: { readonly run: RunView }) {
         </tbody>
       </table>
     </section>
+  )
+}
+
+function Trace({ id, tracesUrl }: { readonly id: string; readonly tracesUrl: string | null }) {
+  if (tracesUrl === null) return <Outside text={id} />
+  return (
+    <a
+      href={tracesUrl.replaceAll('{traceId}', encodeURIComponent(id))}
+      target="_blank"
+      rel="noopener noreferrer"
+    >
+      <Outside text={id} />
+    </a>
   )
 }

@@ -51,6 +51,13 @@ export type CompanyPageView = z.output<typeof CompanyPageView>
 export const CompanyActionBody = z
   .strictObject({ Version: z.int().positive() })
   .meta({ ref: 'CompanyAction' })
+/** The response of a disconnection. */
+export const Disconnected = z
+  .object({
+    Revoked: z.boolean().meta({ description: 'the provider has confirmed the end of the grant' }),
+  })
+  .meta({ ref: 'Disconnected' })
+export type Disconnected = z.output<typeof Disconnected>
 export const LabelBody = z.strictObject({ Label: Label.nullable() }).meta({ ref: 'LabelCompany' })
 
 export const ConnectLinkBody = z

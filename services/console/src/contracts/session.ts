@@ -11,6 +11,8 @@ export const SessionView = z
     Role: z.enum(roles),
     ExpiresAt: z.iso.datetime().meta({ description: 'the session ends then at the latest' }),
     Now: z.iso.datetime().meta({ description: 'the time of the server' }),
+    SeesData: z.boolean().meta({ description: 'whether the person sees the data of runs' }),
+    TracesUrl: z.string().nullable().meta({ description: 'the page of the trace {traceId}' }),
     Sandbox: z.boolean().meta({ description: 'the provider is the sandbox provider' }),
   })
   .meta({ ref: 'Session' })

@@ -14,6 +14,7 @@ import {
   CompanyView,
   ConnectLinkBody,
   ConnectLinkView,
+  Disconnected,
   LabelBody,
 } from '../contracts/companies.ts'
 import type { Sessions } from '../session/sessions.ts'
@@ -156,16 +157,27 @@ export function companyRoutes({ sessions, isHttps, tokenService }: CompanyRouteD
         operationId: 'disconnectCompany',
         tags,
         summary: 'Revokes the grant at the provider and removes the company',
-        responses: { 204: { description: 'removed' }, ...problemResponses(ACTION_PROBLEMS) },
+        responses: {
+          200: jsonResponse('removed', Disconnected),
+          ...problemResponses(ACTION_PROBLEMS),
+        },
       }),
       validate('param', RealmParam),
       validate('json', CompanyActionBody),
       async (c) => {
         const name = credentialName(c.req.valid('param').realm)
         const { Version } = c.req.valid('json')
-        const request = { ...person(c), method: 'DELETE', ifVersion: Version } as const
+        let Revoked = false
+        const request = {
+          ...person(c),
+          method: 'DELETE',
+          ifVersion: Version,
+          onHeaders: (headers: Headers): void => {
+            Revoked = headers.get('Revocation') === 'confirmed'
+          },
+        } as const
         await tokenService.send(`/credentials/${name}`, request, z.null())
-        return c.body(null, 204)
+        return c.json({ Revoked } satisfies Disconnected)
       },
     )
     .post(

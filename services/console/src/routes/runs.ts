@@ -31,6 +31,8 @@ export interface RunRouteDeps {
   readonly coordinator: ServiceClient
   readonly companyNames: CompanyNames
   readonly installation: () => Installation
+  /** Whether viewers may read the business data of runs. */
+  readonly viewersSeeData: boolean
 }
 
 const ROWS = 200
@@ -69,6 +71,7 @@ export function runRoutes(deps: RunRouteDeps): Hono {
   const tags = ['runs']
   const viewer = needsRole(sessions, 'viewer', isHttps)
   const operator = needsRole(sessions, 'operator', isHttps)
+  const reader = needsRole(sessions, deps.viewersSeeData ? 'viewer' : 'operator', isHttps)
   const person = (c: Context): { readonly person: string } => ({ person: sessionOf(c).user })
 
   /** Returns the steps of a process; none if no coordinator has loaded it. */
@@ -157,7 +160,7 @@ export function runRoutes(deps: RunRouteDeps): Hono {
     )
     .get(
       '/runs/:process/:id/data',
-      operator,
+      reader,
       describeRoute({
         operationId: 'getRunData',
         tags,

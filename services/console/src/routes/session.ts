@@ -31,6 +31,8 @@ export interface SessionRouteDeps {
   readonly delay: SignInDelay
   readonly isHttps: boolean
   readonly isSandbox: boolean
+  readonly viewersSeeData: boolean
+  readonly tracesUrl: string | null
   readonly sessionHours: number
   readonly logger: Logger
   readonly onSignIn: (way: SignInWay, outcome: 'accepted' | 'rejected') => void
@@ -46,6 +48,8 @@ export function sessionRoutes(deps: SessionRouteDeps): Hono {
     Role: role,
     ExpiresAt: new Date(expiresAt).toISOString(),
     Now: new Date().toISOString(),
+    SeesData: role === 'operator' || deps.viewersSeeData,
+    TracesUrl: deps.tracesUrl,
     Sandbox: deps.isSandbox,
   })
 

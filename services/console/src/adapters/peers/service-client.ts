@@ -23,6 +23,8 @@ export interface PersonalRequest {
   readonly body?: object
   /** The version that the person has seen; the service rejects the request if there is a newer one. */
   readonly ifVersion?: number | undefined
+  /** Is called with the headers of a response that is no error. */
+  readonly onHeaders?: (headers: Headers) => void
 }
 
 export interface ServiceClient {
@@ -77,7 +79,7 @@ export function createServiceClient({
   /** @throws {PeerFailed} there is no response. */
   async function respond(
     path: string,
-    { method = 'GET', person, body, ifVersion }: PersonalRequest,
+    { method = 'GET', person, body, ifVersion, onHeaders }: PersonalRequest,
   ): Promise<{ readonly status: number; readonly body: unknown }> {
     const response = await fetchOf(url + path, {
       method,
@@ -94,6 +96,7 @@ export function createServiceClient({
     const text = await response.text().catch((error: unknown) => {
       throw new PeerFailed(reasonOfFetch(error), null, { cause: error })
     })
+    if (response.ok) onHeaders?.(response.headers)
     return { status: response.status, body: text === '' ? null : parseJson(text) }
   }
 

@@ -1,0 +1,106 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { userLine } from '@integration-host/shared/access/user-line'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type ConsoleFixture, startConsoleFixture } from '../../test-support/console-fixture.ts'
+import { type FakeService, startFakeService } from '../../test-support/fake-service.ts'
+import { runCounts } from '../view/run-counts.ts'
+import type { ProcessState, RunGroup } from '../view/installation.ts'
+
+const PASSWORD = 'a long password'
+
+describe('the data of runs, and the end of a grant', () => {
+  let tokenService: FakeService
+  let revocation: string
+  let folder: string
+  let usersFile: string
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'console-users-'))
+    usersFile = join(folder, 'users')
+    await writeFile(usersFile, await userLine('vera', 'viewer', PASSWORD))
+    tokenService = await startFakeService(({ method }) =>
+      method === 'DELETE'
+        ? { status: 204, body: '', headers: { Revocation: revocation } }
+        : undefined,
+    )
+  })
+  afterAll(async () => {
+    await tokenService?.[Symbol.asyncDispose]()
+    await rm(folder, { recursive: true })
+  })
+
+  it.each([
+    ['confirmed', true],
+    ['unconfirmed', false],
+  ])('a disconnection whose revocation is %s is shown as such', async (header, Revoked) => {
+    await using console = await startConsoleFixture({ TOKEN_SERVICE_URL: tokenService.url })
+    const cookie = await console.signIn({ Link: console.signInLink().split('#')[1] })
+    revocation = header
+    const response = await console.request('/api/companies/42/disconnect', {
+      method: 'POST',
+      cookie,
+      body: JSON.stringify({ Version: 3 }),
+    })
+    expect(await response.json()).toEqual({ Revoked })
+  })
+
+  it.each([
+    ['off', 403, false],
+    ['on', 503, true],
+  ])(
+    'with VIEWER_SEES_DATA=%s, a viewer who asks for the data of a run gets %i while the coordinator is unavailable',
+    async (setting, status, SeesData) => {
+      await using console: ConsoleFixture = await startConsoleFixture({
+        SIGN_IN: 'password',
+        USERS_FILE: usersFile,
+        VIEWER_SEES_DATA: setting,
+      })
+      const cookie = await console.signIn({ User: 'vera', Password: PASSWORD })
+      const response = await console.request('/api/runs/OrderProcess/66/data', { cookie })
+      expect(response.status).toBe(status)
+      const session = await console.request('/api/session', { cookie })
+      expect(await session.json()).toMatchObject({ SeesData, Role: 'viewer', TracesUrl: null })
+    },
+  )
+})
+
+describe('runCounts', () => {
+  const group = (process: string, status: string, count: number, inDoubt = 0): RunGroup => ({
+    process,
+    step: 'order',
+    status,
+    errorClass: null,
+    waitingFor: null,
+    count,
+    inDoubt,
+    oldestAt: null,
+  })
+  const processOf = (name: string, groups: readonly RunGroup[] | null): ProcessState => ({
+    name,
+    isPaused: false,
+    pausedAt: null,
+    pausedBy: null,
+    reason: null,
+    groups,
+  })
+  const processes = [
+    processOf('Orders', [group('Orders', 'Failed', 3, 1), group('Orders', 'Failed', 2)]),
+    processOf('Invoices', [group('Invoices', 'Waiting', 4), group('Invoices', 'Unknown', 9)]),
+    processOf('Uncounted', null),
+  ]
+
+  it('adds the groups of all processes, or of one', () => {
+    expect(runCounts(processes, undefined)).toEqual({
+      Statuses: { Failed: 5, Waiting: 4 },
+      InDoubt: 1,
+    })
+    expect(runCounts(processes, 'Invoices')).toEqual({ Statuses: { Waiting: 4 }, InDoubt: 0 })
+  })
+
+  it('is null while nothing is counted', () => {
+    expect(runCounts(null, undefined)).toBeNull()
+    expect(runCounts(processes, 'Uncounted')).toBeNull()
+  })
+})
