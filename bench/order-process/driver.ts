@@ -23,6 +23,7 @@ export type Reply = { readonly result?: TaskResult } | { readonly error: string 
 // Only the measured engine is imported, so that modules of other engines use no memory and no processor time.
 const engines: Record<EngineName, () => Promise<{ start: StartEngine }>> = {
   bullmq: () => import('./engines/bullmq.ts'),
+  commits: () => import('./engines/commits.ts'),
   coordinator: () => import('./engines/coordinator.ts'),
   dbos: () => import('./engines/dbos.ts'),
   'graphile-worker': () => import('./engines/graphile-worker.ts'),

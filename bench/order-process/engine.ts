@@ -6,6 +6,7 @@
 /** The names of the engines, each of which is a module in `engines/`. */
 export type EngineName =
   | 'bullmq'
+  | 'commits'
   | 'coordinator'
   | 'dbos'
   | 'graphile-worker'

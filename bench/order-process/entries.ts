@@ -111,6 +111,14 @@ export const entries: readonly Entry[] = [
   },
   {
     ...peer,
+    name: 'four commits',
+    engine: 'commits',
+    backends: ['postgres'],
+    concurrency: 64,
+    transactions: 4_000,
+  },
+  {
+    ...peer,
     name: 'no durability',
     engine: 'none',
     backends: [],
