@@ -142,6 +142,17 @@ export function followStream(queries: QueryClient): () => void {
         clearTimeout(retry)
         if (!signal.aborted) retry = setTimeout(connect, RETRY_MS + Math.random() * 1_000)
       }
+      // A stream that lost its network gets no error for minutes.
+      window.addEventListener('offline', reconnect, { signal })
+      window.addEventListener(
+        'online',
+        () => {
+          clearTimeout(retry)
+          source?.close()
+          connect()
+        },
+        { signal },
+      )
       signal.addEventListener('abort', () => {
         clearTimeout(retry)
         source?.close()

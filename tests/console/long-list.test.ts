@@ -1,0 +1,234 @@
+/** Tests the list of runs with 10,000 runs, many tabs, and a connection that breaks, in a real browser. */
+import { eventually } from '@integration-host/shared/test-support/eventually'
+import type { Page, Route } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { type ConsoleBrowser, startConsoleBrowser } from './console-browser.ts'
+
+const RUNS = 10_000
+const PAGE = 200
+/** The most rows in the page, with the head. */
+const MAX_ROWS = 60
+/** Ids, names and messages that are markup, paths, scripts, or change the direction of text. */
+const HOSTILE = [
+  '<img src=x onerror=alert(1)>',
+  '"><script>alert(1)</script>',
+  "javascript:alert('x')",
+  '${alert(1)}{{alert(1)}}',
+  '../../api/session',
+  '%2e%2e%2f%00',
+  '\u202egnirts desrever\u2066',
+  '😀'.repeat(64),
+  'x'.repeat(128),
+  '<svg/onload=alert(1)>&lt;b&gt;',
+]
+
+describe('the list of 10,000 runs in a browser', () => {
+  let at: ConsoleBrowser
+  /** The runs that were queued after the first 10,000. */
+  let added = 0
+
+  beforeAll(async () => {
+    at = await startConsoleBrowser()
+  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
+  afterEach(async () => {
+    added = 0
+    for (const page of at.context.pages()) await page.close()
+    await at.context.clearCookies()
+    expect(at.problems).toEqual([])
+  })
+
+  /** The run number `index`, of which 0 is the oldest. */
+  const run = (index: number) => ({
+    Process: 'OrderProcess',
+    TransactionID: index < HOSTILE.length ? HOSTILE[index] : `order-${index}`,
+    ReplayID: 0,
+    Status: index % 7 === 0 ? 'Failed' : 'Completed',
+    StepName: 'order',
+    Realm: index < HOSTILE.length ? '42' : null,
+    ErrorClass: null,
+    WaitingFor: null,
+    InDoubt: false,
+    Attempt: 1,
+    NextAttemptAt: null,
+    CreatedAt: new Date(Date.UTC(2026, 0, 1) + index * 1_000).toISOString(),
+    UpdatedAt: new Date(Date.UTC(2026, 0, 1) + index * 1_000).toISOString(),
+    Why: HOSTILE[index] ?? '',
+  })
+  async function list(route: Route): Promise<void> {
+    const cursor = new URL(route.request().url()).searchParams.get('cursor')
+    const before = cursor === null ? RUNS + added : Number(cursor)
+    const from = Math.max(0, before - PAGE)
+    await route.fulfill({
+      json: {
+        Runs: Array.from({ length: before - from }, (_, index) => run(before - 1 - index)),
+        Next: from === 0 ? null : String(from),
+        Companies: { 42: HOSTILE[0] },
+        Processes: ['OrderProcess'],
+        Counts: null,
+      },
+    })
+  }
+  async function open(): Promise<Page> {
+    const page = await at.signIn()
+    await page.route(/\/api\/runs(\?|$)/, list)
+    await page.goto(`${at.console.url}/runs`)
+    await page.getByRole('link', { name: `order-${RUNS - 1}`, exact: true }).waitFor()
+    return page
+  }
+  const scrolled = (page: Page) => page.evaluate<number>('window.scrollY')
+  const focusedText = (page: Page) => page.evaluate<string>('document.activeElement.textContent')
+  const rows = async (page: Page): Promise<number> =>
+    page.getByRole('table', { name: 'Runs' }).locator('tr').count()
+  const end = async (page: Page): Promise<void> => {
+    const last = page.getByRole('link', { name: HOSTILE[0] ?? '', exact: true }).first()
+    for (let press = 0; press < 400 && !(await last.isVisible()); press += 1) {
+      await page.keyboard.press('End')
+      expect(await rows(page)).toBeLessThanOrEqual(MAX_ROWS)
+      await page.evaluate('new Promise((resolve) => requestAnimationFrame(() => resolve()))')
+    }
+    await last.waitFor()
+  }
+
+  it('the page has at most 60 rows wherever it is scrolled to, and shows hostile texts as text', async () => {
+    const page = await open()
+    await end(page)
+    const table = page.getByRole('table', { name: 'Runs' })
+    expect(await table.getAttribute('aria-rowcount')).toBe(String(RUNS + 1))
+    expect(await table.locator('tr[aria-rowindex]').last().getAttribute('aria-rowindex')).toBe(
+      String(RUNS + 1),
+    )
+    expect(await page.locator('main img, main svg, main script').count()).toBe(0)
+    expect(await table.textContent()).toContain('⟨U+202E⟩gnirts desrever⟨U+2066⟩')
+    const links = await page.evaluate<string[]>(
+      `[...document.querySelectorAll('main table a')].map(({ pathname }) => pathname)`,
+    )
+    expect(links.length).toBeGreaterThan(HOSTILE.length)
+    for (const link of links) expect(link).toMatch(/^\/(runs\/OrderProcess|companies)\/[^/]+$/)
+  })
+
+  it('keys move from run to run and select, and the focused row stays in the page', async () => {
+    const page = await open()
+    await page.getByRole('link', { name: `order-${RUNS - 1}`, exact: true }).focus()
+    for (let step = 1; step <= 40; step += 1) {
+      await page.keyboard.press('j')
+      await eventually(async () => expect(await focusedText(page)).toBe(`order-${RUNS - 1 - step}`))
+    }
+    await page.keyboard.press('x')
+    await page.getByText('1 run is selected').waitFor()
+    await page.mouse.wheel(0, 20_000)
+    await eventually(async () => expect(await scrolled(page)).toBeGreaterThan(10_000))
+    expect(await focusedText(page)).toBe(`order-${RUNS - 41}`)
+    expect(await rows(page)).toBeLessThanOrEqual(MAX_ROWS + 2)
+  })
+
+  it('new runs move nothing; a button has their number and shows them', async () => {
+    const page = await open()
+    await page.mouse.wheel(0, 3_000)
+    await eventually(async () => expect(await scrolled(page)).toBe(3_000))
+    const first = () =>
+      page.evaluate(
+        `[...document.querySelectorAll('tbody tr a')].map((a) => a.textContent + a.getBoundingClientRect().top)`,
+      )
+    const before = await first()
+    added = 37
+    // Any run that changes lets the page read again.
+    await fetch(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
+      method: 'POST',
+      headers: {
+        Authorization: `Bearer ${at.host.serviceKey}`,
+        'Content-Type': 'application/json',
+      },
+      body: JSON.stringify({ TransactionID: 'signal', InitialData: 1 }),
+    })
+    await page.getByRole('button', { name: '37 new' }).waitFor()
+    expect(await first()).toEqual(before)
+    await page.getByRole('button', { name: '37 new' }).click()
+    await page.getByRole('link', { name: `order-${RUNS + 36}`, exact: true }).waitFor()
+    await eventually(async () => expect(await scrolled(page)).toBe(0))
+  })
+})
+
+describe('the live connection of a browser', () => {
+  let at: ConsoleBrowser
+
+  beforeAll(async () => {
+    at = await startConsoleBrowser()
+  })
+  afterAll(() => at?.[Symbol.asyncDispose]())
+
+  const queue = (TransactionID: string) =>
+    fetch(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
+      method: 'POST',
+      headers: {
+        Authorization: `Bearer ${at.host.serviceKey}`,
+        'Content-Type': 'application/json',
+      },
+      body: JSON.stringify({ TransactionID, InitialData: 1 }),
+    })
+  const streams = async (): Promise<string | undefined> => {
+    const text = await (await fetch(`${at.console.url}/metrics`)).text()
+    return /^console_event_streams(?:\{[^}]*\})? (\d+)$/m.exec(text)?.[1]
+  }
+
+  it('ten tabs share one stream and all change, also after the tab that reads it is closed', async () => {
+    const first = await at.signIn()
+    await first.goto(`${at.console.url}/runs`)
+    await first.getByText('There are no runs yet').waitFor()
+    const tabs = await Promise.all(Array.from({ length: 9 }, () => at.open('/runs')))
+    for (const tab of tabs) await tab.getByText('There are no runs yet').waitFor()
+    expect(await streams()).toBe('1')
+    await queue('for-ten')
+    for (const tab of [first, ...tabs])
+      await tab.getByRole('link', { name: 'for-ten', exact: true }).waitFor()
+    await first.close()
+    const [tab] = tabs
+    await tab?.goto(`${at.console.url}/runs/OrderProcess/after`)
+    await tab?.getByRole('alert').waitFor()
+    await queue('after')
+    await tab
+      ?.getByRole('region', { name: 'State' })
+      .getByText('Completed', { exact: true })
+      .waitFor()
+    expect(await streams()).toBe('1')
+    for (const one of tabs) await one.close()
+  })
+
+  it('a browser that loses its network keeps what it shows, says so, and is right afterwards without a reload', async () => {
+    const page = await at.signIn()
+    await page.goto(`${at.console.url}/runs?idPrefix=offline`)
+    await page.getByText('No run matches these filters').waitFor()
+    await queue('offline-1')
+    await page.getByRole('link', { name: 'offline-1', exact: true }).waitFor()
+    await at.context.setOffline(true)
+    await page.getByText('no connection').first().waitFor()
+    await page.getByRole('link', { name: 'offline-1', exact: true }).waitFor()
+    await queue('offline-2')
+    await at.context.setOffline(false)
+    await page.getByRole('button', { name: '1 new' }).click()
+    await page.getByRole('link', { name: 'offline-2', exact: true }).waitFor()
+    await page.getByText('live', { exact: true }).waitFor()
+    expect(at.problems).toEqual([])
+  })
+
+  it('a stream that is cut twenty times while runs are queued leaves no run in a wrong state', async () => {
+    const page = await at.signIn()
+    await page.setViewportSize({ width: 1280, height: 2_000 }) // with all rows
+    await page.goto(`${at.console.url}/runs?idPrefix=cut-`)
+    await page.getByText('No run matches these filters').waitFor()
+    await queue('cut-0')
+    await page.getByRole('link', { name: 'cut-0', exact: true }).waitFor()
+    for (let cut = 1; cut <= 20; cut += 1) {
+      await at.context.setOffline(true)
+      await page.getByText('no connection').first().waitFor()
+      await queue(`cut-${cut}`)
+      await at.context.setOffline(false)
+      await page.getByText('live', { exact: true }).waitFor()
+    }
+    await page.getByRole('button', { name: '20 new' }).click()
+    const table = page.getByRole('table', { name: 'Runs' })
+    await table.getByRole('link', { name: 'cut-20', exact: true }).waitFor()
+    await eventually(async () => expect(await table.getByText('Completed').count()).toBe(21))
+    expect(at.problems).toEqual([])
+  })
+})
