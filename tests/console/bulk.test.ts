@@ -72,7 +72,7 @@ describe('actions on many runs in a browser', () => {
       .locator('dl div', { hasText: name })
       .locator('dd')
 
-  it('resumes the 300 runs that match a filter, on a page that a colleague opens, and no run that is queued meanwhile', async () => {
+  it('an action resumes the 300 runs that match its filter and no later run, and another person can open its page', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs?process=OrderProcess&status=Failed`)
     await page.getByLabel('Select broken-299', { exact: true }).check()
@@ -109,7 +109,7 @@ describe('actions on many runs in a browser', () => {
     await failed(RUNS + 1)
   })
 
-  it('stops an action for good, and says how many runs were not reached', async () => {
+  it('a stopped action cannot continue, and shows how many runs it has not reached', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs?process=OrderProcess&status=Failed`)
     await page.getByLabel('Select all runs that are loaded').click()
@@ -132,7 +132,7 @@ describe('actions on many runs in a browser', () => {
     expect(stopped.Done).toBeLessThan(20)
   })
 
-  it('lists the runs that failed with their codes, also those with hostile ids, and downloads them', async () => {
+  it('the page of an action lists and downloads the failed runs with their codes, even those with hostile ids', async () => {
     const page = await at.signIn()
     await page.goto(`${at.console.url}/runs`)
     const { items } = await coordinator<{ items: OperationDetail[] }>('/operations?limit=1')

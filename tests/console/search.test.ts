@@ -71,7 +71,7 @@ describe('the search and the keys of the console in a browser', () => {
     expect(await page.evaluate('document.activeElement.className')).toBe('find')
   })
 
-  it('keys open pages and list the keys, but not while they are switched off', async () => {
+  it('single keys open pages and the list of keys, unless the settings disable them', async () => {
     const page = await at.signIn()
     for (const [key, name] of [
       ['r', 'Runs'],

@@ -34,7 +34,7 @@ describe('the settings of the console', () => {
     page.evaluate('getComputedStyle(document.documentElement).backgroundColor')
   const showTimesAs = (page: Page, name: string) => page.getByLabel(name, { exact: true }).check()
 
-  it('applies theme and density at once in all tabs, and remembers them', async () => {
+  it('theme and density apply at once in all tabs, and are remembered', async () => {
     const page = await at.signIn()
     await page.emulateMedia({ colorScheme: 'dark' })
     const other = await at.open('/')
@@ -56,7 +56,7 @@ describe('the settings of the console', () => {
     await expectAccessible(page, 'settings')
   })
 
-  it('shows every time in the chosen zone, also in the timeline of a run', async () => {
+  it('every time is shown in the chosen zone, also in the timeline of a run', async () => {
     const queued = await fetch(`${at.host.coordinator}/processes/OrderProcess/transactions`, {
       method: 'POST',
       headers: {
@@ -99,7 +99,7 @@ describe('the settings of the console', () => {
     await list.locator('.clock').getByText('UTC').waitFor()
   })
 
-  it('lists the sessions of the person, and ends one with all its tabs', async () => {
+  it('the page Settings lists the sessions of the person, and ends a session with all its tabs', async () => {
     const other = await at.context.browser()?.newContext()
     const stolen = await other?.newPage()
     await stolen?.goto(at.console.signInLink() ?? '')

@@ -19,7 +19,7 @@ import { Later } from './parts/later.tsx'
 import { match, usePath } from './router.ts'
 import { useSettings } from './settings.ts'
 
-// The programs of these pages are loaded when they are opened.
+// The program of each of these pages is loaded when the page is opened.
 const BulkPage = lazy(() => import('./pages/bulk.tsx'))
 const ActivityPage = lazy(() => import('./pages/activity.tsx'))
 const LimitsPage = lazy(() => import('./pages/limits.tsx'))

@@ -24,7 +24,7 @@ export const scopeBody = (scope: BulkScope) => ({
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
-/** Counts until the coordinator is done. `onCount` is also called in between. */
+/** Counts the runs of a scope. Calls `onCount` with each intermediate count and with the final one. */
 export async function countRuns(
   action: BulkAction,
   scope: BulkScope,
@@ -36,7 +36,7 @@ export async function countRuns(
   const path = `/bulk/${encodeURIComponent(count.ID)}`
   while (count.Status === 'Running') {
     if (signal.aborted) {
-      // Nobody waits for it any more.
+      // The result is no longer needed, so the count is stopped.
       await call('POST', `${path}/stop`, { Reason: 'the count is not needed' }).catch(() => {})
       return
     }

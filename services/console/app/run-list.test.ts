@@ -28,7 +28,7 @@ const page = (Runs: RunRow[], Next: string | null): RunsView => ({
 })
 
 describe('the list of runs while it is read', () => {
-  it('a run that has changed changes in its place, and new runs are not inserted', () => {
+  it('a changed run is updated in its place, and new runs are not inserted', () => {
     const listed = page([run(3), run(2), run(1)], null)
     const fresh = page([run(4), run(3), run(2, { Status: 'Running' }), run(1)], null)
     expect(updatedPage(listed, fresh).Runs).toEqual([run(3), run(2, { Status: 'Running' }), run(1)])
@@ -54,7 +54,7 @@ describe('the list of runs while it is read', () => {
     expect(updated.Next).toBe('cursor')
   })
 
-  it('older runs that follow because others no longer match are not counted as new', () => {
+  it('older runs that move up because others no longer match are not counted as new', () => {
     const listed = page([run(5), run(4)], 'cursor')
     const fresh = page([run(5), run(3)], 'cursor')
     expect(newRuns({ pages: [listed], pageParams: [null] }, fresh)).toEqual([])

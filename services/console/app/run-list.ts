@@ -1,6 +1,6 @@
 /**
- * The list of runs. What a person reads must not move: rows change in place, a run that no longer matches stays where it
- * is, and new runs are only counted until the person asks for them.
+ * The list of runs. Rows must not move while a person reads them: they change in place, a run that no longer matches
+ * stays where it is, and new runs are only counted until the person requests them.
  */
 import { useInfiniteQuery, useQueries, useQueryClient } from '@tanstack/react-query'
 import type { InfiniteData } from '@tanstack/react-query'

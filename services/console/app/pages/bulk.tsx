@@ -31,7 +31,7 @@ export interface BulkPageProps {
   readonly id: string
 }
 
-/** An action on many runs: how far it is, and what became of the runs. Its address can be opened by a colleague. */
+/** The progress and the results of an action on many runs. Other persons can open its address, too. */
 export default function BulkPage({ session, id }: BulkPageProps) {
   const path = `/bulk/${encodeURIComponent(id)}`
   const { data: bulk, error } = useQuery({

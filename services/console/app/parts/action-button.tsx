@@ -19,7 +19,7 @@ export interface ActionButtonProps {
   /** The text that the person must type, for actions that cannot be undone. */
   readonly typed?: string
   readonly children?: ReactNode
-  /** Whether everything is known that the person must see before the confirmation; by default it is. */
+  /** Whether everything that the person must see before the confirmation is known. Default: true. */
   readonly isReady?: boolean
   /** Sends the request. `key` makes a repetition after a lost response recognizable. */
   readonly act: (form: FormData, key: string) => Promise<unknown>

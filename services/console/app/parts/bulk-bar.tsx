@@ -7,7 +7,7 @@ import { BulkButton } from './bulk-button.tsx'
 import { Outside } from './text.tsx'
 
 const ACTIONS = ['resume', 'replay', 'cancel'] as const satisfies readonly BulkAction[]
-/** The server accepts no more ids. */
+/** The maximum number of ids that the server accepts. */
 const MAX_SELECTED = 1_000
 
 export interface BulkBarProps {
@@ -18,7 +18,7 @@ export interface BulkBarProps {
   readonly onClear: () => void
 }
 
-/** What can be done with the selected runs, or with all that match the filter. */
+/** The actions on the selected runs, or on all runs that match the filter. */
 export function BulkBar({ session, query, processes, runs, onClear }: BulkBarProps) {
   const [all, setAll] = useState<BulkCount | 'counting' | Error | null>(null)
   const ofRuns = [...new Set(runs.map(({ Process }) => Process))]

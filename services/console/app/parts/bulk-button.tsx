@@ -8,7 +8,7 @@ import { ActionButton, reasonOf } from './action-button.tsx'
 import { ProblemHelp } from './problem.tsx'
 import { Outside } from './text.tsx'
 
-/** A person who acts on more runs than this types their number. */
+/** For an action on more runs than this, the person must type their number. */
 const TYPED_ABOVE = 50
 const USUAL_RATE = 20
 
@@ -46,7 +46,7 @@ export function BulkButton({ action, scope, blocked, onStarted }: BulkButtonProp
     asksDoubt && !withDoubt ? { ...scope, filter: { ...scope.filter, inDoubt: false } } : scope
   const isReady = count !== null && count.Status !== 'Running' && count.Done > 0
   const start = async (form: FormData, key: string): Promise<void> => {
-    // With the filter of the count, which contains its time, no later run is changed.
+    // The filter of the count contains its time, so no run that was queued later is changed.
     const body = {
       Action: action,
       ...scopeBody(counted),

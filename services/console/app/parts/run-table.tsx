@@ -19,7 +19,7 @@ import { Outside, visible } from './text.tsx'
 
 /** The heights of a row in pixels; the styles have the same ones. */
 const ROW_HEIGHTS = { comfortable: 60, compact: 48 } as const
-/** Further rows above and below the visible ones. */
+/** The number of rows that are rendered above and below the visible ones. */
 const OVERSCAN = 6
 
 export interface RunTableProps {
@@ -38,7 +38,7 @@ export function RunTable(props: RunTableProps) {
   const [top, setTop] = useState(0)
   const [focused, setFocused] = useState<number | null>(null)
   const { density, shortcuts } = useSettings()
-  // What is above the table may grow.
+  // The position of the table is measured whenever the page changes its size, because elements above the table may grow.
   useLayoutEffect(() => {
     const observer = new ResizeObserver(() => {
       const body = table.current?.tBodies[0]
@@ -81,7 +81,7 @@ export function RunTable(props: RunTableProps) {
   const move = (index: number): void => {
     virtual.scrollToIndex(index, { align: 'auto' })
     setFocused(index)
-    // The row may not be in the page before the next frame.
+    // The row may be added to the page only in the next frame.
     requestAnimationFrame(() =>
       table.current?.querySelector<HTMLElement>(`tr[aria-rowindex="${index + 2}"] a`)?.focus(),
     )

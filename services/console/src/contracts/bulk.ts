@@ -9,9 +9,9 @@ import { z } from 'zod'
 export const bulkActions = ['resume', 'replay', 'cancel'] as const
 export type BulkAction = (typeof bulkActions)[number]
 
-/** The most runs that a person can select one by one. */
+/** The maximum number of runs that a person can select one by one. */
 const MAX_SELECTED = 1_000
-/** The most runs a second. The coordinator accepts more, but a target may not. */
+/** The maximum number of runs a second. The coordinator accepts more, but a target may not. */
 const MAX_PER_SECOND = 100
 
 /** The body of `POST /api/bulk`. `DryRun` counts the runs and changes nothing. */

@@ -74,7 +74,7 @@ describe('actions on many runs', () => {
       .filter(({ method, url }) => method === 'POST' && url.pathname === path)
       .map(({ body }) => JSON.parse(body) as Record<string, unknown>)
 
-  it('a count of a filter has the time of the request as its end, and the start with that filter has the same one', async () => {
+  it('the count of a filter ends at the time of its request, and the action that is started with it has the same end', async () => {
     const { Reason: _, ...count } = BODY
     const before = new Date().toISOString()
     expect((await post('/api/bulk', { ...count, DryRun: true })).status).toBe(202)
@@ -91,7 +91,7 @@ describe('actions on many runs', () => {
     })
   })
 
-  it('1,000 selected runs are accepted, and their person is named to the coordinator', async () => {
+  it('an action on 1,000 selected runs is accepted, and the coordinator gets the name of the person', async () => {
     const Ids = Array.from({ length: 1_000 }, (_, index) => `${'😀'.repeat(60)}${index}`)
     const { Filter: _, ...rest } = BODY
     expect((await post('/api/bulk', { ...rest, Ids })).status).toBe(202)
@@ -116,14 +116,14 @@ describe('actions on many runs', () => {
     },
   )
 
-  it('the page shows the counts and the failed runs, and the list leaves out counts', async () => {
+  it('the page of an action shows its counts and failed runs, and the list of actions contains no mere counts', async () => {
     const response = await console.request('/api/bulk/op-1', { cookie })
     expect(await response.json()).toEqual({ ...OPERATION, Failures: FAILURES })
     const list = await console.request('/api/bulk', { cookie })
     expect(await list.json()).toEqual({ Operations: [OPERATION] })
   })
 
-  it('the file has the action and then a line for each failed run', async () => {
+  it('the downloaded file has the action and then a line for each failed run', async () => {
     const response = await console.request('/api/bulk/op-1/file', { cookie })
     expect(response.headers.get('Content-Disposition')).toBe(
       'attachment; filename="bulk-op-1.ndjson"',
@@ -132,18 +132,21 @@ describe('actions on many runs', () => {
     expect(lines.map((line) => JSON.parse(line) as unknown)).toEqual([OPERATION, ...FAILURES])
   })
 
-  it.each(['stop', 'continue'])('%s needs a reason, and passes it on', async (change) => {
-    expect((await post(`/api/bulk/op-1/${change}`, {})).status).toBe(400)
-    expect((await post(`/api/bulk/op-1/${change}`, { Reason: 'wrong filter' })).status).toBe(200)
-    expect(sent(`/operations/op-1/${change}`)).toEqual([{ Reason: 'wrong filter' }])
-  })
+  it.each(['stop', 'continue'])(
+    '%s requires a reason, and sends it to the coordinator',
+    async (change) => {
+      expect((await post(`/api/bulk/op-1/${change}`, {})).status).toBe(400)
+      expect((await post(`/api/bulk/op-1/${change}`, { Reason: 'wrong filter' })).status).toBe(200)
+      expect(sent(`/operations/op-1/${change}`)).toEqual([{ Reason: 'wrong filter' }])
+    },
+  )
 
-  it('an id with a path stays one segment of the path of the coordinator', async () => {
+  it('an id with slashes is sent to the coordinator as one segment of the path', async () => {
     await console.request(`/api/bulk/${encodeURIComponent('../credentials')}`, { cookie })
     expect(coordinator.requests.at(-1)?.url.pathname).toBe('/operations/..%2Fcredentials')
   })
 
-  it('a request with the same Idempotency-Key acts once, also while the first one is in progress', async () => {
+  it('requests with the same Idempotency-Key act once, even while the first one is in progress', async () => {
     const before = sent('/operations').length
     const headers = { 'Idempotency-Key': 'a-key-of-one-dialog' }
     const responses = await Promise.all([1, 2, 3].map(() => post('/api/bulk', BODY, headers)))
@@ -155,7 +158,7 @@ describe('actions on many runs', () => {
     expect(sent('/operations')).toHaveLength(before + 2)
   })
 
-  it('a request that was rejected acts when it is sent again with the same key', async () => {
+  it('a rejected request acts when it is repeated with the same Idempotency-Key', async () => {
     const headers = { 'Idempotency-Key': 'a-key-of-a-retry' }
     const body = { code: 'too_many_operations', detail: 'The key has 20 operations' }
     answers = [() => ({ status: 409, body })]
@@ -163,7 +166,7 @@ describe('actions on many runs', () => {
     expect((await post('/api/bulk', BODY, headers)).status).toBe(202)
   })
 
-  it('a kept response is not sent to another session, nor after the session has ended', async () => {
+  it('a stored response is sent neither to another session nor after the session has ended', async () => {
     const headers = { 'Idempotency-Key': 'a-key-of-two-sessions' }
     const other = await console.signIn({ Link: console.signInLink().split('#')[1] })
     const before = sent('/operations').length

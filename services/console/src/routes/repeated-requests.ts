@@ -52,7 +52,7 @@ export function createRepeatedRequests(now: () => number): RepeatedRequests {
         )
       forget()
       const name = JSON.stringify([sessionId, c.req.path, key])
-      // A rejected request is no longer in the map, but another repetition may have taken its place.
+      // A rejected request was removed from the map, but another repetition may already be stored in its place.
       for (let first = kept.get(name); first !== undefined; first = kept.get(name)) {
         const sent = await first.response
         if (sent === null) continue

@@ -91,7 +91,7 @@ describe('runCounts', () => {
     processOf('Uncounted', null),
   ]
 
-  it('adds the groups of all processes, or of one', () => {
+  it('runCounts() adds the groups of all processes, or of one process', () => {
     expect(runCounts(processes, undefined)).toEqual({
       Statuses: { Failed: 5, Waiting: 4 },
       InDoubt: 1,
@@ -99,7 +99,7 @@ describe('runCounts', () => {
     expect(runCounts(processes, 'Invoices')).toEqual({ Statuses: { Waiting: 4 }, InDoubt: 0 })
   })
 
-  it('is null while nothing is counted', () => {
+  it('runCounts() returns null before the first count', () => {
     expect(runCounts(null, undefined)).toBeNull()
     expect(runCounts(processes, 'Uncounted')).toBeNull()
   })

@@ -39,7 +39,7 @@ describe('the sandbox page', () => {
   const post = (path: string, body: object = {}): Promise<Response> =>
     at.request(`/api/sandbox/${path}`, { method: 'POST', cookie, body: JSON.stringify(body) })
 
-  it('says in words which calls are going to fail', async () => {
+  it('GET /api/sandbox describes the failures of the next calls in words', async () => {
     const response = await at.request('/api/sandbox', { cookie })
     expect(await response.json()).toEqual({
       Companies: [],
@@ -75,7 +75,7 @@ describe('the sandbox page', () => {
     },
   )
 
-  it('reports a company that the sandbox does not have with 404', async () => {
+  it('an action on a company that the sandbox does not have is rejected with 404', async () => {
     expect((await post('companies/404/revoke')).status).toBe(404)
   })
 
@@ -84,11 +84,11 @@ describe('the sandbox page', () => {
     ['faults', { Target: 'api', Failure: 'slow', Calls: 0 }],
     ['companies/42/remove', {}],
     ['companies/..%2Fx/revoke', {}],
-  ])('rejects %s with %j with 400', async (path, body) => {
+  ])('%s with the body %j is rejected with 400', async (path, body) => {
     expect((await post(path, body)).status).toBe(400)
   })
 
-  it('every route responds with 404 in an installation without a sandbox', async () => {
+  it('every route of the sandbox page responds with 404 in an installation without a sandbox', async () => {
     await using without = await startConsoleFixture({ TOKEN_SERVICE_URL: tokenService.url })
     const session = await without.signIn({ Link: without.signInLink().split('#')[1] })
     expect((await without.request('/api/sandbox', { cookie: session })).status).toBe(404)

@@ -26,7 +26,7 @@ const ROWS = 50
 const CredentialPage = z.object({ items: z.array(CredentialView) })
 const Empty = z.strictObject({})
 
-/** What a newcomer can break in the sandbox, to see what the system does then. */
+/** The routes with which a person causes failures in the sandbox, to see how the system handles them. */
 export function sandboxRoutes(deps: SandboxRouteDeps): Hono {
   const { sessions, isHttps, tokenService, logger } = deps
   const tags = ['sandbox']
@@ -39,7 +39,7 @@ export function sandboxRoutes(deps: SandboxRouteDeps): Hono {
       throw new IntegrationError('not_found', 'This installation has no sandbox')
     return deps.sandbox
   }
-  /** The sandbox has no log of persons, so the log of the console names them. */
+  /** The sandbox does not log which person acts, so the console logs it. */
   function done(c: Context, action: string, data: object = {}): Response {
     logger.info({ user: sessionOf(c).user, action, ...data }, 'person changed the sandbox')
     return c.body(null, 204)

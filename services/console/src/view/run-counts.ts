@@ -1,4 +1,4 @@
-/** The numbers beside the groups of runs, from the coordinator's counts. */
+/** The numbers that the list of runs shows for each group of runs, from the coordinator's counts. */
 import { headerStatuses } from '@integration-host/shared/contracts/transaction'
 import type { RunsView } from '../contracts/runs.ts'
 import type { ProcessState } from './installation.ts'

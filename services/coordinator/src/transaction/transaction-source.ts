@@ -55,7 +55,8 @@ export interface TransactionSource
     AsyncDisposable {
   /**
    * Queues run 0 of each transaction; the results are in the order of the transactions. With `by`, each transaction
-   * that is new is recorded as an action. With `start`, the first runs that are due now are claimed by the same statement.
+   * that is new is recorded as an action. With `start`, the first runs that are due now are claimed by the same
+   * statement.
    */
   queue(
     process: ProcessOutline,
@@ -245,8 +246,8 @@ export interface StepRef extends RunTerms {
 }
 
 /**
- * `run` is the run that was queued, or the run that already existed. With `absorbed`, `run` is the waiting run of another
- * transaction with the same key of `Debounce`, which now has the data of this one.
+ * `run` is the run that was queued, or the run that already existed. With `absorbed`, `run` is the waiting run of
+ * another transaction with the same key of `Debounce`, which now has the data of this one.
  */
 export interface QueueResult {
   readonly outcome: 'queued' | 'exists' | 'conflict' | 'absorbed'
@@ -255,11 +256,13 @@ export interface QueueResult {
   readonly claim?: Claim
 }
 
-/** Claims runs when they are inserted. They have no concurrency limit, and their first step is the first of the process. */
+/**
+ * Claims runs when they are inserted. They have no concurrency limit, and their first step is the first of the process.
+ */
 export interface StartOnArrival {
   /** The replica that runs the first steps. */
   readonly owner: string
-  /** At most this many of the first transactions are claimed. */
+  /** The maximum number of claimed runs. They are those of the first transactions of the call. */
   readonly limit: number
 }
 

@@ -35,7 +35,7 @@ async function open() {
 
 describeSessionStore('in Redis', open)
 
-it('a sign-in that has begun can be taken once, by any replica, and expires after ten minutes', async () => {
+it('a sign-in that has begun can be continued once, by any replica, and expires after ten minutes', async () => {
   await using opened = await open()
   const other = createRedisSignInFlowStore(opened.redis)
   const flow = { state: 's', nonce: 'n', verifier: 'v', returnTo: '/runs' }
@@ -47,7 +47,7 @@ it('a sign-in that has begun can be taken once, by any replica, and expires afte
 })
 
 describe('two consoles that share Redis', () => {
-  it('accept the sessions of each other, also after a restart, and end their streams within two seconds', async () => {
+  it('consoles that share Redis accept the sessions of each other, even after a restart, and end their streams within two seconds', async () => {
     await using opened = await open()
     const { stores } = opened
     let cookie = ''
@@ -66,7 +66,7 @@ describe('two consoles that share Redis', () => {
     expect((await other.request('/api/session', { cookie })).status).toBe(401)
   })
 
-  it('store the SHA-256 of a session and not its secret, and nothing that lasts longer than the session', async () => {
+  it('consoles store only the SHA-256 of the secret of a session in Redis, and no key outlives the session', async () => {
     await using opened = await open()
     await using at = await startConsoleFixture({ SESSION_HOURS: '2' }, opened.stores)
     const cookie = await at.signIn({ Link: at.signInLink().split('#')[1] })
@@ -83,7 +83,7 @@ describe('two consoles that share Redis', () => {
     }
   })
 
-  it('respond with 503 while Redis is unavailable, keep the streams, and continue by themselves', async () => {
+  it('while Redis is unavailable, consoles respond with 503 and keep their streams, and then continue by themselves', async () => {
     await using opened = await open()
     const { redis, stores } = opened
     await using at = await startConsoleFixture({}, stores)
