@@ -1,5 +1,7 @@
+import { useState } from 'react'
 import type { RunView } from '../../src/contracts/runs.ts'
 import { duration, fullMs, useSeconds } from '../clock.ts'
+import { timeAxis } from '../time-axis.ts'
 import { waterfall } from '../waterfall.ts'
 import { Outside } from './text.tsx'
 
@@ -12,9 +14,12 @@ const MIN_WIDTH = 4
 export function Timeline({ run }: { readonly run: RunView }) {
   const isActive = run.CompletedAt === null
   const seconds = useSeconds()
-  const { from, until, lanes } = waterfall(run, isActive ? seconds * 1_000 : 0)
+  const [isTrueScale, setTrueScale] = useState(false)
+  const shown = waterfall(run, isActive ? seconds * 1_000 : 0)
+  const { from, until, lanes } = shown
   const total = until - from
-  const x = (ms: number): number => ((ms - from) / total) * WIDTH
+  const { breaks, at } = timeAxis(shown, isTrueScale)
+  const x = (ms: number): number => at(ms) * WIDTH
   return (
     <figure className="timeline">
       <ol>
@@ -52,6 +57,15 @@ export function Timeline({ run }: { readonly run: RunView }) {
                   </rect>
                 )
               })}
+              {breaks.map((one) => (
+                <path
+                  key={one.from}
+                  className="break"
+                  d={`M${(x(one.from) + x(one.until)) / 2 - 5} 17l6 -14m4 0l-6 14`}
+                >
+                  <title>{`${exact(one.until - one.from)}, shortened`}</title>
+                </path>
+              ))}
             </svg>
             <span className="muted">
               {omitted > 0
@@ -67,6 +81,24 @@ export function Timeline({ run }: { readonly run: RunView }) {
         <time dateTime={run.CreatedAt}>{fullMs(run.CreatedAt)}</time>
         <span>{isActive ? `${exact(total)} so far` : exact(total)}</span>
       </figcaption>
+      {(breaks.length > 0 || isTrueScale) && (
+        <p className="scale">
+          {breaks.length > 0 && (
+            <span className="muted">
+              Shortened: {breaks.map((one) => exact(one.until - one.from)).join(', ')} without an
+              attempt.
+            </span>
+          )}{' '}
+          <label>
+            <input
+              type="checkbox"
+              checked={isTrueScale}
+              onChange={({ currentTarget }) => setTrueScale(currentTarget.checked)}
+            />
+            True scale
+          </label>
+        </p>
+      )}
     </figure>
   )
 }
