@@ -72,7 +72,7 @@ describe('the processes in a browser', () => {
       await schedule.getByText(state, { exact: true }).waitFor()
     }
     await page.getByRole('link', { name: 'Runs', exact: true }).click()
-    await page.getByText('Nightly').first().waitFor()
+    await page.getByText('Nightly').filter({ visible: true }).first().waitFor()
     const { items } = await read<{ items: { Action: string; Person: string; Reason: string }[] }>(
       '/actions?process=Nightly',
     )
