@@ -71,7 +71,7 @@ describe("the browser's program", () => {
     expect(hosts.filter((host) => host !== 'www.w3.org' && host !== 'react.dev')).toEqual([])
   })
 
-  it('a bundle that was written is read unchanged', async () => {
+  it('readApp() returns the bundle that writeApp() has written', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'bundle-'))
     try {
       await writeApp(app, folder)

@@ -36,7 +36,7 @@ export interface RunActionsProps {
   readonly run: RunView
 }
 
-/** The actions on a run. One that is not possible now says why. */
+/** The actions on a run. An action that is not possible now shows the reason. */
 export function RunActions({ run, session }: RunActionsProps) {
   const { Process: process, TransactionID: id } = run
   const completed = run.Items.filter(({ Status }) => Status === 'Completed' || Status === 'Copied')
