@@ -15,7 +15,7 @@ import { startStepTarget, type StepTarget } from '../support/fakes/step-target.t
 
 const ROUNDS = scale({ test: 1, faults: 10 })
 /** Up to five tests start their services at the same time, so each start takes longer. The timeout allows for this. */
-const TIMEOUT_MS = 60_000 + ROUNDS * 30_000
+const TIMEOUT_MS = 150_000 + ROUNDS * 30_000
 
 interface RowState {
   readonly Status: string
