@@ -61,19 +61,10 @@ const derive = promisify(scrypt) as (
   options: { N: number; r: number; p: number; maxmem: number },
 ) => Promise<Buffer>
 
-let deriving: Promise<unknown> = Promise.resolve()
-
-/**
- * Derives the key of a document. Only one derivation runs at a time. Each needs 128 MiB and occupies one of the four
- * threads that file system and DNS calls also use.
- */
+/** Returns the key of a document. Deriving it from a passphrase needs 128 MiB. */
 function keyOf(sealedWith: DocumentSecret, salt: Buffer): Promise<Buffer> {
   if (sealedWith.kind === 'key') return Promise.resolve(sealedWith.key)
-  const derived = deriving.then(() =>
-    derive(sealedWith.passphrase.reveal(), salt, 32, { ...SCRYPT, maxmem: 256 * 1024 * 1024 }),
-  )
-  deriving = derived.catch(() => {})
-  return derived
+  return derive(sealedWith.passphrase.reveal(), salt, 32, { ...SCRYPT, maxmem: 256 * 1024 * 1024 })
 }
 
 /**

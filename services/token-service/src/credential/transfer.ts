@@ -11,6 +11,7 @@
 import { randomUUID } from 'node:crypto'
 import type { ExportDocument, ImportReport } from '@integration-host/shared/contracts/custody'
 import { IntegrationError } from '@integration-host/shared/errors'
+import { createSemaphore } from '@integration-host/shared/process/semaphore'
 import { notFound } from './access-token.ts'
 import { type Credential, expiryNotice, type Grant, refreshDueAt } from './credential.ts'
 import { type CredentialStore, type LeasedCredential, VersionConflict } from './credential-store.ts'
@@ -59,6 +60,11 @@ export interface Transfers {
 
 export function createTransfers(deps: TransferDeps): Transfers {
   const { store, now } = deps
+  /**
+   * Only one document is encrypted or decrypted at a time. Deriving a key from a passphrase needs 128 MiB and occupies
+   * one of the four threads that file system and DNS calls also use.
+   */
+  const documents = createSemaphore(1)
 
   async function mark(name: string, who: string): Promise<ExportedCredential> {
     const leased = await leaseWithoutIntent(name, who)
@@ -154,12 +160,13 @@ export function createTransfers(deps: TransferDeps): Transfers {
       } finally {
         deps.notifyOutbox()
       }
-      return sealDocument(exported, sealedWith, now())
+      return documents.run(() => sealDocument(exported, sealedWith, now()))
     },
 
     async importCredentials(document, sealedWith, { overwrite, who }) {
       const report: ImportReport = { imported: [], refused: [] }
-      for (const exported of await openDocument(document, sealedWith)) {
+      const opened = await documents.run(() => openDocument(document, sealedWith))
+      for (const exported of opened) {
         const Name = exported.name
         const here = overwrite ? null : await store.get(Name)
         const Reason = rejectionReason(here, exported)
